@@ -1,0 +1,47 @@
+"""A transformer layer: each sub-layer with its norm, its dropout and its residual connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tfcalc.blocks.attention import Attention
+from tfcalc.blocks.feed_forward import FeedForward
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.leaves import dropout, norm, residual
+from tfcalc.workload import Sequences, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Self-attention, cross-attention where there is a memory to read, feed-forward.
+
+    A norm before its sub-layer (pre-norm) costs what one after it does (post-norm), so the order is not told apart here.
+    ``causal`` says whether self-attention looks only back.
+
+    Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.1.
+    """
+
+    attention: Attention
+    ffn: FeedForward
+    norm: str
+    causal: bool
+
+    def __call__(self, stream: Sequences, memory: Sequences | None, run: Workload, copies: Num) -> Component:
+        """``copies`` layers on ``stream``, each reading ``memory`` (the encoder's output) if there is one."""
+        sublayers = [self.attention("self_attention", stream, stream, run, causal=self.causal)]
+        if memory is not None:
+            sublayers.append(self.attention("cross_attention", stream, memory, run, causal=False))
+        sublayers.append(self.ffn("ffn", stream, run))
+        parts = (part for sublayer in sublayers for part in self._wrapped(sublayer, stream, run))
+        return Component("layer", "layer", parts=tuple(parts), copies=copies)
+
+    def _wrapped(self, sublayer: Component, stream: Sequences, run: Workload) -> Iterator[Component]:
+        width = self.attention.d_model
+        elements = stream.tokens * width
+        yield sublayer
+        if self.attention.dropout and run.training:
+            yield dropout(f"{sublayer.name}_dropout", elements)
+        yield residual(f"{sublayer.name}_residual", elements)
+        yield norm(f"{sublayer.name}_norm", self.norm, width, stream.tokens)

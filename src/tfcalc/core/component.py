@@ -1,0 +1,66 @@
+"""The tree that every question folds: what stands inside what, how many times, and what each leaf costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tfcalc.core.cost import Cost
+from tfcalc.core.number import Num, total
+
+Measure = Callable[[Cost], Num]
+"""What a question asks of a single operation; the tree adds it up."""
+
+NOTHING = Cost()
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A part of a model: an operation (a leaf, with a cost of its own) or a composition of parts.
+
+    ``kind`` is what it is (``attention``, ``ffn``, ``norm``, ``linear``, …), ``name`` is which one it is among its siblings.
+    ``copies`` of it stand side by side, each with weights of its own.
+    """
+
+    name: str
+    kind: str
+    own: Cost = NOTHING
+    parts: tuple[Component, ...] = ()
+    copies: Num = 1
+
+    def each(self, measure: Measure) -> Num:
+        """One copy: its own cost and that of its parts."""
+        return measure(self.own) + total(part.total(measure) for part in self.parts)
+
+    def total(self, measure: Measure) -> Num:
+        """All copies together: ``copies · each``."""
+        return self.copies * self.each(measure)
+
+    def walk(self) -> Iterator[Node]:
+        """This component and all below it, parents first, each with its place in the whole."""
+        return _walk(self, (), 1)
+
+
+class Node(NamedTuple):
+    """A component at its place: the names that lead to it, and how many of it the whole model has."""
+
+    names: tuple[str, ...]
+    component: Component
+    copies: Num
+
+    @property
+    def path(self) -> str:
+        """``core.encoder.layer``: the names from the root, dotted."""
+        return ".".join(self.names)
+
+    def total(self, measure: Measure) -> Num:
+        """All copies of it that the whole model has: ``copies · each``."""
+        return self.copies * self.component.each(measure)
+
+
+def _walk(component: Component, above: tuple[str, ...], copies: Num) -> Iterator[Node]:
+    node = Node((*above, component.name), component, copies * component.copies)
+    yield node
+    for part in component.parts:
+        yield from _walk(part, node.names, node.copies)

@@ -1,0 +1,71 @@
+"""What one operation of the hardware costs, item by item, so that every total can be opened up.
+
+A leaf (see :mod:`tfcalc.leaves`) states its items; nothing else in tfcalc knows a formula. Questions pick the
+items they ask about and add them up over the tree (see :mod:`tfcalc.core.measure`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfcalc.core.number import Num, product
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A weight or a buffer that a module holds.
+
+    ``name`` is its usual one (``W_Q``), ``shape`` is rows × columns as the mathematics writes it.
+    ``minor`` marks biases and norms, which the usual approximations drop. ``tied_to`` names the tensor whose storage
+    this one shares: then it is stored there, and only used here.
+    """
+
+    name: str
+    shape: tuple[Num, ...]
+    minor: bool = False
+    tied_to: str | None = None
+
+    @property
+    def size(self) -> Num:
+        """How many numbers it holds."""
+        return product(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A matrix product: its FLOPs are the product of its ``factors``.
+
+    M×K by K×N is ``(2, M, K, N)``: each of the M·N outputs takes K multiplications and K additions. ``backward`` is how many
+    products of the same size the backward pass runs: one per operand that needs a gradient, and one more if a fused
+    kernel computes it again.
+    """
+
+    name: str
+    factors: tuple[Num, ...]
+    backward: int = 2
+
+    @property
+    def flops(self) -> Num:
+        """Of the forward pass."""
+        return product(self.factors)
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """Work that is no matrix product: ``forward`` operations on each of ``elements``, ``backward`` for its gradient."""
+
+    name: str
+    elements: Num
+    forward: int
+    backward: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Everything that one operation stores and does. ``lookups`` are rows fetched from a table (0 FLOPs)."""
+
+    weights: tuple[Tensor, ...] = ()
+    buffers: tuple[Tensor, ...] = ()
+    products: tuple[Product, ...] = ()
+    elementwise: tuple[Elementwise, ...] = ()
+    lookups: Num = 0

@@ -1,0 +1,65 @@
+"""The quantities that can be asked of any component: one line each, for the tree adds them up."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Measure
+from tfcalc.core.cost import Cost
+from tfcalc.core.number import Num, ceil_div, total
+
+
+def params(cost: Cost) -> Num:
+    """Parameters: each stored weight once, a tied one where it is stored."""
+    return total(weight.size for weight in cost.weights if weight.tied_to is None)
+
+
+def major_params(cost: Cost) -> Num:
+    """Parameters without biases and norms, as rules of thumb count (12h² per encoder layer)."""
+    return total(weight.size for weight in cost.weights if weight.tied_to is None and not weight.minor)
+
+
+def matmul_flops(cost: Cost) -> Num:
+    """FLOPs of the forward pass's matrix products (a multiply-add is 2)."""
+    return total(product.flops for product in cost.products)
+
+
+def matmul_backward_flops(cost: Cost) -> Num:
+    """FLOPs of the backward pass's matrix products."""
+    return total(product.backward * product.flops for product in cost.products)
+
+
+def elementwise_flops(cost: Cost) -> Num:
+    """FLOPs of the forward pass that are no matrix product."""
+    return total(work.forward * work.elements for work in cost.elementwise)
+
+
+def elementwise_backward_flops(cost: Cost) -> Num:
+    """FLOPs of the backward pass that are no matrix product."""
+    return total(work.backward * work.elements for work in cost.elementwise)
+
+
+def steps(cost: Cost) -> Num:
+    """Everything that takes time: all FLOPs of the forward pass, and one step per row looked up."""
+    return matmul_flops(cost) + elementwise_flops(cost) + cost.lookups
+
+
+def weight_bytes(bits: int) -> Measure:
+    """Bytes of the stored weights at ``bits`` each; every tensor is padded to whole bytes."""
+
+    def measure(cost: Cost) -> Num:
+        return total(_bytes(weight.size, bits) for weight in cost.weights if weight.tied_to is None)
+
+    return measure
+
+
+def buffer_bytes(bits: int) -> Measure:
+    """Bytes of the buffers: tensors that are held but not trained."""
+
+    def measure(cost: Cost) -> Num:
+        return total(_bytes(buffer.size, bits) for buffer in cost.buffers)
+
+    return measure
+
+
+def _bytes(elements: Num, bits: int) -> Num:
+    whole, rest = divmod(bits, 8)
+    return elements * whole if not rest else ceil_div(elements * bits, 8)

@@ -1,0 +1,61 @@
+"""What a formula may do with a dimension, whatever kind of number it is.
+
+A formula is plain Python over ``+ - *`` and the helpers below. Given ints it answers with an exact int,
+given numpy arrays with a whole sweep, given symbols (tfcalc's own :class:`~tfcalc.core.polynomial.Polynomial`
+or sympy's) with its closed form. There is no ``<`` here: an ``if`` looks at structure, never at a dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+
+class Num(Protocol):
+    """A dimension or a count: int, numpy array, Polynomial or sympy expression."""
+
+    def __add__(self, other: Any, /) -> Num: ...
+    def __radd__(self, other: Any, /) -> Num: ...
+    def __sub__(self, other: Any, /) -> Num: ...
+    def __rsub__(self, other: Any, /) -> Num: ...
+    def __mul__(self, other: Any, /) -> Num: ...
+    def __rmul__(self, other: Any, /) -> Num: ...
+
+
+def total(numbers: Iterable[Num]) -> Num:
+    """The sum; 0 of none."""
+    result: Num = 0
+    for number in numbers:
+        result = result + number
+    return result
+
+
+def product(numbers: Iterable[Num]) -> Num:
+    """The product; 1 of none.
+
+    >>> product([2, 3, 7])
+    42
+    """
+    result: Num = 1
+    for number in numbers:
+        result = result * number
+    return result
+
+
+def divide(whole: Any, parts: Any) -> Any:
+    """``whole / parts`` where the model guarantees that it divides (``head_dim = d_model / n_heads``).
+
+    >>> divide(512, 8)
+    64
+    """
+    symbolic = hasattr(whole, "free_symbols") or hasattr(parts, "free_symbols")
+    return whole / parts if symbolic else whole // parts
+
+
+def ceil_div(whole: Any, size: int) -> Any:
+    """How many pieces of ``size`` hold ``whole``: ``⌈whole / size⌉``.
+
+    >>> ceil_div(7, 2)
+    4
+    """
+    return (whole + (size - 1)) // size

@@ -1,0 +1,172 @@
+"""Closed forms without sympy: polynomials with exact coefficients over named symbols.
+
+Evaluating the tree over these costs microseconds, so every table row can show its formula while
+``import tfcalc`` stays light (sympy alone takes longer to import than tfcalc takes to answer). They are one
+of the kinds of number a formula accepts, see :mod:`tfcalc.core.number`; a law test holds them against sympy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from tfcalc.core.number import Num
+
+
+class Floor(NamedTuple):
+    """The part of a division that is not known to come out even: ``⌊dividend / divisor⌋``."""
+
+    dividend: Polynomial
+    divisor: int
+
+
+Atom = str | Floor
+"""A symbol, by its letter, or a floor."""
+
+Monomial = tuple[tuple[Atom, int], ...]
+"""Atoms with their exponents (never 0), in one fixed order."""
+
+
+class Polynomial:
+    """A sum of integer coefficients times monomials; exponents may be negative (``h/a``).
+
+    >>> h, f = symbols("h f")
+    >>> (h * f + f) + (f * h + h) == 2 * h * f + h + f
+    True
+    >>> ((2 * h + 1) * h).at({"h": 10})
+    210
+    """
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: Mapping[Monomial, int]) -> None:
+        self.terms: dict[Monomial, int] = {powers: factor for powers, factor in terms.items() if factor}
+
+    @property
+    def free_symbols(self) -> frozenset[str]:
+        """The letters that stand in it, those under a floor included."""
+        return frozenset(
+            letter
+            for powers in self.terms
+            for atom, _ in powers
+            for letter in ((atom,) if isinstance(atom, str) else atom.dividend.free_symbols)
+        )
+
+    def __add__(self, other: Polynomial | int) -> Polynomial:
+        terms = dict(self.terms)
+        for powers, factor in _terms(other):
+            terms[powers] = terms.get(powers, 0) + factor
+        return Polynomial(terms)
+
+    def __mul__(self, other: Polynomial | int) -> Polynomial:
+        terms: dict[Monomial, int] = {}
+        for powers, factor in self.terms.items():
+            for other_powers, other_factor in _terms(other):
+                both = _times(powers, other_powers)
+                terms[both] = terms.get(both, 0) + factor * other_factor
+        return Polynomial(terms)
+
+    def __neg__(self) -> Polynomial:
+        return self * -1
+
+    def __sub__(self, other: Polynomial | int) -> Polynomial:
+        return self + other * -1
+
+    def __rsub__(self, other: Polynomial | int) -> Polynomial:
+        return -self + other
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Polynomial) -> Polynomial:
+        """By a single monomial with factor 1, as in ``h / a``; nothing else is needed, so nothing else is allowed."""
+        ((powers, factor),) = other.terms.items()
+        if factor != 1:
+            raise ValueError(f"{self!r} is divided by a symbol or by nothing, not by {other!r}")
+        return self * Polynomial({tuple((atom, -power) for atom, power in powers): 1})
+
+    def __floordiv__(self, divisor: int) -> Polynomial:
+        """What divides is taken out; the rest stays under a floor: ``(4h² + h) // 2 == 2h² + ⌊h/2⌋``."""
+        even = Polynomial({powers: factor // divisor for powers, factor in self.terms.items()})
+        rest = Polynomial({powers: factor % divisor for powers, factor in self.terms.items()})
+        if not rest.free_symbols:  # a constant below the divisor
+            return even
+        return even + Polynomial({((Floor(rest, divisor), 1),): 1})
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, int):
+            other = Polynomial({(): other})
+        return isinstance(other, Polynomial) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.terms.items()))
+
+    def __repr__(self) -> str:
+        from tfcalc.render.notation import ASCII, write
+
+        return write(self, script=ASCII)
+
+    def at(self, values: Mapping[str, Num]) -> Any:
+        """The value where each symbol has the given value: ints give the exact int, arrays an array.
+
+        A symbol without a value stays a symbol, so that a part can be substituted.
+        """
+        result: Any = 0
+        for powers, factor in self.terms.items():
+            term: Any = factor
+            for atom, power in sorted(powers, key=_power, reverse=True):  # multiply first, so that // is exact
+                value = _value(atom, values)
+                for _ in range(abs(power)):
+                    term = term * value if power > 0 else _divided(term, value)
+            result = result + term
+        return result
+
+
+def symbols(letters: str) -> tuple[Polynomial, ...]:
+    """One polynomial per letter.
+
+    >>> l, b = symbols("l b")
+    >>> l * b == b * l
+    True
+    """
+    return tuple(symbol(letter) for letter in letters.split())
+
+
+@cache
+def symbol(letter: str) -> Polynomial:
+    """The polynomial that is this one symbol."""
+    return Polynomial({((letter, 1),): 1})
+
+
+def _terms(number: Polynomial | int) -> Iterator[tuple[Monomial, int]]:
+    return iter(number.terms.items() if isinstance(number, Polynomial) else [((), number)])
+
+
+@cache
+def _times(left: Monomial, right: Monomial) -> Monomial:
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(((atom, power) for atom, power in powers.items() if power), key=_order))
+
+
+def _power(item: tuple[Atom, int]) -> int:
+    return item[1]
+
+
+def _order(item: tuple[Atom, int]) -> tuple[bool, str]:
+    atom, _ = item
+    return (False, atom) if isinstance(atom, str) else (True, repr(atom))
+
+
+def _value(atom: Atom, values: Mapping[str, Num]) -> Any:
+    if isinstance(atom, Floor):
+        return atom.dividend.at(values) // atom.divisor
+    return values[atom] if atom in values else symbol(atom)
+
+
+def _divided(term: Any, value: Any) -> Any:
+    if isinstance(value, Polynomial):
+        return Polynomial({(): 1}) * term / value
+    return term // value

@@ -1,0 +1,75 @@
+"""Every refusal: what is wrong, the value that was given, and what would do.
+
+An error is part of the answer. Its text is one line, ``fact; remedy``; its ``exit_code`` is what the
+command line returns; its ``code`` is the stable word that scripts read under ``--json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class TfcalcError(Exception):
+    """A question that cannot be answered as asked.
+
+    ``message`` states the fact and repeats the value that was given; ``hint`` says what would do.
+    """
+
+    code = "error"
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class UsageError(TfcalcError, ValueError):
+    """An option, argument or value that cannot be read (exit 2)."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class InvalidModel(TfcalcError, ValueError):
+    """A description that no transformer fits: a bad size, heads that do not divide, a contradiction (exit 3)."""
+
+    code = "invalid-model"
+    exit_code = 3
+
+
+class Unavailable(TfcalcError):
+    """A reference that cannot be reached, such as PyTorch where it is not installed (exit 4)."""
+
+    code = "unavailable"
+    exit_code = 4
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``did you mean x?`` for the closest known word, or else the list of all.
+
+    >>> nearest("fp31", ["fp32", "bf16"])
+    'did you mean fp32?'
+    >>> nearest("zzz", ["fp32", "bf16"])
+    'known: fp32, bf16'
+    """
+    from difflib import get_close_matches
+
+    words = list(known)
+    close = get_close_matches(word, words, n=1, cutoff=0.6)
+    return f"did you mean {close[0]}?" if close else "known: " + ", ".join(words)
+
+
+def one_of(what: str, word: str, known: Iterable[str]) -> str:
+    """``word`` itself when it is known; otherwise a UsageError that names the nearest.
+
+    >>> one_of("norm", "rmsnorm", ["layernorm", "rmsnorm"])
+    'rmsnorm'
+    """
+    words = list(known)
+    if word not in words:
+        raise UsageError(f"{what} {word!r} is not known", nearest(word, words))
+    return word

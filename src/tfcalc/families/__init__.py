@@ -1,0 +1,1 @@
+"""Whole models: compositions of blocks, one file per kinship."""

@@ -1,0 +1,1 @@
+"""From an answer to text: one module per format, and the notation that they share."""
