@@ -1,0 +1,75 @@
+"""What a transformer costs, exactly: parameters, FLOPs and memory, each with its formula.
+
+>>> import tfcalc
+>>> model = tfcalc.Transformer(d_model=512, n_layers=6)
+>>> tfcalc.params(model).answer
+44140544
+>>> print(tfcalc.formula("mha"))
+4h² + 4h
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tfcalc.catalog import load
+    from tfcalc.conventions import Definitions
+    from tfcalc.core.component import Component
+    from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
+    from tfcalc.families.transformer import Transformer
+    from tfcalc.questions.explain import explain
+    from tfcalc.questions.flops import flops
+    from tfcalc.questions.formula import formula
+    from tfcalc.questions.memory import memory
+    from tfcalc.questions.params import params
+    from tfcalc.workload import Workload
+
+_HOME = {
+    "Component": "core.component",
+    "Definitions": "conventions",
+    "InvalidModel": "errors",
+    "TfcalcError": "errors",
+    "Transformer": "families.transformer",
+    "Unavailable": "errors",
+    "UsageError": "errors",
+    "Workload": "workload",
+    "explain": "questions.explain",
+    "flops": "questions.flops",
+    "formula": "questions.formula",
+    "load": "catalog",
+    "memory": "questions.memory",
+    "params": "questions.params",
+}
+
+__all__ = [
+    "Component",
+    "Definitions",
+    "InvalidModel",
+    "TfcalcError",
+    "Transformer",
+    "Unavailable",
+    "UsageError",
+    "Workload",
+    "explain",
+    "flops",
+    "formula",
+    "load",
+    "memory",
+    "params",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, when it is asked for."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'tfcalc' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"tfcalc.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

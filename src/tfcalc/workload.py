@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfcalc.core.number import Num
@@ -44,6 +44,10 @@ class Workload:
         default="math",
         known=KERNELS,
     )
+
+    def canonical(self) -> Workload:
+        """The same workload, its source length left to follow where it equals the target's."""
+        return replace(self, source_len=None) if self.source_len == self.seq_len else self
 
     @property
     def target(self) -> Sequences:

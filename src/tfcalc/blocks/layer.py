@@ -30,18 +30,18 @@ class Layer:
 
     def __call__(self, stream: Sequences, memory: Sequences | None, run: Workload, copies: Num) -> Component:
         """``copies`` layers on ``stream``, each reading ``memory`` (the encoder's output) if there is one."""
-        sublayers = [self.attention("self_attention", stream, stream, run, causal=self.causal)]
+        sublayers = {"self": self.attention("self_attention", stream, stream, run, causal=self.causal)}
         if memory is not None:
-            sublayers.append(self.attention("cross_attention", stream, memory, run, causal=False))
-        sublayers.append(self.ffn("ffn", stream, run))
-        parts = (part for sublayer in sublayers for part in self._wrapped(sublayer, stream, run))
+            sublayers["cross"] = self.attention("cross_attention", stream, memory, run, causal=False)
+        sublayers["ffn"] = self.ffn("ffn", stream, run)
+        parts = (part for name, sublayer in sublayers.items() for part in self._wrapped(name, sublayer, stream, run))
         return Component("layer", "layer", parts=tuple(parts), copies=copies)
 
-    def _wrapped(self, sublayer: Component, stream: Sequences, run: Workload) -> Iterator[Component]:
+    def _wrapped(self, name: str, sublayer: Component, stream: Sequences, run: Workload) -> Iterator[Component]:
         width = self.attention.d_model
         elements = stream.tokens * width
         yield sublayer
         if self.attention.dropout and run.training:
-            yield dropout(f"{sublayer.name}_dropout", elements)
-        yield residual(f"{sublayer.name}_residual", elements)
-        yield norm(f"{sublayer.name}_norm", self.norm, width, stream.tokens)
+            yield dropout(f"{name}_dropout", elements)
+        yield residual(f"{name}_residual", elements)
+        yield norm(f"{name}_norm", self.norm, width, stream.tokens)

@@ -39,7 +39,7 @@ class Component:
 
     def walk(self) -> Iterator[Node]:
         """This component and all below it, parents first, each with its place in the whole."""
-        return _walk(self, (), 1)
+        return Node((self.name,), self, self.copies).walk()
 
 
 class Node(NamedTuple):
@@ -58,9 +58,13 @@ class Node(NamedTuple):
         """All copies of it that the whole model has: ``copies · each``."""
         return self.copies * self.component.each(measure)
 
+    def below(self) -> Iterator[Node]:
+        """Its parts, at their places."""
+        for part in self.component.parts:
+            yield Node((*self.names, part.name), part, self.copies * part.copies)
 
-def _walk(component: Component, above: tuple[str, ...], copies: Num) -> Iterator[Node]:
-    node = Node((*above, component.name), component, copies * component.copies)
-    yield node
-    for part in component.parts:
-        yield from _walk(part, node.names, node.copies)
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, parents first."""
+        yield self
+        for node in self.below():
+            yield from node.walk()

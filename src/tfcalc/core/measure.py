@@ -37,6 +37,15 @@ def elementwise_backward_flops(cost: Cost) -> Num:
     return total(work.backward * work.elements for work in cost.elementwise)
 
 
+def flops_of(training: bool, everything: bool) -> Measure:
+    """The FLOPs of a forward pass or a training step: of matrix products only, or of ``everything``."""
+    chosen = [matmul_flops]
+    chosen += [matmul_backward_flops] * training
+    chosen += [elementwise_flops] * everything
+    chosen += [elementwise_backward_flops] * (training and everything)
+    return lambda cost: total(measure(cost) for measure in chosen)
+
+
 def steps(cost: Cost) -> Num:
     """Everything that takes time: all FLOPs of the forward pass, and one step per row looked up."""
     return matmul_flops(cost) + elementwise_flops(cost) + cost.lookups

@@ -26,7 +26,7 @@ from tfcalc.workload import Sequences, Workload
 KINDS = ("encoder-decoder", "encoder", "decoder")
 FINAL_NORMS = ("always", "pre-norm", "never")
 POSITIONS = ("none", "sinusoidal", "learned")
-OUTPUTS = ("untied", "tied", "none")
+OUTPUT_HEADS = ("untied", "tied", "none")
 SINUSOIDS = 5000
 """Rows of the sinusoidal buffer where ``max_len`` is not given, as in PyTorch's tutorial."""
 
@@ -72,12 +72,19 @@ class Transformer:
         known=FINAL_NORMS,
     )
     positions: str = choice("position table", "--positions", default="sinusoidal", known=POSITIONS)
-    output: str = choice("output head", "--output", default="untied", known=OUTPUTS)
+    output_head: str = choice("output head", "--output-head", default="untied", known=OUTPUT_HEADS)
     output_bias: bool = choice("a bias in the output head", "--output-bias/--no-output-bias", default=False)
     activation: str = choice("activation", "--activation", default="relu", known=tuple(ACTIVATIONS))
     dropout: bool = choice("dropout in training", "--dropout/--no-dropout", default=True)
 
     root: ClassVar[str] = "transformer"
+
+    @property
+    def summary(self) -> str:
+        """``encoder-decoder, post-norm, d_model 512, heads 8, layers 6 + 6``."""
+        order = "pre-norm" if self.pre_norm else "post-norm"
+        layers = " + ".join(str(self._layers(stack)) for stack in self._stacks)
+        return f"{self.kind}, {order}, d_model {self.d_model}, heads {self.n_heads}, layers {layers}"
 
     def tree(self, run: Workload) -> Component:
         """The component tree of this model on this workload: ints in, ints out; symbols in, symbols out."""
@@ -85,7 +92,7 @@ class Transformer:
         if self.vocab_size is None:
             return core
         return Component(
-            self.root, self.root, parts=(*self._input(run), core, *([self._head(run)] if self.output != "none" else []))
+            self.root, self.root, parts=(*self._input(run), core, *([self._head(run)] if self.output_head != "none" else []))
         )
 
     def canonical(self) -> Transformer:
@@ -161,12 +168,14 @@ class Transformer:
         for stack in self._stacks:
             layer = Layer(attention, ffn, self.norm, causal=stack == "decoder")
             stream, memory = self._streams(stack, run)
-            given = self.encoder_layers if stack == "encoder" else self.decoder_layers
-            layers = layer(stream, memory, run, copies=self.n_layers if given is None else given)
-            parts.append(Component(stack, stack, parts=(layers,)))
+            parts.append(Component(stack, stack, parts=(layer(stream, memory, run, self._layers(stack)),)))
             if self.final_norm == "always" or (self.final_norm == "pre-norm" and self.pre_norm):
                 parts.append(norm(f"{stack}_norm", self.norm, self.d_model, stream.tokens))
         return Component("core", "core", parts=tuple(parts))
+
+    def _layers(self, stack: str) -> Num:
+        given: Num | None = self.encoder_layers if stack == "encoder" else self.decoder_layers
+        return self.n_layers if given is None else given
 
     def _streams(self, stack: str, run: Workload) -> tuple[Sequences, Sequences | None]:
         if self.kind != "encoder-decoder":
@@ -196,7 +205,7 @@ class Transformer:
             run.target.tokens,
             bias=self.output_bias,
             letter="vocab",
-            tied_to=("target_embedding" if apart else "embedding") if self.output == "tied" else None,
+            tied_to=("target_embedding" if apart else "embedding") if self.output_head == "tied" else None,
         )
         return replace(head, kind="output")
 
@@ -230,7 +239,7 @@ class Transformer:
             unused = {
                 f"target_vocab_size {self.target_vocab_size}": self.target_vocab_size is not None,
                 f"max_len {self.max_len}": self.max_len is not None,
-                "a tied output": self.output == "tied",
+                "a tied output": self.output_head == "tied",
                 "an output bias": self.output_bias,
                 "a table of learned positions": self.positions == "learned",
             }
@@ -246,5 +255,5 @@ class Transformer:
             raise InvalidModel("learned positions without max_len", "give --max-len (BERT has 512, GPT-2 1024)")
         if self.positions == "none" and self.max_len is not None:
             raise InvalidModel(f"max_len {self.max_len} with no positions", "choose --positions learned or sinusoidal")
-        if self.output == "none" and self.output_bias:
-            raise InvalidModel("an output bias without an output", "choose --output untied or tied")
+        if self.output_head == "none" and self.output_bias:
+            raise InvalidModel("an output bias without an output", "choose --output-head untied or tied")

@@ -77,20 +77,28 @@ NOTATIONS: dict[str, dict[str, str]] = {
 
 
 def write(
-    number: object, *, script: Script = UNICODE, letters: Mapping[str, str] | None = None, factored: bool = False
+    number: object,
+    *,
+    script: Script = UNICODE,
+    letters: Mapping[str, str] | None = None,
+    factored: bool | None = None,
 ) -> str:
-    """A polynomial (or a plain number) in print; ``factored`` takes out what its terms share.
+    """A polynomial (or a plain number) in print.
+
+    ``factored`` takes out what its terms share; by default that is done where the size of a workload stands in it.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> h, l, b, n, V = symbols("h l b n V")
     >>> write(n * (28 * h * h + 32 * h) + 4 * h + 2 * V * h)
     'n(28h² + 32h) + (4 + 2V)h'
-    >>> write(8 * l * b * h * h + 4 * l * l * b * h, factored=True)
+    >>> write(8 * l * b * h * h + 4 * l * l * b * h)
     '4lbh(2h + l)'
     """
     if not isinstance(number, Polynomial):
         return f"{number}"
     writer = _Writer(script, letters or {})
+    if factored is None:
+        factored = not number.free_symbols.isdisjoint(WORKLOAD)
     groups = _by_count(number)
     group = writer.factored if factored else writer.collected
     return " + ".join(group(count, rest) for count, rest in groups).replace("+ -", "- ") or "0"
@@ -156,7 +164,8 @@ class _Writer(NamedTuple):
         if self.script is LATEX:
             return " ".join(pieces)
         worded = any(piece[0].isalpha() and len(piece.rstrip("⁰¹²³⁴⁵⁶⁷⁸⁹^0123456789")) > 1 for piece in pieces)
-        return (self.script.times if worded else "").join(pieces)
+        numeric = sum(piece[0].isdigit() for piece in pieces) > 1
+        return (self.script.times if worded or numeric else "").join(pieces)
 
     def power(self, atom: Atom, power: int) -> str:
         if isinstance(atom, Floor):

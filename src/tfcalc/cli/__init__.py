@@ -1,0 +1,1 @@
+"""The command line: ``tfcalc COMMAND …``, and nothing that a library user needs."""

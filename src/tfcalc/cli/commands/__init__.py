@@ -1,0 +1,33 @@
+"""The commands, one file each: what it asks, with which options. One that is not called is not imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import NamedTuple, cast
+
+from tfcalc.cli.options import Option
+from tfcalc.cli.settings import Settings
+
+COMMANDS = {
+    "params": "How many parameters, where, and by which formula.",
+    "flops": "How many floating-point operations: a forward pass, or a training step.",
+    "memory": "How many bytes the weights take.",
+    "formula": "The closed form of any of these, with its legend.",
+    "explain": "One number opened up, matrix by matrix.",
+    "verify": "The parameters as PyTorch counts them, beside tfcalc's.",
+    "models": "The models that can be named.",
+}
+
+
+class Command(NamedTuple):
+    """``run`` answers it and returns the exit code; ``examples`` stand first in its help, and a test runs each."""
+
+    run: Callable[[Settings], int]
+    options: tuple[Option, ...]
+    examples: tuple[str, ...]
+
+
+def command(name: str) -> Command:
+    """The command of this name, imported now."""
+    return cast(Command, import_module(f"tfcalc.cli.commands.{name}").COMMAND)

@@ -1,0 +1,42 @@
+"""``tfcalc explain``."""
+
+from __future__ import annotations
+
+from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.formula import TARGET
+from tfcalc.cli.options import COUNT, DTYPE, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.output import show
+from tfcalc.cli.settings import Settings
+from tfcalc.questions.explain import OF, explain
+
+
+def run(settings: Settings) -> int:
+    """Answer it."""
+    answer = explain(
+        settings.get("target"),
+        settings.model(),
+        settings.get("of", "params"),
+        settings.workload(),
+        settings.definitions(),
+    )
+    show(answer, lambda style: answer.sheet(), settings)
+    return 0
+
+
+COMMAND = Command(
+    run,
+    (
+        TARGET,
+        Option("of", ("--of",), "which quantity [default: params]", OF),
+        *MODEL_OPTIONS,
+        *RUN,
+        *COUNT,
+        *DTYPE,
+        *SHOW,
+    ),
+    (
+        "tfcalc explain attention --d-model 768 --heads 12",
+        "tfcalc explain encoder-layer --of flops --seq 1024",
+        "tfcalc explain output --model transformer-base --of flops --format plain",
+    ),
+)

@@ -1,0 +1,70 @@
+"""``tfcalc formula``."""
+
+from __future__ import annotations
+
+from tfcalc.cli.commands import Command
+from tfcalc.cli.options import COUNT, DTYPE, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.output import show, write
+from tfcalc.cli.settings import Settings
+from tfcalc.errors import UsageError
+from tfcalc.questions.formula import formula
+from tfcalc.questions.quantities import QUANTITIES
+from tfcalc.questions.targets import TARGETS
+from tfcalc.units import parse_count
+
+TARGET = Option("target", (), f"{', '.join(TARGETS)}, or a path of the tree", argument=True, required=True)
+OF = Option("of", ("--of",), "which quantity [default: params]", tuple(QUANTITIES))
+FORMS = (
+    Option("approx", ("--approx",), "drop biases and norms", switch=True),
+    Option("big_o", ("--big-o",), "the growth alone", switch=True),
+    Option("general", ("--general",), "a symbol for every size, also those that follow from others", switch=True),
+    Option("substitute", ("--substitute",), "numbers for symbols: h=512,n=6"),
+    Option("latex", ("--latex",), "the formula alone, in LaTeX", switch=True),
+    Option("sympy", ("--sympy",), "the formula alone, as sympy prints it", switch=True),
+)
+
+
+def run(settings: Settings) -> int:
+    """Answer it."""
+    answer = formula(
+        settings.get("target"),
+        settings.get("of", "params"),
+        settings.model(),
+        settings.workload(),
+        settings.definitions(),
+        approx=settings.get("approx", False),
+        big_o=settings.get("big_o", False),
+        general=settings.get("general", False),
+        substitute=_numbers(settings.get("substitute")),
+    )
+    if settings.get("latex"):
+        write(answer.latex() + "\n")
+    elif settings.get("sympy"):
+        from tfcalc.symbolic import to_sympy
+
+        write(f"{to_sympy(answer.closed)}\n")
+    else:
+        show(answer, answer.sheet, settings)
+    return 0
+
+
+def _numbers(text: str | None) -> dict[str, int]:
+    """``h=512,n=6``."""
+    pairs = [part.partition("=") for part in text.split(",")] if text else []
+    for name, equals, value in pairs:
+        if not (name.strip() and equals and value.strip()):
+            raise UsageError(f"--substitute {text!r} is not a list of symbol=number", "write h=512,n=6")
+    return {name.strip(): parse_count(value) for name, _, value in pairs}
+
+
+COMMAND = Command(
+    run,
+    (TARGET, OF, *FORMS, *MODEL_OPTIONS, *RUN, *COUNT, *DTYPE, *SHOW),
+    (
+        "tfcalc formula mha",
+        "tfcalc formula encoder-layer --of flops",
+        "tfcalc formula complete --latex",
+        "tfcalc formula core --of time",
+        "tfcalc formula ffn --general --substitute h=512,f=1k",
+    ),
+)

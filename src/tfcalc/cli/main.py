@@ -1,0 +1,113 @@
+"""The program: what it is asked, and the exit code it leaves with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from tfcalc.cli.commands import COMMANDS
+from tfcalc.errors import TfcalcError, UsageError, nearest
+
+BUG = 70
+INTERRUPTED = 130
+REPORT = "please report it with the command that you typed; --debug shows the traceback"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. Nothing but the answer goes to stdout."""
+    asked = list(sys.argv[1:] if arguments is None else arguments)
+    if asked in (["--version"], ["-V"]):
+        return _version()
+    try:
+        return _run(asked)
+    except TfcalcError as error:
+        _refuse(error.code, error.message, error.hint, asked)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # so that the flush at exit finds no broken pipe either
+        return 0
+    except Exception as error:
+        if "--debug" in asked:
+            raise
+        _refuse("bug", f"internal error: {type(error).__name__}: {_one_line(str(error))}", REPORT, asked)
+        return BUG
+
+
+def _version() -> int:
+    from tfcalc import __version__
+
+    print(f"tfcalc {__version__}")
+    return 0
+
+
+def _run(asked: list[str]) -> int:
+    if asked[:1] == ["help"]:
+        asked = [*asked[1:2], "--help"]
+    called = asked[0] if asked and asked[0] in COMMANDS else ""
+    if asked and not called and not asked[0].startswith("-"):
+        raise UsageError(f"command {asked[0][:80]!r} is not known", nearest(asked[0], COMMANDS))
+    if not asked:
+        return _short_help()
+    return _typer(asked, None if "_TFCALC_COMPLETE" in os.environ else called)
+
+
+def _short_help() -> int:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {help}" for name, help in COMMANDS.items()]
+    print("usage: tfcalc COMMAND [OPTIONS]\n", *lines, "\ntfcalc COMMAND --help shows more", sep="\n", file=sys.stderr)
+    return UsageError.exit_code
+
+
+def _typer(asked: list[str], called: str | None) -> int:
+    import typer
+
+    from tfcalc.cli.app import application
+
+    unusable = typer.BadParameter.__mro__[2]  # the base of all that typer raises of a command line; it has no public name
+    try:
+        code = application(called)(asked, prog_name="tfcalc", standalone_mode=False)
+    except typer.Abort:
+        return INTERRUPTED
+    except unusable as error:
+        raise _usage(error) from None
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: Exception) -> UsageError:
+    """What typer found wrong, in our words."""
+    option = getattr(error, "option_name", None)
+    close = getattr(error, "possibilities", None)
+    if option and close is not None and "o such option" in str(error):
+        return UsageError(f"option {option} is not known", nearest(option, close) if close else "see --help")
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    return UsageError(_one_line(message)[:1].lower() + _one_line(message)[1:].rstrip("."), "see --help")
+
+
+def _refuse(code: str, message: str, hint: str, asked: Sequence[str]) -> None:
+    if sys.stderr is None:
+        return
+    if _wants_json(asked):
+        import json
+
+        print(json.dumps({"code": code, "message": message, "hint": hint}), file=sys.stderr)
+    else:
+        line = f"tfcalc: {message}; {hint}" if hint else f"tfcalc: {message}"
+        encoding = sys.stderr.encoding or "utf-8"
+        print(_one_line(line).encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
+
+
+def _wants_json(asked: Sequence[str]) -> bool:
+    forms = [*asked, os.environ.get("TFCALC_FORMAT", "")]
+    return "--json" in asked or "--format=json" in asked or ("--format" in asked and "json" in forms)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def entry() -> None:
+    """What the installed ``tfcalc`` runs."""
+    sys.exit(main())

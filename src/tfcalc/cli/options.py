@@ -1,0 +1,72 @@
+"""The options: most are the fields of the model, the workload and the definitions, so they are declared there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from tfcalc.conventions import Definitions
+from tfcalc.dimensions import Choice, facet
+from tfcalc.families.transformer import Transformer
+from tfcalc.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: ``known`` words, or a whole number (``count``), or free text; ``switch`` takes no value."""
+
+    name: str
+    flags: tuple[str, ...]
+    help: str
+    known: tuple[str, ...] = ()
+    count: bool = False
+    switch: bool = False
+    argument: bool = False
+    required: bool = False
+    least: int = 1
+
+
+def of_fields(described: type, *names: str) -> Iterator[Option]:
+    """The options that a dataclass declares by its fields: all of them, or those named."""
+    for item in fields(described):
+        known = facet(item)
+        if known is None or (names and item.name not in names):
+            continue
+        if isinstance(known, Choice):
+            default = "" if isinstance(item.default, bool) else f" [default: {item.default}]"
+            yield Option(item.name, known.flags, known.meaning + default, known.known, switch=not known.known)
+        else:
+            default = "" if item.default is None else f" [default: {item.default}]"
+            yield Option(
+                item.name, known.flags, f"{known.symbol}: {known.meaning}{default}", count=True, least=known.least
+            )
+
+
+FORMATS = ("table", "json", "csv", "markdown", "latex", "plain")
+COLORS = ("auto", "always", "never")
+NOTATIONS = ("lbhn", "bsld", "names")
+
+MODEL_ARGUMENT = Option("model", (), "a named model (see tfcalc models); options override its fields", argument=True)
+MODEL = Option("model_name", ("--model",), "a named model (see tfcalc models); options override its fields")
+MODEL_FIELDS = tuple(of_fields(Transformer))
+MODEL_OPTIONS = (MODEL, *MODEL_FIELDS)
+DEPTH = Option("depth", ("--depth",), "levels of the breakdown shown [default: down to the blocks]", count=True, least=0)
+RUN = (
+    *of_fields(Workload),
+    Option("train", ("--train",), "short for --phase train", switch=True),
+)
+COUNT = tuple(of_fields(Definitions, "count"))
+DTYPE = tuple(of_fields(Definitions, "dtype"))
+UNITS = tuple(of_fields(Definitions, "units"))
+SHOW = (
+    Option("format", ("--format",), "how the answer is written [default: table]", FORMATS),
+    Option("json", ("--json",), "short for --format json", switch=True),
+    Option("quiet", ("--quiet", "-q"), "the answer alone, one line", switch=True),
+    Option("output", ("--output", "-o"), "write to this file instead"),
+    Option("notation", ("--notation",), "letters of the formulas [default: lbhn]", NOTATIONS),
+    Option("ascii", ("--ascii",), "no character beyond ASCII", switch=True),
+    Option("color", ("--color",), "colour in tables [default: auto]", COLORS),
+    Option("debug", ("--debug",), "show the traceback of an internal error", switch=True),
+)
+EVERY = (*MODEL_OPTIONS, *RUN, *COUNT, *DTYPE, *UNITS, DEPTH, *SHOW)
+"""All that an environment variable or a settings file may set; a command takes those that concern it."""

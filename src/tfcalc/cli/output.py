@@ -1,0 +1,108 @@
+"""From an answer to the bytes that leave the program."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from tfcalc.cli.settings import Settings
+from tfcalc.errors import UsageError
+from tfcalc.render.sheet import Sheet, for_programs
+from tfcalc.render.style import Style
+
+BEYOND_ASCII = "²·×ᵀγ█─⌊"
+
+
+class Answer(Protocol):
+    """What every question returns."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer for programs."""
+        ...
+
+
+def show(answer: Answer, lay_out: Callable[[Style], Sheet], settings: Settings) -> None:
+    """Write the answer in the format that was asked for, to the place that was asked for."""
+    target = settings.get("output")
+    style = _style(settings, to_file=target is not None)
+    text = _written(answer, lay_out, settings, style) + "\n"
+    if target is None:
+        write(text)
+        return
+    try:
+        with open(target, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"cannot write {target!r}: {error.strerror}", "name a file in a folder that exists") from None
+
+
+def write(text: str) -> None:
+    """To stdout, whatever its encoding; a stdout that was closed from the start gets nothing."""
+    if sys.stdout is not None:
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+
+
+def _written(answer: Answer, lay_out: Callable[[Style], Sheet], settings: Settings, style: Style) -> str:
+    form = "json" if settings.get("json") else settings.get("format", "table")
+    if settings.get("quiet"):
+        return for_programs(lay_out(style).quiet, style)
+    match form:
+        case "json":
+            from tfcalc.render.as_json import dump
+
+            return dump(answer.to_dict())
+        case "csv":
+            from tfcalc.render.as_csv import render
+        case "markdown":
+            from tfcalc.render.markdown import render
+        case "latex":
+            from tfcalc.render.latex import render
+        case "plain":
+            from tfcalc.render.plain import render
+        case _:
+            from tfcalc.render.table import render
+    return render(lay_out(style), style)
+
+
+def _style(settings: Settings, *, to_file: bool) -> Style:
+    return Style(
+        script="ascii" if settings.get("ascii") or not (to_file or _shows_mathematics()) else "text",
+        notation=settings.get("notation", "lbhn"),
+        units=settings.get("units", "iec"),
+        color=_color(settings.get("color", "auto"), os.environ, terminal=not to_file and _terminal()),
+        width=_width(os.environ, terminal=not to_file and _terminal()),
+    )
+
+
+def _terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _shows_mathematics() -> bool:
+    try:
+        BEYOND_ASCII.encode((sys.stdout.encoding if sys.stdout else None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _color(asked: str, environ: Mapping[str, str], *, terminal: bool) -> bool:
+    """The flag wins; then NO_COLOR, then FORCE_COLOR, then whether anyone would see it."""
+    if asked != "auto":
+        return asked == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    return bool(environ.get("FORCE_COLOR")) or terminal
+
+
+def _width(environ: Mapping[str, str], *, terminal: bool) -> int | None:
+    """COLUMNS, or the terminal's width; a pipe or a file has none, so nothing needs to be folded for it."""
+    given = environ.get("COLUMNS", "")
+    if given.isascii() and given.isdigit() and int(given) > 0:
+        return int(given)
+    return shutil.get_terminal_size().columns if terminal else None

@@ -1,0 +1,27 @@
+"""The definitions behind a number, by name: each stands in the answer, and most can be switched.
+
+See formulas.md for what each alternative changes, and who uses it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfcalc.dimensions import choice
+
+DTYPES = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
+"""Bits of one number."""
+
+OPERATIONS = ("matmul", "all")
+SYSTEMS = ("iec", "si")
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """How operations are counted and how bytes are written."""
+
+    count: str = choice(
+        "operations counted: matrix products only, or all", "--count", default="matmul", known=OPERATIONS
+    )
+    dtype: str = choice("number format of the weights", "--dtype", default="fp32", known=tuple(DTYPES))
+    units: str = choice("GiB = 2^30 bytes (iec) or GB = 10^9 (si)", "--units", default="iec", known=SYSTEMS)

@@ -1,0 +1,32 @@
+"""What every model can do, whichever family it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import Field
+from typing import Any, ClassVar, Protocol, Self
+
+from tfcalc.core.component import Component
+from tfcalc.workload import Workload
+
+
+class Model(Protocol):
+    """A frozen dataclass of dimensions and choices that can be turned into a component tree."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def summary(self) -> str:
+        """The model in a few words."""
+        ...
+
+    def tree(self, run: Workload) -> Component:
+        """The component tree on this workload."""
+        ...
+
+    def canonical(self) -> Self:
+        """The same model, with each size that merely follows from others left to follow from them."""
+        ...
+
+    def check(self, run: Workload) -> None:
+        """Raise InvalidModel where the model, or the model on this workload, makes no sense."""
+        ...

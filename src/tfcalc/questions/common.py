@@ -1,0 +1,53 @@
+"""What every question does first: check, build the tree, and build its symbolic twin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from tfcalc.conventions import Definitions
+from tfcalc.core.component import Measure, Node
+from tfcalc.core.measure import major_params, matmul_flops, params
+from tfcalc.dimensions import check_sizes
+from tfcalc.model import Model
+from tfcalc.report import Entry, breakdown
+from tfcalc.symbols import legend, with_symbols
+from tfcalc.workload import Workload
+
+ALWAYS: Mapping[str, Measure] = {"params": params, "flops": matmul_flops}
+"""What stands at every component of the JSON, whichever question was asked."""
+
+MINOR_DROPPED: Mapping[str, Measure] = {"approx_params": major_params}
+
+
+class Subject(NamedTuple):
+    """A model on a workload, as a tree of numbers and as the same tree of symbols."""
+
+    model: Model
+    run: Workload
+    node: Node
+    twin: Node
+
+    def entry(self, measure: Measure, extras: Mapping[str, Measure], depth: int | None = None) -> Entry:
+        """The breakdown of one quantity."""
+        return breakdown(self.node, self.twin, measure, {**ALWAYS, **extras}, depth)
+
+    def legend(self, entry: Entry) -> dict[str, str]:
+        """What the letters mean that stand in this breakdown."""
+        return legend(frozenset().union(*(part.formula.free_symbols for part in entry.walk())), self.model, self.run)
+
+
+def subject(model: Model, run: Workload, definitions: Definitions | None = None) -> Subject:
+    """Check the model against the workload and build both trees. Raises InvalidModel."""
+    model.check(run)
+    check_sizes(definitions or Definitions())
+    canonical = model.canonical()
+    symbolic_run = with_symbols(run.canonical())
+    root, twin = canonical.tree(run), with_symbols(canonical).tree(symbolic_run)
+    return Subject(canonical, run, Node((root.name,), root, root.copies), Node((twin.name,), twin, twin.copies))
+
+
+def described(model: Model) -> dict[str, Any]:
+    """The model's fields as they stand in the JSON."""
+    return {item.name: getattr(model, item.name) for item in fields(model)}

@@ -1,0 +1,96 @@
+"""How many floating-point operations: one forward pass, or a training step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.conventions import Definitions
+from tfcalc.core.cost import Cost
+from tfcalc.core.measure import (
+    elementwise_backward_flops,
+    elementwise_flops,
+    flops_of,
+    matmul_backward_flops,
+    matmul_flops,
+)
+from tfcalc.core.number import Num
+from tfcalc.model import Model
+from tfcalc.questions.common import described, subject
+from tfcalc.report import Report, whole
+from tfcalc.workload import Workload
+
+PAIRS = {
+    "full": "every query with every key, masked or not",
+    "causal": "causal attention counts S(S+1)/2 pairs",
+    "causal-half": "causal attention counts S²/2 pairs",
+}
+OPERATIONS = {"matmul": "matrix products only", "all": "matrix products and elementwise work"}
+BACKWARD = {
+    False: "each matrix product twice again, the inputs' gradients included",
+    True: "each matrix product twice again, and Q Kᵀ once more, the inputs' gradients included",
+}
+
+
+def flops(
+    model: Model, run: Workload | None = None, definitions: Definitions | None = None, *, depth: int | None = None
+) -> Report:
+    """The FLOPs of ``model`` on ``run``: a forward pass, or a training step (``Workload(phase="train")``).
+
+    A multiply-add is 2 FLOPs; a matrix product of M×K and K×N is 2·M·K·N forward and 4·M·K·N backward.
+    Raises InvalidModel where the model, or the model on this workload, makes no sense.
+
+    >>> from tfcalc.families.transformer import Transformer
+    >>> flops(Transformer(), Workload(batch_size=32, seq_len=20, source_len=10)).answer
+    42553835520
+    """
+    run, definitions = run or Workload(), definitions or Definitions()
+    asked = subject(model, run, definitions)
+    root, everything = asked.node.component, definitions.count == "all"
+
+    def amount(measure: Callable[[Cost], Num]) -> int:
+        return whole(root.total(measure))
+
+    forward, backward = amount(matmul_flops), amount(matmul_backward_flops) if run.training else 0
+    small, small_backward = amount(elementwise_flops), amount(elementwise_backward_flops) if run.training else 0
+    matmul, elementwise = forward + backward, small + small_backward
+    if everything:
+        forward, backward = forward + small, backward + small_backward
+    entry = asked.entry(flops_of(run.training, everything), {}, depth)
+    tokens = whole(run.target.tokens)
+    per_token, rest = divmod(entry.value, tokens)
+    return Report(
+        command="flops",
+        heading=asked.model.summary,
+        title="FLOPs of a training step" if run.training else "FLOPs of a forward pass",
+        unit="flops",
+        answer=entry.value,
+        totals={
+            "forward_flops": forward,
+            "backward_flops": backward,
+            "recompute_flops": 0,
+            "total_flops": entry.value,
+            "matmul_flops": matmul,
+            "elementwise_flops": elementwise,
+            "tokens": tokens,
+            "flops_per_token": entry.value / tokens if rest else per_token,
+        },
+        model=described(asked.model),
+        conventions={
+            "batch_size": run.batch_size,
+            "seq_len": run.seq_len,
+            "source_len": run.source.length,
+            "phase": run.phase,
+            "multiply_add": 2,
+            "count": definitions.count,
+            "operations": OPERATIONS[definitions.count],
+            "attention": run.attention,
+            "attention_pairs": PAIRS[run.attention],
+            "attention_kernel": run.kernel,
+            "backward": BACKWARD[run.recomputes_scores] if run.training else "none",
+            "recomputation": "none",
+            "embedding_lookup": 0,
+            "tokens": "the target's",
+        },
+        root=entry,
+        legend=asked.legend(entry),
+    )

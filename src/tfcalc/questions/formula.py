@@ -1,0 +1,157 @@
+"""The closed form of a quantity of a part, with its legend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tfcalc.conventions import Definitions
+from tfcalc.core.component import Node
+from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.errors import UsageError, nearest, one_of
+from tfcalc.model import Model
+from tfcalc.questions.quantities import APPROXIMATE, QUANTITIES, growth
+from tfcalc.questions.targets import NEED_VOCABULARY, find
+from tfcalc.render.notation import NOTATIONS
+from tfcalc.render.sheet import Column, Sheet
+from tfcalc.render.style import Style
+from tfcalc.report import SCHEMA_VERSION
+from tfcalc.symbols import dimensions, legend, with_symbols
+from tfcalc.workload import Workload
+
+
+PLAIN = Style()
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A closed form: ``closed`` is exact, unless ``order`` says that it is only the growth, to be read as O(…)."""
+
+    target: str
+    path: str
+    of: str
+    title: str
+    closed: Polynomial
+    order: bool
+    legend: Mapping[str, str]
+    conventions: Mapping[str, Any]
+
+    def text(self, style: Style = PLAIN) -> str:
+        """The formula as one line."""
+        written = style.formula(self.closed, factored=False if self.order else None)
+        return f"O({written})" if self.order else written
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def latex(self) -> str:
+        """The formula for math mode: ``4 h^{2} + 4 h``."""
+        return self.text(Style(script="latex"))
+
+    def _repr_latex_(self) -> str:
+        return f"${self.latex()}$"
+
+    def sheet(self, style: Style = PLAIN) -> Sheet:
+        """One row: the formula; its legend below."""
+        letters = NOTATIONS[style.notation]
+        notes = [f"{letters.get(letter, letter)}  {meaning}" for letter, meaning in self.legend.items()]
+        return Sheet(
+            title=f"{self.title} of {self.target} ({self.path})",
+            columns=[Column("formula", numeric=False)],
+            rows=[[self.text(style)]],
+            quiet=self.text(style),
+            notes=notes,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in ``--json``: the formula in text, ASCII and LaTeX, with its legend."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "command": "formula",
+            "target": self.target,
+            "path": self.path,
+            "of": self.of,
+            "conventions": dict(self.conventions),
+            "formula": self.text(),
+            "ascii": self.text(Style(script="ascii")),
+            "latex": self.latex(),
+            "legend": dict(self.legend),
+        }
+
+
+def formula(
+    target: str,
+    of: str = "params",
+    model: Model | None = None,
+    run: Workload | None = None,
+    definitions: Definitions | None = None,
+    *,
+    approx: bool = False,
+    big_o: bool = False,
+    general: bool = False,
+    substitute: Mapping[str, int] | None = None,
+) -> Formula:
+    """The closed form of ``of`` (params, flops, memory, time) of one ``target``, which is a name or a path of the tree.
+
+    ``approx`` drops biases and norms; ``big_o`` keeps the growth alone; ``general`` gives a symbol of its own to each size that
+    follows from others by default (f instead of 4h); ``substitute`` puts numbers in for symbols, by letter or by name.
+    Raises UsageError for an unknown target, quantity or symbol.
+
+    >>> print(formula("mha"), "|", formula("encoder-layer", "flops"), "|", formula("complete"))
+    4h² + 4h | 4lbh(6h + l) | n(28h² + 32h) + (4 + 2V)h
+    >>> print(formula("ffn", general=True), "|", formula("core", "time"))
+    2hf + h + f | O(n(lh² + l²h))
+    """
+    from tfcalc.families.transformer import Transformer
+
+    run, by, chosen = run or Workload(), definitions or Definitions(), model or Transformer()
+    one_of("quantity", of, QUANTITIES)
+    if approx and of != "params":
+        raise UsageError(f"--approx is about parameters, not {of}", "leave it out, or ask for --of params")
+    chosen.check(run)
+    chosen = chosen.canonical()
+    if target in NEED_VOCABULARY and isinstance(chosen, Transformer) and chosen.vocab_size is None:
+        chosen = replace(chosen, vocab_size=symbol("V"))
+    symbolic_run = with_symbols(run.canonical(), general=general)
+    root = with_symbols(chosen, general=general).tree(symbolic_run)
+    node = find(Node((root.name,), root, root.copies), target)
+    quantity = APPROXIMATE if approx else QUANTITIES[of]
+    closed = node.component.each(quantity.measure(run, by))
+    closed = closed if isinstance(closed, Polynomial) else Polynomial({}) + closed  # type: ignore[operator]
+    order = big_o or of == "time"
+    closed = growth(closed) if order else closed
+    meanings = legend(closed.free_symbols, chosen, run)
+    if substitute:
+        closed = closed.at(_by_letter(substitute, chosen, run))
+    return Formula(
+        target=target,
+        path=node.path,
+        of=of,
+        title=("growth of " if big_o and of != "time" else "") + quantity.title,
+        closed=closed if isinstance(closed, Polynomial) else Polynomial({(): closed}),
+        order=order,
+        legend=meanings,
+        conventions=_conventions(of, run, by),
+    )
+
+
+def _conventions(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
+    match of:
+        case "params":
+            return {"parameters": "unique trainable tensors, a tied matrix once"}
+        case "memory":
+            return {"dtype": by.dtype}
+        case "time":
+            return {"time": "all operations and lookups of one sequence, constant factors dropped, a <= h"}
+        case _:
+            return {"multiply_add": 2, "count": by.count, "attention": run.attention, "phase": run.phase}
+
+
+def _by_letter(given: Mapping[str, int], *described: Any) -> dict[str, int]:
+    letters = {known.symbol: known.symbol for one in described for known in dimensions(one).values()}
+    letters |= {name: known.symbol for one in described for name, known in dimensions(one).items()}
+    for name in given:
+        if name not in letters:
+            raise UsageError(f"symbol {name!r} is not known", nearest(name, letters))
+    return {letters[name]: value for name, value in given.items()}

@@ -1,0 +1,62 @@
+"""How many bytes it takes to hold a model: its weights, and the buffers beside them."""
+
+from __future__ import annotations
+
+from tfcalc.conventions import DTYPES, Definitions
+from tfcalc.core.cost import Cost
+from tfcalc.core.measure import buffer_bytes, weight_bytes
+from tfcalc.core.number import Num
+from tfcalc.model import Model
+from tfcalc.questions.common import described, subject
+from tfcalc.report import Report, whole
+from tfcalc.workload import Workload
+
+
+def memory(model: Model, definitions: Definitions | None = None, *, depth: int | None = None) -> Report:
+    """The bytes of ``model`` at rest: each weight at ``definitions.dtype``, a tied one once; buffers alike, but never below 16 bits.
+
+    Nothing runs, so there are no gradients, no activations and no cache. Raises InvalidModel.
+
+    >>> from tfcalc.families.transformer import Transformer
+    >>> memory(Transformer()).answer
+    176562176
+    """
+    definitions = definitions or Definitions()
+    asked = subject(model, Workload(), definitions)
+    bits = DTYPES[definitions.dtype]
+    weights, buffers = weight_bytes(bits), buffer_bytes(max(bits, 16))
+
+    def held(cost: Cost) -> Num:
+        return weights(cost) + buffers(cost)
+
+    root = asked.node.component
+    entry = asked.entry(held, {"bytes": held}, depth)
+    return Report(
+        command="memory",
+        heading=asked.model.summary,
+        title=f"bytes of the {definitions.dtype} weights",
+        unit="bytes",
+        answer=entry.value,
+        totals={
+            "total_bytes": entry.value,
+            "weights_bytes": whole(root.total(weights)),
+            "gradients_bytes": 0,
+            "optimizer_bytes": 0,
+            "activations_bytes": 0,
+            "kv_cache_bytes": 0,
+            "buffers_bytes": whole(root.total(buffers)),
+            "temporary_bytes": 0,
+        },
+        model=described(asked.model),
+        conventions={
+            "phase": "at rest: nothing runs",
+            "dtype": definitions.dtype,
+            "bits_per_weight": bits,
+            "buffers": "as the weights, 16 bits at least",
+            "packing": "each tensor padded to whole bytes, no scales",
+            "units": definitions.units,
+            "not_counted": "gradients, optimizer, activations, cache, allocator rounding, CUDA context",
+        },
+        root=entry,
+        legend=asked.legend(entry),
+    )

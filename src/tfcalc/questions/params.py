@@ -1,0 +1,67 @@
+"""How many parameters, and where."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.core.measure import major_params
+from tfcalc.core.measure import params as parameters
+from tfcalc.core.number import Num, total
+from tfcalc.model import Model
+from tfcalc.questions.common import MINOR_DROPPED, described, subject
+from tfcalc.report import Report, whole
+from tfcalc.workload import Workload
+
+CONVENTIONS = {
+    "parameters": "unique trainable tensors, a tied matrix once, buffers apart",
+    "embedding_params": "token and position embeddings, the output head not among them",
+}
+
+
+def params(model: Model, run: Workload | None = None, *, depth: int | None = None, approx: bool = False) -> Report:
+    """The parameters of ``model``: their number, where they are, and by which formula.
+
+    ``depth`` levels of the tree are shown; ``approx`` adds the count without biases and norms (12h² per encoder layer).
+    Raises InvalidModel where no model has these sizes.
+
+    >>> from tfcalc.families.transformer import Transformer
+    >>> params(Transformer()).answer
+    44140544
+    """
+    asked = subject(model, run or Workload())
+    root = asked.node.component
+    entry = asked.entry(parameters, MINOR_DROPPED if approx else {}, depth)
+    count, embedded = entry.value, whole(_embedding(root))
+    totals: dict[str, int | float | str] = {
+        "total_params": count,
+        "active_params": count,
+        "embedding_params": embedded,
+        "non_embedding_params": count - embedded,
+        "trainable_params": count,
+    }
+    notes = []
+    if approx:
+        major = whole(root.total(major_params))
+        totals["approx_params"] = major
+        notes.append(f"without biases and norms: {major:,}, {(count - major) / count:.2%} off")
+    return Report(
+        command="params",
+        heading=asked.model.summary,
+        title="parameters",
+        unit="params",
+        answer=count,
+        totals=totals,
+        model=described(asked.model),
+        conventions=CONVENTIONS,
+        root=entry,
+        legend=asked.legend(entry),
+        notes=tuple(notes),
+    )
+
+
+def _embedding(component: Component) -> Num:
+    """Parameters of the token and position tables."""
+    if component.kind in ("embedding", "position"):
+        return component.total(parameters)
+    return component.copies * total(_embedding(part) for part in component.parts)
+
+

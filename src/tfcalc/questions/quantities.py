@@ -1,0 +1,73 @@
+"""What can be asked of a part: parameters, FLOPs, bytes, or the growth of the time it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tfcalc.conventions import DTYPES, Definitions
+from tfcalc.core.component import Measure
+from tfcalc.core.measure import flops_of, major_params, params, steps, weight_bytes
+from tfcalc.core.polynomial import Atom, Floor, Monomial, Polynomial
+from tfcalc.workload import Workload
+
+
+class Quantity(NamedTuple):
+    """Its name in print, what the command line calls it, and how it is measured under given definitions."""
+
+    title: str
+    measure: Callable[[Workload, Definitions], Measure]
+
+
+QUANTITIES = {
+    "params": Quantity("parameters", lambda run, by: params),
+    "flops": Quantity("FLOPs", lambda run, by: flops_of(run.training, by.count == "all")),
+    "memory": Quantity("bytes", lambda run, by: weight_bytes(DTYPES[by.dtype])),
+    "time": Quantity("time", lambda run, by: steps),
+}
+
+APPROXIMATE = Quantity("parameters without biases and norms", lambda run, by: major_params)
+
+HEADS = ("a", "g")
+"""A model has at most as many heads as it is wide, so that in a bound h may stand for them."""
+
+
+def growth(number: Polynomial) -> Polynomial:
+    """What a closed form grows like: the terms that no other term outgrows, without their factors, per sequence.
+
+    ``12nlh² + 4nl²h + 6nl²a + 13nlh`` grows like ``n(lh² + l²h)``: a ≤ h, and lh is outgrown by lh².
+
+    >>> from tfcalc.core.polynomial import symbols
+    >>> h, l, a, b = symbols("h l a b")
+    >>> growth(8 * b * l * h * h + 4 * b * l * l * h + 5 * b * l * l * a + 3 * b * l * h)
+    lh^2 + l^2h
+    """
+    grown = {_bounded(powers) for powers in _unfloored(number).terms}
+    return Polynomial({powers: 1 for powers in grown if not any(_outgrows(other, powers) for other in grown)})
+
+
+def _bounded(powers: Monomial) -> Monomial:
+    """Without the batch, and with every head count replaced by the width that bounds it."""
+    exponents: dict[Atom, int] = {}
+    for atom, power in powers:
+        if atom != "b":
+            bound = "h" if atom in HEADS and power > 0 else atom
+            exponents[bound] = exponents.get(bound, 0) + power
+    return tuple(sorted(((atom, power) for atom, power in exponents.items() if power), key=str))
+
+
+def _outgrows(other: Monomial, powers: Monomial) -> bool:
+    larger = dict(other)
+    return other != powers and all(larger.get(atom, 0) >= power for atom, power in powers)
+
+
+def _unfloored(number: Polynomial) -> Polynomial:
+    """A floor grows like what stands under it."""
+    plain = Polynomial({})
+    for powers, factor in number.terms.items():
+        term = Polynomial({(): factor})
+        for atom, power in powers:
+            base = atom.dividend if isinstance(atom, Floor) else Polynomial({((atom, power),): 1})
+            term = term * base
+        plain = plain + term
+    return plain

@@ -1,0 +1,66 @@
+"""Which part of a model is meant: by the name that textbooks give it, or by its path in the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.core.component import Node
+from tfcalc.errors import UsageError, nearest
+
+Finder = Callable[[Node], bool]
+
+
+def _named(name: str) -> Finder:
+    return lambda node: node.component.name == name
+
+
+def _kind(kind: str) -> Finder:
+    return lambda node: node.component.kind == kind
+
+
+def _layer_of(stack: str) -> Finder:
+    return lambda node: node.component.kind == "layer" and stack in node.names
+
+
+TARGETS: dict[str, Finder] = {
+    "mha": _named("self_attention"),
+    "attention": _named("self_attention"),
+    "cross-mha": _named("cross_attention"),
+    "ffn": _kind("ffn"),
+    "ln": _kind("norm"),
+    "encoder-layer": _layer_of("encoder"),
+    "decoder-layer": _layer_of("decoder"),
+    "encoder": _named("encoder"),
+    "decoder": _named("decoder"),
+    "core": _named("core"),
+    "embedding": _kind("embedding"),
+    "output": _kind("output"),
+    "complete": _named("transformer"),
+}
+"""Names for parts that most models have; the first one that fits is taken."""
+
+NEED_VOCABULARY = ("embedding", "output", "complete")
+
+
+def find(root: Node, target: str) -> Node:
+    """The first node that ``target`` names. Raises UsageError with the nearest names where there is none.
+
+    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.workload import Workload
+    >>> root = Transformer().tree(Workload())
+    >>> find(Node((root.name,), root, 1), "cross-mha").path
+    'core.decoder.layer.cross_attention'
+    """
+    fits = TARGETS.get(target, lambda node: node.path == target or node.path.endswith(f".{target}"))
+    for node in root.walk():
+        if fits(node):
+            return node
+    paths = [node.path for node in root.walk()]
+    if target in TARGETS:
+        raise UsageError(f"target {target!r} is not part of this model", f"its parts: {', '.join(_blocks(root))}")
+    close = nearest(target, [*TARGETS, *paths])
+    raise UsageError(f"target {target!r} is not known", close if "mean" in close else f"known: {', '.join(TARGETS)}")
+
+
+def _blocks(root: Node) -> list[str]:
+    return [target for target, fits in TARGETS.items() if any(fits(node) for node in root.walk())]

@@ -1,0 +1,33 @@
+"""CSV: the rows alone, numbers bare, the first column unindented."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from tfcalc.render.sheet import Cell, Sheet, Times, for_programs
+from tfcalc.render.style import Style
+
+
+def render(sheet: Sheet, style: Style) -> str:
+    """A heading line, then a line per row."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    first = sheet.rows[0] if sheet.rows else []
+    headings = [column.heading for column in sheet.columns]
+    writer.writerow(
+        heading
+        for name, cell in zip_longest(headings, first)
+        for heading in (("count", "each") if isinstance(cell, Times) else (name,))
+    )
+    for row in sheet.rows:
+        writer.writerow([style.plain().text(for_programs(cell, style)) for cell in _apart(row)])
+    return out.getvalue().rstrip("\n")
+
+
+def _apart(row: Sequence[Cell]) -> Iterator[Cell]:
+    """Count and size in columns of their own."""
+    for cell in row:
+        yield from (cell.count, cell.each) if isinstance(cell, Times) else (cell,)

@@ -1,0 +1,55 @@
+"""LaTeX: a tabular for the booktabs package, formulas in math mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tfcalc.core.polynomial import Polynomial
+from tfcalc.render.sheet import Cell, Sheet, for_people
+from tfcalc.render.style import Style
+
+ESCAPED = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "_": r"\_",
+        "%": r"\%",
+        "&": r"\&",
+        "#": r"\#",
+        "$": r"\$",
+        "{": r"\{",
+        "}": r"\}",
+        "^": r"\^{}",
+        "×": r"$\times$",
+        "·": r"$\cdot$",
+        "²": r"$^2$",
+        "³": r"$^3$",
+        "√": r"$\surd$",
+        "ᵀ": r"$^\top$",
+        "γ": r"$\gamma$",
+        "β": r"$\beta$",
+        "=": "=",
+    }
+)
+
+
+def render(sheet: Sheet, style: Style) -> str:
+    """A comment with the title, the tabular, and the notes as comments."""
+    math = replace(style, script="latex")
+    spec = "".join("r" if column.numeric else "l" for column in sheet.columns)
+    lines = [f"% {sheet.title}", rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
+    if any(column.heading for column in sheet.columns):
+        lines += [_row([column.heading.translate(ESCAPED) for column in sheet.columns]), r"\midrule"]
+    for index, row in enumerate(sheet.rows):
+        cells = [_cell(cell, math) for cell in row]
+        cells[0] = r"\quad " * sheet.depth(index) + cells[0]
+        lines.append(_row(cells))
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in sheet.notes)])
+
+
+def _cell(cell: Cell, math: Style) -> str:
+    text = for_people(cell, math)
+    return f"${text}$" if isinstance(cell, Polynomial) else text.translate(ESCAPED)
+
+
+def _row(cells: list[str]) -> str:
+    return " & ".join(cells) + r" \\"

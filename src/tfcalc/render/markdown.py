@@ -1,0 +1,19 @@
+"""Markdown: a pipe table, as GitHub shows it."""
+
+from __future__ import annotations
+
+from tfcalc.render.sheet import Sheet, for_people
+from tfcalc.render.style import Style
+
+
+def render(sheet: Sheet, style: Style) -> str:
+    """The title in bold, the table, and the notes as a list."""
+    heading = "| " + " | ".join(column.heading for column in sheet.columns) + " |"
+    rule = "| " + " | ".join("---:" if column.numeric else "---" for column in sheet.columns) + " |"
+    rows = []
+    for index, row in enumerate(sheet.rows):
+        cells = [for_people(cell, style).replace("|", r"\|") for cell in row]
+        cells[0] = "&nbsp;&nbsp;" * sheet.depth(index) + cells[0].replace("_", r"\_")
+        rows.append("| " + " | ".join(cells) + " |")
+    notes = ["", *(f"- {note}" for note in sheet.notes)] if sheet.notes else []
+    return style.text("\n".join([f"**{sheet.title}**", "", heading, rule, *rows, *notes]))

@@ -1,0 +1,114 @@
+"""What an answer looks like before it has a format: columns, rows of typed cells, and lines above and below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tfcalc.core.polynomial import Polynomial
+from tfcalc.render.style import Style
+from tfcalc.units import grouped, short, short_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a whole, shown in per cent."""
+
+    part: int
+    whole: int
+
+    @property
+    def fraction(self) -> float:
+        """0 where the whole is nothing."""
+        return self.part / self.whole if self.whole else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """An amount of memory: exact in the formats for programs, rounded with its unit in those for people."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """So many copies of so much each; ``unit`` is params, flops or bytes."""
+
+    count: int
+    each: int
+    unit: str
+
+
+Cell = str | int | float | Polynomial | Share | Bytes | Times | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading, and whether its cells are numbers (set flush right)."""
+
+    heading: str
+    numeric: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One table with a ``title`` line above it and ``notes`` below; ``depths`` indent the first column.
+
+    ``quiet`` is what ``-q`` prints: the answer alone.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    quiet: Cell
+    notes: Sequence[str] = ()
+    depths: Sequence[int] = field(default_factory=tuple)
+
+    def depth(self, row: int) -> int:
+        """How far the first cell of a row is indented."""
+        return self.depths[row] if row < len(self.depths) else 0
+
+
+def for_people(cell: Cell, style: Style) -> str:
+    """``44,140,544``, ``n(4h² + 4h)``, ``42.8 %``, ``168.38 MiB``."""
+    match cell:
+        case None:
+            return ""
+        case str():
+            return cell
+        case Polynomial():
+            return style.formula(cell)
+        case Share():
+            return f"{cell.fraction:.1%}".replace("%", " %")
+        case Bytes():
+            return short_bytes(cell.count, style.units)
+        case Times():
+            return f"{cell.count:,} × {_rounded(cell, style)}" if cell.count != 1 else ""
+        case _:
+            return grouped(cell)
+
+
+def for_programs(cell: Cell, style: Style) -> str:
+    """``44140544``; a share as a fraction, bytes as a whole number, a formula in ASCII."""
+    match cell:
+        case None:
+            return ""
+        case Polynomial():
+            return style.plain().formula(cell)
+        case Share():
+            return f"{cell.fraction:.6f}"
+        case Bytes():
+            return str(cell.count)
+        case _:
+            return str(cell)
+
+
+def _rounded(cell: Times, style: Style) -> str:
+    """Parameters in full, as people check them; FLOPs and bytes to three figures, as they are too long."""
+    match cell.unit:
+        case "bytes":
+            return short_bytes(cell.each, style.units)
+        case "flops":
+            return short(cell.each)
+        case _:
+            return grouped(cell.each)

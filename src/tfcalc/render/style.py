@@ -1,0 +1,51 @@
+"""How the user wants to read an answer; what it says does not depend on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tfcalc.core.polynomial import Polynomial
+from tfcalc.render.notation import NOTATIONS, SCRIPTS, write
+
+# What an encoding without the characters of mathematics gets instead.
+TRANSLITERATED = str.maketrans(
+    {
+        "×": "x",
+        "·": "*",
+        "²": "^2",
+        "³": "^3",
+        "√": "sqrt",
+        "γ": "gamma",
+        "β": "beta",
+        "ᵀ": "^T",
+        "−": "-",
+        "…": "...",
+        "≤": "<=",
+        "█": "#",
+        "░": ".",
+        "–": "-",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """``script`` text, ascii or latex; ``notation`` the letters; ``width`` in columns, None for as wide as it takes."""
+
+    script: str = "text"
+    notation: str = "lbhn"
+    units: str = "iec"
+    color: bool = False
+    width: int | None = None
+
+    def formula(self, number: Polynomial | int, *, factored: bool | None = None) -> str:
+        """A closed form in this script and notation; ``factored`` as in :func:`tfcalc.render.notation.write`."""
+        return write(number, script=SCRIPTS[self.script], letters=NOTATIONS[self.notation], factored=factored)
+
+    def plain(self) -> Style:
+        """The same letters in ASCII."""
+        return replace(self, script="ascii")
+
+    def text(self, words: str) -> str:
+        """Words as this script can show them: without ``×`` or ``²`` in ASCII."""
+        return words.translate(TRANSLITERATED) if self.script == "ascii" else words

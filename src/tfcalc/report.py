@@ -1,0 +1,211 @@
+"""An answer: the total, the tree it is the sum of, the formulas, and the definitions it was made by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfcalc.core.component import Measure, Node
+from tfcalc.core.number import Num
+from tfcalc.core.polynomial import Polynomial
+from tfcalc.render.notation import write
+from tfcalc.render.sheet import Bytes, Column, Share, Sheet, Times
+from tfcalc.render.style import Style
+from tfcalc.units import short, short_bytes
+
+SCHEMA_VERSION = 1
+
+BLOCKS = ("attention", "ffn", "norm", "embedding", "position", "output")
+"""What a breakdown shows unless it is asked to go deeper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One component in a breakdown: ``value`` is that of all its ``copies`` together, ``formula`` likewise."""
+
+    name: str
+    path: str
+    kind: str
+    copies: int
+    value: int
+    formula: Polynomial
+    extra: Mapping[str, int]
+    parts: tuple[Entry, ...]
+
+    @property
+    def each(self) -> int:
+        """The value of a single copy."""
+        return self.value // self.copies
+
+    @property
+    def depth(self) -> int:
+        """0 for the root."""
+        return self.path.count(".")
+
+    def walk(self) -> Iterator[Entry]:
+        """This entry and all below it, parents first."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+    def written(self) -> str:
+        """Its formula in text, for all copies together: ``n(4h² + 4h)``."""
+        return write(self.formula)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in ``--json``."""
+        return {
+            "name": self.name,
+            "path": self.path,
+            "kind": self.kind,
+            "copies": self.copies,
+            **self.extra,
+            "formula": self.written(),
+            "parts": [part.to_dict() for part in self.parts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answer to one question, whatever format it is shown in.
+
+    ``heading`` names the model, ``title`` the quantity. ``answer`` is the number that was asked for and ``unit`` what it counts; ``totals`` are the top keys of the JSON.
+    """
+
+    command: str
+    heading: str
+    title: str
+    unit: str
+    answer: int
+    totals: Mapping[str, int | float | str]
+    model: Mapping[str, Any]
+    conventions: Mapping[str, Any]
+    root: Entry
+    legend: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    def walk(self) -> Iterator[Entry]:
+        """The entries of the breakdown, parents first."""
+        return self.root.walk()
+
+    def by_kind(self) -> dict[str, int]:
+        """The total by what it is spent on (attention, feed-forward, norms, …), the largest first."""
+        sums: dict[str, int] = {}
+        for entry in _blocks(self.root):
+            if entry.value:
+                sums[entry.kind] = sums.get(entry.kind, 0) + entry.value
+        return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that ``--json`` prints: exact integers, the unit of each in its key."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "command": self.command,
+            "model": dict(self.model),
+            "conventions": dict(self.conventions),
+            **self.totals,
+            "formula": self.root.written(),
+            "components": [part.to_dict() for part in self.root.parts],
+        }
+
+    def sheet(self) -> Sheet:
+        """The breakdown as rows, with the definitions and the legend below."""
+        entries = list(self.walk())
+        amount = Bytes if self.unit == "bytes" else int
+        notes = [
+            "by kind: " + ", ".join(f"{kind} {value / self.answer:.1%}" for kind, value in self.by_kind().items()),
+            *self.notes,
+            "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in self.conventions.items()),
+            *([", ".join(f"{letter} {meaning}" for letter, meaning in self.legend.items())] if self.legend else []),
+        ]
+        return Sheet(
+            title=f"{self.heading}: {self.answer:,} {self.title} ({self.rounded()})",
+            columns=[
+                Column("component", numeric=False),
+                Column("formula", numeric=False),
+                Column("each"),
+                Column("total"),
+                Column("share"),
+            ],
+            rows=[
+                [
+                    entry.name,
+                    entry.formula,
+                    Times(entry.copies, entry.each, self.unit),
+                    amount(entry.value),
+                    Share(entry.value, self.answer),
+                ]
+                for entry in entries
+            ],
+            quiet=self.answer,
+            notes=notes,
+            depths=[entry.depth for entry in entries],
+        )
+
+    def rounded(self) -> str:
+        """The answer as people say it: ``44.1M``, ``168.38 MiB``."""
+        if self.unit == "bytes":
+            return short_bytes(self.answer, str(self.conventions["units"]))
+        return short(self.answer)
+
+    def to_json(self) -> str:
+        """``to_dict`` as text."""
+        from tfcalc.render.as_json import dump
+
+        return dump(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        from tfcalc.render.html import render
+
+        return render(self.sheet(), Style())
+
+    def __str__(self) -> str:
+        from tfcalc.render.plain import render
+
+        return render(self.sheet(), Style())
+
+
+def breakdown(
+    node: Node, twin: Node, measure: Measure, extras: Mapping[str, Measure], depth: int | None = None
+) -> Entry:
+    """The entries of a tree, and their formulas from its symbolic twin, for one measure; ``extras`` go into the JSON too.
+
+    Without ``depth`` it goes down to the blocks; with it, that many levels below the root. What adds nothing to the
+    measure is left out, except an embedding: that its lookup costs nothing is worth saying.
+    """
+    component = node.component
+    deeper = component.kind not in BLOCKS if depth is None else len(node.names) <= depth
+    parts = (
+        breakdown(part, part_twin, measure, extras, depth)
+        for part, part_twin in zip(node.below(), twin.below(), strict=True)
+        if deeper
+    )
+    return Entry(
+        name=component.name,
+        path=node.path,
+        kind=component.kind,
+        copies=whole(node.copies),
+        value=whole(node.total(measure)),
+        formula=_polynomial(twin.total(measure)),
+        extra={name: whole(node.total(extra)) for name, extra in extras.items()},
+        parts=tuple(part for part in parts if part.value or part.kind == "embedding"),
+    )
+
+
+def _blocks(entry: Entry) -> Iterator[Entry]:
+    """The outermost entries that are blocks, or that have nothing below them."""
+    if entry.kind in BLOCKS or not entry.parts:
+        yield entry
+    else:
+        for part in entry.parts:
+            yield from _blocks(part)
+
+
+def whole(number: Num) -> int:
+    assert isinstance(number, int), "a report is made of exact integers"
+    return number
+
+
+def _polynomial(number: Num) -> Polynomial:
+    return number if isinstance(number, Polynomial) else Polynomial({(): whole(number)})

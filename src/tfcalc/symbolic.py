@@ -1,0 +1,62 @@
+"""Closed forms as sympy expressions; the only place that imports sympy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfcalc.core.component import Component
+from tfcalc.core.polynomial import Floor, Polynomial
+from tfcalc.model import Model
+from tfcalc.symbols import with_symbols
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    import sympy
+
+
+def tree(model: Model, run: Workload | None = None, *, general: bool = False) -> Component:
+    """The component tree with a sympy symbol for every size: its measures are sympy expressions.
+
+    >>> from tfcalc.core.measure import params
+    >>> from tfcalc.families.transformer import Transformer
+    >>> tree(Transformer()).total(params).expand()
+    28*h**2*n + 4*h + 32*h*n
+    """
+    run = (run or Workload()).canonical()
+    symbolic_run = with_symbols(run, sympy_symbol, general=general)
+    return with_symbols(model.canonical(), sympy_symbol, general=general).tree(symbolic_run)
+
+
+def sympy_symbol(letter: str) -> sympy.Symbol:
+    """A positive whole number without a value."""
+    import sympy
+
+    return sympy.Symbol(letter, integer=True, positive=True)
+
+
+def to_sympy(number: Polynomial | int) -> sympy.Expr:
+    """The same closed form as a sympy expression.
+
+    >>> from tfcalc.core.polynomial import symbols
+    >>> h, f = symbols("h f")
+    >>> to_sympy(2 * h * f + f)
+    2*f*h + f
+    """
+    import sympy
+
+    if not isinstance(number, Polynomial):
+        return sympy.Integer(number)
+    return sympy.Add(
+        *(
+            sympy.Mul(factor, *(_atom(atom) ** power for atom, power in powers))
+            for powers, factor in number.terms.items()
+        )
+    )
+
+
+def _atom(atom: str | Floor) -> Any:
+    import sympy
+
+    if isinstance(atom, Floor):
+        return sympy.floor(to_sympy(atom.dividend) / atom.divisor)
+    return sympy_symbol(atom)

@@ -1,0 +1,72 @@
+"""Numbers as people write them, and as they read them."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from tfcalc.errors import UsageError
+
+SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15}
+IEC = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+_NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)")
+_LONGEST = 64
+
+
+def parse_count(text: str | int) -> int:
+    """A whole number: ``512``, ``4_096``, ``128k`` (128,000), ``128Ki`` (131,072), ``7B``, ``1.4T``, ``1e12``.
+
+    Raises UsageError, with the text, where it is no number, or not a whole one.
+
+    >>> parse_count("1.4T"), parse_count("4_096"), parse_count("128Ki")
+    (1400000000000, 4096, 131072)
+    """
+    if isinstance(text, int):
+        return text
+    match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    scale = (SI | IEC).get(match[2]) if match else None
+    if match is None or scale is None:
+        raise UsageError(f"{text[:_LONGEST]!r} is not a number", "write 512, 4_096, 128k, 128Ki, 7B or 1e12")
+    value = Fraction(match[1].replace("_", "").replace(",", "")) * scale
+    if value.denominator != 1:
+        raise UsageError(f"{text!r} is not a whole number", f"the nearest is {round(value)}")
+    return int(value)
+
+
+def grouped(number: int | float) -> str:
+    """``44,140,544``."""
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
+
+
+def short(number: int | float) -> str:
+    """Three figures and an SI prefix: ``44.1M``.
+
+    >>> short(44_140_544), short(512), short(3.14e23)
+    ('44.1M', '512', '314000E')
+    """
+    for scale, prefix in ((10**18, "E"), (10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if number >= scale:
+            return f"{_figures(number / scale)}{prefix}"
+    return f"{number}"
+
+
+def short_bytes(number: int, system: str = "iec") -> str:
+    """``168.38 MiB`` (iec, powers of 1024) or ``176.56 MB`` (si, powers of 1000).
+
+    >>> short_bytes(176_562_176), short_bytes(176_562_176, "si")
+    ('168.38 MiB', '176.56 MB')
+    """
+    base, names = (1024, ("KiB", "MiB", "GiB", "TiB", "PiB")) if system == "iec" else (1000, ("kB", "MB", "GB", "TB", "PB"))
+    if number < base:
+        return f"{number} B"
+    size = Fraction(number, base)
+    for name in names[:-1]:
+        if size < base:
+            return f"{float(size):.2f} {name}"
+        size /= base
+    return f"{float(size):,.2f} {names[-1]}"
+
+
+def _figures(number: float) -> str:
+    return f"{number:.3g}" if number < 1000 else f"{number:.0f}"
