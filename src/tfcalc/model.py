@@ -6,6 +6,7 @@ from dataclasses import Field
 from typing import Any, ClassVar, Protocol, Self
 
 from tfcalc.core.component import Component
+from tfcalc.core.number import Num
 from tfcalc.workload import Workload
 
 
@@ -13,6 +14,11 @@ class Model(Protocol):
     """A frozen dataclass of dimensions and choices that can be turned into a component tree."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def longest(self) -> Num | None:
+        """The longest sequence it can read; None where there is no such limit."""
+        ...
 
     @property
     def summary(self) -> str:

@@ -16,8 +16,8 @@ T = TypeVar("T")
 def with_symbols(described: T, make: Callable[[str], Any] = symbol, *, general: bool = False) -> T:
     """A model or workload with a symbol for every size.
 
-    A size that follows from others keeps following from them (``d_ff = 4h``), unless ``general`` asks for a symbol of its own.
-    ``make`` turns a letter into a symbol: tfcalc's own by default, or ``sympy.Symbol``.
+    A size that follows from others keeps following from them (``d_ff = 4h``), unless ``general`` asks for a symbol of
+    its own. ``make`` turns a letter into a symbol: tfcalc's own by default, or ``sympy.Symbol``.
 
     >>> from tfcalc.workload import Workload
     >>> with_symbols(Workload(batch_size=8)).batch_size

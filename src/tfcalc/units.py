@@ -57,7 +57,9 @@ def short_bytes(number: int, system: str = "iec") -> str:
     >>> short_bytes(176_562_176), short_bytes(176_562_176, "si")
     ('168.38 MiB', '176.56 MB')
     """
-    base, names = (1024, ("KiB", "MiB", "GiB", "TiB", "PiB")) if system == "iec" else (1000, ("kB", "MB", "GB", "TB", "PB"))
+    base, names = (
+        (1024, ("KiB", "MiB", "GiB", "TiB", "PiB")) if system == "iec" else (1000, ("kB", "MB", "GB", "TB", "PB"))
+    )
     if number < base:
         return f"{number} B"
     size = Fraction(number, base)

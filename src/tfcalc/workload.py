@@ -8,6 +8,7 @@ from typing import Any
 from tfcalc.core.number import Num
 from tfcalc.dimensions import choice, dimension
 
+DEFAULT_LENGTH = 512
 PAIRS = ("full", "causal", "causal-half")
 KERNELS = ("eager", "math", "efficient", "flash")
 PHASES = ("forward", "train")
@@ -34,7 +35,9 @@ class Workload:
     """
 
     batch_size: Num = dimension("b", "batch size: sequences", "--batch", "--batch-size", default=1)
-    seq_len: Num = dimension("l", "sequence length: tokens of each (the target's)", "--seq", "--seq-len", default=512)
+    seq_len: Num = dimension(
+        "l", "sequence length: tokens of each (the target's)", "--seq", "--seq-len", default=DEFAULT_LENGTH
+    )
     source_len: Any = dimension("s", "source length [default: as --seq]", "--source-seq", "--source-len")
     phase: str = choice("what runs: one forward pass, or a training step", "--phase", default="forward", known=PHASES)
     attention: str = choice("query-key pairs counted in causal attention", "--attention", default="full", known=PAIRS)
@@ -72,8 +75,8 @@ class Workload:
     def twice_pairs(self, queries: Sequences, keys: Sequences, *, causal: bool) -> tuple[Num, ...]:
         """Factors of twice the number of query-key pairs: twice, so that S²/2 stays whole.
 
-        ``full``: 2·b·l·s, masked or not (PyTorch's counter, PaLM). In causal attention ``causal`` counts exactly l(l+1)/2
-        pairs a sequence, ``causal-half`` l²/2 (Megatron-LM).
+        ``full``: 2·b·l·s, masked or not (PyTorch's counter, PaLM). In causal attention ``causal`` counts exactly
+        l(l+1)/2 pairs a sequence, ``causal-half`` l²/2 (Megatron-LM).
         """
         batch, length = queries.batch, queries.length
         if causal and self.attention == "causal":

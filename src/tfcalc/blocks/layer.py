@@ -17,7 +17,7 @@ from tfcalc.workload import Sequences, Workload
 class Layer:
     """Self-attention, cross-attention where there is a memory to read, feed-forward.
 
-    A norm before its sub-layer (pre-norm) costs what one after it does (post-norm), so the order is not told apart here.
+    A norm before its sub-layer (pre-norm) costs what one after it does (post-norm), so the order is not told apart.
     ``causal`` says whether self-attention looks only back.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.1.

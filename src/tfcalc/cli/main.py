@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import cast
 
 from tfcalc.cli.commands import COMMANDS
 from tfcalc.errors import TfcalcError, UsageError, nearest
@@ -66,7 +67,8 @@ def _typer(asked: list[str], called: str | None) -> int:
 
     from tfcalc.cli.app import application
 
-    unusable = typer.BadParameter.__mro__[2]  # the base of all that typer raises of a command line; it has no public name
+    # The base of all that typer raises of a command line has no public name.
+    unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
     try:
         code = application(called)(asked, prog_name="tfcalc", standalone_mode=False)
     except typer.Abort:

@@ -50,7 +50,9 @@ MODEL_ARGUMENT = Option("model", (), "a named model (see tfcalc models); options
 MODEL = Option("model_name", ("--model",), "a named model (see tfcalc models); options override its fields")
 MODEL_FIELDS = tuple(of_fields(Transformer))
 MODEL_OPTIONS = (MODEL, *MODEL_FIELDS)
-DEPTH = Option("depth", ("--depth",), "levels of the breakdown shown [default: down to the blocks]", count=True, least=0)
+DEPTH = Option(
+    "depth", ("--depth",), "levels of the breakdown shown [default: down to the blocks]", count=True, least=0
+)
 RUN = (
     *of_fields(Workload),
     Option("train", ("--train",), "short for --phase train", switch=True),

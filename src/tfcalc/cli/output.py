@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.render.sheet import Sheet, for_programs
-from tfcalc.render.style import Style
+from tfcalc.report.sheet import Sheet, for_programs
+from tfcalc.report.style import Style
 
 BEYOND_ASCII = "²·×ᵀγ█─⌊"
 
@@ -23,12 +23,16 @@ class Answer(Protocol):
         """The answer for programs."""
         ...
 
+    def sheet(self) -> Sheet:
+        """The answer for people."""
+        ...
 
-def show(answer: Answer, lay_out: Callable[[Style], Sheet], settings: Settings) -> None:
+
+def show(answer: Answer, settings: Settings) -> None:
     """Write the answer in the format that was asked for, to the place that was asked for."""
     target = settings.get("output")
     style = _style(settings, to_file=target is not None)
-    text = _written(answer, lay_out, settings, style) + "\n"
+    text = _written(answer, settings, style) + "\n"
     if target is None:
         write(text)
         return
@@ -47,10 +51,10 @@ def write(text: str) -> None:
         sys.stdout.flush()
 
 
-def _written(answer: Answer, lay_out: Callable[[Style], Sheet], settings: Settings, style: Style) -> str:
+def _written(answer: Answer, settings: Settings, style: Style) -> str:
     form = "json" if settings.get("json") else settings.get("format", "table")
     if settings.get("quiet"):
-        return for_programs(lay_out(style).quiet, style)
+        return for_programs(answer.sheet().quiet, style)
     match form:
         case "json":
             from tfcalc.render.as_json import dump
@@ -66,7 +70,7 @@ def _written(answer: Answer, lay_out: Callable[[Style], Sheet], settings: Settin
             from tfcalc.render.plain import render
         case _:
             from tfcalc.render.table import render
-    return render(lay_out(style), style)
+    return render(answer.sheet(), style)
 
 
 def _style(settings: Settings, *, to_file: bool) -> Style:

@@ -13,6 +13,7 @@ from tfcalc.conventions import Definitions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
+from tfcalc.questions.common import default_run
 from tfcalc.units import parse_count
 from tfcalc.workload import Workload
 
@@ -49,7 +50,8 @@ class Settings:
     @property
     def model_name(self) -> str | None:
         """The model that was named, by argument or by --model."""
-        named, flagged = self.get("model"), self.get("model_name")
+        named: str | None = self.get("model")
+        flagged: str | None = self.get("model_name")
         if named and flagged and named != flagged:
             raise UsageError(f"two models are named: {named!r} and {flagged!r}", "name one of them")
         return named or flagged
@@ -60,13 +62,13 @@ class Settings:
 
         return self.fill(load(self.model_name) if self.model_name else Transformer())
 
-    def workload(self) -> Workload:
-        """What is run; ``--train`` is short for ``--phase train``."""
+    def workload(self, model: Transformer) -> Workload:
+        """What is run, at most as long as the model can read; ``--train`` is short for ``--phase train``."""
         if self.get("train"):
             if self.get("phase", "train") != "train":
                 raise UsageError(f"--train contradicts --phase {self.get('phase')}", "leave one of them out")
             self.values["phase"] = "train"
-        return self.fill(Workload())
+        return self.fill(default_run(model))
 
     def definitions(self) -> Definitions:
         """How operations and bytes are counted."""

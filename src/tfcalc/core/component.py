@@ -19,7 +19,7 @@ NOTHING = Cost()
 class Component:
     """A part of a model: an operation (a leaf, with a cost of its own) or a composition of parts.
 
-    ``kind`` is what it is (``attention``, ``ffn``, ``norm``, ``linear``, …), ``name`` is which one it is among its siblings.
+    ``kind`` is what it is (``attention``, ``ffn``, ``norm``, ``linear``, …), ``name`` which one among its siblings.
     ``copies`` of it stand side by side, each with weights of its own.
     """
 

@@ -35,9 +35,9 @@ class Tensor:
 class Product:
     """A matrix product: its FLOPs are the product of its ``factors``.
 
-    M×K by K×N is ``(2, M, K, N)``: each of the M·N outputs takes K multiplications and K additions. ``backward`` is how many
-    products of the same size the backward pass runs: one per operand that needs a gradient, and one more if a fused
-    kernel computes it again.
+    M×K by K×N is ``(2, M, K, N)``: each of the M·N outputs takes K multiplications and K additions. ``backward`` is how
+    many products of the same size the backward pass runs: one per operand that needs a gradient, and one more if a
+    fused kernel computes it again.
     """
 
     name: str

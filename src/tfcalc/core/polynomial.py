@@ -103,7 +103,7 @@ class Polynomial:
         return hash(frozenset(self.terms.items()))
 
     def __repr__(self) -> str:
-        from tfcalc.render.notation import ASCII, write
+        from tfcalc.core.notation import ASCII, write
 
         return write(self, script=ASCII)
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from tfcalc.blocks import Attention, FeedForward, Layer
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.dimensions import check_sizes, choice, dimension
-from tfcalc.errors import InvalidModel
+from tfcalc.dimensions import choice, dimension
 from tfcalc.leaves import (
     ACTIVATIONS,
     NORMS,
@@ -35,9 +34,10 @@ SINUSOIDS = 5000
 class Transformer:
     """Sizes and structure; the defaults are the base model of Vaswani et al. 2017 as torch.nn.Transformer builds it.
 
-    A size that is None follows from others: ``d_ff = 4·d_model``, ``head_dim = d_model / n_heads``, ``n_kv_heads = n_heads``,
-    ``value_dim = head_dim``, ``encoder_layers = decoder_layers = n_layers``. Without ``vocab_size`` there is no embedding
-    and no output head: the model is its core. Without ``target_vocab_size`` source and target share one embedding.
+    A size that is None follows from others: ``d_ff = 4·d_model``, ``head_dim = d_model / n_heads``,
+    ``n_kv_heads = n_heads``, ``value_dim = head_dim``, ``encoder_layers = decoder_layers = n_layers``. Without
+    ``vocab_size`` there is no embedding and no output head: the model is its core. Without ``target_vocab_size`` source
+    and target share one embedding.
 
     >>> from tfcalc.core.measure import params
     >>> Transformer(d_model=512, n_layers=6).tree(Workload()).total(params)
@@ -49,9 +49,7 @@ class Transformer:
     n_kv_heads: Any = dimension(
         "g", "key and value heads [default: as --heads]", "--kv-heads", "--n-kv-heads", "--num-key-value-heads"
     )
-    n_layers: Num = dimension(
-        "n", "layers of each stack", "--layers", "--n-layers", "--num-hidden-layers", default=6
-    )
+    n_layers: Num = dimension("n", "layers of each stack", "--layers", "--n-layers", "--num-hidden-layers", default=6)
     encoder_layers: Any = dimension("n_e", "encoder layers [default: as --layers]", "--encoder-layers")
     decoder_layers: Any = dimension("n_d", "decoder layers [default: as --layers]", "--decoder-layers")
     d_ff: Any = dimension("f", "feed-forward size [default: 4 d_model]", "--d-ff", "--intermediate-size")
@@ -80,10 +78,16 @@ class Transformer:
     root: ClassVar[str] = "transformer"
 
     @property
+    def longest(self) -> Num | None:
+        """As many tokens as there are learned positions; sinusoids go on."""
+        positions: Num | None = self.max_len
+        return positions if self._has_positions and self.positions == "learned" else None
+
+    @property
     def summary(self) -> str:
         """``encoder-decoder, post-norm, d_model 512, heads 8, layers 6 + 6``."""
         order = "pre-norm" if self.pre_norm else "post-norm"
-        layers = " + ".join(str(self._layers(stack)) for stack in self._stacks)
+        layers = " + ".join(str(self._layers(stack)) for stack in self.stacks)
         return f"{self.kind}, {order}, d_model {self.d_model}, heads {self.n_heads}, layers {layers}"
 
     def tree(self, run: Workload) -> Component:
@@ -92,7 +96,9 @@ class Transformer:
         if self.vocab_size is None:
             return core
         return Component(
-            self.root, self.root, parts=(*self._input(run), core, *([self._head(run)] if self.output_head != "none" else []))
+            self.root,
+            self.root,
+            parts=(*self._input(run), core, *([self._head(run)] if self.output_head != "none" else [])),
         )
 
     def canonical(self) -> Transformer:
@@ -101,7 +107,7 @@ class Transformer:
         if self.encoder_layers == self.decoder_layers:
             layers = self.n_layers if self.encoder_layers is None else self.encoder_layers
             model = replace(model, n_layers=layers, encoder_layers=None, decoder_layers=None)
-        follows = {
+        follows: dict[str, bool] = {
             "d_ff": self.d_ff == self._d_ff,
             "head_dim": self.head_dim == self._default_head_dim,
             "value_dim": self.value_dim == self._head_dim,
@@ -109,25 +115,19 @@ class Transformer:
             "encoder_layers": model.encoder_layers == self.n_layers,
             "decoder_layers": model.decoder_layers == self.n_layers,
         }
-        model = replace(model, **{name: None for name, same in follows.items() if same})
+        implied: dict[str, Any] = {name: None for name, same in follows.items() if same}
+        model = replace(model, **implied)
         return replace(model, max_len=SINUSOIDS) if self.max_len is None and self._has_positions else model
 
     def check(self, run: Workload) -> None:
         """Raise InvalidModel where these sizes or alternatives fit no model, or no such model can run ``run``."""
-        check_sizes(self)
-        check_sizes(run)
-        self._check_heads()
-        self._check_stacks(run)
-        self._check_vocabulary()
-        if self._has_positions and self.positions == "learned":
-            longest = max(run.seq_len, run.source_len or 0)  # type: ignore[call-overload]  # both are ints once checked
-            if longest > self.max_len:
-                raise InvalidModel(
-                    f"seq {longest} is longer than the {self.max_len} learned positions", f"raise max_len to {longest}"
-                )
+        from tfcalc.families.transformer_check import check
+
+        check(self, run)
 
     @property
-    def _stacks(self) -> tuple[str, ...]:
+    def stacks(self) -> tuple[str, ...]:
+        """The stacks there are, in the order they run."""
         return ("encoder", "decoder") if self.kind == "encoder-decoder" else (self.kind,)
 
     @property
@@ -165,7 +165,7 @@ class Transformer:
             dropout=self.dropout,
         )
         parts: list[Component] = []
-        for stack in self._stacks:
+        for stack in self.stacks:
             layer = Layer(attention, ffn, self.norm, causal=stack == "decoder")
             stream, memory = self._streams(stack, run)
             parts.append(Component(stack, stack, parts=(layer(stream, memory, run, self._layers(stack)),)))
@@ -208,52 +208,3 @@ class Transformer:
             tied_to=("target_embedding" if apart else "embedding") if self.output_head == "tied" else None,
         )
         return replace(head, kind="output")
-
-    def _check_heads(self) -> None:
-        h, a, g = self.d_model, self.n_heads, self.n_kv_heads
-        if self.head_dim is None and h % a:  # type: ignore[operator]  # ints, checked above
-            below = h // a * a  # type: ignore[operator]
-            nearest = ", ".join(str(size) for size in (below, below + a) if size)
-            raise InvalidModel(
-                f"d_model {h} is not divisible by heads {a}", f"nearest: {nearest}; or give --head-dim"
-            )
-        if g is not None and a % g:
-            fits = ", ".join(str(size) for size in range(1, min(a, 128) + 1) if a % size == 0)  # type: ignore[type-var]
-            raise InvalidModel(f"heads {a} cannot be shared evenly by kv_heads {g}", f"divisors of {a}: {fits}")
-
-    def _check_stacks(self, run: Workload) -> None:
-        for stack in ("encoder", "decoder"):
-            if stack not in self._stacks and getattr(self, f"{stack}_layers") is not None:
-                raise InvalidModel(
-                    f"{stack}_layers {getattr(self, f'{stack}_layers')} contradicts kind {self.kind!r}",
-                    f"leave out --{stack}-layers, or choose --kind encoder-decoder",
-                )
-        if self.kind != "encoder-decoder" and run.source_len is not None:
-            raise InvalidModel(
-                f"source_len {run.source_len} contradicts kind {self.kind!r}, which reads one sequence",
-                "leave out --source-seq, or choose --kind encoder-decoder",
-            )
-
-    def _check_vocabulary(self) -> None:
-        if self.vocab_size is None:
-            unused = {
-                f"target_vocab_size {self.target_vocab_size}": self.target_vocab_size is not None,
-                f"max_len {self.max_len}": self.max_len is not None,
-                "a tied output": self.output_head == "tied",
-                "an output bias": self.output_bias,
-                "a table of learned positions": self.positions == "learned",
-            }
-            for what, asked in unused.items():
-                if asked:
-                    raise InvalidModel(f"{what} needs a vocabulary, and there is none", "give --vocab-size")
-        if self.target_vocab_size is not None and self.kind != "encoder-decoder":
-            raise InvalidModel(
-                f"target_vocab_size {self.target_vocab_size} contradicts kind {self.kind!r}, which has one vocabulary",
-                "leave out --target-vocab-size, or choose --kind encoder-decoder",
-            )
-        if self.positions == "learned" and self.max_len is None:
-            raise InvalidModel("learned positions without max_len", "give --max-len (BERT has 512, GPT-2 1024)")
-        if self.positions == "none" and self.max_len is not None:
-            raise InvalidModel(f"max_len {self.max_len} with no positions", "choose --positions learned or sinusoidal")
-        if self.output_head == "none" and self.output_bias:
-            raise InvalidModel("an output bias without an output", "choose --output-head untied or tied")

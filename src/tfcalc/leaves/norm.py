@@ -18,7 +18,8 @@ class NormKind(NamedTuple):
 
 
 NORMS = {
-    # mean (+), minus it, square, sum, times 1/std, times γ, plus β; backward: g·γ, x̂ (2), its two row means (3), dx (4), dγ (2), dβ (1)
+    # mean (+), minus it, square, sum, times 1/std, times γ, plus β;
+    # backward: g·γ, x̂ (2), its two row means (3), dx (4), dγ (2), dβ (1)
     "layernorm": NormKind(("γ", "β"), 7, 13),
     "layernorm-no-bias": NormKind(("γ",), 6, 12),
     # square, sum, times 1/rms, times γ; backward: g·γ, x̂, its row mean (2), dx (3), dγ (2)

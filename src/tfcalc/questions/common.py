@@ -13,7 +13,7 @@ from tfcalc.dimensions import check_sizes
 from tfcalc.model import Model
 from tfcalc.report import Entry, breakdown
 from tfcalc.symbols import legend, with_symbols
-from tfcalc.workload import Workload
+from tfcalc.workload import DEFAULT_LENGTH, Workload
 
 ALWAYS: Mapping[str, Measure] = {"params": params, "flops": matmul_flops}
 """What stands at every component of the JSON, whichever question was asked."""
@@ -38,8 +38,16 @@ class Subject(NamedTuple):
         return legend(frozenset().union(*(part.formula.free_symbols for part in entry.walk())), self.model, self.run)
 
 
-def subject(model: Model, run: Workload, definitions: Definitions | None = None) -> Subject:
+def default_run(model: Model) -> Workload:
+    """One sequence of 512 tokens, or of as many as the model can read."""
+    longest = model.longest
+    shorter = isinstance(longest, int) and longest < DEFAULT_LENGTH
+    return Workload(seq_len=longest) if longest is not None and shorter else Workload()
+
+
+def subject(model: Model, run: Workload | None, definitions: Definitions | None = None) -> Subject:
     """Check the model against the workload and build both trees. Raises InvalidModel."""
+    run = run or default_run(model)
     model.check(run)
     check_sizes(definitions or Definitions())
     canonical = model.canonical()

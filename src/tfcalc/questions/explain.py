@@ -8,17 +8,17 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from tfcalc.conventions import DTYPES, Definitions
-from tfcalc.core.component import Component, Node
+from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
+from tfcalc.core.notation import UNICODE, write
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import UsageError, one_of
 from tfcalc.model import Model
 from tfcalc.questions.common import subject
 from tfcalc.questions.targets import find
-from tfcalc.render.notation import UNICODE, write
-from tfcalc.render.sheet import Column, Sheet
 from tfcalc.report import SCHEMA_VERSION, whole
+from tfcalc.report.sheet import Column, Sheet
 from tfcalc.symbols import values
 from tfcalc.workload import Workload
 
@@ -34,7 +34,7 @@ class Item(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Items of the same size that stand side by side: ``factors`` in numbers and in symbols, ``value`` of all together."""
+    """Items of one size that stand side by side: ``factors`` in numbers and in symbols, ``value`` of all together."""
 
     where: str
     names: tuple[str, ...]
@@ -79,7 +79,15 @@ class Explanation:
         places = any(line.where for line in self.lines)
         heads = ["where"] * places + ["what", "shape" if self.of != "flops" else "operations", "in numbers", "formula"]
         rows: list[list[Any]] = [
-            [*([line.where] * places), " ".join(line.names), line.shape(), line.sizes(), line.formula, line.value, line.note]
+            [
+                *([line.where] * places),
+                " ".join(line.names),
+                line.shape(),
+                line.sizes(),
+                line.formula,
+                line.value,
+                line.note,
+            ]
             for line in self.lines
         ]
         rows.append([*([""] * places), "sum", "", self.substituted, self.formula, self.answer, ""])
@@ -119,7 +127,7 @@ class Explanation:
 
     def __str__(self) -> str:
         from tfcalc.render.plain import render
-        from tfcalc.render.style import Style
+        from tfcalc.report.style import Style
 
         return render(self.sheet(), Style())
 
@@ -139,9 +147,10 @@ def explain(
     >>> [line.shape() for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
     ['3 × (h × h)', '3 × h', 'h × h', 'h']
     """
-    run, by = run or Workload(), definitions or Definitions()
+    by = definitions or Definitions()
     one_of("quantity", of, OF)
     asked = subject(model, run, by)
+    run = asked.run
     node, twin = find(asked.node, target), find(asked.twin, target)
     lines = tuple(_lines(node.component, twin.component, of, run, by, values(asked.model, run)))
     if not lines:

@@ -43,8 +43,9 @@ def flops(
     >>> flops(Transformer(), Workload(batch_size=32, seq_len=20, source_len=10)).answer
     42553835520
     """
-    run, definitions = run or Workload(), definitions or Definitions()
+    definitions = definitions or Definitions()
     asked = subject(model, run, definitions)
+    run = asked.run
     root, everything = asked.node.component, definitions.count == "all"
 
     def amount(measure: Callable[[Cost], Num]) -> int:

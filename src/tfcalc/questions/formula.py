@@ -8,18 +8,18 @@ from typing import Any
 
 from tfcalc.conventions import Definitions
 from tfcalc.core.component import Node
+from tfcalc.core.measure import major_params
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import UsageError, nearest, one_of
 from tfcalc.model import Model
-from tfcalc.questions.quantities import APPROXIMATE, QUANTITIES, growth
+from tfcalc.questions.common import default_run
+from tfcalc.questions.quantities import QUANTITIES, growth, measure_of
 from tfcalc.questions.targets import NEED_VOCABULARY, find
-from tfcalc.render.notation import NOTATIONS
-from tfcalc.render.sheet import Column, Sheet
-from tfcalc.render.style import Style
-from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report import SCHEMA_VERSION, polynomial
+from tfcalc.report.sheet import Column, Order, Sheet, for_people
+from tfcalc.report.style import Style
 from tfcalc.symbols import dimensions, legend, with_symbols
 from tfcalc.workload import Workload
-
 
 PLAIN = Style()
 
@@ -37,13 +37,13 @@ class Formula:
     legend: Mapping[str, str]
     conventions: Mapping[str, Any]
 
+    def cell(self) -> Polynomial | Order:
+        """The formula as it stands in a sheet."""
+        return Order(self.closed) if self.order else self.closed
+
     def text(self, style: Style = PLAIN) -> str:
         """The formula as one line."""
-        written = style.formula(self.closed, factored=False if self.order else None)
-        return f"O({written})" if self.order else written
-
-    def __str__(self) -> str:
-        return self.text()
+        return for_people(self.cell(), style)
 
     def latex(self) -> str:
         """The formula for math mode: ``4 h^{2} + 4 h``."""
@@ -52,16 +52,15 @@ class Formula:
     def _repr_latex_(self) -> str:
         return f"${self.latex()}$"
 
-    def sheet(self, style: Style = PLAIN) -> Sheet:
+    def sheet(self) -> Sheet:
         """One row: the formula; its legend below."""
-        letters = NOTATIONS[style.notation]
-        notes = [f"{letters.get(letter, letter)}  {meaning}" for letter, meaning in self.legend.items()]
         return Sheet(
             title=f"{self.title} of {self.target} ({self.path})",
             columns=[Column("formula", numeric=False)],
-            rows=[[self.text(style)]],
-            quiet=self.text(style),
-            notes=notes,
+            rows=[[self.cell()]],
+            quiet=self.cell(),
+            notes=["; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in self.conventions.items())],
+            legend=self.legend,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,9 +93,9 @@ def formula(
 ) -> Formula:
     """The closed form of ``of`` (params, flops, memory, time) of one ``target``, which is a name or a path of the tree.
 
-    ``approx`` drops biases and norms; ``big_o`` keeps the growth alone; ``general`` gives a symbol of its own to each size that
-    follows from others by default (f instead of 4h); ``substitute`` puts numbers in for symbols, by letter or by name.
-    Raises UsageError for an unknown target, quantity or symbol.
+    ``approx`` drops biases and norms; ``big_o`` keeps the growth alone; ``general`` gives a symbol of its own to each
+    size that follows from others by default (f instead of 4h); ``substitute`` puts numbers in for symbols, by letter
+    or by name. Raises UsageError for an unknown target, quantity or symbol.
 
     >>> print(formula("mha"), "|", formula("encoder-layer", "flops"), "|", formula("complete"))
     4h² + 4h | 4lbh(6h + l) | n(28h² + 32h) + (4 + 2V)h
@@ -105,7 +104,8 @@ def formula(
     """
     from tfcalc.families.transformer import Transformer
 
-    run, by, chosen = run or Workload(), definitions or Definitions(), model or Transformer()
+    by, chosen = definitions or Definitions(), model or Transformer()
+    run = run or default_run(chosen)
     one_of("quantity", of, QUANTITIES)
     if approx and of != "params":
         raise UsageError(f"--approx is about parameters, not {of}", "leave it out, or ask for --of params")
@@ -116,20 +116,18 @@ def formula(
     symbolic_run = with_symbols(run.canonical(), general=general)
     root = with_symbols(chosen, general=general).tree(symbolic_run)
     node = find(Node((root.name,), root, root.copies), target)
-    quantity = APPROXIMATE if approx else QUANTITIES[of]
-    closed = node.component.each(quantity.measure(run, by))
-    closed = closed if isinstance(closed, Polynomial) else Polynomial({}) + closed  # type: ignore[operator]
+    closed = polynomial(node.component.each(major_params if approx else measure_of(of, run, by)))
     order = big_o or of == "time"
     closed = growth(closed) if order else closed
     meanings = legend(closed.free_symbols, chosen, run)
     if substitute:
-        closed = closed.at(_by_letter(substitute, chosen, run))
+        closed = polynomial(closed.at(_by_letter(substitute, chosen, run)))
     return Formula(
         target=target,
         path=node.path,
         of=of,
-        title=("growth of " if big_o and of != "time" else "") + quantity.title,
-        closed=closed if isinstance(closed, Polynomial) else Polynomial({(): closed}),
+        title=f"{'growth of ' * (big_o and of != 'time')}{QUANTITIES[of]}{' without biases and norms' * approx}",
+        closed=closed,
         order=order,
         legend=meanings,
         conventions=_conventions(of, run, by),

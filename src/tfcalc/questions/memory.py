@@ -9,20 +9,20 @@ from tfcalc.core.number import Num
 from tfcalc.model import Model
 from tfcalc.questions.common import described, subject
 from tfcalc.report import Report, whole
-from tfcalc.workload import Workload
 
 
 def memory(model: Model, definitions: Definitions | None = None, *, depth: int | None = None) -> Report:
-    """The bytes of ``model`` at rest: each weight at ``definitions.dtype``, a tied one once; buffers alike, but never below 16 bits.
+    """The bytes of ``model`` at rest: each weight at ``definitions.dtype``, a tied one once.
 
-    Nothing runs, so there are no gradients, no activations and no cache. Raises InvalidModel.
+    Buffers are held alike, but never below 16 bits. Nothing runs, so there are no gradients, no activations and no
+    cache. Raises InvalidModel.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> memory(Transformer()).answer
     176562176
     """
     definitions = definitions or Definitions()
-    asked = subject(model, Workload(), definitions)
+    asked = subject(model, None, definitions)
     bits = DTYPES[definitions.dtype]
     weights, buffers = weight_bytes(bits), buffer_bytes(max(bits, 16))
 

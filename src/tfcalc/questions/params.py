@@ -27,7 +27,7 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     >>> params(Transformer()).answer
     44140544
     """
-    asked = subject(model, run or Workload())
+    asked = subject(model, run)
     root = asked.node.component
     entry = asked.entry(parameters, MINOR_DROPPED if approx else {}, depth)
     count, embedded = entry.value, whole(_embedding(root))
@@ -51,7 +51,10 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
         answer=count,
         totals=totals,
         model=described(asked.model),
-        conventions=CONVENTIONS,
+        conventions={
+            **CONVENTIONS,
+            "flops": f"of components: matrix products, forward, {asked.run.batch_size} x {asked.run.seq_len} tokens",
+        },
         root=entry,
         legend=asked.legend(entry),
         notes=tuple(notes),
@@ -63,5 +66,3 @@ def _embedding(component: Component) -> Num:
     if component.kind in ("embedding", "position"):
         return component.total(parameters)
     return component.copies * total(_embedding(part) for part in component.parts)
-
-

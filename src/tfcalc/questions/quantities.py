@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from tfcalc.conventions import DTYPES, Definitions
 from tfcalc.core.component import Measure
-from tfcalc.core.measure import flops_of, major_params, params, steps, weight_bytes
+from tfcalc.core.measure import flops_of, params, steps, weight_bytes
 from tfcalc.core.polynomial import Atom, Floor, Monomial, Polynomial
 from tfcalc.workload import Workload
 
-
-class Quantity(NamedTuple):
-    """Its name in print, what the command line calls it, and how it is measured under given definitions."""
-
-    title: str
-    measure: Callable[[Workload, Definitions], Measure]
+QUANTITIES = {"params": "parameters", "flops": "FLOPs", "memory": "bytes", "time": "time"}
+"""What each is called in print."""
 
 
-QUANTITIES = {
-    "params": Quantity("parameters", lambda run, by: params),
-    "flops": Quantity("FLOPs", lambda run, by: flops_of(run.training, by.count == "all")),
-    "memory": Quantity("bytes", lambda run, by: weight_bytes(DTYPES[by.dtype])),
-    "time": Quantity("time", lambda run, by: steps),
-}
+def measure_of(of: str, run: Workload, by: Definitions) -> Measure:
+    """How the quantity is measured on this workload, by these definitions."""
+    match of:
+        case "params":
+            return params
+        case "flops":
+            return flops_of(run.training, by.count == "all")
+        case "memory":
+            return weight_bytes(DTYPES[by.dtype])
+        case _:
+            return steps
 
-APPROXIMATE = Quantity("parameters without biases and norms", lambda run, by: major_params)
 
 HEADS = ("a", "g")
 """A model has at most as many heads as it is wide, so that in a bound h may stand for them."""

@@ -18,6 +18,10 @@ def _kind(kind: str) -> Finder:
     return lambda node: node.component.kind == kind
 
 
+def _at(path: str) -> Finder:
+    return lambda node: node.path == path or node.path.endswith(f".{path}")
+
+
 def _layer_of(stack: str) -> Finder:
     return lambda node: node.component.kind == "layer" and stack in node.names
 
@@ -51,7 +55,7 @@ def find(root: Node, target: str) -> Node:
     >>> find(Node((root.name,), root, 1), "cross-mha").path
     'core.decoder.layer.cross_attention'
     """
-    fits = TARGETS.get(target, lambda node: node.path == target or node.path.endswith(f".{target}"))
+    fits = TARGETS.get(target) or _at(target)
     for node in root.walk():
         if fits(node):
             return node

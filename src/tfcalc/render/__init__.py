@@ -1,1 +1,1 @@
-"""From an answer to text: one module per format, and the notation that they share."""
+"""From an answer to text: one module per format, from the same sheet."""

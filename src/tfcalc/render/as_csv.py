@@ -7,8 +7,8 @@ import io
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from tfcalc.render.sheet import Cell, Sheet, Times, for_programs
-from tfcalc.render.style import Style
+from tfcalc.report.sheet import Cell, Sheet, Times, for_programs
+from tfcalc.report.style import Style
 
 
 def render(sheet: Sheet, style: Style) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from tfcalc.render.sheet import Sheet, for_people
-from tfcalc.render.style import Style
+from tfcalc.report.sheet import Sheet, for_people
+from tfcalc.report.style import Style
 
 
 def render(sheet: Sheet, style: Style) -> str:
@@ -19,5 +19,5 @@ def render(sheet: Sheet, style: Style) -> str:
             side = "right" if column.numeric else "left"
             cells.append(f'<td style="{indent}text-align:{side}">{escape(for_people(cell, style))}</td>')
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    notes = "".join(f"<div>{escape(note)}</div>" for note in sheet.notes)
+    notes = "".join(f"<div>{escape(note)}</div>" for note in sheet.below(style))
     return f"<table><caption>{escape(sheet.title)}</caption><tr>{heading}</tr>{''.join(rows)}</table>{notes}"

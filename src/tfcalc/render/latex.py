@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.render.sheet import Cell, Sheet, for_people
-from tfcalc.render.style import Style
+from tfcalc.report.sheet import Cell, Order, Sheet, for_people
+from tfcalc.report.style import Style
 
 ESCAPED = str.maketrans(
     {
@@ -43,12 +43,12 @@ def render(sheet: Sheet, style: Style) -> str:
         cells = [_cell(cell, math) for cell in row]
         cells[0] = r"\quad " * sheet.depth(index) + cells[0]
         lines.append(_row(cells))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in sheet.notes)])
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in sheet.below(style))])
 
 
 def _cell(cell: Cell, math: Style) -> str:
     text = for_people(cell, math)
-    return f"${text}$" if isinstance(cell, Polynomial) else text.translate(ESCAPED)
+    return f"${text}$" if isinstance(cell, Polynomial | Order) else text.translate(ESCAPED)
 
 
 def _row(cells: list[str]) -> str:

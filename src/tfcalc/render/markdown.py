@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfcalc.render.sheet import Sheet, for_people
-from tfcalc.render.style import Style
+from tfcalc.report.sheet import Sheet, for_people
+from tfcalc.report.style import Style
 
 
 def render(sheet: Sheet, style: Style) -> str:
@@ -15,5 +15,6 @@ def render(sheet: Sheet, style: Style) -> str:
         cells = [for_people(cell, style).replace("|", r"\|") for cell in row]
         cells[0] = "&nbsp;&nbsp;" * sheet.depth(index) + cells[0].replace("_", r"\_")
         rows.append("| " + " | ".join(cells) + " |")
-    notes = ["", *(f"- {note}" for note in sheet.notes)] if sheet.notes else []
+    below = sheet.below(style)
+    notes = ["", *(f"- {note}" for note in below)] if below else []
     return style.text("\n".join([f"**{sheet.title}**", "", heading, rule, *rows, *notes]))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfcalc.render.sheet import Sheet, for_people
-from tfcalc.render.style import Style
+from tfcalc.report.sheet import Sheet, for_people
+from tfcalc.report.style import Style
 
 
 def render(sheet: Sheet, style: Style) -> str:
@@ -21,4 +21,5 @@ def render(sheet: Sheet, style: Style) -> str:
         ).rstrip()
         for row in rows
     ]
-    return style.text("\n".join([sheet.title, "", *lines, *(["", *sheet.notes] if sheet.notes else [])]))
+    below = sheet.below(style)
+    return style.text("\n".join([sheet.title, "", *lines, *(["", *below] if below else [])]))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 
-from tfcalc.render.sheet import Share, Sheet, for_people
-from tfcalc.render.style import Style
+from tfcalc.report.sheet import Share, Sheet, for_people
+from tfcalc.report.style import Style
 
 AS_WIDE_AS_IT_TAKES = 1_000
 ROOM_FOR_BARS = 96
@@ -21,7 +21,10 @@ def render(sheet: Sheet, style: Style) -> str:
     from rich.text import Text
 
     ascii_only = style.script == "ascii"
-    bars = any(isinstance(cell, Share) for row in sheet.rows for cell in row) and (style.width or AS_WIDE_AS_IT_TAKES) >= ROOM_FOR_BARS
+    bars = (
+        any(isinstance(cell, Share) for row in sheet.rows for cell in row)
+        and (style.width or AS_WIDE_AS_IT_TAKES) >= ROOM_FOR_BARS
+    )
     table = Table(
         box=box.ASCII if ascii_only else box.SIMPLE_HEAD,
         show_header=any(column.heading for column in sheet.columns),
@@ -60,7 +63,7 @@ def render(sheet: Sheet, style: Style) -> str:
     )
     console.print(Text(style.text(sheet.title), style="bold"), overflow="fold")
     console.print(table)
-    for note in sheet.notes:
+    for note in sheet.below(style):
         console.print(Text(style.text(note), style="dim"), overflow="fold")
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 

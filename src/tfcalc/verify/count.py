@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.families.transformer import Transformer
 from tfcalc.questions.params import params
-from tfcalc.render.sheet import Column, Sheet
 from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.sheet import Column, Sheet
 
 MOST_LAYERS = 2_000
 """More are not built, one by one, for the sake of counting them."""
@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
     @property
     def difference(self) -> int:
-        """tfcalc less PyTorch."""
+        """Tfcalc less PyTorch."""
         return self.counted - self.reference
 
 
@@ -68,7 +68,12 @@ class Verification:
             "reference_params": self.rows[-1].reference,
             "reference": self.reference,
             "components": [
-                {"path": row.path, "params": row.counted, "reference_params": row.reference, "difference": row.difference}
+                {
+                    "path": row.path,
+                    "params": row.counted,
+                    "reference_params": row.reference,
+                    "difference": row.difference,
+                }
                 for row in self.rows[:-1]
             ],
         }

@@ -1,7 +1,8 @@
 """The classic Transformer built out of PyTorch's own modules, without a number taken from tfcalc.
 
-A plain model has exactly the modules that torch.nn.Transformer makes (a test says so). What its layers cannot express is exchanged for the nearest torch module:
-RMSNorm, a norm without bias, a projection without bias, heads of another width, shared key and value heads.
+A plain model has exactly the modules that torch.nn.Transformer makes (a test says so). What its layers cannot express
+is exchanged for the nearest torch module: RMSNorm, a norm without bias, a projection without bias, heads of another
+width, shared key and value heads.
 """
 
 from __future__ import annotations
@@ -90,7 +91,6 @@ def _stack(model: Any, name: str, exchanged: list[str]) -> Any:
     """torch.nn.TransformerEncoder, or TransformerDecoder where there is an encoder to read."""
     reads_memory = model.kind == "encoder-decoder" and name == "decoder"
     make_layer = nn.TransformerDecoderLayer if reads_memory else nn.TransformerEncoderLayer
-    make_stack = nn.TransformerDecoder if reads_memory else nn.TransformerEncoder
     layer = make_layer(
         model.d_model,
         model.n_heads if model.d_model % model.n_heads == 0 else 1,
@@ -106,7 +106,10 @@ def _stack(model: Any, name: str, exchanged: list[str]) -> Any:
     if not final:
         exchanged.append("no final norm")
     layers = getattr(model, f"{name}_layers") or model.n_layers
-    return make_stack(layer, layers, norm=_norm(model) if final else None)
+    norm = _norm(model) if final else None
+    if reads_memory:
+        return nn.TransformerDecoder(layer, layers, norm)
+    return nn.TransformerEncoder(layer, layers, norm, enable_nested_tensor=False)
 
 
 def _exchange_attention(layer: Any, model: Any, exchanged: list[str]) -> None:

@@ -12,14 +12,15 @@ from tfcalc.questions.explain import OF, explain
 
 def run(settings: Settings) -> int:
     """Answer it."""
+    model = settings.model()
     answer = explain(
         settings.get("target"),
-        settings.model(),
+        model,
         settings.get("of", "params"),
-        settings.workload(),
+        settings.workload(model),
         settings.definitions(),
     )
-    show(answer, lambda style: answer.sheet(), settings)
+    show(answer, settings)
     return 0
 
 

@@ -11,8 +11,9 @@ from tfcalc.questions.flops import flops
 
 def run(settings: Settings) -> int:
     """Answer it."""
-    report = flops(settings.model(), settings.workload(), settings.definitions(), depth=settings.get("depth"))
-    show(report, lambda style: report.sheet(), settings)
+    model = settings.model()
+    report = flops(model, settings.workload(model), settings.definitions(), depth=settings.get("depth"))
+    show(report, settings)
     return 0
 
 

@@ -26,11 +26,12 @@ FORMS = (
 
 def run(settings: Settings) -> int:
     """Answer it."""
+    model = settings.model()
     answer = formula(
         settings.get("target"),
         settings.get("of", "params"),
-        settings.model(),
-        settings.workload(),
+        model,
+        settings.workload(model),
         settings.definitions(),
         approx=settings.get("approx", False),
         big_o=settings.get("big_o", False),
@@ -44,7 +45,7 @@ def run(settings: Settings) -> int:
 
         write(f"{to_sympy(answer.closed)}\n")
     else:
-        show(answer, answer.sheet, settings)
+        show(answer, settings)
     return 0
 
 

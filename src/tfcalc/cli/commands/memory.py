@@ -12,7 +12,7 @@ from tfcalc.questions.memory import memory
 def run(settings: Settings) -> int:
     """Answer it."""
     report = memory(settings.model(), settings.definitions(), depth=settings.get("depth"))
-    show(report, lambda style: report.sheet(), settings)
+    show(report, settings)
     return 0
 
 

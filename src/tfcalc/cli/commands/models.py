@@ -10,8 +10,8 @@ from tfcalc.cli.options import SHOW
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.questions.params import params
-from tfcalc.render.sheet import Column, Sheet
 from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.sheet import Column, Sheet
 
 
 class Models(NamedTuple):
@@ -36,8 +36,10 @@ class Models(NamedTuple):
 
 def run(settings: Settings) -> int:
     """Answer it."""
-    answer = Models([(name, params(catalog.load(name)).answer, catalog.preset(name).source) for name in catalog.names()])
-    show(answer, lambda style: answer.sheet(), settings)
+    answer = Models(
+        [(name, params(catalog.load(name)).answer, catalog.preset(name).source) for name in catalog.names()]
+    )
+    show(answer, settings)
     return 0
 
 

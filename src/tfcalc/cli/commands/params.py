@@ -14,7 +14,7 @@ APPROX = Option("approx", ("--approx",), "also without biases and norms", switch
 def run(settings: Settings) -> int:
     """Answer it."""
     report = params(settings.model(), depth=settings.get("depth"), approx=settings.get("approx", False))
-    show(report, lambda style: report.sheet(), settings)
+    show(report, settings)
     return 0
 
 

@@ -12,7 +12,7 @@ from tfcalc.verify.count import verify
 def run(settings: Settings) -> int:
     """Answer it; 1 where the counts differ."""
     answer = verify(settings.model())
-    show(answer, lambda style: answer.sheet(), settings)
+    show(answer, settings)
     return 0 if answer.agrees else 1
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tfcalc.core.notation import NOTATIONS, SCRIPTS, write
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.render.notation import NOTATIONS, SCRIPTS, write
 
 # What an encoding without the characters of mathematics gets instead.
 TRANSLITERATED = str.maketrans(
@@ -39,7 +39,7 @@ class Style:
     width: int | None = None
 
     def formula(self, number: Polynomial | int, *, factored: bool | None = None) -> str:
-        """A closed form in this script and notation; ``factored`` as in :func:`tfcalc.render.notation.write`."""
+        """A closed form in this script and notation; ``factored`` as in :func:`tfcalc.core.notation.write`."""
         return write(number, script=SCRIPTS[self.script], letters=NOTATIONS[self.notation], factored=factored)
 
     def plain(self) -> Style:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfcalc.core.component import Measure, Node
+from tfcalc.core.notation import write
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.render.notation import write
-from tfcalc.render.sheet import Bytes, Column, Share, Sheet, Times
-from tfcalc.render.style import Style
+from tfcalc.report.sheet import Bytes, Column, Share, Sheet, Times
+from tfcalc.report.style import Style
 from tfcalc.units import short, short_bytes
 
 SCHEMA_VERSION = 1
@@ -70,7 +70,8 @@ class Entry:
 class Report:
     """The answer to one question, whatever format it is shown in.
 
-    ``heading`` names the model, ``title`` the quantity. ``answer`` is the number that was asked for and ``unit`` what it counts; ``totals`` are the top keys of the JSON.
+    ``heading`` names the model, ``title`` the quantity. ``answer`` is the number that was asked for, ``unit`` what it
+    counts; ``totals`` are the top keys of the JSON.
     """
 
     command: str
@@ -117,7 +118,6 @@ class Report:
             "by kind: " + ", ".join(f"{kind} {value / self.answer:.1%}" for kind, value in self.by_kind().items()),
             *self.notes,
             "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in self.conventions.items()),
-            *([", ".join(f"{letter} {meaning}" for letter, meaning in self.legend.items())] if self.legend else []),
         ]
         return Sheet(
             title=f"{self.heading}: {self.answer:,} {self.title} ({self.rounded()})",
@@ -140,6 +140,7 @@ class Report:
             ],
             quiet=self.answer,
             notes=notes,
+            legend=self.legend,
             depths=[entry.depth for entry in entries],
         )
 
@@ -169,7 +170,7 @@ class Report:
 def breakdown(
     node: Node, twin: Node, measure: Measure, extras: Mapping[str, Measure], depth: int | None = None
 ) -> Entry:
-    """The entries of a tree, and their formulas from its symbolic twin, for one measure; ``extras`` go into the JSON too.
+    """The entries of a tree for one measure, with formulas from its symbolic twin; ``extras`` go into the JSON too.
 
     Without ``depth`` it goes down to the blocks; with it, that many levels below the root. What adds nothing to the
     measure is left out, except an embedding: that its lookup costs nothing is worth saying.
@@ -187,7 +188,7 @@ def breakdown(
         kind=component.kind,
         copies=whole(node.copies),
         value=whole(node.total(measure)),
-        formula=_polynomial(twin.total(measure)),
+        formula=polynomial(twin.total(measure)),
         extra={name: whole(node.total(extra)) for name, extra in extras.items()},
         parts=tuple(part for part in parts if part.value or part.kind == "embedding"),
     )
@@ -203,9 +204,11 @@ def _blocks(entry: Entry) -> Iterator[Entry]:
 
 
 def whole(number: Num) -> int:
+    """``number`` as the int that it is in a tree of ints."""
     assert isinstance(number, int), "a report is made of exact integers"
     return number
 
 
-def _polynomial(number: Num) -> Polynomial:
+def polynomial(number: Num) -> Polynomial:
+    """``number`` as the closed form that it is in a tree of symbols, a constant one included."""
     return number if isinstance(number, Polynomial) else Polynomial({(): whole(number)})

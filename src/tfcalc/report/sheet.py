@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfcalc.core.polynomial import Polynomial
-from tfcalc.render.style import Style
+from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.report.style import Style
 from tfcalc.units import grouped, short, short_bytes
 
 
@@ -39,7 +39,14 @@ class Times:
     unit: str
 
 
-Cell = str | int | float | Polynomial | Share | Bytes | Times | None
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A growth, written O(…)."""
+
+    growth: Polynomial
+
+
+Cell = str | int | float | Polynomial | Share | Bytes | Times | Order | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +59,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One table with a ``title`` line above it and ``notes`` below; ``depths`` indent the first column.
+    """One table with a ``title`` line above it, ``notes`` and the ``legend`` of its letters below.
 
-    ``quiet`` is what ``-q`` prints: the answer alone.
+    ``quiet`` is what ``-q`` prints: the answer alone. ``depths`` indent the first column.
     """
 
     title: str
@@ -62,11 +69,17 @@ class Sheet:
     rows: Sequence[Sequence[Cell]]
     quiet: Cell
     notes: Sequence[str] = ()
-    depths: Sequence[int] = field(default_factory=tuple)
+    legend: Mapping[str, str] = field(default_factory=dict)
+    depths: Sequence[int] = ()
 
     def depth(self, row: int) -> int:
         """How far the first cell of a row is indented."""
         return self.depths[row] if row < len(self.depths) else 0
+
+    def below(self, style: Style) -> list[str]:
+        """The notes, and the legend in the letters of this style."""
+        meanings = ", ".join(f"{style.formula(symbol(letter))} {meaning}" for letter, meaning in self.legend.items())
+        return [*self.notes, meanings] if meanings else list(self.notes)
 
 
 def for_people(cell: Cell, style: Style) -> str:
@@ -78,6 +91,8 @@ def for_people(cell: Cell, style: Style) -> str:
             return cell
         case Polynomial():
             return style.formula(cell)
+        case Order():
+            return f"O({style.formula(cell.growth, factored=False)})"
         case Share():
             return f"{cell.fraction:.1%}".replace("%", " %")
         case Bytes():
@@ -93,8 +108,8 @@ def for_programs(cell: Cell, style: Style) -> str:
     match cell:
         case None:
             return ""
-        case Polynomial():
-            return style.plain().formula(cell)
+        case Polynomial() | Order():
+            return for_people(cell, style.plain())
         case Share():
             return f"{cell.fraction:.6f}"
         case Bytes():

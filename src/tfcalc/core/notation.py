@@ -47,9 +47,7 @@ def _latex_symbol(letter: str) -> str:
 
 UNICODE = Script(str, _superscript, "·", ("⌊", "⌋"))
 ASCII = Script(str, lambda base, power: f"{base}^{power}", "*", ("floor(", ")"))
-LATEX = Script(
-    _latex_symbol, lambda base, power: f"{base}^{{{power}}}", " ", (r"\left\lfloor ", r"\right\rfloor ")
-)
+LATEX = Script(_latex_symbol, lambda base, power: f"{base}^{{{power}}}", " ", (r"\left\lfloor ", r"\right\rfloor "))
 SCRIPTS = {"text": UNICODE, "ascii": ASCII, "latex": LATEX}
 
 NOTATIONS: dict[str, dict[str, str]] = {

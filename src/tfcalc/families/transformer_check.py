@@ -1,0 +1,83 @@
+"""What no classic Transformer can be: each contradiction with the values that were given, and what would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfcalc.dimensions import check_sizes
+from tfcalc.errors import InvalidModel
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.families.transformer import Transformer
+
+
+def check(model: Transformer, run: Workload) -> None:
+    """Raise InvalidModel for the first thing that is wrong with ``model``, or with ``model`` on ``run``."""
+    check_sizes(model)
+    check_sizes(run)
+    _check_heads(model.d_model, model.n_heads, model.n_kv_heads, model.head_dim)
+    _check_stacks(model, run)
+    _check_vocabulary(model)
+    _check_positions(model)
+    _check_lengths(model.longest, run.seq_len, run.source_len)
+
+
+def _check_heads(width: Any, heads: Any, groups: Any, head_dim: Any) -> None:
+    if head_dim is None and width % heads:
+        below = width // heads * heads
+        nearest = ", ".join(str(size) for size in (below, below + heads) if size)
+        raise InvalidModel(
+            f"d_model {width} is not divisible by heads {heads}", f"nearest: {nearest}; or give --head-dim"
+        )
+    if groups is not None and heads % groups:
+        fits = ", ".join(str(size) for size in range(1, min(heads, 128) + 1) if heads % size == 0)
+        raise InvalidModel(
+            f"heads {heads} cannot be shared evenly by kv_heads {groups}", f"divisors of {heads}: {fits}"
+        )
+
+
+def _check_stacks(model: Transformer, run: Workload) -> None:
+    if model.kind == "encoder-decoder":
+        return
+    only_of_both = {
+        "source_len": (run.source_len, "--source-seq"),
+        "target_vocab_size": (model.target_vocab_size, "--target-vocab-size"),
+        "encoder_layers": (None if model.kind == "encoder" else model.encoder_layers, "--encoder-layers"),
+        "decoder_layers": (None if model.kind == "decoder" else model.decoder_layers, "--decoder-layers"),
+    }
+    for name, (value, flag) in only_of_both.items():
+        if value is not None:
+            raise InvalidModel(
+                f"{name} {value} contradicts kind {model.kind!r}", f"leave out {flag}, or choose --kind encoder-decoder"
+            )
+
+
+def _check_vocabulary(model: Transformer) -> None:
+    if model.vocab_size is not None:
+        return
+    need_one = {
+        f"target_vocab_size {model.target_vocab_size}": model.target_vocab_size is not None,
+        f"max_len {model.max_len}": model.max_len is not None,
+        "a tied output head": model.output_head == "tied",
+        "an output bias": model.output_bias,
+        "a table of learned positions": model.positions == "learned",
+    }
+    for what, asked in need_one.items():
+        if asked:
+            raise InvalidModel(f"{what} needs a vocabulary, and there is none", "give --vocab-size")
+
+
+def _check_positions(model: Transformer) -> None:
+    if model.positions == "learned" and model.max_len is None:
+        raise InvalidModel("learned positions without max_len", "give --max-len (BERT has 512, GPT-2 1024)")
+    if model.positions == "none" and model.max_len is not None:
+        raise InvalidModel(f"max_len {model.max_len} with no positions", "choose --positions learned or sinusoidal")
+    if model.output_head == "none" and model.output_bias:
+        raise InvalidModel("an output bias without an output head", "choose --output-head untied or tied")
+
+
+def _check_lengths(longest: Any, *lengths: Any) -> None:
+    for length in lengths:
+        if longest is not None and length is not None and length > longest:
+            raise InvalidModel(f"seq {length} is longer than max_len {longest}", f"give --seq {longest} or less")
