@@ -1,1 +1,54 @@
-"""."""
+"""What several test files need: the real program, recorded truth, and the option that rewrites goldens."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--overwrite", action="store_true", help="write the golden files anew")
+
+
+def recorded(name: str) -> list[dict[str, Any]]:
+    """The rows of a file in tests/oracle."""
+    text = (HERE / "oracle" / name).read_text(encoding="utf-8")
+    rows: list[dict[str, Any]] = (
+        json.loads(text) if name.endswith(".json") else [json.loads(line) for line in text.splitlines()]
+    )
+    return rows
+
+
+@pytest.fixture
+def tfcalc(tmp_path: Path) -> Program:
+    """Run the real program in an empty folder, with nothing of ours in its environment."""
+
+    def run(*arguments: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
+        ours = ("TFCALC_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "PYTHONIOENCODING", "_TYPER")
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        return subprocess.run(
+            [sys.executable, "-m", "tfcalc", *arguments],
+            **{
+                "cwd": tmp_path,
+                "env": {**clean, "PYTHONUTF8": "1", **(env or {})},
+                "capture_output": True,
+                "text": True,
+                "encoding": "utf-8",
+                "stdin": subprocess.DEVNULL,
+                "timeout": 120,
+                "check": False,
+                **more,
+            },
+        )
+
+    return run

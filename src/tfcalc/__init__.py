@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tfcalc.questions.formula import formula
     from tfcalc.questions.memory import memory
     from tfcalc.questions.params import params
+    from tfcalc.arrays import sweep
     from tfcalc.workload import Workload
 
 _HOME = {
@@ -42,6 +43,7 @@ _HOME = {
     "load": "catalog",
     "memory": "questions.memory",
     "params": "questions.params",
+    "sweep": "arrays",
 }
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "load",
     "memory",
     "params",
+    "sweep",
 ]
 
 

@@ -78,4 +78,5 @@ def check_size(name: str, value: object, least: int = 1) -> None:
     if value < least:
         raise InvalidModel(f"{name} {value} is too small", f"it must be at least {least}")
     if value > LARGEST:
-        raise InvalidModel(f"{name} {value:.3g} is absurdly large", "the largest accepted is 10^12; is it a typo?")
+        figures = f"{value:.3g}" if value < 10**300 else "over 10^300"
+        raise InvalidModel(f"{name} {figures} is absurdly large", "the largest accepted is 10^12; is it a typo?")

@@ -20,7 +20,7 @@ def tree(model: Model, run: Workload | None = None, *, general: bool = False) ->
     >>> from tfcalc.core.measure import params
     >>> from tfcalc.families.transformer import Transformer
     >>> tree(Transformer()).total(params).expand()
-    28*h**2*n + 4*h + 32*h*n
+    28*h**2*n + 32*h*n + 4*h
     """
     run = (run or Workload()).canonical()
     symbolic_run = with_symbols(run, sympy_symbol, general=general)

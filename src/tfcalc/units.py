@@ -10,8 +10,9 @@ from tfcalc.errors import UsageError
 SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15}
 IEC = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
-_NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)")
+_NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)", re.ASCII)
 _LONGEST = 64
+_ABSURD = 10**30
 
 
 def parse_count(text: str | int) -> int:
@@ -29,6 +30,8 @@ def parse_count(text: str | int) -> int:
     if match is None or scale is None:
         raise UsageError(f"{text[:_LONGEST]!r} is not a number", "write 512, 4_096, 128k, 128Ki, 7B or 1e12")
     value = Fraction(match[1].replace("_", "").replace(",", "")) * scale
+    if value > _ABSURD:
+        raise UsageError(f"{text!r} is absurdly large", "is it a typo?")
     if value.denominator != 1:
         raise UsageError(f"{text!r} is not a whole number", f"the nearest is {round(value)}")
     return int(value)

@@ -15,7 +15,8 @@ class Attention:
     """Queries from one sequence, keys and values from the same (self-attention) or another (cross-attention).
 
     ``n_heads`` query heads share ``n_kv_heads`` key and value heads: as many (multi-head), fewer (grouped-query), or
-    one (multi-query). ``head_dim`` is each query's and key's width, ``value_dim`` each value's.
+    one (multi-query). ``head_dim`` is each query's and key's width, ``value_dim`` each value's. ``key_width`` and
+    ``value_width`` are those of the vectors that keys and values are made of, where these are not ``d_model`` wide.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -27,6 +28,8 @@ class Attention:
     value_dim: Num
     bias: bool
     dropout: bool
+    key_width: Num | None = None
+    value_width: Num | None = None
 
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload, *, causal: bool) -> Component:
         """The block on these sequences; self-attention where ``queries`` and ``keys`` are the same."""
@@ -38,8 +41,22 @@ class Attention:
             "attention",
             parts=(
                 linear("query", h, a * d_k, queries.tokens, bias=self.bias, letter="Q"),
-                linear("key", h, g * d_k, keys.tokens, bias=self.bias, letter="K"),
-                linear("value", h, g * d_v, keys.tokens, bias=self.bias, letter="V"),
+                linear(
+                    "key",
+                    h if self.key_width is None else self.key_width,
+                    g * d_k,
+                    keys.tokens,
+                    bias=self.bias,
+                    letter="K",
+                ),
+                linear(
+                    "value",
+                    h if self.value_width is None else self.value_width,
+                    g * d_v,
+                    keys.tokens,
+                    bias=self.bias,
+                    letter="V",
+                ),
                 attend(
                     "attend",
                     a,

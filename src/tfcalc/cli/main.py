@@ -27,14 +27,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader has seen enough
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # so that the flush at exit finds no broken pipe either
-        return 0
+    except BrokenPipeError:
+        return _unread()
+    except SystemExit as stop:  # typer turns a broken pipe into exit 1
+        if isinstance(stop.__context__, BrokenPipeError):
+            return _unread()
+        raise
     except Exception as error:
         if "--debug" in asked:
             raise
         _refuse("bug", f"internal error: {type(error).__name__}: {_one_line(str(error))}", REPORT, asked)
         return BUG
+
+
+def _unread() -> int:
+    """The reader of our output has seen enough; the flush at exit is to find no broken pipe either."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # it stays open until the process ends
+    return 0
 
 
 def _version() -> int:
@@ -50,9 +59,10 @@ def _run(asked: list[str]) -> int:
     called = asked[0] if asked and asked[0] in COMMANDS else ""
     if asked and not called and not asked[0].startswith("-"):
         raise UsageError(f"command {asked[0][:80]!r} is not known", nearest(asked[0], COMMANDS))
-    if not asked:
+    completes = "_TFCALC_COMPLETE" in os.environ
+    if not asked and not completes:
         return _short_help()
-    return _typer(asked, None if "_TFCALC_COMPLETE" in os.environ else called)
+    return _typer(asked, None if completes else called)
 
 
 def _short_help() -> int:

@@ -34,7 +34,7 @@ def linear(
     >>> params(linear("w", i, o, t).own)
     io + o
     >>> matmul_flops(linear("w", i, o, t).own)
-    2ito
+    2iot
 
     Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N.
     """

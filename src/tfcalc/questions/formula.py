@@ -9,6 +9,7 @@ from typing import Any
 from tfcalc.conventions import Definitions
 from tfcalc.core.component import Node
 from tfcalc.core.measure import major_params
+from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import UsageError, nearest, one_of
 from tfcalc.model import Model
@@ -37,6 +38,16 @@ class Formula:
     legend: Mapping[str, str]
     conventions: Mapping[str, Any]
 
+    def at(self, **sizes: Num) -> Any:
+        """Its value at these sizes, given by letter (``h=512``): ints give an exact int, arrays an array.
+
+        A size that is not given stays a symbol.
+
+        >>> formula("core").at(h=512, n=6)
+        44140544
+        """
+        return self.closed.at(sizes)
+
     def cell(self) -> Polynomial | Order:
         """The formula as it stands in a sheet."""
         return Order(self.closed) if self.order else self.closed
@@ -44,6 +55,9 @@ class Formula:
     def text(self, style: Style = PLAIN) -> str:
         """The formula as one line."""
         return for_people(self.cell(), style)
+
+    def __str__(self) -> str:
+        return self.text()
 
     def latex(self) -> str:
         """The formula for math mode: ``4 h^{2} + 4 h``."""

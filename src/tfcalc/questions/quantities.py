@@ -37,7 +37,7 @@ def growth(number: Polynomial) -> Polynomial:
     >>> from tfcalc.core.polynomial import symbols
     >>> h, l, a, b = symbols("h l a b")
     >>> growth(8 * b * l * h * h + 4 * b * l * l * h + 5 * b * l * l * a + 3 * b * l * h)
-    lh^2 + l^2h
+    lh(h + l)
     """
     grown = {_bounded(powers) for powers in _unfloored(number).terms}
     return Polynomial({powers: 1 for powers in grown if not any(_outgrows(other, powers) for other in grown)})

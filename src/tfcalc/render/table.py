@@ -25,9 +25,10 @@ def render(sheet: Sheet, style: Style) -> str:
         any(isinstance(cell, Share) for row in sheet.rows for cell in row)
         and (style.width or AS_WIDE_AS_IT_TAKES) >= ROOM_FOR_BARS
     )
+    framed = len(sheet.columns) > 1
     table = Table(
-        box=box.ASCII if ascii_only else box.SIMPLE_HEAD,
-        show_header=any(column.heading for column in sheet.columns),
+        box=(box.ASCII if ascii_only else box.SIMPLE_HEAD) if framed else None,
+        show_header=framed,
         pad_edge=False,
         collapse_padding=True,
         padding=(0, 1, 0, 0),

@@ -1,0 +1,62 @@
+"""Many sizes at once, as numpy arrays; the only place that imports numpy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tfcalc.conventions import Definitions
+from tfcalc.errors import UsageError, nearest
+from tfcalc.model import Model
+from tfcalc.questions.common import default_run
+from tfcalc.questions.quantities import measure_of
+from tfcalc.report import polynomial
+from tfcalc.symbols import dimensions, values, with_symbols
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+def sweep(
+    model: Model,
+    of: str = "params",
+    run: Workload | None = None,
+    definitions: Definitions | None = None,
+    *,
+    exact: bool = False,
+    **sizes: ArrayLike,
+) -> NDArray[Any]:
+    """The quantity at every point of the given ``sizes``, which broadcast against each other as numpy's do.
+
+    Sizes go by their field's name (``d_model``, ``n_layers``, ``seq_len``, …); those not given are the model's and the
+    workload's, and sizes that follow from others (``d_ff = 4·d_model``) follow at every point. The tree is evaluated once,
+    in symbols; its closed form is evaluated on the arrays. float64 holds whole numbers up to 2⁵³ and never wraps; ``exact``
+    computes with Python's ints instead, some 50 times slower. Points are not checked: heads are taken to divide d_model.
+
+    Raises UsageError for a name that is no size of the model or the workload.
+
+    >>> from tfcalc.families.transformer import Transformer
+    >>> sweep(Transformer(), d_model=[512, 1024], n_layers=6).tolist()
+    [44140544.0, 176361472.0]
+    """
+    import numpy as np
+
+    run = (run or default_run(model)).canonical()
+    model = model.canonical()
+    letters = {name: known.symbol for one in (model, run) for name, known in dimensions(one).items()}
+    for name in sizes:
+        if name not in letters:
+            raise UsageError(f"size {name!r} is not known", nearest(name, letters))
+    model, run = _given(model, sizes), _given(run, sizes)
+    root = with_symbols(model).tree(with_symbols(run))
+    closed = polynomial(root.total(measure_of(of, run, definitions or Definitions())))
+    arrays = np.broadcast_arrays(*(np.asarray(size, object if exact else np.float64) for size in sizes.values()))
+    points = values(model, run) | {letters[name]: array for name, array in zip(sizes, arrays, strict=True)}
+    shape = arrays[0].shape if arrays else ()
+    return np.broadcast_to(closed.at(points), shape)
+
+
+def _given(described: Any, sizes: dict[str, Any]) -> Any:
+    """With the swept sizes present, so that they get a symbol even where they would follow from others."""
+    return replace(described, **{name: 1 for name in sizes if name in dimensions(described)})

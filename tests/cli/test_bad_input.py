@@ -1,0 +1,83 @@
+"""Bad sizes and contradictions: one line with the value that was given, the right exit code, nothing on stdout."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import Program
+from tfcalc.cli.main import main
+
+CASES = {
+    "zero width": (["params", "--d-model", "0"], "0"),
+    "negative width": (["params", "--d-model", "-512"], "-512"),
+    "no layers": (["params", "--layers", "0"], "0"),
+    "absurd width": (["params", "--d-model", "1e15"], "1e+15"),
+    "absurdly long number": (["params", "--d-model", "9" * 5000], "9999"),
+    "huge exponent": (["params", "--d-model", "1e999"], "1e"),
+    "NaN": (["flops", "--batch", "nan"], "nan"),
+    "feed-forward of nothing": (["params", "--d-ff", "0"], "0"),
+    "no value": (["params", "--d-ff"], "--d-ff"),
+    "heads": (["params", "--heads", "7"], "7"),
+    "more heads than width": (["params", "--d-model", "4", "--heads", "8"], "8"),
+    "groups": (["params", "--kv-heads", "3"], "3"),
+    "tied to nothing": (["params", "--output-head", "tied"], "tied"),
+    "bias of nothing": (["params", "--vocab-size", "9", "--output-head", "none", "--output-bias"], "bias"),
+    "positions of nothing": (["params", "--positions", "learned", "--max-len", "9"], "vocabulary"),
+    "learned positions, how many": (["params", "--positions", "learned", "--vocab-size", "9"], "--max-len"),
+    "a table for no positions": (["params", "--positions", "none", "--vocab-size", "9", "--max-len", "5"], "5"),
+    "target vocabulary, one stack": (
+        ["params", "--kind", "encoder", "--vocab-size", "9", "--target-vocab-size", "8"],
+        "target_vocab_size 8",
+    ),
+    "decoder layers of an encoder": (["params", "--kind", "encoder", "--decoder-layers", "2"], "decoder_layers 2"),
+    "source of a decoder": (["flops", "--kind", "decoder", "--source-seq", "5"], "source_len 5"),
+    "longer than positions": (
+        ["flops", "--vocab-size", "9", "--positions", "learned", "--max-len", "8", "--seq", "9"],
+        "9",
+    ),
+    "train and not": (["flops", "--train", "--phase", "forward"], "forward"),
+    "unknown phase": (["flops", "--phase", "backward"], "backward"),
+    "unknown dtype": (["memory", "--dtype", "fp64"], "fp64"),
+    "unknown target": (["formula", "heads"], "heads"),
+    "target not in the model": (["formula", "cross-mha", "--kind", "encoder"], "cross-mha"),
+    "unknown format": (["params", "--format", "xml"], "xml"),
+    "unknown quantity": (["formula", "mha", "--of", "joules"], "joules"),
+    "approximate FLOPs": (["formula", "mha", "--of", "flops", "--approx"], "flops"),
+    "substitute": (["formula", "mha", "--substitute", "h"], "h"),
+    "substitute a word": (["formula", "mha", "--substitute", "h=wide"], "wide"),
+    "substitute code": (["formula", "mha", "--substitute", "h=__import__('os')"], "__import__"),
+    "no target": (["formula"], "target"),
+    "explain what has nothing": (["explain", "activation"], "activation"),
+    "two arguments": (["params", "a", "b"], "b"),
+    "depth": (["params", "--depth", "-1"], "-1"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "value"), CASES.values(), ids=CASES)
+def test_one_line_with_the_value_that_was_given(tfcalc: Program, arguments: list[str], value: str) -> None:
+    result = tfcalc(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert value in result.stderr
+    assert len(result.stderr) < 300
+
+
+def test_a_bad_named_model_is_3(tfcalc: Program) -> None:
+    for name in ("gpt-17", "../../etc/passwd", "x" * 10_000, "", "modèle"):
+        result = tfcalc("params", "--model", name)
+        assert result.returncode == (3 if name else 0)
+        assert name == "" or (result.stderr.count("\n") == 1 and len(result.stderr) < 300)
+
+
+WORDS = st.text(max_size=12) | st.sampled_from(["--d-model", "--heads", "0", "-1", "8", "--json", "-q", "tied", "--output-head"])
+
+
+@given(st.lists(WORDS, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_nothing_typed_after_a_command_is_a_bug_of_ours(words: list[str]) -> None:
+    words = [word for word in words if "\0" not in word and not word.startswith(("-o", "--ou", "--install", "--show"))]
+    assert main(["params", *words]) in (0, 2, 3)

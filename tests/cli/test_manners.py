@@ -1,0 +1,384 @@
+"""The manners of the command line, on the real program. The numbers are those of the list in CONTRIBUTING.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Program
+from tfcalc.cli.commands import COMMANDS, command
+
+ESCAPE = "\x1b"
+EXAMPLES = [line for name in COMMANDS for line in command(name).examples]
+NEEDS_TORCH = pytest.mark.torch
+
+
+def example_params() -> list[Any]:
+    return [pytest.param(line, marks=NEEDS_TORCH if line.startswith("tfcalc verify") else ()) for line in EXAMPLES]
+
+
+def patched(code: str, *arguments: str) -> list[str]:
+    """The program, in a process that first runs ``code``."""
+    return [sys.executable, "-c", f"{code}\nimport sys\nfrom tfcalc.cli.main import main\nsys.exit(main(sys.argv[1:]))", *arguments]
+
+
+def one_line(text: str) -> bool:
+    return text.endswith("\n") and text.count("\n") == 1 and "Traceback" not in text
+
+
+# --- 1 to 3: exit codes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["params"], 0),
+        (["params", "--d-model", "x"], 2),
+        (["params", "--d-model"], 2),
+        (["nonsense"], 2),
+        (["params", "no-such-model"], 3),
+        (["params", "transformer-base", "--heads", "7"], 3),
+    ],
+)
+def test_01_exit_codes(tfcalc: Program, arguments: list[str], code: int) -> None:
+    result = tfcalc(*arguments)
+    assert result.returncode == code
+    assert (result.stdout != "") == (code == 0)
+    assert code == 0 or one_line(result.stderr)
+
+
+def test_01_exit_codes_stand_in_help(tfcalc: Program) -> None:
+    text = tfcalc("--help").stdout
+    for code in (0, 1, 2, 3, 4, 70, 130):
+        assert re.search(rf"^ +{code} ", text, re.MULTILINE), code
+
+
+def test_01_a_reference_that_cannot_be_reached_is_4(tmp_path: Path) -> None:
+    result = subprocess.run(
+        patched("import sys; sys.modules['torch'] = None", "verify"),
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )
+    assert result.returncode == 4
+    assert result.stdout == ""
+    assert one_line(result.stderr)
+    assert "pip install 'tfcalc[verify]'" in result.stderr
+
+
+BREAK = "import tfcalc.catalog as c\ndef names(): raise {}\nc.names = names"
+
+
+@pytest.mark.parametrize(("error", "code"), [("RuntimeError('two\\nlines')", 70), ("KeyboardInterrupt", 130)])
+def test_02_bugs_and_interrupts(tmp_path: Path, error: str, code: int) -> None:
+    result = subprocess.run(
+        patched(BREAK.format(error), "models"), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == code
+    assert "Traceback" not in result.stderr
+    assert code == 130 or (one_line(result.stderr) and "report" in result.stderr)
+
+
+def test_02_debug_shows_the_traceback(tmp_path: Path) -> None:
+    command_line = patched(BREAK.format("RuntimeError('why')"), "models", "--debug")
+    result = subprocess.run(command_line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "Traceback" in result.stderr
+    assert "RuntimeError: why" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["models"], ["params", "--json"], ["--help"]])
+def test_03_a_closed_pipe_is_quiet(tmp_path: Path, arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    result = subprocess.run(
+        [sys.executable, "-m", "tfcalc", *arguments],
+        cwd=tmp_path, stdout=write, stderr=subprocess.PIPE, text=True, check=False,
+    )
+    os.close(write)
+    assert result.stderr == ""
+    assert result.returncode == 0
+
+
+# --- 4 to 9: streams and formats
+
+
+@pytest.mark.parametrize("arguments", [["params", "--layers", "0"], ["flops", "--bogus"], [], ["formula", "nope"]])
+def test_04_errors_leave_stdout_empty(tfcalc: Program, arguments: list[str]) -> None:
+    result = tfcalc(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "markdown", "latex", "plain"])
+@pytest.mark.parametrize(
+    ("arguments", "key", "number"),
+    [
+        (["params"], "params", 44_140_544),  # torch.nn.Transformer()
+        (["flops", "--batch", "32", "--seq", "20", "--source-seq", "10"], "flops", 42_553_835_520),
+    ],
+)
+def test_05_every_format_has_the_same_numbers(
+    tfcalc: Program, arguments: list[str], key: str, number: int, form: str
+) -> None:
+    answer = json.loads(tfcalc(*arguments, "--json").stdout)
+    text = tfcalc(*arguments, "--format", form).stdout.replace(",", "" if form != "csv" else ",")
+    values = [number] + [part[key] for part in every(answer["components"])]
+    found = [int(digits) for digits in re.findall(r"(?<![\d.])\d{3,}(?![\d.])", text)]
+    assert set(values) <= set(found)
+    assert answer[f"total_{key}"] == number
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "markdown", "latex", "plain"])
+def test_05_memory_too(tfcalc: Program, form: str) -> None:
+    assert "176562176" in tfcalc("memory", "--format", form).stdout.replace(",", "" if form != "csv" else ",") 
+
+
+def every(components: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [part for component in components for part in [component, *every(component["parts"])]]
+
+
+def test_05_to_a_file(tfcalc: Program, tmp_path: Path) -> None:
+    result = tfcalc("params", "--json", "-o", "answer.json")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert json.loads((tmp_path / "answer.json").read_text(encoding="utf-8"))["total_params"] == 44_140_544
+    refused = tfcalc("params", "-o", "no/such/folder/answer.json")
+    assert refused.returncode == 2
+    assert one_line(refused.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["params", "--d-model", "512", "--layers", "6", "-q"], "44140544"),
+        (["flops", "--batch", "32", "--seq", "20", "--source-seq", "10", "-q"], "42553835520"),
+        (["memory", "-q"], "176562176"),
+        (["formula", "mha", "-q"], "4h^2 + 4h"),
+        (["explain", "attention", "--d-model", "768", "--heads", "12", "-q"], "2362368"),
+    ],
+)
+def test_06_quiet_prints_the_answer_alone(tfcalc: Program, arguments: list[str], line: str) -> None:
+    assert tfcalc(*arguments).stdout == f"{line}\n"
+
+
+def test_07_the_same_bytes_for_the_same_question(tfcalc: Program) -> None:
+    for arguments in (["flops", "--json"], ["params"], ["explain", "core"]):
+        outputs = {tfcalc(*arguments, env={"PYTHONHASHSEED": seed}).stdout for seed in "0123"}
+        assert len(outputs) == 1
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200", None])
+@pytest.mark.parametrize("arguments", [["params"], ["flops"], ["explain", "core", "--of", "flops"], ["models"]])
+def test_08_nothing_is_cut(tfcalc: Program, arguments: list[str], columns: str | None) -> None:
+    result = tfcalc(*arguments, env={"COLUMNS": columns} if columns else {})
+    assert result.returncode == 0
+    assert "…" not in result.stdout
+    if columns:
+        assert max(map(len, result.stdout.splitlines())) <= int(columns)
+    letters = re.sub(r"[\s─|+-]", "", result.stdout)
+    for name in re.findall(r'"name": "(\w+)"', tfcalc(arguments[0], "--json").stdout) if len(arguments) == 1 else ["W_O"]:
+        assert name in letters or columns == "40"
+
+
+def test_08_a_pipe_is_as_wide_as_it_takes(tfcalc: Program) -> None:
+    wide = tfcalc("models").stdout
+    assert max(map(len, wide.splitlines())) > 100  # the sources are long, and stand on one line each
+    assert len(wide.splitlines()) <= 8
+
+
+def test_09_ascii_where_the_encoding_has_no_more(tfcalc: Program) -> None:
+    for encoding in ("ascii", "latin-1"):
+        for arguments in (["params"], ["formula", "mha"], ["explain", "mha", "--of", "flops"], ["flops", "--format", "plain"]):
+            result = tfcalc(*arguments, env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}, encoding=encoding)
+            assert result.returncode == 0
+            assert result.stdout.isascii(), result.stdout
+            assert "\\u" not in result.stdout
+    assert "4h^2 + 4h" in tfcalc("formula", "mha", "--ascii").stdout
+
+
+# --- 10 and 11: colour
+
+
+def test_10_no_colour_without_a_terminal(tfcalc: Program) -> None:
+    for arguments in (["params"], ["params", "--help"], ["--help"], ["params", "--bogus"]):
+        for env in ({}, {"GITHUB_ACTIONS": "true"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}):
+            result = tfcalc(*arguments, env=env)
+            assert ESCAPE not in result.stdout + result.stderr
+
+
+def test_10_colour_where_it_is_asked_for(tfcalc: Program) -> None:
+    assert ESCAPE in tfcalc("params", "--color", "always").stdout
+    assert ESCAPE in tfcalc("params", env={"FORCE_COLOR": "1"}).stdout
+    assert ESCAPE in tfcalc("params", "--color", "always", env={"NO_COLOR": "1"}).stdout
+    assert ESCAPE not in tfcalc("params", "--color", "never", env={"FORCE_COLOR": "1"}).stdout
+
+
+def test_11_colour_carries_no_meaning(tfcalc: Program) -> None:
+    coloured = tfcalc("params", "--color", "always").stdout
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured).split() == tfcalc("params").stdout.split()
+
+
+# --- 12 to 17: help and errors
+
+
+def test_12_help_and_version(tfcalc: Program) -> None:
+    for name in COMMANDS:
+        texts = {tfcalc(name, "-h").stdout, tfcalc(name, "--help").stdout, tfcalc("help", name).stdout}
+        assert len(texts) == 1
+        assert "Usage: tfcalc" in texts.pop()
+    assert tfcalc("help").stdout == tfcalc("--help").stdout
+    assert tfcalc("--version").stdout == tfcalc("-V").stdout
+    assert re.fullmatch(r"tfcalc \d+\.\d+\.\d+\S*\n", tfcalc("-V").stdout)
+    nothing = tfcalc()
+    assert (nothing.returncode, nothing.stdout) == (2, "")
+    assert all(name in nothing.stderr for name in COMMANDS)
+
+
+def test_12_version_imports_no_typer() -> None:
+    code = "import sys; from tfcalc.cli.main import main; main(['--version']); print('typer' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.endswith("False\n")
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, None])
+def test_13_help_begins_with_examples_and_swallows_nothing(tfcalc: Program, name: str | None) -> None:
+    text = tfcalc(*([name] if name else []), "--help", env={"COLUMNS": "200"}).stdout
+    assert re.match(r"Usage: .*\n\n  Examples:\n    tfcalc ", text)
+    if name:
+        for option in command(name).options:
+            for flag in option.flags:
+                assert flag.split("/")[0] in text
+            assert "".join(option.help.split()) in "".join(text.split())  # wherever it was wrapped
+
+
+@pytest.mark.parametrize("line", example_params())
+def test_13_every_example_runs(tfcalc: Program, line: str) -> None:
+    result = tfcalc(*line.split()[1:])
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["parms"], "params"),
+        (["params", "--d-modle", "5"], "--d-model"),
+        (["params", "--laers", "5"], "--layers"),
+        (["params", "transformer-bse"], "transformer-base"),
+        (["params", "--norm", "rmsnrom"], "rmsnorm"),
+        (["params", "--kind", "encodr"], "encoder"),
+        (["params", "--format", "jsn"], "json"),
+        (["memory", "--dtype", "fp31"], "fp32"),
+        (["flops", "--attention", "casual"], "causal"),
+        (["formula", "encoder-layr"], "encoder-layer"),
+        (["formula", "mha", "--of", "flop"], "flops"),
+        (["formula", "mha", "--substitute", "d_modl=5"], "d_model"),
+    ],
+)
+def test_14_typos_are_answered_with_the_nearest(tfcalc: Program, typed: list[str], meant: str) -> None:
+    result = tfcalc(*typed)
+    assert result.returncode in (2, 3)
+    assert f"did you mean {meant}?" in result.stderr
+    assert one_line(result.stderr)
+
+
+def test_15_an_error_says_what_would_do(tfcalc: Program) -> None:
+    result = tfcalc("params", "--d-model", "513")
+    assert result.stderr.startswith("tfcalc: d_model 513 is not divisible by heads 8; nearest: 512, 520")
+    for nearest in ("512", "520"):
+        assert tfcalc("params", "--d-model", nearest).returncode == 0
+
+
+def test_15_errors_are_json_where_the_answer_would_be(tfcalc: Program) -> None:
+    for flags in (["--json"], ["--format", "json"], ["--format=json"]):
+        result = tfcalc("params", "--d-model", "513", *flags)
+        assert json.loads(result.stderr) == {
+            "code": "usage",
+            "message": "d_model 513 is not divisible by heads 8",
+            "hint": "nearest: 512, 520; or give --head-dim",
+        }
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("1_024", 1024), ("1,024", 1024), ("1k", 1000), ("1Ki", 1024), ("1e3", 1000), ("0.5k", 500), ("1024", 1024)],
+)
+def test_16_numbers_as_people_write_them(tfcalc: Program, written: str, meant: int) -> None:
+    answer = json.loads(tfcalc("flops", "--seq", written, "--json").stdout)
+    assert answer["conventions"]["seq_len"] == meant
+
+
+@pytest.mark.parametrize("written", ["2.5", "0.0001k", "1,5", "1.2.3", "k", "", "nan", "inf", "-inf", "0x10", "１２", "1e-3"])
+def test_16_what_is_no_whole_number_is_refused(tfcalc: Program, written: str) -> None:
+    result = tfcalc("params", "--layers", written)
+    assert result.returncode == 2
+    assert one_line(result.stderr)
+    assert repr(written) in result.stderr
+
+
+def test_17_no_stdin_is_needed(tmp_path: Path) -> None:
+    shell = f"cd {tmp_path} && {sys.executable} -m tfcalc params -q <&-"
+    assert subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True).stdout == "44140544\n"
+
+
+# --- 18 to 20: environment
+
+
+def test_18_nothing_is_asked_of_the_network(tmp_path: Path) -> None:
+    block = "import socket\ndef no(*a, **k): raise AssertionError('network')\nsocket.socket = socket.create_connection = no"
+    for name in ("params", "flops", "memory", "models"):
+        result = subprocess.run(patched(block, name, "-q"), cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert result.returncode == 0
+
+
+def test_19_flag_then_variable_then_file_then_default(tfcalc: Program, tmp_path: Path) -> None:
+    def width(*flags: str, **env: str) -> int:
+        return int(json.loads(tfcalc("params", "--json", *flags, env=env).stdout)["model"]["d_model"])
+
+    assert width() == 512
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.tfcalc]\nd-model = 96\n', encoding="utf-8")
+    assert width() == 96
+    (tmp_path / "tfcalc.toml").write_text("d_model = 64\n", encoding="utf-8")
+    assert width() == 64
+    assert width(TFCALC_D_MODEL="128") == 128
+    assert width("--d-model", "256", TFCALC_D_MODEL="128") == 256
+
+
+def test_19_a_settings_file_is_found_from_below(tfcalc: Program, tmp_path: Path) -> None:
+    (tmp_path / "tfcalc.toml").write_text("json = true\n", encoding="utf-8")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    assert json.loads(tfcalc("params", cwd=tmp_path / "a" / "b").stdout)["total_params"] == 44_140_544
+
+
+@pytest.mark.parametrize(
+    "text", ["d_modle = 5", "d_model = 5.5", "d_model = 'x'", "d_model = true", "d_model", "norm = 3", "json = 'perhaps'", "d_model = nan", "heads = -1"]
+)
+def test_19_a_bad_settings_file_is_3(tfcalc: Program, tmp_path: Path, text: str) -> None:
+    (tmp_path / "tfcalc.toml").write_text(text, encoding="utf-8")
+    result = tfcalc("params")
+    assert (result.returncode, result.stdout) == (3, "")
+    assert one_line(result.stderr)
+    assert "tfcalc.toml" in result.stderr
+
+
+def test_20_python_m_is_the_same_program(tfcalc: Program, tmp_path: Path) -> None:
+    program = shutil.which("tfcalc", path=str(Path(sys.executable).parent))
+    assert program, "the console script is installed beside the interpreter"
+    script = subprocess.run([program, "params", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert script.stdout == tfcalc("params", "--json").stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_20_completion(tfcalc: Program, shell: str) -> None:
+    script = tfcalc("--show-completion", shell, env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+    assert "_TFCALC_COMPLETE" in script.stdout
+    words = {"bash": {"COMP_WORDS": "tfcalc params --d-m", "COMP_CWORD": "2"}}.get(
+        shell, {"_TYPER_COMPLETE_ARGS": "tfcalc params --d-m", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    )
+    offered = tfcalc(env={"_TFCALC_COMPLETE": f"complete_{shell}", **words})
+    assert "--d-model" in offered.stdout

@@ -1,0 +1,62 @@
+"""An independent reader of printed formulas: it evaluates the text, and knows nothing of how it was written.
+
+Grammar: sum of products; factors stand side by side or with · or * between them; ² or ^2 are powers; O(…), ⌊a/b⌋ and
+floor(a/b) are calls; single letters are symbols, longer ones have an underscore or are whole words with ``*``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+TOKEN = re.compile(r"\s*(floor|[a-zA-Z]+_[a-zA-Z_]+|[a-zA-Z]|\d+|[²³⁴⁵⁶⁷⁸⁹]|.)")
+POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+
+
+def evaluate(text: str, at: Mapping[str, int]) -> int:
+    """The value of a printed formula where its symbols have these values."""
+    tokens = TOKEN.findall(text)
+    value, rest = _sum(tokens, at)
+    assert not rest, f"{''.join(rest)!r} is left over of {text!r}"
+    return value
+
+
+def _sum(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
+    value, tokens = _product(tokens, at)
+    while tokens and tokens[0] in "+-":
+        sign = 1 if tokens[0] == "+" else -1
+        term, tokens = _product(tokens[1:], at)
+        value += sign * term
+    return value, tokens
+
+
+def _product(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
+    value, tokens = _power(tokens, at)
+    while tokens and tokens[0] not in "+-)⌋":
+        if tokens[0] == "/":
+            divisor, tokens = _power(tokens[1:], at)
+            value //= divisor
+        else:
+            factor, tokens = _power(tokens[1:] if tokens[0] in "·*" else tokens, at)
+            value *= factor
+    return value, tokens
+
+
+def _power(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
+    value, tokens = _atom(tokens, at)
+    if tokens and tokens[0] in POWERS:
+        return value ** POWERS.index(tokens[0]), tokens[1:]
+    if tokens and tokens[0] == "^":
+        return value ** int(tokens[1]), tokens[2:]
+    return value, tokens
+
+
+def _atom(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
+    first, rest = tokens[0], tokens[1:]
+    if first in ("O", "floor") and rest[:1] == ["("]:
+        return _atom(rest, at)
+    if first in "(⌊":
+        value, rest = _sum(rest, at)
+        assert rest[0] in ")⌋"
+        return value, rest[1:]
+    return (int(first) if first.isdigit() else at[first]), rest
