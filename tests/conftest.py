@@ -34,7 +34,16 @@ def tfcalc(tmp_path: Path) -> Program:
     """Run the real program in an empty folder, with nothing of ours in its environment."""
 
     def run(*arguments: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
-        ours = ("TFCALC_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "PYTHONIOENCODING", "_TYPER")
+        ours = (
+            "TFCALC_",
+            "COLUMNS",
+            "LINES",
+            "NO_COLOR",
+            "FORCE_COLOR",
+            "GITHUB_ACTIONS",
+            "PYTHONIOENCODING",
+            "_TYPER",
+        )
         clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         return subprocess.run(
             [sys.executable, "-m", "tfcalc", *arguments],

@@ -22,7 +22,7 @@ def evaluate(text: str, at: Mapping[str, int]) -> int:
 
 
 def _sum(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
-    value, tokens = _product(tokens, at)
+    value, tokens = (0, tokens) if tokens[0] == "-" else _product(tokens, at)
     while tokens and tokens[0] in "+-":
         sign = 1 if tokens[0] == "+" else -1
         term, tokens = _product(tokens[1:], at)

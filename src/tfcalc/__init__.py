@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tfcalc.arrays import sweep
     from tfcalc.catalog import load
     from tfcalc.conventions import Definitions
     from tfcalc.core.component import Component
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tfcalc.questions.formula import formula
     from tfcalc.questions.memory import memory
     from tfcalc.questions.params import params
-    from tfcalc.arrays import sweep
     from tfcalc.workload import Workload
 
 _HOME = {

@@ -30,9 +30,9 @@ def sweep(
     """The quantity at every point of the given ``sizes``, which broadcast against each other as numpy's do.
 
     Sizes go by their field's name (``d_model``, ``n_layers``, ``seq_len``, …); those not given are the model's and the
-    workload's, and sizes that follow from others (``d_ff = 4·d_model``) follow at every point. The tree is evaluated once,
-    in symbols; its closed form is evaluated on the arrays. float64 holds whole numbers up to 2⁵³ and never wraps; ``exact``
-    computes with Python's ints instead, some 50 times slower. Points are not checked: heads are taken to divide d_model.
+    workload's, and sizes that follow from others (``d_ff = 4·d_model``) follow at every point. The tree is evaluated
+    once, in symbols, and its closed form on the arrays. float64 holds whole numbers up to 2⁵³ and never wraps;
+    ``exact`` computes with Python's ints instead, more slowly. Points are not checked: heads are taken to divide.
 
     Raises UsageError for a name that is no size of the model or the workload.
 

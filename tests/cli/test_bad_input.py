@@ -73,7 +73,9 @@ def test_a_bad_named_model_is_3(tfcalc: Program) -> None:
         assert name == "" or (result.stderr.count("\n") == 1 and len(result.stderr) < 300)
 
 
-WORDS = st.text(max_size=12) | st.sampled_from(["--d-model", "--heads", "0", "-1", "8", "--json", "-q", "tied", "--output-head"])
+WORDS = st.text(max_size=12) | st.sampled_from(
+    ["--d-model", "--heads", "0", "-1", "8", "--json", "-q", "tied", "--output-head"]
+)
 
 
 @given(st.lists(WORDS, max_size=5))

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,12 @@ def example_params() -> list[Any]:
 
 def patched(code: str, *arguments: str) -> list[str]:
     """The program, in a process that first runs ``code``."""
-    return [sys.executable, "-c", f"{code}\nimport sys\nfrom tfcalc.cli.main import main\nsys.exit(main(sys.argv[1:]))", *arguments]
+    return [
+        sys.executable,
+        "-c",
+        f"{code}\nimport sys\nfrom tfcalc.cli.main import main\nsys.exit(main(sys.argv[1:]))",
+        *arguments,
+    ]
 
 
 def one_line(text: str) -> bool:
@@ -64,7 +70,10 @@ def test_01_exit_codes_stand_in_help(tfcalc: Program) -> None:
 def test_01_a_reference_that_cannot_be_reached_is_4(tmp_path: Path) -> None:
     result = subprocess.run(
         patched("import sys; sys.modules['torch'] = None", "verify"),
-        cwd=tmp_path, capture_output=True, text=True, check=False,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert result.returncode == 4
     assert result.stdout == ""
@@ -98,7 +107,11 @@ def test_03_a_closed_pipe_is_quiet(tmp_path: Path, arguments: list[str]) -> None
     os.close(read)
     result = subprocess.run(
         [sys.executable, "-m", "tfcalc", *arguments],
-        cwd=tmp_path, stdout=write, stderr=subprocess.PIPE, text=True, check=False,
+        cwd=tmp_path,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     os.close(write)
     assert result.stderr == ""
@@ -137,7 +150,7 @@ def test_05_every_format_has_the_same_numbers(
 
 @pytest.mark.parametrize("form", ["table", "csv", "markdown", "latex", "plain"])
 def test_05_memory_too(tfcalc: Program, form: str) -> None:
-    assert "176562176" in tfcalc("memory", "--format", form).stdout.replace(",", "" if form != "csv" else ",") 
+    assert "176562176" in tfcalc("memory", "--format", form).stdout.replace(",", "" if form != "csv" else ",")
 
 
 def every(components: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -159,7 +172,7 @@ def test_05_to_a_file(tfcalc: Program, tmp_path: Path) -> None:
         (["params", "--d-model", "512", "--layers", "6", "-q"], "44140544"),
         (["flops", "--batch", "32", "--seq", "20", "--source-seq", "10", "-q"], "42553835520"),
         (["memory", "-q"], "176562176"),
-        (["formula", "mha", "-q"], "4h^2 + 4h"),
+        (["formula", "mha", "-q"], "4h² + 4h"),
         (["explain", "attention", "--d-model", "768", "--heads", "12", "-q"], "2362368"),
     ],
 )
@@ -174,16 +187,21 @@ def test_07_the_same_bytes_for_the_same_question(tfcalc: Program) -> None:
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "200", None])
-@pytest.mark.parametrize("arguments", [["params"], ["flops"], ["explain", "core", "--of", "flops"], ["models"]])
+@pytest.mark.parametrize(
+    "arguments", [["params"], ["flops"], ["explain", "core", "--of", "flops"], ["explain", "core"], ["models"]]
+)
 def test_08_nothing_is_cut(tfcalc: Program, arguments: list[str], columns: str | None) -> None:
     result = tfcalc(*arguments, env={"COLUMNS": columns} if columns else {})
     assert result.returncode == 0
     assert "…" not in result.stdout
     if columns:
         assert max(map(len, result.stdout.splitlines())) <= int(columns)
-    letters = re.sub(r"[\s─|+-]", "", result.stdout)
-    for name in re.findall(r'"name": "(\w+)"', tfcalc(arguments[0], "--json").stdout) if len(arguments) == 1 else ["W_O"]:
-        assert name in letters or columns == "40"
+    assert letters(result.stdout) == letters(tfcalc(*arguments).stdout)
+
+
+def letters(text: str) -> Counter[str]:
+    """The characters that say something, wherever they were folded; bars and rules come and go with the width."""
+    return Counter(re.sub(r"[\s─█|+-]", "", text))
 
 
 def test_08_a_pipe_is_as_wide_as_it_takes(tfcalc: Program) -> None:
@@ -194,7 +212,12 @@ def test_08_a_pipe_is_as_wide_as_it_takes(tfcalc: Program) -> None:
 
 def test_09_ascii_where_the_encoding_has_no_more(tfcalc: Program) -> None:
     for encoding in ("ascii", "latin-1"):
-        for arguments in (["params"], ["formula", "mha"], ["explain", "mha", "--of", "flops"], ["flops", "--format", "plain"]):
+        for arguments in (
+            ["params"],
+            ["formula", "mha"],
+            ["explain", "mha", "--of", "flops"],
+            ["flops", "--format", "plain"],
+        ):
             result = tfcalc(*arguments, env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}, encoding=encoding)
             assert result.returncode == 0
             assert result.stdout.isascii(), result.stdout
@@ -242,7 +265,9 @@ def test_12_help_and_version(tfcalc: Program) -> None:
 
 def test_12_version_imports_no_typer() -> None:
     code = "import sys; from tfcalc.cli.main import main; main(['--version']); print('typer' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.endswith("False\n")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.endswith(
+        "False\n"
+    )
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, None])
@@ -313,7 +338,9 @@ def test_16_numbers_as_people_write_them(tfcalc: Program, written: str, meant: i
     assert answer["conventions"]["seq_len"] == meant
 
 
-@pytest.mark.parametrize("written", ["2.5", "0.0001k", "1,5", "1.2.3", "k", "", "nan", "inf", "-inf", "0x10", "１２", "1e-3"])
+@pytest.mark.parametrize(
+    "written", ["2.5", "0.0001k", "1,5", "1.2.3", "k", "", "nan", "inf", "-inf", "0x10", "１２", "1e-3"]
+)
 def test_16_what_is_no_whole_number_is_refused(tfcalc: Program, written: str) -> None:
     result = tfcalc("params", "--layers", written)
     assert result.returncode == 2
@@ -330,7 +357,9 @@ def test_17_no_stdin_is_needed(tmp_path: Path) -> None:
 
 
 def test_18_nothing_is_asked_of_the_network(tmp_path: Path) -> None:
-    block = "import socket\ndef no(*a, **k): raise AssertionError('network')\nsocket.socket = socket.create_connection = no"
+    block = (
+        "import socket\ndef no(*a, **k): raise AssertionError('network')\nsocket.socket = socket.create_connection = no"
+    )
     for name in ("params", "flops", "memory", "models"):
         result = subprocess.run(patched(block, name, "-q"), cwd=tmp_path, capture_output=True, text=True, check=False)
         assert result.returncode == 0
@@ -356,7 +385,18 @@ def test_19_a_settings_file_is_found_from_below(tfcalc: Program, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "text", ["d_modle = 5", "d_model = 5.5", "d_model = 'x'", "d_model = true", "d_model", "norm = 3", "json = 'perhaps'", "d_model = nan", "heads = -1"]
+    "text",
+    [
+        "d_modle = 5",
+        "d_model = 5.5",
+        "d_model = 'x'",
+        "d_model = true",
+        "d_model",
+        "norm = 3",
+        "json = 'perhaps'",
+        "d_model = nan",
+        "heads = -1",
+    ],
 )
 def test_19_a_bad_settings_file_is_3(tfcalc: Program, tmp_path: Path, text: str) -> None:
     (tmp_path / "tfcalc.toml").write_text(text, encoding="utf-8")

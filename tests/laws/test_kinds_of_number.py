@@ -106,6 +106,9 @@ def test_arrays_give_a_value_for_each_of_their_points(dtype: type, case: tuple[T
 def test_arrays_of_different_points_do_not_mix() -> None:
     widths, depths = np.array([64, 128, 512]), np.array([1, 2, 6])
     swept = Transformer(d_model=widths, n_layers=depths).tree(Workload()).total(measure.params)
-    apart = [Transformer(d_model=h, n_layers=n).tree(Workload()).total(measure.params) for h, n in zip([64, 128, 512], [1, 2, 6], strict=True)]
+    apart = [
+        Transformer(d_model=h, n_layers=n).tree(Workload()).total(measure.params)
+        for h, n in zip([64, 128, 512], [1, 2, 6], strict=True)
+    ]
     assert swept.tolist() == apart  # type: ignore[attr-defined]
     assert apart[-1] == 44_140_544

@@ -89,5 +89,7 @@ def test_a_training_step_with_plain_kernels_is_three_forward_passes(case: tuple[
 @settings(max_examples=20, deadline=None)
 def test_exact_causal_pairs_lie_between_half_and_all(model: Transformer) -> None:
     assume(model.kind != "encoder")
-    half, exact, full = (flops(model, Workload(seq_len=64, attention=a)).answer for a in ("causal-half", "causal", "full"))
+    half, exact, full = (
+        flops(model, Workload(seq_len=64, attention=a)).answer for a in ("causal-half", "causal", "full")
+    )
     assert half < exact < full

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.report.sheet import Sheet, for_programs
+from tfcalc.report.sheet import Sheet, for_people
 from tfcalc.report.style import Style
 
 BEYOND_ASCII = "²·×ᵀγ█─⌊"
@@ -54,7 +54,8 @@ def write(text: str) -> None:
 def _written(answer: Answer, settings: Settings, style: Style) -> str:
     form = "json" if settings.get("json") else settings.get("format", "table")
     if settings.get("quiet"):
-        return for_programs(answer.sheet().quiet, style)
+        quiet = answer.sheet().quiet
+        return str(quiet) if isinstance(quiet, int) else for_people(quiet, style)
     match form:
         case "json":
             from tfcalc.render.as_json import dump

@@ -162,7 +162,7 @@ class _Writer(NamedTuple):
         if self.script is LATEX:
             return " ".join(pieces)
         worded = any(piece[0].isalpha() and len(piece.rstrip("⁰¹²³⁴⁵⁶⁷⁸⁹^0123456789")) > 1 for piece in pieces)
-        numeric = sum(piece[0].isdigit() for piece in pieces) > 1
+        numeric = any(piece[0].isdigit() for piece in pieces[1:])
         return (self.script.times if worded or numeric else "").join(pieces)
 
     def power(self, atom: Atom, power: int) -> str:

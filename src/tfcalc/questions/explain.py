@@ -16,9 +16,11 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import UsageError, one_of
 from tfcalc.model import Model
 from tfcalc.questions.common import subject
+from tfcalc.questions.quantities import QUANTITIES
+from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find
-from tfcalc.report import SCHEMA_VERSION, whole
-from tfcalc.report.sheet import Column, Sheet
+from tfcalc.report import BLOCKS, SCHEMA_VERSION, whole
+from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.symbols import values
 from tfcalc.workload import Workload
 
@@ -73,30 +75,35 @@ class Explanation:
     substituted: str
     answer: int
     conventions: dict[str, Any]
+    notes: tuple[str, ...]
 
     def sheet(self) -> Sheet:
-        """A row per matrix, and the sum."""
-        places = any(line.where for line in self.lines)
-        heads = ["where"] * places + ["what", "shape" if self.of != "flops" else "operations", "in numbers", "formula"]
-        rows: list[list[Any]] = [
-            [
-                *([line.where] * places),
-                " ".join(line.names),
-                line.shape(),
-                line.sizes(),
-                line.formula,
-                line.value,
-                line.note,
-            ]
-            for line in self.lines
-        ]
-        rows.append([*([""] * places), "sum", "", self.substituted, self.formula, self.answer, ""])
+        """A row per matrix, under a row for the place where it stands, and the sum."""
+        rows: list[list[Cell]] = []
+        depths = []
+        for where, lines in groupby(self.lines, key=lambda line: line.where):
+            if where:
+                rows.append([where, "", "", "", ""])
+                depths.append(0)
+            for line in lines:
+                rows.append([" ".join(line.names), line.shape(), line.sizes(), line.formula, line.value])
+                depths.append(1 if where else 0)
+        rows.append(["sum", "", self.substituted, self.formula, self.answer])
+        remarks = dict.fromkeys(f"{' '.join(line.names)}: {line.note}" for line in self.lines if line.note)
         return Sheet(
-            title=f"{self.target} ({self.path}): {self.answer:,} {self.unit}",
-            columns=[*(Column(head, numeric=False) for head in heads), Column("value"), Column("note", numeric=False)],
+            title=f"{self.target}: {self.answer:,} {QUANTITIES[self.of]}",
+            subtitle=f"{self.path} of {self.heading}",
+            columns=[
+                Column("what", numeric=False),
+                Column("in symbols", numeric=False),
+                Column("in numbers", numeric=False, folds=True),
+                Column("formula", numeric=False),
+                Column("value"),
+            ],
             rows=rows,
             quiet=self.answer,
-            notes=[self.heading, *(f"{name.replace('_', ' ')}: {value}" for name, value in self.conventions.items())],
+            notes=[*remarks, *self.notes],
+            depths=[*depths, 0],
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,7 +173,8 @@ def explain(
         formula=closed,
         substituted=_substituted(closed, values(asked.model, run)),
         answer=sum(line.value for line in lines),
-        conventions=_conventions(of, run, by),
+        conventions=for_programs(of, run, by),
+        notes=tuple(in_words(of, run, by)),
     )
 
 
@@ -183,7 +191,8 @@ def _leaves(component: Component, twin: Component, where: str, copies: tuple[Num
     if not component.parts:
         yield _Leaf(where, component, twin, copies)
     for part, part_twin in zip(component.parts, twin.parts, strict=True):
-        below = where if not part.parts else f"{where}.{part.name}".lstrip(".")
+        has_place = part.parts or part.kind in BLOCKS
+        below = f"{where}.{part.name}".lstrip(".") if has_place else where
         yield from _leaves(part, part_twin, below, (copies[0] * part.copies, copies[1] * part_twin.copies))
 
 
@@ -261,13 +270,3 @@ NOTES = {
     "E": "a row per word; looking one up costs no FLOPs",
     "P": "a row per position",
 }
-
-
-def _conventions(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
-    match of:
-        case "flops":
-            return {"multiply_add": 2, "count": by.count, "attention": run.attention, "phase": run.phase}
-        case "memory":
-            return {"dtype": by.dtype}
-        case _:
-            return {"parameters": "unique trainable tensors, a tied matrix once"}

@@ -16,19 +16,9 @@ from tfcalc.core.measure import (
 from tfcalc.core.number import Num
 from tfcalc.model import Model
 from tfcalc.questions.common import described, subject
+from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, whole
 from tfcalc.workload import Workload
-
-PAIRS = {
-    "full": "every query with every key, masked or not",
-    "causal": "causal attention counts S(S+1)/2 pairs",
-    "causal-half": "causal attention counts S²/2 pairs",
-}
-OPERATIONS = {"matmul": "matrix products only", "all": "matrix products and elementwise work"}
-BACKWARD = {
-    False: "each matrix product twice again, the inputs' gradients included",
-    True: "each matrix product twice again, and Q Kᵀ once more, the inputs' gradients included",
-}
 
 
 def flops(
@@ -76,22 +66,8 @@ def flops(
             "flops_per_token": entry.value / tokens if rest else per_token,
         },
         model=described(asked.model),
-        conventions={
-            "batch_size": run.batch_size,
-            "seq_len": run.seq_len,
-            "source_len": run.source.length,
-            "phase": run.phase,
-            "multiply_add": 2,
-            "count": definitions.count,
-            "operations": OPERATIONS[definitions.count],
-            "attention": run.attention,
-            "attention_pairs": PAIRS[run.attention],
-            "attention_kernel": run.kernel,
-            "backward": BACKWARD[run.recomputes_scores] if run.training else "none",
-            "recomputation": "none",
-            "embedding_lookup": 0,
-            "tokens": "the target's",
-        },
+        conventions=for_programs("flops", run, definitions),
         root=entry,
         legend=asked.legend(entry),
+        notes=tuple(in_words("flops", run, definitions)),
     )

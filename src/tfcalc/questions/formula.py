@@ -15,6 +15,7 @@ from tfcalc.errors import UsageError, nearest, one_of
 from tfcalc.model import Model
 from tfcalc.questions.common import default_run
 from tfcalc.questions.quantities import QUANTITIES, growth, measure_of
+from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import NEED_VOCABULARY, find
 from tfcalc.report import SCHEMA_VERSION, polynomial
 from tfcalc.report.sheet import Column, Order, Sheet, for_people
@@ -37,6 +38,7 @@ class Formula:
     order: bool
     legend: Mapping[str, str]
     conventions: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
 
     def at(self, **sizes: Num) -> Any:
         """Its value at these sizes, given by letter (``h=512``): ints give an exact int, arrays an array.
@@ -69,11 +71,12 @@ class Formula:
     def sheet(self) -> Sheet:
         """One row: the formula; its legend below."""
         return Sheet(
-            title=f"{self.title} of {self.target} ({self.path})",
+            title=f"{self.title} of {self.target}",
+            subtitle=self.path,
             columns=[Column("formula", numeric=False)],
             rows=[[self.cell()]],
             quiet=self.cell(),
-            notes=["; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in self.conventions.items())],
+            notes=self.notes,
             legend=self.legend,
         )
 
@@ -144,20 +147,9 @@ def formula(
         closed=closed,
         order=order,
         legend=meanings,
-        conventions=_conventions(of, run, by),
+        conventions=for_programs(of, run, by),
+        notes=tuple(in_words(of, run, by, sizes=False)),
     )
-
-
-def _conventions(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
-    match of:
-        case "params":
-            return {"parameters": "unique trainable tensors, a tied matrix once"}
-        case "memory":
-            return {"dtype": by.dtype}
-        case "time":
-            return {"time": "all operations and lookups of one sequence, constant factors dropped, a <= h"}
-        case _:
-            return {"multiply_add": 2, "count": by.count, "attention": run.attention, "phase": run.phase}
 
 
 def _by_letter(given: Mapping[str, int], *described: Any) -> dict[str, int]:

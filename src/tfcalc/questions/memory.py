@@ -8,6 +8,7 @@ from tfcalc.core.measure import buffer_bytes, weight_bytes
 from tfcalc.core.number import Num
 from tfcalc.model import Model
 from tfcalc.questions.common import described, subject
+from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, whole
 
 
@@ -48,15 +49,8 @@ def memory(model: Model, definitions: Definitions | None = None, *, depth: int |
             "temporary_bytes": 0,
         },
         model=described(asked.model),
-        conventions={
-            "phase": "at rest: nothing runs",
-            "dtype": definitions.dtype,
-            "bits_per_weight": bits,
-            "buffers": "as the weights, 16 bits at least",
-            "packing": "each tensor padded to whole bytes, no scales",
-            "units": definitions.units,
-            "not_counted": "gradients, optimizer, activations, cache, allocator rounding, CUDA context",
-        },
+        conventions=for_programs("memory", asked.run, definitions),
         root=entry,
         legend=asked.legend(entry),
+        notes=tuple(in_words("memory", asked.run, definitions)),
     )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from tfcalc.conventions import Definitions
 from tfcalc.core.component import Component
 from tfcalc.core.measure import major_params
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import Num, total
 from tfcalc.model import Model
 from tfcalc.questions.common import MINOR_DROPPED, described, subject
+from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, whole
 from tfcalc.workload import Workload
-
-CONVENTIONS = {
-    "parameters": "unique trainable tensors, a tied matrix once, buffers apart",
-    "embedding_params": "token and position embeddings, the output head not among them",
-}
 
 
 def params(model: Model, run: Workload | None = None, *, depth: int | None = None, approx: bool = False) -> Report:
@@ -27,7 +24,7 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     >>> params(Transformer()).answer
     44140544
     """
-    asked = subject(model, run)
+    asked, by = subject(model, run), Definitions()
     root = asked.node.component
     entry = asked.entry(parameters, MINOR_DROPPED if approx else {}, depth)
     count, embedded = entry.value, whole(_embedding(root))
@@ -38,11 +35,11 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
         "non_embedding_params": count - embedded,
         "trainable_params": count,
     }
-    notes = []
+    notes = in_words("params", asked.run, by)
     if approx:
         major = whole(root.total(major_params))
         totals["approx_params"] = major
-        notes.append(f"without biases and norms: {major:,}, {(count - major) / count:.2%} off")
+        notes.insert(0, f"without biases and norms: {major:,}, {(count - major) / count:.2%} off")
     return Report(
         command="params",
         heading=asked.model.summary,
@@ -51,10 +48,7 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
         answer=count,
         totals=totals,
         model=described(asked.model),
-        conventions={
-            **CONVENTIONS,
-            "flops": f"of components: matrix products, forward, {asked.run.batch_size} x {asked.run.seq_len} tokens",
-        },
+        conventions=for_programs("params", asked.run, by),
         root=entry,
         legend=asked.legend(entry),
         notes=tuple(notes),

@@ -20,4 +20,5 @@ def render(sheet: Sheet, style: Style) -> str:
             cells.append(f'<td style="{indent}text-align:{side}">{escape(for_people(cell, style))}</td>')
         rows.append(f"<tr>{''.join(cells)}</tr>")
     notes = "".join(f"<div>{escape(note)}</div>" for note in sheet.below(style))
-    return f"<table><caption>{escape(sheet.title)}</caption><tr>{heading}</tr>{''.join(rows)}</table>{notes}"
+    caption = "<br>".join(map(escape, sheet.above()))
+    return f"<table><caption>{caption}</caption><tr>{heading}</tr>{''.join(rows)}</table>{notes}"

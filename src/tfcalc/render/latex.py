@@ -36,7 +36,7 @@ def render(sheet: Sheet, style: Style) -> str:
     """A comment with the title, the tabular, and the notes as comments."""
     math = replace(style, script="latex")
     spec = "".join("r" if column.numeric else "l" for column in sheet.columns)
-    lines = [f"% {sheet.title}", rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
+    lines = [*(f"% {line}" for line in sheet.above()), rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
     if any(column.heading for column in sheet.columns):
         lines += [_row([column.heading.translate(ESCAPED) for column in sheet.columns]), r"\midrule"]
     for index, row in enumerate(sheet.rows):

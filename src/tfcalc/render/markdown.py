@@ -17,4 +17,16 @@ def render(sheet: Sheet, style: Style) -> str:
         rows.append("| " + " | ".join(cells) + " |")
     below = sheet.below(style)
     notes = ["", *(f"- {note}" for note in below)] if below else []
-    return style.text("\n".join([f"**{sheet.title}**", "", heading, rule, *rows, *notes]))
+    return style.text(
+        "\n".join(
+            [
+                f"**{sheet.title}**",
+                *([f"\n{sheet.subtitle}"] if sheet.subtitle else []),
+                "",
+                heading,
+                rule,
+                *rows,
+                *notes,
+            ]
+        )
+    )

@@ -22,4 +22,4 @@ def render(sheet: Sheet, style: Style) -> str:
         for row in rows
     ]
     below = sheet.below(style)
-    return style.text("\n".join([sheet.title, "", *lines, *(["", *below] if below else [])]))
+    return style.text("\n".join([*sheet.above(), "", *lines, *(["", *below] if below else [])]))

@@ -8,23 +8,31 @@ from tfcalc.report.sheet import Share, Sheet, for_people
 from tfcalc.report.style import Style
 
 AS_WIDE_AS_IT_TAKES = 1_000
-ROOM_FOR_BARS = 96
-ROOM_FOR_NUMBERS = 72
+ROOM_FOR_BARS = 28  # the bars themselves, and the gaps between the columns
+LEAST = 16  # of a column that folds
+GAP = 3
 BAR = 10
 
 
 def render(sheet: Sheet, style: Style) -> str:
     """The sheet with rules and, where there is room, a bar for every share. Nothing is ever cut: long cells fold."""
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     ascii_only = style.script == "ascii"
-    bars = (
-        any(isinstance(cell, Share) for row in sheet.rows for cell in row)
-        and (style.width or AS_WIDE_AS_IT_TAKES) >= ROOM_FOR_BARS
-    )
+    width = style.width or AS_WIDE_AS_IT_TAKES
+    rows = [[style.text(for_people(cell, style)) for cell in row] for row in sheet.rows]
+    for index, row in enumerate(rows):
+        row[0] = "  " * sheet.depth(index) + row[0]
+    needed = [
+        max(map(cell_len, (column.heading, *cells)))
+        for column, cells in zip(sheet.columns, zip(*rows, strict=True), strict=True)
+    ]
+    bars = any(isinstance(cell, Share) for row in sheet.rows for cell in row) and sum(needed) + ROOM_FOR_BARS < width
+    least = sum(LEAST if column.folds else size + GAP for column, size in zip(sheet.columns, needed, strict=True))
     framed = len(sheet.columns) > 1
     table = Table(
         box=(box.ASCII if ascii_only else box.SIMPLE_HEAD) if framed else None,
@@ -34,26 +42,24 @@ def render(sheet: Sheet, style: Style) -> str:
         padding=(0, 1, 0, 0),
         header_style="bold",
     )
-    roomy = (style.width or AS_WIDE_AS_IT_TAKES) >= ROOM_FOR_NUMBERS
-    for place, column in enumerate(sheet.columns):
+    for column in sheet.columns:
         table.add_column(
             style.text(column.heading),
             justify="right" if column.numeric else "left",
             overflow="fold",
-            no_wrap=roomy and (column.numeric or place == 0),
+            no_wrap=least <= width and not column.folds,
         )
     if bars:
         table.add_column("", overflow="fold")
-    for index, row in enumerate(sheet.rows):
-        cells = [Text(style.text(for_people(cell, style))) for cell in row]
-        cells[0] = Text("  " * sheet.depth(index)) + cells[0]
+    for index, (cells, shown) in enumerate(zip(sheet.rows, rows, strict=True)):
+        texts = [Text(cell) for cell in shown]
         if bars:
-            cells.append(Text(style.text(_bar(row[-1]))))
-        table.add_row(*cells, style="bold" if index == 0 and sheet.depths else None)
+            texts.append(Text(style.text(_bar(cells[-1]))))
+        table.add_row(*texts, style="bold" if sheet.depths and sheet.depth(index) == 0 else None)
     out = io.StringIO()
     console = Console(
         file=out,
-        width=style.width or AS_WIDE_AS_IT_TAKES,
+        width=width,
         force_terminal=style.color,
         color_system="standard" if style.color else None,
         no_color=not style.color,
@@ -63,6 +69,8 @@ def render(sheet: Sheet, style: Style) -> str:
         legacy_windows=False,
     )
     console.print(Text(style.text(sheet.title), style="bold"), overflow="fold")
+    if sheet.subtitle:
+        console.print(Text(style.text(sheet.subtitle)), overflow="fold")
     console.print(table)
     for note in sheet.below(style):
         console.print(Text(style.text(note), style="dim"), overflow="fold")

@@ -71,7 +71,7 @@ class Report:
     """The answer to one question, whatever format it is shown in.
 
     ``heading`` names the model, ``title`` the quantity. ``answer`` is the number that was asked for, ``unit`` what it
-    counts; ``totals`` are the top keys of the JSON.
+    counts; ``totals`` are the top keys of the JSON. ``notes`` say the ``conventions`` in words.
     """
 
     command: str
@@ -117,13 +117,13 @@ class Report:
         notes = [
             "by kind: " + ", ".join(f"{kind} {value / self.answer:.1%}" for kind, value in self.by_kind().items()),
             *self.notes,
-            "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in self.conventions.items()),
         ]
         return Sheet(
-            title=f"{self.heading}: {self.answer:,} {self.title} ({self.rounded()})",
+            title=f"{self.answer:,} {self.title} ({self.rounded()})",
+            subtitle=self.heading,
             columns=[
                 Column("component", numeric=False),
-                Column("formula", numeric=False),
+                Column("formula", numeric=False, folds=True),
                 Column("each"),
                 Column("total"),
                 Column("share"),

@@ -51,15 +51,16 @@ Cell = str | int | float | Polynomial | Share | Bytes | Times | Order | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading, and whether its cells are numbers (set flush right)."""
+    """A heading; whether its cells are numbers (set flush right); whether they ``fold`` first where room is short."""
 
     heading: str
     numeric: bool = True
+    folds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One table with a ``title`` line above it, ``notes`` and the ``legend`` of its letters below.
+    """One table under a ``title`` and a ``subtitle``, with ``notes`` and the ``legend`` of its letters below.
 
     ``quiet`` is what ``-q`` prints: the answer alone. ``depths`` indent the first column.
     """
@@ -68,6 +69,7 @@ class Sheet:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     quiet: Cell
+    subtitle: str = ""
     notes: Sequence[str] = ()
     legend: Mapping[str, str] = field(default_factory=dict)
     depths: Sequence[int] = ()
@@ -75,6 +77,10 @@ class Sheet:
     def depth(self, row: int) -> int:
         """How far the first cell of a row is indented."""
         return self.depths[row] if row < len(self.depths) else 0
+
+    def above(self) -> list[str]:
+        """The lines over the table."""
+        return [line for line in (self.title, self.subtitle) if line]
 
     def below(self, style: Style) -> list[str]:
         """The notes, and the legend in the letters of this style."""

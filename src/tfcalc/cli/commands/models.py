@@ -23,7 +23,7 @@ class Models(NamedTuple):
         """A row per model."""
         return Sheet(
             title=f"{len(self.rows)} models",
-            columns=[Column("model", numeric=False), Column("parameters"), Column("source", numeric=False)],
+            columns=[Column("model", numeric=False), Column("parameters"), Column("source", numeric=False, folds=True)],
             rows=self.rows,
             quiet="\n".join(name for name, _, _ in self.rows),
         )

@@ -1,0 +1,115 @@
+"""The house: who may import whom, and what the door must not load."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
+
+ROOMS = [
+    ("cli",),
+    ("verify", "arrays", "symbolic"),
+    ("render",),
+    ("questions",),
+    ("report",),
+    ("catalog",),
+    ("families",),
+    ("symbols", "model"),
+    ("blocks",),
+    ("leaves",),
+    ("workload", "conventions"),
+    ("dimensions",),
+    ("core", "units"),
+    ("errors",),
+]
+"""Each may import from its own row and from those below it."""
+
+HEAVY = {"numpy": ["arrays.py"], "sympy": ["symbolic.py"], "torch": ["verify/count.py", "verify/reference.py"]}
+HEAVY |= {"transformers": [], "pydantic": [], "rich": ["render/table.py"], "typer": ["cli/app.py", "cli/main.py"]}
+
+
+def imports(path: Path, *, everywhere: bool) -> set[str]:
+    """The modules that a file imports: at its head, or anywhere in it (but for type checkers alone)."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree) if everywhere else tree.body:
+        if node in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+def room(module: str) -> int:
+    return next(index for index, names in enumerate(ROOMS) if module in names)
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_every_room_imports_only_from_below(path: Path) -> None:
+    own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if own in ("__init__", "__main__", "models"):
+        return
+    for module in imports(path, everywhere=False):
+        parts = module.split(".")
+        if (
+            parts[0] == "tfcalc"
+            and len(parts) > 1
+            and (SOURCE / parts[1]).is_dir() | (SOURCE / f"{parts[1]}.py").exists()
+        ):
+            assert room(parts[1]) >= room(own), f"{own} imports {module}"
+
+
+@pytest.mark.parametrize("library", HEAVY)
+def test_each_heavy_library_has_its_room(library: str) -> None:
+    users = [
+        str(path.relative_to(SOURCE))
+        for path in FILES
+        if any(module.split(".")[0] == library for module in imports(path, everywhere=True))
+    ]
+    assert users == HEAVY[library]
+
+
+def loaded(code: str) -> set[str]:
+    """What a fresh interpreter has loaded after this code."""
+    program = f"import sys\n{code}\nprint('\\n' + ' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return {module.split(".")[0] for module in done.stdout.splitlines()[-1].split()}
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("import tfcalc", set()),
+        ("import tfcalc; tfcalc.params(tfcalc.Transformer()).to_json()", set()),
+        ("import tfcalc; str(tfcalc.formula('mha', 'time')); str(tfcalc.explain('core', tfcalc.Transformer()))", set()),
+        ("from tfcalc.cli.main import main; main(['params', '--json'])", {"typer"}),
+        ("from tfcalc.cli.main import main; main(['flops', '-q'])", {"typer"}),
+        ("from tfcalc.cli.main import main; main(['params'])", {"typer", "rich"}),
+    ],
+)
+def test_the_door_is_light(code: str, allowed: set[str]) -> None:
+    assert loaded(code) & set(HEAVY) <= allowed
+
+
+def test_only_the_called_command_is_imported() -> None:
+    code = "import sys; from tfcalc.cli.main import main; main(['params', '-q']); print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "tfcalc.cli.commands.params" in done.stdout
+    assert "tfcalc.cli.commands.verify" not in done.stdout
+    assert "tfcalc.verify" not in done.stdout
