@@ -45,12 +45,13 @@ def grouped(number: int | float) -> str:
 def short(number: int | float) -> str:
     """Three figures and an SI prefix: ``44.1M``.
 
-    >>> short(44_140_544), short(512), short(3.14e23)
-    ('44.1M', '512', '314000E')
+    >>> short(44_140_544), short(512), short(999_999), short(3.14e23)
+    ('44.1M', '512', '1M', '314000E')
     """
-    for scale, prefix in ((10**18, "E"), (10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if number >= scale:
-            return f"{_figures(number / scale)}{prefix}"
+    rounded = float(f"{number:.3g}")
+    for scale, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rounded >= scale:
+            return f"{rounded / scale:{'.3g' if rounded < 1000 * scale else '.0f'}}{prefix}"
     return f"{number}"
 
 
@@ -71,7 +72,3 @@ def short_bytes(number: int, system: str = "iec") -> str:
             return f"{float(size):.2f} {name}"
         size /= base
     return f"{float(size):,.2f} {names[-1]}"
-
-
-def _figures(number: float) -> str:
-    return f"{number:.3g}" if number < 1000 else f"{number:.0f}"

@@ -13,12 +13,14 @@ from tfcalc.core.polynomial import Polynomial, symbols
 from tfcalc.symbolic import to_sympy
 
 LETTERS = "nlbhafVT"
-AT = {letter: value for letter, value in zip(LETTERS, (2, 3, 5, 7, 11, 13, 17, 19), strict=True)}
+AT = dict(zip(LETTERS, (2, 3, 5, 7, 11, 13, 17, 19), strict=True))
 
 monomials = st.lists(st.sampled_from(LETTERS), max_size=4).map(
     lambda letters: tuple(sorted((letter, letters.count(letter)) for letter in set(letters)))
 )
-polynomials = st.dictionaries(monomials, st.integers(-50, 50), max_size=6).map(lambda terms: Polynomial(dict(terms)))
+polynomials = st.dictionaries(monomials, st.integers(-50, 50), max_size=6).map(
+    lambda terms: Polynomial({powers: factor for powers, factor in terms.items()})
+)  # widens the keys
 
 
 @given(polynomials, polynomials)

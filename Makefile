@@ -1,0 +1,38 @@
+# `make check` runs what CI runs (but for the checks that need PyTorch: `make check-torch`).
+PYTHON ?= .venv/bin/python
+TOOL = $(PYTHON) -m
+
+.PHONY: check lint types test docs-fresh docs golden check-torch benchmark venv
+
+check: lint types test docs-fresh
+
+lint:
+	$(TOOL) ruff check .
+	$(TOOL) ruff format --check .
+
+types:
+	$(TOOL) mypy
+
+test:
+	$(TOOL) pytest
+
+docs-fresh:
+	$(TOOL) tfcalc.docs README.md formulas.md
+
+docs:
+	$(TOOL) tfcalc.docs --write README.md formulas.md
+
+golden:
+	$(TOOL) pytest tests/golden --overwrite
+
+check-torch:
+	$(TOOL) pytest -m torch
+
+benchmark:
+	$(PYTHON) benchmarks/start_up.py
+	$(PYTHON) benchmarks/evaluations.py
+
+venv:
+	python3 -m venv .venv
+	.venv/bin/pip install -q -U pip
+	.venv/bin/pip install -q -e . --group dev

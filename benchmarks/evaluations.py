@@ -1,0 +1,58 @@
+"""Evaluations in one process: the core's parameters and FLOPs at one point, and at a million points as arrays.
+
+``python benchmarks/evaluations.py``. The ratio to a bare Python multiplication in the same run is what to compare between
+machines. Promised: 50 µs for one point, 1 s for a million.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import tfcalc
+
+
+def per_call(function: Callable[[], object], calls: int) -> float:
+    """The best of five runs, in seconds."""
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(calls):
+            function()
+        best = min(best, (time.perf_counter() - start) / calls)
+    return best
+
+
+def main() -> None:
+    model, run = tfcalc.Transformer(), tfcalc.Workload(batch_size=8, seq_len=1024)
+    count, work = tfcalc.formula("core"), tfcalc.formula("core", "flops")
+    a, b = 123_457, 765_431
+    bare = per_call(lambda: a * b, 100_000)
+    print(f"{'a bare multiplication':44} {1e6 * bare:10.3f} µs")
+    for name, function, calls in (
+        ("core, parameters by the closed form", lambda: count.at(h=512, n=6), 2000),
+        ("core, FLOPs by the closed form", lambda: work.at(h=512, n=6, l=1024, b=8), 2000),
+        ("core, the whole tree built anew", lambda: model.tree(run), 100),
+        ("core, a full report with formulas", lambda: tfcalc.params(model), 20),
+    ):
+        taken = per_call(function, calls)
+        print(f"{name:44} {1e6 * taken:10.1f} µs  {taken / bare:10.0f} times")
+
+    rng = np.random.default_rng(0)
+    points = 1_000_000
+    h, n, l = 8 * rng.integers(1, 512, points), rng.integers(1, 100, points), rng.integers(1, 8192, points)
+    for of in ("params", "flops"):
+        start = time.perf_counter()
+        swept = tfcalc.sweep(model, of, d_model=h, n_layers=n, seq_len=l)
+        taken = time.perf_counter() - start
+        sample = rng.integers(0, points, 200)
+        exact = tfcalc.sweep(model, of, d_model=h[sample], n_layers=n[sample], seq_len=l[sample], exact=True)
+        fits = exact < 2**53
+        agree = bool(np.all(swept[sample][fits.astype(bool)] == exact[fits.astype(bool)]))
+        print(f"{of}: {points:,} points in {taken:.3f} s; equal to exact ints where those fit: {agree}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Start-up of whole processes, as ratios to a typer hello-world in the same run.
+
+``python benchmarks/start_up.py [ROUNDS]``. The commands are run in turn, A B C A B C …, so that a machine that slows down
+slows all of them; the median of the round-by-round ratios is printed. Promised: params --json at most 1.15, table 1.6.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+HELLO = """
+import typer
+app = typer.Typer(rich_markup_mode=None)
+@app.command()
+def hello(name: str = "world") -> None:
+    print("hello", name)
+app()
+"""
+
+COMMANDS = {
+    "python -c pass": ["-c", "pass"],
+    "tfcalc --version": ["-m", "tfcalc", "--version"],
+    "tfcalc params --json": ["-m", "tfcalc", "params", "--json"],
+    "tfcalc params (table)": ["-m", "tfcalc", "params"],
+    "tfcalc flops --json": ["-m", "tfcalc", "flops", "--json"],
+    "tfcalc formula mha": ["-m", "tfcalc", "formula", "mha", "-q"],
+}
+
+
+def seconds(arguments: list[str], folder: str) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], cwd=folder, stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - start
+
+
+def main(rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hello = Path(folder) / "hello.py"
+        hello.write_text(HELLO, encoding="utf-8")
+        ratios: dict[str, list[float]] = {name: [] for name in COMMANDS}
+        for name, arguments in COMMANDS.items():
+            seconds(arguments, folder)  # compiled files and caches are warm
+        baseline = []
+        for _ in range(rounds):
+            one = seconds([str(hello)], folder)
+            baseline.append(one)
+            for name, arguments in COMMANDS.items():
+                ratios[name].append(seconds(arguments, folder) / one)
+    print(f"typer hello-world: {1000 * median(baseline):.0f} ms, median of {rounds} on {os.cpu_count()} cores")
+    for name, found in ratios.items():
+        print(f"{name:24} {median(found):.2f} times a typer hello-world")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 15)

@@ -1,0 +1,92 @@
+"""README.md and formulas.md: what tfcalc says in them is what it says, and every printed formula is true."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.formula_reader import evaluate
+from tfcalc import Definitions, Transformer, Workload
+from tfcalc.core.component import Node
+from tfcalc.docs import main, refreshed
+from tfcalc.leaves.norm import NORMS, NormKind
+from tfcalc.questions.quantities import measure_of
+from tfcalc.questions.targets import find
+
+TOP = Path(__file__).parents[1]
+FILES = ["README.md", "formulas.md"]
+TABLE = re.compile(r"<!-- formulas (\w+) .*?-->\n(.*?)<!-- end -->", re.DOTALL)
+ROW = re.compile(r"\| `([\w-]+)` \| (.+?) \| `[\w.]+` \|")
+
+SIZES = [
+    {"h": 24, "n": 5, "l": 11, "b": 3, "V": 101, "a": 4},
+    {"h": 770, "n": 3, "l": 1, "b": 7, "V": 50_257, "a": 7},
+    {"h": 2048, "n": 61, "l": 4099, "b": 1, "V": 129_280, "a": 16},
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_generated_is_fresh(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = (TOP / name).read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)  # away from any settings file
+    assert refreshed(text) == text, "run make docs"
+
+
+def printed() -> list[tuple[str, str, str]]:
+    """Quantity, target and formula of every row in formulas.md."""
+    text = (TOP / "formulas.md").read_text(encoding="utf-8")
+    return [(of, target, form) for of, table in TABLE.findall(text) for target, form in ROW.findall(table)]
+
+
+def test_there_are_formulas_to_check() -> None:
+    assert len(printed()) >= 38
+
+
+@pytest.mark.parametrize("at", SIZES)
+@pytest.mark.parametrize(("of", "target", "form"), [row for row in printed() if row[0] != "time"])
+def test_every_printed_formula_gives_what_the_code_counts(of: str, target: str, form: str, at: dict[str, int]) -> None:
+    """The text, read by an independent reader, against the tree of ints."""
+    model = Transformer(d_model=at["h"], n_heads=at["a"], n_layers=at["n"], vocab_size=at["V"])
+    run = Workload(batch_size=at["b"], seq_len=at["l"])
+    root = model.tree(run)
+    part = find(Node((root.name,), root, 1), target).component
+    assert evaluate(form, at) == part.each(measure_of(of, run, Definitions()))
+
+
+def test_a_changed_leaf_makes_formulas_md_stale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A norm that loses its shift changes ln, the layers, the stacks and the whole."""
+    text = (TOP / "formulas.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(NORMS, "layernorm", NormKind(("γ",), 6, 12))
+    assert "| `ln` | h |" in refreshed(text)
+    assert "| `encoder-layer` | 12h² + 11h |" in refreshed(text)
+    (tmp_path / "formulas.md").write_text(text, encoding="utf-8")
+    assert main(["formulas.md"]) == 1
+    assert main(["--write", "formulas.md"]) == 0
+    assert main(["formulas.md"]) == 0
+
+
+def test_the_python_of_the_readme_is_true() -> None:
+    pytest.importorskip("numpy")
+    results = doctest.testfile(str(TOP / "README.md"), module_relative=False, encoding="utf-8")
+    assert results.failed == 0
+    assert results.attempted > 8
+
+
+def test_every_option_and_command_of_the_readme_exists() -> None:
+    from tfcalc.cli.commands import COMMANDS, command
+
+    text = (TOP / "README.md").read_text(encoding="utf-8")
+    known = {
+        flag
+        for name in COMMANDS
+        for option in command(name).options
+        for both in option.flags
+        for flag in both.split("/")
+    }
+    known |= {"--help", "--version", "--upgrade", "--group"}
+    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]+", text)) <= known
+    assert all(f"tfcalc {name}" in text or f"`{name}`" in text for name in COMMANDS)
