@@ -1,7 +1,7 @@
 """Evaluations in one process: the core's parameters and FLOPs at one point, and at a million points as arrays.
 
-``python benchmarks/evaluations.py``. The ratio to a bare Python multiplication in the same run is what to compare between
-machines. Promised: 50 µs for one point, 1 s for a million.
+``python benchmarks/evaluations.py``. The ratio to a bare Python multiplication in the same run is what to compare
+between machines. Promised: 50 µs for one point, 1 s for a million.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 
 ROOMS = [
+    ("docs",),
     ("cli",),
     ("verify", "arrays", "symbolic"),
     ("render",),

@@ -1,7 +1,5 @@
 """``python -m tfcalc`` is the same program as ``tfcalc``."""
 
-import sys
+from tfcalc.cli.main import entry
 
-from tfcalc.cli.main import main
-
-sys.exit(main())
+entry()

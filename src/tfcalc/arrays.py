@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Definitions
 from tfcalc.errors import UsageError, nearest
-from tfcalc.model import Model
 from tfcalc.questions.common import default_run
 from tfcalc.questions.quantities import measure_of
 from tfcalc.report import polynomial
@@ -16,6 +15,8 @@ from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from tfcalc.model import Model
 
 
 def sweep(

@@ -3,11 +3,9 @@
 See formulas.md for what each alternative changes, and who uses it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
-from tfcalc.dimensions import choice
+from tfcalc.dimensions import Described, choice
 
 DTYPES = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
 """Bits of one number."""
@@ -16,8 +14,8 @@ OPERATIONS = ("matmul", "all")
 SYSTEMS = ("iec", "si")
 
 
-@dataclass(frozen=True, slots=True)
-class Definitions:
+@dataclass(frozen=True, eq=False, repr=False)
+class Definitions(Described):
     """How operations are counted and how bytes are written."""
 
     count: str = choice(

@@ -3,10 +3,8 @@
 From that one place come the command line's options, the JSON keys, the legends and the glossary.
 """
 
-from __future__ import annotations
-
-from dataclasses import Field, dataclass, field, fields
-from typing import Any
+from dataclasses import Field, field, fields
+from typing import Any, NamedTuple, cast
 
 from tfcalc.errors import InvalidModel
 
@@ -14,8 +12,7 @@ LARGEST = 10**12
 """No published size comes near it; a larger one is taken for a slip of the keyboard."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dimension:
+class Dimension(NamedTuple):
     """A size: its ``symbol`` where mathematics is printed, its ``meaning`` in a few words, and its flags.
 
     ``least`` is the smallest value that makes sense. ``flags`` are the option's names, the config.json name among them.
@@ -27,13 +24,34 @@ class Dimension:
     least: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A structural alternative: a flag (``known`` empty: yes or no) or one of the ``known`` words."""
 
     meaning: str
     flags: tuple[str, ...]
     known: tuple[str, ...] = ()
+
+
+class Described:
+    """Equality, hash and text of the dataclasses whose fields are dimensions and choices.
+
+    Written once here rather than generated for each of them: generating code is what makes a dataclass slow to import.
+    """
+
+    __slots__ = ()
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, item.name) for item in fields(cast(Any, self)))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        given = (item for item in fields(cast(Any, self)) if getattr(self, item.name) != item.default)
+        return f"{type(self).__name__}({', '.join(f'{item.name}={getattr(self, item.name)!r}' for item in given)})"
 
 
 def dimension(symbol: str, meaning: str, *flags: str, default: Any = None, least: int = 1) -> Any:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.core.component import Component
 from tfcalc.core.polynomial import Floor, Polynomial
-from tfcalc.model import Model
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     import sympy
+
+    from tfcalc.model import Model
 
 
 def tree(model: Model, run: Workload | None = None, *, general: bool = False) -> Component:

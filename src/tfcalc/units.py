@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from tfcalc.errors import UsageError
 
 SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15}
 IEC = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
-_NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)", re.ASCII)
+_NUMBER = r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)"
 _LONGEST = 64
 _ABSURD = 10**30
 
@@ -25,10 +24,14 @@ def parse_count(text: str | int) -> int:
     """
     if isinstance(text, int):
         return text
-    match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    if len(text) <= _LONGEST and text.isascii() and text.isdigit():
+        return int(text)
+    match = re.fullmatch(_NUMBER, text.strip(), re.ASCII) if len(text) <= _LONGEST else None
     scale = (SI | IEC).get(match[2]) if match else None
     if match is None or scale is None:
         raise UsageError(f"{text[:_LONGEST]!r} is not a number", "write 512, 4_096, 128k, 128Ki, 7B or 1e12")
+    from fractions import Fraction  # rarely needed: plain digits were read above
+
     value = Fraction(match[1].replace("_", "").replace(",", "")) * scale
     if value > _ABSURD:
         raise UsageError(f"{text!r} is absurdly large", "is it a typo?")
@@ -66,9 +69,7 @@ def short_bytes(number: int, system: str = "iec") -> str:
     )
     if number < base:
         return f"{number} B"
-    size = Fraction(number, base)
-    for name in names[:-1]:
-        if size < base:
-            return f"{float(size):.2f} {name}"
-        size /= base
-    return f"{float(size):,.2f} {names[-1]}"
+    power = 1
+    while number >= base ** (power + 1) and power < len(names):
+        power += 1
+    return f"{number / base**power:,.2f} {names[power - 1]}"

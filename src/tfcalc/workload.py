@@ -1,12 +1,10 @@
 """What a model is asked to run, and by which definitions its operations are counted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfcalc.core.number import Num
-from tfcalc.dimensions import choice, dimension
+from tfcalc.dimensions import Described, choice, dimension
 
 DEFAULT_LENGTH = 512
 PAIRS = ("full", "causal", "causal-half")
@@ -14,8 +12,7 @@ KERNELS = ("eager", "math", "efficient", "flash")
 PHASES = ("forward", "train")
 
 
-@dataclass(frozen=True, slots=True)
-class Sequences:
+class Sequences(NamedTuple):
     """``batch`` sequences of ``length`` tokens each."""
 
     batch: Num
@@ -27,8 +24,8 @@ class Sequences:
         return self.batch * self.length
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+@dataclass(frozen=True, eq=False, repr=False)
+class Workload(Described):
     """One pass over ``batch_size`` sequences (and, in training, its backward pass).
 
     ``source_len`` is the encoder's length in an encoder-decoder; it defaults to ``seq_len``.
@@ -48,7 +45,7 @@ class Workload:
         known=KERNELS,
     )
 
-    def canonical(self) -> Workload:
+    def canonical(self) -> "Workload":
         """The same workload, its source length left to follow where it equals the target's."""
         return replace(self, source_len=None) if self.source_len == self.seq_len else self
 

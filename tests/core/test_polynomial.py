@@ -18,9 +18,13 @@ AT = dict(zip(LETTERS, (2, 3, 5, 7, 11, 13, 17, 19), strict=True))
 monomials = st.lists(st.sampled_from(LETTERS), max_size=4).map(
     lambda letters: tuple(sorted((letter, letters.count(letter)) for letter in set(letters)))
 )
-polynomials = st.dictionaries(monomials, st.integers(-50, 50), max_size=6).map(
-    lambda terms: Polynomial({powers: factor for powers, factor in terms.items()})
-)  # widens the keys
+
+
+def polynomial(terms: dict[tuple[tuple[str, int], ...], int]) -> Polynomial:
+    return sum((Polynomial({powers: factor}) for powers, factor in terms.items()), Polynomial({}))
+
+
+polynomials = st.dictionaries(monomials, st.integers(-50, 50), max_size=6).map(polynomial)
 
 
 @given(polynomials, polynomials)

@@ -1,8 +1,6 @@
 """Multi-head attention: the four projections around the attention products."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -10,8 +8,7 @@ from tfcalc.leaves import attend, dropout, linear
 from tfcalc.workload import Sequences, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(NamedTuple):
     """Queries from one sequence, keys and values from the same (self-attention) or another (cross-attention).
 
     ``n_heads`` query heads share ``n_kv_heads`` key and value heads: as many (multi-head), fewer (grouped-query), or

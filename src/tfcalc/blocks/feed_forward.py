@@ -1,8 +1,6 @@
 """The feed-forward network: two linear maps with an activation between them."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -10,8 +8,7 @@ from tfcalc.leaves import activation, dropout, linear
 from tfcalc.workload import Sequences, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class FeedForward:
+class FeedForward(NamedTuple):
     """``activation(x W_1 + b_1) W_2 + b_2``, on each token by itself.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), eq. 2.

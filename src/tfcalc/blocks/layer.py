@@ -1,9 +1,7 @@
 """A transformer layer: each sub-layer with its norm, its dropout and its residual connection."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfcalc.blocks.attention import Attention
 from tfcalc.blocks.feed_forward import FeedForward
@@ -13,8 +11,7 @@ from tfcalc.leaves import dropout, norm, residual
 from tfcalc.workload import Sequences, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """Self-attention, cross-attention where there is a memory to read, feed-forward.
 
     A norm before its sub-layer (pre-norm) costs what one after it does (post-norm), so the order is not told apart.

@@ -1,4 +1,4 @@
-"""The typer application, made of the commands: each with all its options, or only named until it is called."""
+"""The typer application, made of the commands: of the one that is called, where one is."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ A value comes from the option, else from the variable TFCALC_<OPTION>
 
 
 def application(called: str | None) -> typer.Typer:
-    """The application; only the command that is ``called`` has its options (all of them, if it is None)."""
+    """The application with the command that is ``called``, or with all of them."""
     app = typer.Typer(
         name="tfcalc",
         rich_markup_mode=None,
@@ -46,13 +46,10 @@ def application(called: str | None) -> typer.Typer:
         add_completion=True,
     )
     app.callback(help=ABOUT)(_about)
-    for name, help in COMMANDS.items():
-        if called in (name, None):
-            run, options, examples = command(name)
-            text = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples), "", help])
-            app.command(name, help=text, short_help=help)(_typed(run, options))
-        else:
-            app.command(name, short_help=help)(lambda: None)
+    for name in [called] if called else COMMANDS:
+        run, options, examples = command(name)
+        text = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples), "", COMMANDS[name]])
+        app.command(name, help=text, short_help=COMMANDS[name])(_typed(run, options))
     return app
 
 
@@ -63,7 +60,7 @@ def _about(
 
 
 def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[..., int]:
-    """The function that typer sees: a parameter per option, each optional, so that settings can fill the gaps."""
+    """The function that typer sees: a parameter per option."""
 
     def called(**flags: Any) -> int:
         settings = settle(options, flags)
@@ -72,25 +69,23 @@ def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[...
         except InvalidModel as error:
             raise settings.blame(error) from None
 
-    parameters = [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if option.required else None,
-            annotation=_annotation(option),
-        )
-        for option in options
-    ]
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # how inspect lets one state it
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # how inspect lets one state it
+        [
+            inspect.Parameter(
+                option.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=_parameter(option),
+                annotation=bool if option.switch else str,
+            )
+            for option in options
+        ]
+    )
     return called
 
 
-def _annotation(option: Option) -> Any:
+def _parameter(option: Option) -> Any:
+    """What typer is told of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
-        return Annotated[str if option.required else str | None, typer.Argument(help=option.help, show_default=False)]
-    metavar = None if option.switch else "|".join(option.known) if option.known else "N" if option.count else "TEXT"
-    return Annotated[
-        (bool if option.switch else str) | None,
-        typer.Option(*option.flags, help=option.help, metavar=metavar, show_default=False),
-    ]
+        return typer.Argument(... if option.required else None, help=option.help, show_default=False)
+    metavar = None if option.switch else "|".join(option.known) if option.known else "N" if option.number else "TEXT"
+    return typer.Option(None, *option.flags, help=option.help, metavar=metavar, show_default=False)

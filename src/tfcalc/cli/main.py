@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ def _version() -> int:
 def _run(asked: list[str]) -> int:
     if asked[:1] == ["help"]:
         asked = [*asked[1:2], "--help"]
-    called = asked[0] if asked and asked[0] in COMMANDS else ""
+    called = asked[0] if asked and asked[0] in COMMANDS else None
     if asked and not called and not asked[0].startswith("-"):
         raise UsageError(f"command {asked[0][:80]!r} is not known", nearest(asked[0], COMMANDS))
     completes = "_TFCALC_COMPLETE" in os.environ
@@ -121,5 +122,13 @@ def _one_line(text: str) -> str:
 
 
 def entry() -> None:
-    """What the installed ``tfcalc`` runs."""
-    sys.exit(main())
+    """What the installed ``tfcalc`` runs: a process that is over at once.
+
+    It neither collects garbage nor takes its modules apart at the end, which would cost a seventh of its time.
+    """
+    gc.disable()
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(code)

@@ -1,9 +1,8 @@
 """The options: most are the fields of the model, the workload and the definitions, so they are declared there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
+from typing import NamedTuple
 
 from tfcalc.conventions import Definitions
 from tfcalc.dimensions import Choice, facet
@@ -11,15 +10,14 @@ from tfcalc.families.transformer import Transformer
 from tfcalc.workload import Workload
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option: ``known`` words, or a whole number (``count``), or free text; ``switch`` takes no value."""
+class Option(NamedTuple):
+    """One option: ``known`` words, or a whole number (a ``number``), or free text; ``switch`` takes no value."""
 
     name: str
     flags: tuple[str, ...]
     help: str
     known: tuple[str, ...] = ()
-    count: bool = False
+    number: bool = False
     switch: bool = False
     argument: bool = False
     required: bool = False
@@ -38,7 +36,7 @@ def of_fields(described: type, *names: str) -> Iterator[Option]:
         else:
             default = "" if item.default is None else f" [default: {item.default}]"
             yield Option(
-                item.name, known.flags, f"{known.symbol}: {known.meaning}{default}", count=True, least=known.least
+                item.name, known.flags, f"{known.symbol}: {known.meaning}{default}", number=True, least=known.least
             )
 
 
@@ -51,7 +49,7 @@ MODEL = Option("model_name", ("--model",), "a named model (see tfcalc models); o
 MODEL_FIELDS = tuple(of_fields(Transformer))
 MODEL_OPTIONS = (MODEL, *MODEL_FIELDS)
 DEPTH = Option(
-    "depth", ("--depth",), "levels of the breakdown shown [default: down to the blocks]", count=True, least=0
+    "depth", ("--depth",), "levels of the breakdown shown [default: down to the blocks]", number=True, least=0
 )
 RUN = (
     *of_fields(Workload),

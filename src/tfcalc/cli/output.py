@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.report.sheet import Sheet, for_people
-from tfcalc.report.style import Style
+
+if TYPE_CHECKING:
+    from tfcalc.report.answer import Answer
+    from tfcalc.report.style import Style
 
 BEYOND_ASCII = "²·×ᵀγ█─⌊"
-
-
-class Answer(Protocol):
-    """What every question returns."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answer for programs."""
-        ...
-
-    def sheet(self) -> Sheet:
-        """The answer for people."""
-        ...
 
 
 def show(answer: Answer, settings: Settings) -> None:
     """Write the answer in the format that was asked for, to the place that was asked for."""
     target = settings.get("output")
-    style = _style(settings, to_file=target is not None)
-    text = _written(answer, settings, style) + "\n"
+    text = _written(answer, settings, to_file=target is not None) + "\n"
     if target is None:
         write(text)
         return
@@ -51,16 +39,18 @@ def write(text: str) -> None:
         sys.stdout.flush()
 
 
-def _written(answer: Answer, settings: Settings, style: Style) -> str:
+def _written(answer: Answer, settings: Settings, *, to_file: bool) -> str:
     form = "json" if settings.get("json") else settings.get("format", "table")
-    if settings.get("quiet"):
-        quiet = answer.sheet().quiet
-        return str(quiet) if isinstance(quiet, int) else for_people(quiet, style)
-    match form:
-        case "json":
-            from tfcalc.render.as_json import dump
+    if form == "json" and not settings.get("quiet"):
+        from tfcalc.render.as_json import dump
 
-            return dump(answer.to_dict())
+        return dump(answer.to_dict())
+    sheet, style = answer.sheet(), _style(settings, to_file=to_file)
+    if settings.get("quiet"):
+        from tfcalc.report.sheet import for_people
+
+        return str(sheet.quiet) if isinstance(sheet.quiet, int) else for_people(sheet.quiet, style)
+    match form:
         case "csv":
             from tfcalc.render.as_csv import render
         case "markdown":
@@ -71,10 +61,12 @@ def _written(answer: Answer, settings: Settings, style: Style) -> str:
             from tfcalc.render.plain import render
         case _:
             from tfcalc.render.table import render
-    return render(answer.sheet(), style)
+    return render(sheet, style)
 
 
 def _style(settings: Settings, *, to_file: bool) -> Style:
+    from tfcalc.report.style import Style
+
     return Style(
         script="ascii" if settings.get("ascii") or not (to_file or _shows_mathematics()) else "text",
         notation=settings.get("notation", "lbhn"),
@@ -110,4 +102,4 @@ def _width(environ: Mapping[str, str], *, terminal: bool) -> int | None:
     given = environ.get("COLUMNS", "")
     if given.isascii() and given.isdigit() and int(given) > 0:
         return int(given)
-    return shutil.get_terminal_size().columns if terminal else None
+    return os.get_terminal_size(sys.stdout.fileno()).columns if terminal else None

@@ -58,9 +58,11 @@ class Settings:
 
     def model(self) -> Transformer:
         """The named model with the given fields in the place of its own, or the classic one with them."""
+        if not self.model_name:
+            return self.fill(Transformer())
         from tfcalc.catalog import load
 
-        return self.fill(load(self.model_name) if self.model_name else Transformer())
+        return self.fill(load(self.model_name))
 
     def workload(self, model: Transformer) -> Workload:
         """What is run, at most as long as the model can read; ``--train`` is short for ``--phase train``."""
@@ -104,7 +106,7 @@ def _read(option: Option, raw: Any, called: str) -> Value:
     """One value, whether it came as text or as a TOML value."""
     if option.switch:
         return _switch(raw, called)
-    if option.count:
+    if option.number:
         if isinstance(raw, bool | float):
             raise UsageError(f"{called} {raw!r} is not a whole number", f"give an integer of at least {option.least}")
         try:

@@ -1,9 +1,6 @@
 """The tree that every question folds: what stands inside what, how many times, and what each leaf costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfcalc.core.cost import Cost
@@ -15,8 +12,7 @@ Measure = Callable[[Cost], Num]
 NOTHING = Cost()
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(NamedTuple):
     """A part of a model: an operation (a leaf, with a cost of its own) or a composition of parts.
 
     ``kind`` is what it is (``attention``, ``ffn``, ``norm``, ``linear``, …), ``name`` which one among its siblings.
@@ -26,7 +22,7 @@ class Component:
     name: str
     kind: str
     own: Cost = NOTHING
-    parts: tuple[Component, ...] = ()
+    parts: "tuple[Component, ...]" = ()
     copies: Num = 1
 
     def each(self, measure: Measure) -> Num:
@@ -37,7 +33,7 @@ class Component:
         """All copies together: ``copies · each``."""
         return self.copies * self.each(measure)
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> "Iterator[Node]":
         """This component and all below it, parents first, each with its place in the whole."""
         return Node((self.name,), self, self.copies).walk()
 
@@ -58,12 +54,12 @@ class Node(NamedTuple):
         """All copies of it that the whole model has: ``copies · each``."""
         return self.copies * self.component.each(measure)
 
-    def below(self) -> Iterator[Node]:
+    def below(self) -> "Iterator[Node]":
         """Its parts, at their places."""
         for part in self.component.parts:
             yield Node((*self.names, part.name), part, self.copies * part.copies)
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> "Iterator[Node]":
         """This node and all below it, parents first."""
         yield self
         for node in self.below():

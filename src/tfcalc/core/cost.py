@@ -4,15 +4,12 @@ A leaf (see :mod:`tfcalc.leaves`) states its items; nothing else in tfcalc knows
 items they ask about and add them up over the tree (see :mod:`tfcalc.core.measure`).
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfcalc.core.number import Num, product
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(NamedTuple):
     """A weight or a buffer that a module holds.
 
     ``name`` is its usual one (``W_Q``), ``shape`` is rows × columns as the mathematics writes it.
@@ -31,8 +28,7 @@ class Tensor:
         return product(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(NamedTuple):
     """A matrix product: its FLOPs are the product of its ``factors``.
 
     M×K by K×N is ``(2, M, K, N)``: each of the M·N outputs takes K multiplications and K additions. ``backward`` is how
@@ -50,8 +46,7 @@ class Product:
         return product(self.factors)
 
 
-@dataclass(frozen=True, slots=True)
-class Elementwise:
+class Elementwise(NamedTuple):
     """Work that is no matrix product: ``forward`` operations on each of ``elements``, ``backward`` for its gradient."""
 
     name: str
@@ -60,8 +55,7 @@ class Elementwise:
     backward: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """Everything that one operation stores and does. ``lookups`` are rows fetched from a table (0 FLOPs)."""
 
     weights: tuple[Tensor, ...] = ()

@@ -4,8 +4,6 @@ Two ways of grouping are in use. What is stored (parameters, bytes) is written a
 ``n(28h² + 32h) + (4 + 2V)h``. What is run (FLOPs) has its common factor taken out: ``4nlbh(14h + 3l) + 2lbhV``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import reduce
 from math import gcd

@@ -1,7 +1,5 @@
 """The classic Transformer: encoder-decoder, encoder only, or decoder only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -9,7 +7,7 @@ from typing import Any, ClassVar
 from tfcalc.blocks import Attention, FeedForward, Layer
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.dimensions import choice, dimension
+from tfcalc.dimensions import Described, choice, dimension
 from tfcalc.leaves import (
     ACTIVATIONS,
     NORMS,
@@ -30,8 +28,8 @@ SINUSOIDS = 5000
 """Rows of the sinusoidal buffer where ``max_len`` is not given, as in PyTorch's tutorial."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transformer:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Transformer(Described):
     """Sizes and structure; the defaults are the base model of Vaswani et al. 2017 as torch.nn.Transformer builds it.
 
     A size that is None follows from others: ``d_ff = 4·d_model``, ``head_dim = d_model / n_heads``,
@@ -101,7 +99,7 @@ class Transformer:
             parts=(*self._input(run), core, *([self._head(run)] if self.output_head != "none" else [])),
         )
 
-    def canonical(self) -> Transformer:
+    def canonical(self) -> "Transformer":
         """The same model, each size that equals what it would follow from left to follow from it."""
         model = self
         if self.encoder_layers == self.decoder_layers:
@@ -207,4 +205,4 @@ class Transformer:
             letter="vocab",
             tied_to=("target_embedding" if apart else "embedding") if self.output_head == "tied" else None,
         )
-        return replace(head, kind="output")
+        return head._replace(kind="output")

@@ -1,13 +1,11 @@
 """The operations that the hardware runs. Every formula of tfcalc stands in one of these files, once."""
 
-from tfcalc.leaves.activation import ACTIVATIONS, activation
 from tfcalc.leaves.attend import attend
-from tfcalc.leaves.dropout import dropout
+from tfcalc.leaves.elementwise import ACTIVATIONS, activation, dropout, residual
 from tfcalc.leaves.embedding import embedding
 from tfcalc.leaves.linear import linear
 from tfcalc.leaves.norm import NORMS, norm
 from tfcalc.leaves.position import learned_position, sinusoidal_position
-from tfcalc.leaves.residual import residual
 
 __all__ = [
     "ACTIVATIONS",

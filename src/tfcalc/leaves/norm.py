@@ -1,7 +1,5 @@
 """Normalisation of every token's vector."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tfcalc.core.component import Component

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.conventions import Definitions
 from tfcalc.core.component import Measure, Node
 from tfcalc.core.measure import major_params, matmul_flops, params
 from tfcalc.dimensions import check_sizes
-from tfcalc.model import Model
 from tfcalc.report import Entry, breakdown
 from tfcalc.symbols import legend, with_symbols
 from tfcalc.workload import DEFAULT_LENGTH, Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
 
 ALWAYS: Mapping[str, Measure] = {"params": params, "flops": matmul_flops}
 """What stands at every component of the JSON, whichever question was asked."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.conventions import DTYPES, Definitions
 from tfcalc.core.component import Component
@@ -14,7 +14,6 @@ from tfcalc.core.notation import UNICODE, write
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import UsageError, one_of
-from tfcalc.model import Model
 from tfcalc.questions.common import subject
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import for_programs, in_words
@@ -23,6 +22,9 @@ from tfcalc.report import BLOCKS, SCHEMA_VERSION, whole
 from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.symbols import values
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
 
 OF = ("params", "flops", "memory")
 

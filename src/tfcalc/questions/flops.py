@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Definitions
 from tfcalc.core.cost import Cost
@@ -14,11 +15,13 @@ from tfcalc.core.measure import (
     matmul_flops,
 )
 from tfcalc.core.number import Num
-from tfcalc.model import Model
 from tfcalc.questions.common import described, subject
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, whole
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
 
 
 def flops(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Definitions
 from tfcalc.core.component import Node
@@ -12,7 +12,6 @@ from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import UsageError, nearest, one_of
-from tfcalc.model import Model
 from tfcalc.questions.common import default_run
 from tfcalc.questions.quantities import QUANTITIES, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
@@ -22,6 +21,9 @@ from tfcalc.report.sheet import Column, Order, Sheet, for_people
 from tfcalc.report.style import Style
 from tfcalc.symbols import dimensions, legend, with_symbols
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
 
 PLAIN = Style()
 

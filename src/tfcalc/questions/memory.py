@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfcalc.conventions import DTYPES, Definitions
 from tfcalc.core.cost import Cost
 from tfcalc.core.measure import buffer_bytes, weight_bytes
 from tfcalc.core.number import Num
-from tfcalc.model import Model
 from tfcalc.questions.common import described, subject
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, whole
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
 
 
 def memory(model: Model, definitions: Definitions | None = None, *, depth: int | None = None) -> Report:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfcalc.conventions import Definitions
 from tfcalc.core.component import Component
 from tfcalc.core.measure import major_params
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import Num, total
-from tfcalc.model import Model
 from tfcalc.questions.common import MINOR_DROPPED, described, subject
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, whole
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
 
 
 def params(model: Model, run: Workload | None = None, *, depth: int | None = None, approx: bool = False) -> Report:

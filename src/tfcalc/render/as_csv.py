@@ -30,4 +30,4 @@ def render(sheet: Sheet, style: Style) -> str:
 def _apart(row: Sequence[Cell]) -> Iterator[Cell]:
     """Count and size in columns of their own."""
     for cell in row:
-        yield from (cell.count, cell.each) if isinstance(cell, Times) else (cell,)
+        yield from (cell.copies, cell.each) if isinstance(cell, Times) else (cell,)

@@ -1,18 +1,15 @@
 """An answer: the total, the tree it is the sum of, the formulas, and the definitions it was made by."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.component import Measure, Node
 from tfcalc.core.notation import write
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.report.sheet import Bytes, Column, Share, Sheet, Times
-from tfcalc.report.style import Style
-from tfcalc.units import short, short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.report.sheet import Sheet
 
 SCHEMA_VERSION = 1
 
@@ -20,8 +17,7 @@ BLOCKS = ("attention", "ffn", "norm", "embedding", "position", "output")
 """What a breakdown shows unless it is asked to go deeper."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One component in a breakdown: ``value`` is that of all its ``copies`` together, ``formula`` likewise."""
 
     name: str
@@ -31,7 +27,7 @@ class Entry:
     value: int
     formula: Polynomial
     extra: Mapping[str, int]
-    parts: tuple[Entry, ...]
+    parts: "tuple[Entry, ...]"
 
     @property
     def each(self) -> int:
@@ -43,7 +39,7 @@ class Entry:
         """0 for the root."""
         return self.path.count(".")
 
-    def walk(self) -> Iterator[Entry]:
+    def walk(self) -> "Iterator[Entry]":
         """This entry and all below it, parents first."""
         yield self
         for part in self.parts:
@@ -66,8 +62,7 @@ class Entry:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """The answer to one question, whatever format it is shown in.
 
     ``heading`` names the model, ``title`` the quantity. ``answer`` is the number that was asked for, ``unit`` what it
@@ -110,8 +105,10 @@ class Report:
             "components": [part.to_dict() for part in self.root.parts],
         }
 
-    def sheet(self) -> Sheet:
+    def sheet(self) -> "Sheet":
         """The breakdown as rows, with the definitions and the legend below."""
+        from tfcalc.report.sheet import Bytes, Column, Share, Sheet, Times
+
         entries = list(self.walk())
         amount = Bytes if self.unit == "bytes" else int
         notes = [
@@ -146,6 +143,8 @@ class Report:
 
     def rounded(self) -> str:
         """The answer as people say it: ``44.1M``, ``168.38 MiB``."""
+        from tfcalc.units import short, short_bytes
+
         if self.unit == "bytes":
             return short_bytes(self.answer, str(self.conventions["units"]))
         return short(self.answer)
@@ -158,11 +157,13 @@ class Report:
 
     def _repr_html_(self) -> str:
         from tfcalc.render.html import render
+        from tfcalc.report.style import Style
 
         return render(self.sheet(), Style())
 
     def __str__(self) -> str:
         from tfcalc.render.plain import render
+        from tfcalc.report.style import Style
 
         return render(self.sheet(), Style())
 
@@ -176,21 +177,25 @@ def breakdown(
     measure is left out, except an embedding: that its lookup costs nothing is worth saying.
     """
     component = node.component
-    deeper = component.kind not in BLOCKS if depth is None else len(node.names) <= depth
-    parts = (
+    parts = [
         breakdown(part, part_twin, measure, extras, depth)
         for part, part_twin in zip(node.below(), twin.below(), strict=True)
-        if deeper
-    )
+    ]
+    deeper = component.kind not in BLOCKS if depth is None else len(node.names) <= depth
+    own, own_twin, copies = component.own, twin.component.own, whole(node.copies)
+    value = copies * whole(measure(own)) + sum(part.value for part in parts)
     return Entry(
         name=component.name,
         path=node.path,
         kind=component.kind,
-        copies=whole(node.copies),
-        value=whole(node.total(measure)),
-        formula=polynomial(twin.total(measure)),
-        extra={name: whole(node.total(extra)) for name, extra in extras.items()},
-        parts=tuple(part for part in parts if part.value or part.kind == "embedding"),
+        copies=copies,
+        value=value,
+        formula=polynomial(total([twin.copies * measure(own_twin), *(part.formula for part in parts)])),
+        extra={
+            name: value if one is measure else copies * whole(one(own)) + sum(part.extra[name] for part in parts)
+            for name, one in extras.items()
+        },
+        parts=tuple(part for part in parts if part.value or part.kind == "embedding") if deeper else (),
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.report.style import Style
 from tfcalc.units import grouped, short, short_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """A part of a whole, shown in per cent."""
 
     part: int
@@ -23,24 +23,21 @@ class Share:
         return self.part / self.whole if self.whole else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Bytes:
+class Bytes(NamedTuple):
     """An amount of memory: exact in the formats for programs, rounded with its unit in those for people."""
 
-    count: int
+    size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(NamedTuple):
     """So many copies of so much each; ``unit`` is params, flops or bytes."""
 
-    count: int
+    copies: int
     each: int
     unit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """A growth, written O(…)."""
 
     growth: Polynomial
@@ -49,8 +46,7 @@ class Order:
 Cell = str | int | float | Polynomial | Share | Bytes | Times | Order | None
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A heading; whether its cells are numbers (set flush right); whether they ``fold`` first where room is short."""
 
     heading: str
@@ -102,9 +98,9 @@ def for_people(cell: Cell, style: Style) -> str:
         case Share():
             return f"{cell.fraction:.1%}".replace("%", " %")
         case Bytes():
-            return short_bytes(cell.count, style.units)
+            return short_bytes(cell.size, style.units)
         case Times():
-            return f"{cell.count:,} × {_rounded(cell, style)}" if cell.count != 1 else ""
+            return f"{cell.copies:,} × {_rounded(cell, style)}" if cell.copies != 1 else ""
         case _:
             return grouped(cell)
 
@@ -119,7 +115,7 @@ def for_programs(cell: Cell, style: Style) -> str:
         case Share():
             return f"{cell.fraction:.6f}"
         case Bytes():
-            return str(cell.count)
+            return str(cell.size)
         case _:
             return str(cell)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from tfcalc.cli.options import Option
-from tfcalc.cli.settings import Settings
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfcalc.cli.options import Option
+    from tfcalc.cli.settings import Settings
 
 COMMANDS = {
     "params": "How many parameters, where, and by which formula.",

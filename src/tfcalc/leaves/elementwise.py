@@ -1,4 +1,4 @@
-"""The non-linearity between two linear maps."""
+"""Operations on each element by itself: no weights, no matrix products."""
 
 from __future__ import annotations
 
@@ -20,3 +20,19 @@ def activation(name: str, kind: str, elements: Num) -> Component:
     """
     forward, backward = ACTIVATIONS[kind]
     return Component(name, "activation", Cost(elementwise=(Elementwise(kind, elements, forward, backward),)))
+
+
+def dropout(name: str, elements: Num) -> Component:
+    """``x · mask / (1 − p)``: 2 operations per element in training, the same for its gradient; no parameters.
+
+    Outside training it does nothing: leave the component out. Source: Srivastava et al. 2014, section 4.
+    """
+    return Component(name, "dropout", Cost(elementwise=(Elementwise("dropout", elements, forward=2, backward=2),)))
+
+
+def residual(name: str, elements: Num) -> Component:
+    """``x + f(x)``: 1 addition per element, and 1 where the two gradients meet; no parameters.
+
+    Source: He et al. 2016 (arXiv 1512.03385), eq. 1.
+    """
+    return Component(name, "residual", Cost(elementwise=(Elementwise("x + f(x)", elements, forward=1, backward=1),)))

@@ -1,0 +1,19 @@
+"""What the answers to all questions have in common; for the type checker alone."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tfcalc.report.sheet import Sheet
+
+
+class Answer(Protocol):
+    """What every question returns."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer for programs."""
+        ...
+
+    def sheet(self) -> Sheet:
+        """The answer for people."""
+        ...
