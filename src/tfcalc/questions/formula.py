@@ -73,8 +73,7 @@ class Formula:
     def sheet(self) -> Sheet:
         """One row: the formula; its legend below."""
         return Sheet(
-            title=f"{self.title} of {self.target}",
-            subtitle=self.path,
+            title=f"{self.title} of {self.target}" + (f" ({self.path})" if self.path != self.target else ""),
             columns=[Column("formula", numeric=False)],
             rows=[[self.cell()]],
             quiet=self.cell(),

@@ -1,0 +1,95 @@
+"""Whole outputs, errors included, pinned as files: `make golden` writes them anew, a diff shows what changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Program
+
+HERE = Path(__file__).parent
+COMMANDS = [
+    "params --d-model 512 --layers 6",
+    "params --d-model 512 --layers 6 --json",
+    "params --kind decoder --vocab-size 1000 --norm rmsnorm --approx --format plain",
+    "params --notation names --format plain",
+    "params --ascii",
+    "params --format markdown",
+    "params --format latex",
+    "params --format csv",
+    "flops --seq 1024 --batch 8",
+    "flops --train --vocab-size 1000 --attention-kernel flash --count all --format plain",
+    "memory --dtype int4 --vocab-size 1000",
+    "formula complete",
+    "formula core --of time",
+    "explain attention --d-model 768 --heads 12",
+    "explain encoder --of flops",
+    "models",
+    "params --d-model 513",
+    "params --laers 3",
+    "params transformer-bas --json",
+]
+
+
+def slug(line: str) -> str:
+    return re.sub(r"[^\w]+", "-", line).strip("-")
+
+
+@pytest.mark.parametrize("line", COMMANDS, ids=slug)
+def test_the_output_is_as_it_was(tfcalc: Program, line: str, request: pytest.FixtureRequest) -> None:
+    result = tfcalc(*line.split(), env={"COLUMNS": "80"})
+    found = f"$ tfcalc {line}\n{result.stdout}{result.stderr}[{result.returncode}]\n"
+    path = HERE / f"{slug(line)}.txt"
+    if request.config.getoption("--overwrite"):
+        path.write_text(found, encoding="utf-8")
+    assert found == path.read_text(encoding="utf-8"), "if this is meant: make golden"
+
+
+def test_no_golden_is_left_over() -> None:
+    assert {path.stem for path in HERE.glob("*.txt")} == {slug(line) for line in COMMANDS}
+
+
+def rows(text: str) -> list[tuple[int, int]]:
+    """Depth and total of each row of a breakdown in plain text."""
+    found = re.findall(r"^( *)\w+ .*? ([\d,]+) +\d+\.\d %$", text, re.MULTILINE)
+    return [(len(indent) // 2, int(total.replace(",", ""))) for indent, total in found]
+
+
+@pytest.mark.parametrize(
+    ("line", "total"),
+    [
+        ("params --notation names --format plain", 44_140_544),  # torch.nn.Transformer()
+        (
+            "params --kind decoder --vocab-size 1000 --norm rmsnorm --approx --format plain",
+            # six layers of 12 h × h, 9 biases of h and 2 norms of h; the last norm; embedding and head
+            6 * (12 * 512 * 512 + 9 * 512 + 2 * 512) + 512 + 2 * 1000 * 512,
+        ),
+    ],
+)
+def test_the_rows_add_up_to_their_total(line: str, total: int) -> None:
+    found = rows((HERE / f"{slug(line)}.txt").read_text(encoding="utf-8"))
+    assert found[0] == (0, total)
+    for place, (depth, value) in enumerate(found):
+        below = []
+        for deeper, part in found[place + 1 :]:
+            if deeper <= depth:
+                break
+            below += [part] * (deeper == depth + 1)
+        assert not below or sum(below) == value
+
+
+def test_the_json_golden_adds_up() -> None:
+    text = (HERE / f"{slug('params --d-model 512 --layers 6 --json')}.txt").read_text(encoding="utf-8")
+    answer = json.loads(text[text.index("{") : text.rindex("}") + 1])
+
+    def check(parts: list[dict[str, Any]], total: int) -> None:
+        assert not parts or sum(part["params"] for part in parts) == total
+        for part in parts:
+            check(part["parts"], part["params"])
+
+    assert answer["total_params"] == 44_140_544
+    check(answer["components"], 44_140_544)
