@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.sheet import Cell, Order, Sheet, for_people
 from tfcalc.report.style import Style
@@ -34,7 +32,7 @@ ESCAPED = str.maketrans(
 
 def render(sheet: Sheet, style: Style) -> str:
     """A comment with the title, the tabular, and the notes as comments."""
-    math = replace(style, script="latex")
+    math = style._replace(script="latex")
     spec = "".join("r" if column.numeric else "l" for column in sheet.columns)
     lines = [*(f"% {line}" for line in sheet.above()), rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
     if any(column.heading for column in sheet.columns):

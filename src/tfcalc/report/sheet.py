@@ -1,9 +1,7 @@
 """What an answer looks like before it has a format: columns, rows of typed cells, and lines above and below."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tfcalc.core.polynomial import Polynomial, symbol
@@ -54,8 +52,7 @@ class Column(NamedTuple):
     folds: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(NamedTuple):
     """One table under a ``title`` and a ``subtitle``, with ``notes`` and the ``legend`` of its letters below.
 
     ``quiet`` is what ``-q`` prints: the answer alone. ``depths`` indent the first column.
@@ -67,7 +64,7 @@ class Sheet:
     quiet: Cell
     subtitle: str = ""
     notes: Sequence[str] = ()
-    legend: Mapping[str, str] = field(default_factory=dict)
+    legend: Mapping[str, str] = MappingProxyType({})
     depths: Sequence[int] = ()
 
     def depth(self, row: int) -> int:

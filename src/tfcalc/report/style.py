@@ -1,8 +1,6 @@
 """How the user wants to read an answer; what it says does not depend on it."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tfcalc.core.notation import NOTATIONS, SCRIPTS, write
 from tfcalc.core.polynomial import Polynomial
@@ -28,8 +26,7 @@ TRANSLITERATED = str.maketrans(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(NamedTuple):
     """``script`` text, ascii or latex; ``notation`` the letters; ``width`` in columns, None for as wide as it takes."""
 
     script: str = "text"
@@ -42,9 +39,9 @@ class Style:
         """A closed form in this script and notation; ``factored`` as in :func:`tfcalc.core.notation.write`."""
         return write(number, script=SCRIPTS[self.script], letters=NOTATIONS[self.notation], factored=factored)
 
-    def plain(self) -> Style:
+    def plain(self) -> "Style":
         """The same letters in ASCII."""
-        return replace(self, script="ascii")
+        return self._replace(script="ascii")
 
     def text(self, words: str) -> str:
         """Words as this script can show them: without ``×`` or ``²`` in ASCII."""
