@@ -1,7 +1,7 @@
 """What a model is asked to run, and by which definitions its operations are counted."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Described, choice, dimension
@@ -35,7 +35,7 @@ class Workload(Described):
     seq_len: Num = dimension(
         "l", "sequence length: tokens of each (the target's)", "--seq", "--seq-len", default=DEFAULT_LENGTH
     )
-    source_len: Any = dimension("s", "source length [default: as --seq]", "--source-seq", "--source-len")
+    source_len: Num | None = dimension("s", "source length [default: as --seq]", "--source-seq", "--source-len")
     phase: str = choice("what runs: one forward pass, or a training step", "--phase", default="forward", known=PHASES)
     attention: str = choice("query-key pairs counted in causal attention", "--attention", default="full", known=PAIRS)
     kernel: str = choice(

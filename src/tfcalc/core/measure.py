@@ -55,7 +55,7 @@ def weight_bytes(bits: int) -> Measure:
     """Bytes of the stored weights at ``bits`` each; every tensor is padded to whole bytes."""
 
     def measure(cost: Cost) -> Num:
-        return total(_bytes(weight.size, bits) for weight in cost.weights if weight.tied_to is None)
+        return total(bytes_of(weight.size, bits) for weight in cost.weights if weight.tied_to is None)
 
     return measure
 
@@ -64,11 +64,12 @@ def buffer_bytes(bits: int) -> Measure:
     """Bytes of the buffers: tensors that are held but not trained."""
 
     def measure(cost: Cost) -> Num:
-        return total(_bytes(buffer.size, bits) for buffer in cost.buffers)
+        return total(bytes_of(buffer.size, bits) for buffer in cost.buffers)
 
     return measure
 
 
-def _bytes(elements: Num, bits: int) -> Num:
-    whole, rest = divmod(bits, 8)
-    return elements * whole if not rest else ceil_div(elements * bits, 8)
+def bytes_of(elements: Num, bits: int) -> Num:
+    """The bytes of so many numbers of ``bits`` each, the last byte filled up."""
+    full, rest = divmod(bits, 8)
+    return elements * full if not rest else ceil_div(elements * bits, 8)

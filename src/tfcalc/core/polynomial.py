@@ -103,9 +103,12 @@ class Polynomial:
         return hash(frozenset(self.terms.items()))
 
     def __repr__(self) -> str:
-        from tfcalc.core.notation import ASCII, write
-
-        return write(self, script=ASCII)
+        """For debugging, ``4*h^2 + 4*h``; :mod:`tfcalc.core.notation` prints as textbooks do."""
+        terms = []
+        for powers, factor in self.terms.items():
+            atoms = [f"{atom}" if power == 1 else f"{atom}^{power}" for atom, power in powers]
+            terms.append("*".join(atoms if factor == 1 and atoms else [f"{factor}", *atoms]))
+        return " + ".join(terms) or "0"
 
     def at(self, values: Mapping[str, Num]) -> Any:
         """The value where each symbol has the given value: ints give the exact int, arrays an array.

@@ -44,18 +44,20 @@ class Transformer(Described):
 
     d_model: Num = dimension("h", "hidden size", "--d-model", "--hidden-size", default=512)
     n_heads: Num = dimension("a", "attention heads", "--heads", "--n-heads", "--num-attention-heads", default=8)
-    n_kv_heads: Any = dimension(
+    n_kv_heads: Num | None = dimension(
         "g", "key and value heads [default: as --heads]", "--kv-heads", "--n-kv-heads", "--num-key-value-heads"
     )
     n_layers: Num = dimension("n", "layers of each stack", "--layers", "--n-layers", "--num-hidden-layers", default=6)
-    encoder_layers: Any = dimension("n_e", "encoder layers [default: as --layers]", "--encoder-layers")
-    decoder_layers: Any = dimension("n_d", "decoder layers [default: as --layers]", "--decoder-layers")
-    d_ff: Any = dimension("f", "feed-forward size [default: 4 d_model]", "--d-ff", "--intermediate-size")
-    head_dim: Any = dimension("d", "width of a head's query and key [default: h/a]", "--head-dim", "--d-k")
-    value_dim: Any = dimension("d_v", "width of a head's value [default: as --head-dim]", "--value-dim", "--d-v")
-    vocab_size: Any = dimension("V", "vocabulary [default: none, the core alone]", "--vocab-size")
-    target_vocab_size: Any = dimension("V_t", "target vocabulary, apart from the source's", "--target-vocab-size")
-    max_len: Any = dimension("T", "positions in the table [default: 5000 sinusoids]", "--max-len")
+    encoder_layers: Num | None = dimension("n_e", "encoder layers [default: as --layers]", "--encoder-layers")
+    decoder_layers: Num | None = dimension("n_d", "decoder layers [default: as --layers]", "--decoder-layers")
+    d_ff: Num | None = dimension("f", "feed-forward size [default: 4 d_model]", "--d-ff", "--intermediate-size")
+    head_dim: Num | None = dimension("d", "width of a head's query and key [default: h/a]", "--head-dim", "--d-k")
+    value_dim: Num | None = dimension("d_v", "width of a head's value [default: as --head-dim]", "--value-dim", "--d-v")
+    vocab_size: Num | None = dimension("V", "vocabulary [default: none, the core alone]", "--vocab-size")
+    target_vocab_size: Num | None = dimension(
+        "V_t", "target vocabulary, apart from the source's", "--target-vocab-size"
+    )
+    max_len: Num | None = dimension("T", "positions in the table [default: 5000 sinusoids]", "--max-len")
     kind: str = choice("which stacks there are", "--kind", default="encoder-decoder", known=KINDS)
     attention_bias: bool = choice("biases in attention", "--attention-bias/--no-attention-bias", default=True)
     ffn_bias: bool = choice("biases in the feed-forward network", "--ffn-bias/--no-ffn-bias", default=True)
@@ -93,11 +95,10 @@ class Transformer(Described):
         core = self._core(run)
         if self.vocab_size is None:
             return core
-        return Component(
-            self.root,
-            self.root,
-            parts=(*self._input(run), core, *([self._head(run)] if self.output_head != "none" else [])),
-        )
+        parts = [*self._input(run, self.vocab_size), core]
+        if self.output_head != "none":
+            parts.append(self._head(run, self.vocab_size if self.target_vocab_size is None else self.target_vocab_size))
+        return Component(self.root, self.root, parts=tuple(parts))
 
     def canonical(self) -> "Transformer":
         """The same model, each size that equals what it would follow from left to follow from it."""
@@ -180,13 +181,13 @@ class Transformer(Described):
             return run.target, None
         return (run.source, None) if stack == "encoder" else (run.target, run.source)
 
-    def _input(self, run: Workload) -> Iterator[Component]:
+    def _input(self, run: Workload, vocabulary: Num) -> Iterator[Component]:
         h, target = self.d_model, run.target.tokens
         tokens = run.source.tokens + target if self.kind == "encoder-decoder" else target
         if self.target_vocab_size is None:
-            yield embedding("embedding", self.vocab_size, h, tokens)
+            yield embedding("embedding", vocabulary, h, tokens)
         else:
-            yield embedding("source_embedding", self.vocab_size, h, run.source.tokens)
+            yield embedding("source_embedding", vocabulary, h, run.source.tokens)
             yield embedding("target_embedding", self.target_vocab_size, h, target)
         if self.positions != "none":
             table = learned_position if self.positions == "learned" else sinusoidal_position
@@ -194,15 +195,16 @@ class Transformer(Described):
         if self.dropout and run.training:
             yield dropout("embedding_dropout", tokens * h)
 
-    def _head(self, run: Workload) -> Component:
-        apart = self.target_vocab_size is not None
+    def _head(self, run: Workload, vocabulary: Num) -> Component:
+        embedded = "embedding" if self.target_vocab_size is None else "target_embedding"
+        tied_to = embedded if self.output_head == "tied" else None
         head = linear(
             "output",
             self.d_model,
-            self.target_vocab_size if apart else self.vocab_size,
+            vocabulary,
             run.target.tokens,
             bias=self.output_bias,
             letter="vocab",
-            tied_to=("target_embedding" if apart else "embedding") if self.output_head == "tied" else None,
+            tied_to=tied_to,
         )
         return head._replace(kind="output")

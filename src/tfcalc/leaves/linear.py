@@ -32,9 +32,9 @@ def linear(
     >>> from tfcalc.core.polynomial import symbols
     >>> i, o, t = symbols("i o t")
     >>> params(linear("w", i, o, t).own)
-    io + o
+    i*o + o
     >>> matmul_flops(linear("w", i, o, t).own)
-    2iot
+    2*i*o*t
 
     Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N.
     """

@@ -12,7 +12,7 @@ from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import UsageError, nearest, one_of
-from tfcalc.questions.common import default_run
+from tfcalc.questions.common import default_run, described
 from tfcalc.questions.quantities import QUANTITIES, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import NEED_VOCABULARY, find
@@ -39,6 +39,7 @@ class Formula:
     closed: Polynomial
     order: bool
     legend: Mapping[str, str]
+    model: Mapping[str, Any]
     conventions: Mapping[str, Any]
     notes: tuple[str, ...] = ()
 
@@ -89,6 +90,7 @@ class Formula:
             "target": self.target,
             "path": self.path,
             "of": self.of,
+            "model": dict(self.model),
             "conventions": dict(self.conventions),
             "formula": self.text(),
             "ascii": self.text(Style(script="ascii")),
@@ -129,6 +131,7 @@ def formula(
         raise UsageError(f"--approx is about parameters, not {of}", "leave it out, or ask for --of params")
     chosen.check(run)
     chosen = chosen.canonical()
+    shown = described(chosen)
     if target in NEED_VOCABULARY and isinstance(chosen, Transformer) and chosen.vocab_size is None:
         chosen = replace(chosen, vocab_size=symbol("V"))
     symbolic_run = with_symbols(run.canonical(), general=general)
@@ -148,6 +151,7 @@ def formula(
         closed=closed,
         order=order,
         legend=meanings,
+        model=shown,
         conventions=for_programs(of, run, by),
         notes=tuple(in_words(of, run, by, sizes=False)),
     )

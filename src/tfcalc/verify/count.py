@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.families.transformer import Transformer
+from tfcalc.questions.common import described
 from tfcalc.questions.params import params
+from tfcalc.questions.stated import PARAMETERS
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Column, Sheet
 
@@ -36,6 +38,7 @@ class Verification:
     heading: str
     reference: str
     rows: tuple[Row, ...]
+    model: dict[str, Any]
 
     @property
     def agrees(self) -> bool:
@@ -63,10 +66,11 @@ class Verification:
         return {
             "schema_version": SCHEMA_VERSION,
             "command": "verify",
+            "model": self.model,
+            "conventions": {"parameters": PARAMETERS, "reference": self.reference},
             "agrees": self.agrees,
             "total_params": self.rows[-1].counted,
             "reference_params": self.rows[-1].reference,
-            "reference": self.reference,
             "components": [
                 {
                     "path": row.path,
@@ -110,6 +114,7 @@ def verify(model: Transformer) -> Verification:
         heading=model.summary,
         reference=f"torch.nn modules of PyTorch {torch.__version__} on the meta device, unique parameters{exchanged}",
         rows=tuple(rows),
+        model=described(canonical),
     )
 
 
