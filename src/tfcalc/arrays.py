@@ -43,8 +43,7 @@ def sweep(
     """
     import numpy as np
 
-    run = (run or default_run(model)).canonical()
-    model = model.canonical()
+    run = run or default_run(model)
     letters = {name: known.symbol for one in (model, run) for name, known in dimensions(one).items()}
     for name in sizes:
         if name not in letters:

@@ -6,6 +6,7 @@ From that one place come the command line's options, the JSON keys, the legends 
 from dataclasses import Field, field, fields
 from typing import Any, NamedTuple, cast
 
+from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 
 LARGEST = 10**12
@@ -15,13 +16,14 @@ LARGEST = 10**12
 class Dimension(NamedTuple):
     """A size: its ``symbol`` where mathematics is printed, its ``meaning`` in a few words, and its flags.
 
-    ``least`` is the smallest value that makes sense. ``flags`` are the option's names, the config.json name among them.
+    ``flags`` are the option's names, the config.json name among them. ``follows`` says what it follows from where it is
+    not given (``4h``).
     """
 
     symbol: str
     meaning: str
     flags: tuple[str, ...]
-    least: int = 1
+    follows: str = ""
 
 
 class Choice(NamedTuple):
@@ -33,12 +35,28 @@ class Choice(NamedTuple):
 
 
 class Described:
-    """Equality, hash and text of the dataclasses whose fields are dimensions and choices.
+    """What the dataclasses have in common whose fields are dimensions and choices.
 
-    Written once here rather than generated for each of them: generating code is what makes a dataclass slow to import.
+    Equality, hash and text are written once here rather than generated for each of them: generating code is what makes
+    a dataclass slow to import.
     """
 
     __slots__ = ()
+
+    @property
+    def implied(self) -> dict[str, Num]:
+        """The sizes that follow from others where they are not given, by field name."""
+        return {}
+
+    @property
+    def assumed(self) -> dict[str, Num]:
+        """The sizes that follow from nothing, and are assumed where they are not given, by field name."""
+        return {}
+
+    def size(self, name: str) -> Num:
+        """A size by its field's name, whether given, implied or assumed."""
+        given: Num | None = getattr(self, name)
+        return (self.implied | self.assumed)[name] if given is None else given
 
     def _values(self) -> tuple[Any, ...]:
         return tuple(getattr(self, item.name) for item in fields(cast(Any, self)))
@@ -50,13 +68,13 @@ class Described:
         return hash(self._values())
 
     def __repr__(self) -> str:
-        given = (item for item in fields(cast(Any, self)) if getattr(self, item.name) != item.default)
+        given = (item for item in fields(cast(Any, self)) if getattr(self, item.name) is not item.default)
         return f"{type(self).__name__}({', '.join(f'{item.name}={getattr(self, item.name)!r}' for item in given)})"
 
 
-def dimension(symbol: str, meaning: str, *flags: str, default: Any = None, least: int = 1) -> Any:
+def dimension(symbol: str, meaning: str, *flags: str, default: Any = None, follows: str = "") -> Any:
     """A dataclass field that holds a size."""
-    return field(default=default, metadata={"facet": Dimension(symbol, meaning, flags, least)})
+    return field(default=default, metadata={"facet": Dimension(symbol, meaning, flags, follows)})
 
 
 def choice(meaning: str, *flags: str, default: Any, known: tuple[str, ...] = ()) -> Any:
@@ -81,7 +99,7 @@ def check_sizes(described: Any) -> None:
         value, known = getattr(described, item.name), facet(item)
         if isinstance(known, Dimension):
             if value is not None or item.default is not None:
-                check_size(item.name, value, known.least)
+                check_size(item.name, value)
         elif isinstance(known, Choice):
             if known.known and value not in known.known:
                 raise InvalidModel(f"{item.name} {value!r} is not known", nearest(str(value), known.known))
@@ -92,7 +110,8 @@ def check_sizes(described: Any) -> None:
 def check_size(name: str, value: object, least: int = 1) -> None:
     """``value`` is a whole number from ``least`` to 10¹²; InvalidModel otherwise."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidModel(f"{name} {value!r} is not a whole number", f"give an integer of at least {least}")
+        hint = "convert it by int(…)" if hasattr(value, "__index__") else f"give an int of at least {least}"
+        raise InvalidModel(f"{name} {value!r} is not a whole number", hint)
     if value < least:
         raise InvalidModel(f"{name} {value} is too small", f"it must be at least {least}")
     if value > LARGEST:

@@ -64,12 +64,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def one_of(what: str, word: str, known: Iterable[str]) -> str:
-    """``word`` itself when it is known; otherwise a UsageError that names the nearest.
+    """``word`` as it is known, whatever its case; otherwise a UsageError that names the nearest.
 
-    >>> one_of("norm", "rmsnorm", ["layernorm", "rmsnorm"])
+    >>> one_of("norm", "RMSNorm", ["layernorm", "rmsnorm"])
     'rmsnorm'
     """
     words = list(known)
-    if word not in words:
-        raise UsageError(f"{what} {word!r} is not known", nearest(word, words))
-    return word
+    if word.lower() not in words:
+        raise UsageError(f"{what} {word[:80]!r} is not known", nearest(word.lower(), words))
+    return word.lower()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import Field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -29,8 +29,14 @@ class Model(Protocol):
         """The component tree on this workload."""
         ...
 
-    def canonical(self) -> Self:
-        """The same model, with each size that merely follows from others left to follow from them."""
+    @property
+    def implied(self) -> dict[str, Num]:
+        """The sizes that follow from others where they are not given."""
+        ...
+
+    @property
+    def assumed(self) -> dict[str, Num]:
+        """The sizes that follow from nothing, and are assumed where they are not given."""
         ...
 
     def check(self, run: Workload) -> None:

@@ -23,9 +23,8 @@ def tree(model: Model, run: Workload | None = None, *, general: bool = False) ->
     >>> tree(Transformer()).total(params).expand()
     28*h**2*n + 32*h*n + 4*h
     """
-    run = (run or Workload()).canonical()
-    symbolic_run = with_symbols(run, sympy_symbol, general=general)
-    return with_symbols(model.canonical(), sympy_symbol, general=general).tree(symbolic_run)
+    symbolic_run = with_symbols(run or Workload(), sympy_symbol, general=general)
+    return with_symbols(model, sympy_symbol, general=general).tree(symbolic_run)
 
 
 def sympy_symbol(letter: str) -> sympy.Symbol:

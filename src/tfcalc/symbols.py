@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def with_symbols(described: T, make: Callable[[str], Any] = symbol, *, general: bool = False) -> T:
-    """A model or workload with a symbol for every size.
+    """A model or workload with a symbol for every size that was given or assumed.
 
     A size that follows from others keeps following from them (``d_ff = 4h``), unless ``general`` asks for a symbol of
     its own. ``make`` turns a letter into a symbol: tfcalc's own by default, or ``sympy.Symbol``.
@@ -23,30 +23,27 @@ def with_symbols(described: T, make: Callable[[str], Any] = symbol, *, general: 
     >>> with_symbols(Workload(batch_size=8)).batch_size
     b
     """
-    given = {
+    present = values(described)
+    symbolic = {
         name: make(known.symbol)
         for name, known in dimensions(described).items()
-        if getattr(described, name) is not None or (general and name in _FREE)
+        if known.symbol in present or (general and known.follows)
     }
-    return replace(described, **given)  # type: ignore[type-var]  # T is a dataclass
-
-
-_FREE = ("d_ff", "head_dim", "value_dim", "n_kv_heads", "encoder_layers", "decoder_layers", "source_len")
-"""Sizes that follow from others by default, and may always be had apart."""
+    return replace(described, **symbolic)  # type: ignore[type-var]  # T is a dataclass
 
 
 def values(*described: Any) -> dict[str, Num]:
-    """What each symbol stands for: ``{"h": 512, …}``.
+    """What each symbol stands for: ``{"h": 512, …}``, of the sizes that were given or assumed.
 
     >>> from tfcalc.workload import Workload
     >>> values(Workload(batch_size=8, seq_len=1024))
     {'b': 8, 'l': 1024}
     """
     return {
-        known.symbol: getattr(one, name)
+        known.symbol: value
         for one in described
         for name, known in dimensions(one).items()
-        if getattr(one, name) is not None
+        if (value := one.assumed.get(name) if getattr(one, name) is None else getattr(one, name)) is not None
     }
 
 
@@ -58,7 +55,7 @@ def dimensions(described: Any) -> dict[str, Dimension]:
 def legend(letters: frozenset[str], *described: Any) -> dict[str, str]:
     """What each of these letters means, in the order of the fields."""
     return {
-        known.symbol: known.meaning.partition(" [")[0]
+        known.symbol: known.meaning
         for one in described
         for known in dimensions(one).values()
         if known.symbol in letters

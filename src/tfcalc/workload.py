@@ -1,6 +1,6 @@
 """What a model is asked to run, and by which definitions its operations are counted."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfcalc.core.number import Num
@@ -31,11 +31,9 @@ class Workload(Described):
     ``source_len`` is the encoder's length in an encoder-decoder; it defaults to ``seq_len``.
     """
 
-    batch_size: Num = dimension("b", "batch size: sequences", "--batch", "--batch-size", default=1)
-    seq_len: Num = dimension(
-        "l", "sequence length: tokens of each (the target's)", "--seq", "--seq-len", default=DEFAULT_LENGTH
-    )
-    source_len: Num | None = dimension("s", "source length [default: as --seq]", "--source-seq", "--source-len")
+    batch_size: Num = dimension("b", "batch size", "--batch", "--batch-size", default=1)
+    seq_len: Num = dimension("l", "sequence length, the target's", "--seq", "--seq-len", default=DEFAULT_LENGTH)
+    source_len: Num | None = dimension("s", "source length", "--source-seq", "--source-len", follows="l")
     phase: str = choice("what runs: one forward pass, or a training step", "--phase", default="forward", known=PHASES)
     attention: str = choice("query-key pairs counted in causal attention", "--attention", default="full", known=PAIRS)
     kernel: str = choice(
@@ -45,10 +43,6 @@ class Workload(Described):
         known=KERNELS,
     )
 
-    def canonical(self) -> "Workload":
-        """The same workload, its source length left to follow where it equals the target's."""
-        return replace(self, source_len=None) if self.source_len == self.seq_len else self
-
     @property
     def target(self) -> Sequences:
         """What the decoder reads, or the only stack."""
@@ -57,7 +51,12 @@ class Workload(Described):
     @property
     def source(self) -> Sequences:
         """What the encoder of an encoder-decoder reads."""
-        return Sequences(self.batch_size, self.seq_len if self.source_len is None else self.source_len)
+        return Sequences(self.batch_size, self.size("source_len"))
+
+    @property
+    def implied(self) -> dict[str, Num]:
+        """The sizes that follow from others, where they are not given."""
+        return {"source_len": self.seq_len}
 
     @property
     def training(self) -> bool:

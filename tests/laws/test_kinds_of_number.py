@@ -52,7 +52,7 @@ def with_arrays(described: Any, kind: Callable[[int], Any]) -> Any:
 @given(models_and_runs)
 @settings(max_examples=40, deadline=None)
 def test_symbols_evaluated_at_the_sizes_give_the_ints(case: tuple[Transformer, Workload]) -> None:
-    model, run = case[0].canonical(), case[1].canonical()
+    model, run = case
     at = values(model, run)
     for general in (False, True):
         twins = nodes(with_symbols(model, general=general), with_symbols(run, general=general))
@@ -81,7 +81,7 @@ def all_values(model: Transformer, run: Workload) -> dict[str, Any]:
 @given(models_and_runs)
 @settings(max_examples=15, deadline=None)
 def test_sympy_gives_the_same_closed_forms(case: tuple[Transformer, Workload]) -> None:
-    model, run = case[0].canonical(), case[1].canonical()
+    model, run = case
     at = {sympy_symbol(letter): value for letter, value in values(model, run).items()}
     twins = nodes(with_symbols(model, sympy_symbol), with_symbols(run, sympy_symbol))
     for node, twin in zip(nodes(model, run), twins, strict=True):

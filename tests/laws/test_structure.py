@@ -66,7 +66,8 @@ def test_grouped_query_attention_with_a_group_per_head_is_multi_head(model: Tran
 @settings(max_examples=20, deadline=None)
 def test_leaving_out_what_follows_changes_nothing(model: Transformer) -> None:
     spelt = replace(model, d_ff=model.d_ff or 4 * model.d_model, n_kv_heads=model.n_kv_heads or model.n_heads)
-    assert params(spelt).to_dict() == params(model).to_dict()
+    ours, theirs = params(spelt).to_dict(), params(model).to_dict()
+    assert (ours["model"], ours["total_params"]) == (theirs["model"], theirs["total_params"])
 
 
 @given(models())

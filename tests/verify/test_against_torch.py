@@ -54,7 +54,7 @@ def test_parameters_agree_by_component(model: Transformer) -> None:
 
 def reference_flops(model: Transformer, run: Workload) -> int:
     """What FlopCounterMode counts of one forward pass."""
-    reference = build(model.canonical())
+    reference = build(model)
     counter = FlopCounterMode(display=False)
 
     def given_to(length: Any) -> Any:

@@ -34,10 +34,9 @@ def of_fields(described: type, *names: str) -> Iterator[Option]:
             default = "" if isinstance(item.default, bool) else f" [default: {item.default}]"
             yield Option(item.name, known.flags, known.meaning + default, known.known, switch=not known.known)
         else:
-            default = "" if item.default is None else f" [default: {item.default}]"
-            yield Option(
-                item.name, known.flags, f"{known.symbol}: {known.meaning}{default}", number=True, least=known.least
-            )
+            value = item.default if known.follows == "" else known.follows
+            default = "" if value is None else f" [default: {value}]"
+            yield Option(item.name, known.flags, f"{known.symbol}: {known.meaning}{default}", number=True)
 
 
 FORMATS = ("table", "json", "csv", "markdown", "latex", "plain")

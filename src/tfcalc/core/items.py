@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfcalc.core.cost import Cost
-from tfcalc.core.measure import bytes_of
+from tfcalc.core.measure import SMALLEST_BUFFER, bytes_of
 from tfcalc.core.number import Num, product
 
 
@@ -17,12 +17,16 @@ class Item(NamedTuple):
     value: Num
 
 
-def stored(cost: Cost, bits: int | None = None) -> list[Item]:
-    """The weights that are stored here: their sizes, or their bytes at so many ``bits`` each."""
-    kept = (weight for weight in cost.weights if weight.tied_to is None)
-    if bits is None:
-        return [Item(weight.name, weight.shape, weight.size) for weight in kept]
-    return [Item(weight.name, weight.shape, bytes_of(weight.size, bits)) for weight in kept]
+def stored(cost: Cost) -> list[Item]:
+    """The weights that are stored here, a tied one where it is."""
+    return [Item(weight.name, weight.shape, weight.size) for weight in cost.weights if weight.tied_to is None]
+
+
+def held(cost: Cost, bits: int) -> list[Item]:
+    """The bytes of the weights that are stored here, and of the buffers."""
+    weights = [Item(name, factors, bytes_of(size, bits)) for name, factors, size in stored(cost)]
+    wide = max(bits, SMALLEST_BUFFER)
+    return weights + [Item(buffer.name, buffer.shape, bytes_of(buffer.size, wide)) for buffer in cost.buffers]
 
 
 def work(cost: Cost, *, training: bool, everything: bool) -> list[Item]:

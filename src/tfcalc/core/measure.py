@@ -6,6 +6,9 @@ from tfcalc.core.component import Measure
 from tfcalc.core.cost import Cost
 from tfcalc.core.number import Num, ceil_div, total
 
+SMALLEST_BUFFER = 16
+"""Bits of a buffer's number, however few those of a weight are."""
+
 
 def params(cost: Cost) -> Num:
     """Parameters: each stored weight once, a tied one where it is stored."""
@@ -67,6 +70,12 @@ def buffer_bytes(bits: int) -> Measure:
         return total(bytes_of(buffer.size, bits) for buffer in cost.buffers)
 
     return measure
+
+
+def held_bytes(bits: int) -> Measure:
+    """Bytes of weights and buffers at ``bits`` each; buffers are not quantized, and keep 16 bits at least."""
+    weights, buffers = weight_bytes(bits), buffer_bytes(max(bits, SMALLEST_BUFFER))
+    return lambda cost: weights(cost) + buffers(cost)
 
 
 def bytes_of(elements: Num, bits: int) -> Num:

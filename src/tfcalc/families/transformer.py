@@ -1,8 +1,8 @@
 """The classic Transformer: encoder-decoder, encoder only, or decoder only."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from tfcalc.blocks import Attention, FeedForward, Layer
 from tfcalc.core.component import Component
@@ -45,19 +45,19 @@ class Transformer(Described):
     d_model: Num = dimension("h", "hidden size", "--d-model", "--hidden-size", default=512)
     n_heads: Num = dimension("a", "attention heads", "--heads", "--n-heads", "--num-attention-heads", default=8)
     n_kv_heads: Num | None = dimension(
-        "g", "key and value heads [default: as --heads]", "--kv-heads", "--n-kv-heads", "--num-key-value-heads"
+        "g", "key and value heads", "--kv-heads", "--n-kv-heads", "--num-key-value-heads", follows="a"
     )
     n_layers: Num = dimension("n", "layers of each stack", "--layers", "--n-layers", "--num-hidden-layers", default=6)
-    encoder_layers: Num | None = dimension("n_e", "encoder layers [default: as --layers]", "--encoder-layers")
-    decoder_layers: Num | None = dimension("n_d", "decoder layers [default: as --layers]", "--decoder-layers")
-    d_ff: Num | None = dimension("f", "feed-forward size [default: 4 d_model]", "--d-ff", "--intermediate-size")
-    head_dim: Num | None = dimension("d", "width of a head's query and key [default: h/a]", "--head-dim", "--d-k")
-    value_dim: Num | None = dimension("d_v", "width of a head's value [default: as --head-dim]", "--value-dim", "--d-v")
-    vocab_size: Num | None = dimension("V", "vocabulary [default: none, the core alone]", "--vocab-size")
+    encoder_layers: Num | None = dimension("n_e", "encoder layers", "--encoder-layers", follows="n")
+    decoder_layers: Num | None = dimension("n_d", "decoder layers", "--decoder-layers", follows="n")
+    d_ff: Num | None = dimension("f", "feed-forward size", "--d-ff", "--intermediate-size", follows="4h")
+    head_dim: Num | None = dimension("d", "width of a head's query and key", "--head-dim", "--d-k", follows="h/a")
+    value_dim: Num | None = dimension("d_v", "width of a head's value", "--value-dim", "--d-v", follows="d")
+    vocab_size: Num | None = dimension("V", "vocabulary; without one the model is its core", "--vocab-size")
     target_vocab_size: Num | None = dimension(
         "V_t", "target vocabulary, apart from the source's", "--target-vocab-size"
     )
-    max_len: Num | None = dimension("T", "positions in the table [default: 5000 sinusoids]", "--max-len")
+    max_len: Num | None = dimension("T", "positions in the table (5000 sinusoids)", "--max-len")
     kind: str = choice("which stacks there are", "--kind", default="encoder-decoder", known=KINDS)
     attention_bias: bool = choice("biases in attention", "--attention-bias/--no-attention-bias", default=True)
     ffn_bias: bool = choice("biases in the feed-forward network", "--ffn-bias/--no-ffn-bias", default=True)
@@ -87,7 +87,7 @@ class Transformer(Described):
     def summary(self) -> str:
         """``encoder-decoder, post-norm, d_model 512, heads 8, layers 6 + 6``."""
         order = "pre-norm" if self.pre_norm else "post-norm"
-        layers = " + ".join(str(self._layers(stack)) for stack in self.stacks)
+        layers = " + ".join(str(self.size(f"{stack}_layers")) for stack in self.stacks)
         return f"{self.kind}, {order}, d_model {self.d_model}, heads {self.n_heads}, layers {layers}"
 
     def tree(self, run: Workload) -> Component:
@@ -99,24 +99,6 @@ class Transformer(Described):
         if self.output_head != "none":
             parts.append(self._head(run, self.vocab_size if self.target_vocab_size is None else self.target_vocab_size))
         return Component(self.root, self.root, parts=tuple(parts))
-
-    def canonical(self) -> "Transformer":
-        """The same model, each size that equals what it would follow from left to follow from it."""
-        model = self
-        if self.encoder_layers == self.decoder_layers:
-            layers = self.n_layers if self.encoder_layers is None else self.encoder_layers
-            model = replace(model, n_layers=layers, encoder_layers=None, decoder_layers=None)
-        follows: dict[str, bool] = {
-            "d_ff": self.d_ff == self._d_ff,
-            "head_dim": self.head_dim == self._default_head_dim,
-            "value_dim": self.value_dim == self._head_dim,
-            "n_kv_heads": self.n_kv_heads == self.n_heads,
-            "encoder_layers": model.encoder_layers == self.n_layers,
-            "decoder_layers": model.decoder_layers == self.n_layers,
-        }
-        implied: dict[str, Any] = {name: None for name, same in follows.items() if same}
-        model = replace(model, **implied)
-        return replace(model, max_len=SINUSOIDS) if self.max_len is None and self._has_positions else model
 
     def check(self, run: Workload) -> None:
         """Raise InvalidModel where these sizes or alternatives fit no model, or no such model can run ``run``."""
@@ -134,31 +116,36 @@ class Transformer(Described):
         return self.vocab_size is not None and self.positions != "none"
 
     @property
-    def _d_ff(self) -> Num:
-        return 4 * self.d_model
+    def implied(self) -> dict[str, Num]:
+        """The sizes that follow from others, where they are not given."""
+        head_dim = divide(self.d_model, self.n_heads) if self.head_dim is None else self.head_dim
+        layers = {f"{stack}_layers": self.n_layers for stack in self.stacks}
+        return {
+            "d_ff": 4 * self.d_model,
+            "n_kv_heads": self.n_heads,
+            "head_dim": head_dim,
+            "value_dim": head_dim,
+            **layers,
+        }
 
     @property
-    def _default_head_dim(self) -> Num:
-        head_dim: Num = divide(self.d_model, self.n_heads)
-        return head_dim
-
-    @property
-    def _head_dim(self) -> Num:
-        return self._default_head_dim if self.head_dim is None else self.head_dim
+    def assumed(self) -> dict[str, Num]:
+        """The sizes that follow from nothing, and were assumed where they are not given."""
+        return {"max_len": SINUSOIDS} if self._has_positions and self.max_len is None else {}
 
     def _core(self, run: Workload) -> Component:
         attention = Attention(
             d_model=self.d_model,
             n_heads=self.n_heads,
-            n_kv_heads=self.n_heads if self.n_kv_heads is None else self.n_kv_heads,
-            head_dim=self._head_dim,
-            value_dim=self._head_dim if self.value_dim is None else self.value_dim,
+            n_kv_heads=self.size("n_kv_heads"),
+            head_dim=self.size("head_dim"),
+            value_dim=self.size("value_dim"),
             bias=self.attention_bias,
             dropout=self.dropout,
         )
         ffn = FeedForward(
             d_model=self.d_model,
-            d_ff=self._d_ff if self.d_ff is None else self.d_ff,
+            d_ff=self.size("d_ff"),
             activation=self.activation,
             bias=self.ffn_bias,
             dropout=self.dropout,
@@ -167,14 +154,10 @@ class Transformer(Described):
         for stack in self.stacks:
             layer = Layer(attention, ffn, self.norm, causal=stack == "decoder")
             stream, memory = self._streams(stack, run)
-            parts.append(Component(stack, stack, parts=(layer(stream, memory, run, self._layers(stack)),)))
+            parts.append(Component(stack, stack, parts=(layer(stream, memory, run, self.size(f"{stack}_layers")),)))
             if self.final_norm == "always" or (self.final_norm == "pre-norm" and self.pre_norm):
                 parts.append(norm(f"{stack}_norm", self.norm, self.d_model, stream.tokens))
         return Component("core", "core", parts=tuple(parts))
-
-    def _layers(self, stack: str) -> Num:
-        given: Num | None = self.encoder_layers if stack == "encoder" else self.decoder_layers
-        return self.n_layers if given is None else given
 
     def _streams(self, stack: str, run: Workload) -> tuple[Sequences, Sequences | None]:
         if self.kind != "encoder-decoder":
@@ -191,7 +174,7 @@ class Transformer(Described):
             yield embedding("target_embedding", self.target_vocab_size, h, target)
         if self.positions != "none":
             table = learned_position if self.positions == "learned" else sinusoidal_position
-            yield table("position", SINUSOIDS if self.max_len is None else self.max_len, h, tokens)
+            yield table("position", self.size("max_len"), h, tokens)
         if self.dropout and run.training:
             yield dropout("embedding_dropout", tokens * h)
 

@@ -48,7 +48,7 @@ def linear(
                 Tensor(weight, (fan_in, fan_out), tied_to=tied_to),
                 *([Tensor(offset, (fan_out,), minor=True)] if bias else []),
             ),
-            products=(Product(f"x {weight}", (2, tokens, fan_in, fan_out)),),
+            products=(Product(f"X {weight}", (2, tokens, fan_in, fan_out)),),
             elementwise=(Elementwise(f"+ {offset}", tokens * fan_out, forward=1, backward=1),) if bias else (),
         ),
     )

@@ -10,6 +10,7 @@ from tfcalc.conventions import Definitions
 from tfcalc.core.component import Measure, Node
 from tfcalc.core.measure import major_params, matmul_flops, params
 from tfcalc.dimensions import check_sizes
+from tfcalc.errors import InvalidModel
 from tfcalc.report import Entry, breakdown
 from tfcalc.symbols import legend, with_symbols
 from tfcalc.workload import DEFAULT_LENGTH, Workload
@@ -49,15 +50,20 @@ def default_run(model: Model) -> Workload:
 
 def subject(model: Model, run: Workload | None, definitions: Definitions | None = None) -> Subject:
     """Check the model against the workload and build both trees. Raises InvalidModel."""
+    if not hasattr(model, "tree"):
+        raise InvalidModel(f"{model!r} is not a model", "give tfcalc.Transformer(…), or tfcalc.load(name)")
+    if not isinstance(run, Workload | None):
+        raise InvalidModel(f"{run!r} is not a workload", "give tfcalc.Workload(…)")
+    if not isinstance(definitions, Definitions | None):
+        raise InvalidModel(f"{definitions!r} are not definitions", "give tfcalc.Definitions(…)")
     run = run or default_run(model)
     model.check(run)
     check_sizes(definitions or Definitions())
-    canonical = model.canonical()
-    symbolic_run = with_symbols(run.canonical())
-    root, twin = canonical.tree(run), with_symbols(canonical).tree(symbolic_run)
-    return Subject(canonical, run, Node((root.name,), root, root.copies), Node((twin.name,), twin, twin.copies))
+    root, twin = model.tree(run), with_symbols(model).tree(with_symbols(run))
+    return Subject(model, run, Node((root.name,), root, root.copies), Node((twin.name,), twin, twin.copies))
 
 
 def described(model: Model) -> dict[str, Any]:
-    """The model's fields as they stand in the JSON."""
-    return {item.name: getattr(model, item.name) for item in fields(model)}
+    """The model's fields as they stand in the JSON, sizes that were not given with the value they have."""
+    given = {item.name: getattr(model, item.name) for item in fields(model)}
+    return given | {name: size for name, size in (model.implied | model.assumed).items() if given[name] is None}

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.conventions import DTYPES, Definitions
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
-from tfcalc.core.items import Item, stored, work
+from tfcalc.core.items import Item, held, stored, work
 from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.errors import UsageError, one_of
+from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import described, subject
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find
 from tfcalc.report import BLOCKS, polynomial, whole
 from tfcalc.report.explanation import Explanation, Line
-from tfcalc.symbols import values
+from tfcalc.report.sheet import Factors
+from tfcalc.symbols import legend, values
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ OF = ("params", "flops", "memory")
 
 def explain(
     target: str,
-    model: Model,
+    model: Model | None = None,
     of: str = "params",
     run: Workload | None = None,
     definitions: Definitions | None = None,
@@ -39,20 +41,19 @@ def explain(
 
     Raises UsageError for an unknown target or quantity, InvalidModel for a model that cannot be.
 
-    >>> from tfcalc.families.transformer import Transformer
-    >>> [line.shape() for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
-    ['3 × (h × h)', '3 × h', 'h × h', 'h']
+    >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
+    [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
     """
     by = definitions or Definitions()
     one_of("quantity", of, OF)
-    asked = subject(model, run, by)
+    asked = subject(model or Transformer(), run, by)
     sizes = values(asked.model, asked.run)
     node, twin = find(asked.node, target), find(asked.twin, target)
 
     def items(cost: Cost) -> list[Item]:
         if of == "flops":
             return work(cost, training=asked.run.training, everything=by.count == "all")
-        return stored(cost, None if of == "params" else DTYPES[by.dtype])
+        return stored(cost) if of == "params" else held(cost, DTYPES[by.dtype])
 
     lines = []
     for _, leaves in groupby(
@@ -65,7 +66,7 @@ def explain(
             _line(side_by_side[0], each, twin_item, sizes) for *each, twin_item in zip(*opened, symbolic, strict=True)
         ]
     if not lines:
-        raise UsageError(f"{target} has no {of} of its own", "ask for another part, or --of flops --count all")
+        raise UsageError(f"{target} has no {of} of its own", "ask for another part, or for memory or all FLOPs of it")
     closed = polynomial(total(line.formula for line in lines))
     return Explanation(
         heading=asked.model.summary,
@@ -78,6 +79,7 @@ def explain(
         formula=closed,
         substituted=write(closed, letters={letter: str(size) for letter, size in sizes.items()}),
         answer=sum(line.value for line in lines),
+        legend=legend(closed.free_symbols, asked.model, asked.run),
         model=described(asked.model),
         conventions=for_programs(of, asked.run, by),
         notes=tuple(in_words(of, asked.run, by)),
@@ -114,9 +116,8 @@ def _line(leaf: _Leaf, items: list[Item], symbolic: Item, sizes: dict[str, Any])
     return Line(
         where=leaf.where,
         names=tuple(item.name for item in items),
-        factors=tuple(whole(factor) for factor in first.factors),
-        symbols=symbolic.factors,  # type: ignore[arg-type]  # a twin is made of symbols and ints
-        copies=(whole(leaf.copies), leaf.copies_twin),  # type: ignore[arg-type]
+        symbols=Factors((leaf.copies_twin, together), symbolic.factors),  # type: ignore[arg-type]  # symbols and ints
+        numbers=Factors((whole(leaf.copies), together), tuple(whole(factor) for factor in first.factors)),
         formula=polynomial(leaf.copies_twin * symbolic.value * together),
         value=whole(leaf.copies * first.value) * together,
         note=_heads(sizes) if first.name == "W_Q" and together == 3 else NOTES.get(first.name, ""),

@@ -130,11 +130,10 @@ def formula(
     if approx and of != "params":
         raise UsageError(f"--approx is about parameters, not {of}", "leave it out, or ask for --of params")
     chosen.check(run)
-    chosen = chosen.canonical()
     shown = described(chosen)
     if target in NEED_VOCABULARY and isinstance(chosen, Transformer) and chosen.vocab_size is None:
         chosen = replace(chosen, vocab_size=symbol("V"))
-    symbolic_run = with_symbols(run.canonical(), general=general)
+    symbolic_run = with_symbols(run, general=general)
     root = with_symbols(chosen, general=general).tree(symbolic_run)
     node = find(Node((root.name,), root, root.copies), target)
     closed = polynomial(node.component.each(major_params if approx else measure_of(of, run, by)))

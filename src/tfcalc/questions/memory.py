@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.conventions import DTYPES, Definitions
-from tfcalc.core.cost import Cost
-from tfcalc.core.measure import buffer_bytes, weight_bytes
-from tfcalc.core.number import Num
+from tfcalc.core.measure import held_bytes, weight_bytes
 from tfcalc.questions.common import described, subject
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, whole
@@ -29,27 +27,24 @@ def memory(model: Model, definitions: Definitions | None = None, *, depth: int |
     definitions = definitions or Definitions()
     asked = subject(model, None, definitions)
     bits = DTYPES[definitions.dtype]
-    weights, buffers = weight_bytes(bits), buffer_bytes(max(bits, 16))
-
-    def held(cost: Cost) -> Num:
-        return weights(cost) + buffers(cost)
-
+    held = held_bytes(bits)
     root = asked.node.component
     entry = asked.entry(held, {"bytes": held}, depth)
+    weights = whole(root.total(weight_bytes(bits)))
     return Report(
         command="memory",
         heading=asked.model.summary,
-        title=f"bytes of the {definitions.dtype} weights",
+        title=f"bytes in {definitions.dtype}",
         unit="bytes",
         answer=entry.value,
         totals={
             "total_bytes": entry.value,
-            "weights_bytes": whole(root.total(weights)),
+            "weights_bytes": weights,
             "gradients_bytes": 0,
             "optimizer_bytes": 0,
             "activations_bytes": 0,
             "kv_cache_bytes": 0,
-            "buffers_bytes": whole(root.total(buffers)),
+            "buffers_bytes": entry.value - weights,
             "temporary_bytes": 0,
         },
         model=described(asked.model),

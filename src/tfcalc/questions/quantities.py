@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tfcalc.conventions import DTYPES, Definitions
 from tfcalc.core.component import Measure
-from tfcalc.core.measure import flops_of, params, steps, weight_bytes
+from tfcalc.core.measure import flops_of, held_bytes, params, steps
 from tfcalc.core.polynomial import Atom, Floor, Monomial, Polynomial
+from tfcalc.errors import one_of
 from tfcalc.workload import Workload
 
 QUANTITIES = {"params": "parameters", "flops": "FLOPs", "memory": "bytes", "time": "time"}
@@ -13,14 +14,14 @@ QUANTITIES = {"params": "parameters", "flops": "FLOPs", "memory": "bytes", "time
 
 
 def measure_of(of: str, run: Workload, by: Definitions) -> Measure:
-    """How the quantity is measured on this workload, by these definitions."""
-    match of:
+    """How the quantity is measured on this workload, by these definitions. Raises UsageError for an unknown one."""
+    match one_of("quantity", of, QUANTITIES):
         case "params":
             return params
         case "flops":
             return flops_of(run.training, by.count == "all")
         case "memory":
-            return weight_bytes(DTYPES[by.dtype])
+            return held_bytes(DTYPES[by.dtype])
         case _:
             return steps
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -9,33 +10,20 @@ from typing import Any, NamedTuple
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.report import SCHEMA_VERSION
-from tfcalc.report.sheet import Cell, Column, Sheet
+from tfcalc.report.sheet import Cell, Column, Factors, Sheet, for_people
+from tfcalc.report.style import Style
 
 
 class Line(NamedTuple):
-    """Items of one size that stand side by side: ``factors`` in numbers and in symbols, ``value`` of all together."""
+    """Items of one size that stand side by side: their factors in symbols and in numbers, ``value`` of all together."""
 
     where: str
     names: tuple[str, ...]
-    factors: tuple[int, ...]
-    symbols: tuple[Polynomial | int, ...]
-    copies: tuple[int, Polynomial | int]
+    symbols: Factors
+    numbers: Factors
     formula: Polynomial
     value: int
     note: str
-
-    def shape(self) -> str:
-        """``3 × (h × h)``."""
-        return self._spelt([write(factor) for factor in self.symbols], write(self.copies[1]))
-
-    def sizes(self) -> str:
-        """``3 × (768 × 768)``."""
-        return self._spelt([str(factor) for factor in self.factors], str(self.copies[0]))
-
-    def _spelt(self, factors: list[str], copies: str) -> str:
-        each = " × ".join(f"({factor})" if " + " in factor else factor for factor in factors)
-        outer = [copies] * (copies != "1") + [str(len(self.names))] * (len(self.names) > 1)
-        return " × ".join([*outer, f"({each})" if outer and len(factors) > 1 else each])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +40,7 @@ class Explanation:
     formula: Polynomial
     substituted: str
     answer: int
+    legend: Mapping[str, str]
     model: dict[str, Any]
     conventions: dict[str, Any]
     notes: tuple[str, ...]
@@ -65,7 +54,7 @@ class Explanation:
                 rows.append([where, "", "", "", ""])
                 depths.append(0)
             for line in lines:
-                rows.append([", ".join(line.names), line.shape(), line.sizes(), line.formula, line.value])
+                rows.append([", ".join(line.names), line.symbols, line.numbers, line.formula, line.value])
                 depths.append(1 if where else 0)
         rows.append(["sum", "", self.substituted, self.formula, self.answer])
         remarks = dict.fromkeys(f"{', '.join(line.names)}: {line.note}" for line in self.lines if line.note)
@@ -82,6 +71,7 @@ class Explanation:
             rows=rows,
             quiet=self.answer,
             notes=[*remarks, *self.notes],
+            legend=self.legend,
             depths=[*depths, 0],
         )
 
@@ -102,8 +92,9 @@ class Explanation:
                 {
                     "where": line.where,
                     "names": list(line.names),
-                    "copies": line.copies[0],
-                    "factors": list(line.factors),
+                    "copies": line.numbers.copies[0],
+                    "factors": list(line.numbers.each),
+                    "in_symbols": for_people(line.symbols, Style()),
                     self.unit: line.value,
                     "formula": write(line.formula),
                     "note": line.note,
@@ -114,6 +105,5 @@ class Explanation:
 
     def __str__(self) -> str:
         from tfcalc.render.plain import render
-        from tfcalc.report.style import Style
 
         return render(self.sheet(), Style())

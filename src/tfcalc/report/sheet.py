@@ -35,13 +35,20 @@ class Times(NamedTuple):
     unit: str
 
 
+class Factors(NamedTuple):
+    """What multiplies to a size, ``n × 3 × (h × h)``: how many, and the factors of each."""
+
+    copies: tuple[Polynomial | int, ...]
+    each: tuple[Polynomial | int, ...]
+
+
 class Order(NamedTuple):
     """A growth, written O(…)."""
 
     growth: Polynomial
 
 
-Cell = str | int | float | Polynomial | Share | Bytes | Times | Order | None
+Cell = str | int | float | Polynomial | Share | Bytes | Times | Factors | Order | None
 
 
 class Column(NamedTuple):
@@ -90,6 +97,8 @@ def for_people(cell: Cell, style: Style) -> str:
             return cell
         case Polynomial():
             return style.formula(cell)
+        case Factors():
+            return _spelt(cell, style)
         case Order():
             return f"O({style.formula(cell.growth, factored=False)})"
         case Share():
@@ -107,7 +116,7 @@ def for_programs(cell: Cell, style: Style) -> str:
     match cell:
         case None:
             return ""
-        case Polynomial() | Order():
+        case Polynomial() | Order() | Factors():
             return for_people(cell, style.plain())
         case Share():
             return f"{cell.fraction:.6f}"
@@ -115,6 +124,14 @@ def for_programs(cell: Cell, style: Style) -> str:
             return str(cell.size)
         case _:
             return str(cell)
+
+
+def _spelt(cell: Factors, style: Style) -> str:
+    """``3 × (h × h)``."""
+    written = [style.formula(factor) for factor in cell.each]
+    each = " × ".join(f"({factor})" if " + " in factor else factor for factor in written)
+    copies = [style.formula(count) for count in cell.copies if count != 1]
+    return " × ".join([*copies, f"({each})" if copies and len(written) > 1 else each])
 
 
 def _rounded(cell: Times, style: Style) -> str:

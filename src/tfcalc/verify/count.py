@@ -96,14 +96,13 @@ def verify(model: Transformer) -> Verification:
         raise Unavailable("PyTorch is not installed", "pip install 'tfcalc[verify]'") from None
     from tfcalc.verify.reference import build
 
-    canonical = model.canonical()
     try:
-        built = build(canonical)
+        built = build(model)
     except RuntimeError as error:
         raise Unavailable(f"PyTorch cannot build this model: {str(error).splitlines()[0]}") from None
     theirs: dict[str, int] = {}
     for name, parameter in built.named_parameters():
-        path = _path(name, canonical)
+        path = _path(name, model)
         theirs[path] = theirs.get(path, 0) + parameter.numel()
     ours = {entry.path: entry.value for entry in report.walk() if not entry.parts}
     rows = [Row(path, ours.get(path, 0), theirs.get(path, 0)) for path in dict.fromkeys([*ours, *theirs])]
@@ -114,7 +113,7 @@ def verify(model: Transformer) -> Verification:
         heading=model.summary,
         reference=f"torch.nn modules of PyTorch {torch.__version__} on the meta device, unique parameters{exchanged}",
         rows=tuple(rows),
-        model=described(canonical),
+        model=described(model),
     )
 
 
