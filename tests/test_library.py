@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,6 +74,71 @@ def test_a_sweep_broadcasts_and_follows() -> None:
     apart = tfcalc.sweep(tfcalc.Transformer(), d_model=512, d_ff=[2048, 1024])
     assert apart[0] == 44_140_544
     assert apart[0] - apart[1] == 12 * (2 * 512 * 1024 + 1024)
+
+
+def test_what_is_given_stays_and_what_is_not_follows() -> None:
+    """Sizes that happen to equal what they would follow from are given all the same."""
+    given = tfcalc.Transformer(d_ff=2048, n_kv_heads=8)
+    widths = tfcalc.sweep(given, d_model=[512, 1024])
+    assert widths.tolist() == [tfcalc.params(replace(given, d_model=h)).answer for h in (512, 1024)]
+    heads = tfcalc.sweep(given, n_heads=[8, 16])
+    assert heads.tolist() == [tfcalc.params(replace(given, n_heads=a)).answer for a in (8, 16)]
+    run = tfcalc.Workload(source_len=512)
+    longer = tfcalc.sweep(tfcalc.Transformer(), "flops", run, seq_len=[1024])
+    assert longer[0] == tfcalc.flops(tfcalc.Transformer(), replace(run, seq_len=1024)).answer
+    assert str(tfcalc.formula("ffn", model=given)) == "2hf + h + f"
+    assert tfcalc.formula("ffn", model=given).at(h=1024, f=2048) == 2 * 1024 * 2048 + 2048 + 1024
+
+
+def test_a_formula_is_asked_by_its_own_letters() -> None:
+    with pytest.raises(tfcalc.UsageError, match="'q' does not stand in"):
+        tfcalc.formula("mha").at(h=512, q=3)
+
+
+@pytest.mark.parametrize("of", ["param", "banana", "flop"])
+def test_an_unknown_quantity_is_refused_everywhere(of: str) -> None:
+    for ask in (lambda: tfcalc.sweep(tfcalc.Transformer(), of), lambda: tfcalc.formula("mha", of)):
+        with pytest.raises(tfcalc.UsageError, match=f"quantity '{of}' is not known"):
+            ask()
+
+
+def test_memory_is_the_same_however_it_is_asked_for() -> None:
+    model = tfcalc.Transformer(vocab_size=37_000)
+    held = tfcalc.memory(model).answer
+    assert held == tfcalc.explain("complete", model, "memory").answer == tfcalc.sweep(model, "memory")
+    assert held == tfcalc.formula("complete", "memory", model).at(h=512, n=6, V=37_000, T=5000)
+    # 4 bytes for each of the core, the embedding, the head, and the 5,000 sinusoids
+    assert held == 4 * (44_140_544 + 2 * 37_000 * 512 + 5000 * 512)
+
+
+@pytest.mark.parametrize("wrong", [512, "transformer-base", None])
+def test_what_is_no_model_is_refused(wrong: object) -> None:
+    with pytest.raises(tfcalc.InvalidModel, match="is not a model"):
+        tfcalc.params(wrong)  # type: ignore[arg-type]
+    with pytest.raises(tfcalc.InvalidModel, match="is not a workload"):
+        tfcalc.flops(tfcalc.Transformer(), 1024)  # type: ignore[arg-type]
+
+
+def test_a_numpy_integer_is_refused_with_the_way_out() -> None:
+    with pytest.raises(tfcalc.InvalidModel, match=r"convert it by int"):
+        tfcalc.params(tfcalc.Transformer(d_model=np.int64(512)))
+
+
+def test_a_model_shows_what_was_given() -> None:
+    assert repr(tfcalc.Transformer(d_model=768)) == "Transformer(d_model=768)"
+    assert tfcalc.Transformer(d_model=768) == tfcalc.Transformer(d_model=768) != tfcalc.Transformer()
+    assert "array" in repr(tfcalc.Transformer(d_model=np.array([1, 2])))
+
+
+def test_by_kind_does_not_depend_on_what_is_shown() -> None:
+    model = tfcalc.Transformer(vocab_size=1000)
+    assert len({str(tfcalc.params(model, depth=depth).by_kind()) for depth in (None, 0, 1, 5, 9)}) == 1
+
+
+def test_the_heads_of_a_note_are_those_of_the_model() -> None:
+    lines = tfcalc.explain("mha", tfcalc.Transformer(head_dim=32)).lines
+    assert lines[0].note == "the 8 heads share each (8 × 32 = 256)"
+    assert lines[0].numbers.each == (512, 256)
 
 
 def test_a_sweep_of_something_unknown_is_refused() -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfcalc.errors import InvalidModel, nearest
+from tfcalc.errors import UnknownModel, nearest
 from tfcalc.families.transformer import Transformer
 
 FOLDER = Path(__file__).parent / "models"
@@ -26,13 +26,13 @@ def names() -> list[str]:
 
 
 def preset(name: str) -> Preset:
-    """The preset of this name. Raises InvalidModel with the nearest names where there is none.
+    """The preset of this name. Raises UnknownModel with the nearest names where there is none.
 
     >>> preset("transformer-big").fields["d_model"]
     1024
     """
     if name not in names():
-        raise InvalidModel(f"model {name[:80]!r} is not known", nearest(name, names()))
+        raise UnknownModel(f"model {name[:80]!r} is not known", nearest(name, names()))
     data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return Preset(name, data["source"], data["fields"])
 

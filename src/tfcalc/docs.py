@@ -16,13 +16,15 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 from tfcalc.cli.main import main as program
+from tfcalc.core.component import Node
 from tfcalc.core.cost import Elementwise
-from tfcalc.core.notation import NOTATIONS, UNICODE, write
+from tfcalc.core.notation import NOTATIONS, write
 from tfcalc.core.polynomial import symbol
-from tfcalc.families.transformer import Transformer
+from tfcalc.families.transformer import POSITIONS, Transformer
 from tfcalc.leaves import ACTIVATIONS, NORMS
 from tfcalc.questions.formula import formula
 from tfcalc.symbols import dimensions
@@ -80,28 +82,45 @@ def _formulas(of: str, *targets: str) -> Iterator[str]:
 
 
 def _symbols() -> Iterator[str]:
-    yield "| symbol | field, and `--notation names` | `--notation bsld` | meaning |"
-    yield "| --- | --- | --- | --- |"
+    yield "| symbol | field, and `--notation names` | `--notation bsld` | meaning | if it is not given |"
+    yield "| --- | --- | --- | --- | --- |"
+    assumed = Transformer(vocab_size=1).assumed
     for one in (Workload(), Transformer()):
         for name, known in dimensions(one).items():
-            other = write(symbol(known.symbol), script=UNICODE, letters=NOTATIONS["bsld"])
-            yield f"| {known.symbol} | `{name}` | {other} | {known.meaning} |"
+            other = write(symbol(known.symbol), letters=NOTATIONS["bsld"])
+            default = known.follows or getattr(one, name) or assumed.get(name, "there is none")
+            yield f"| {known.symbol} | `{name}` | {other} | {known.meaning} | {default} |"
 
 
 def _elementwise() -> Iterator[str]:
     yield "| operation | forward | backward | on each element of |"
     yield "| --- | ---: | ---: | --- |"
-    seen: dict[str, tuple[Elementwise, str]] = {}
-    for kind in NORMS:
-        for activation in ACTIVATIONS:
-            model = Transformer(
-                kind="decoder", vocab_size=1, positions="learned", max_len=512, norm=kind, activation=activation
-            )
-            for node in model.tree(Workload(phase="train")).walk():
-                for work in node.component.own.elementwise:
-                    seen.setdefault(re.sub(r"b_\w+", "b", work.name), (work, node.component.kind))
-    for name, (work, kind) in sorted(seen.items(), key=lambda item: (item[1][1], item[0])):
-        yield f"| {name} | {work.forward} | {work.backward} | {ELEMENTS[kind]} |"
+    rows = {_row(work, node.component.kind) for model in _every_kind() for node, work in _all_work(model)}
+    yield from sorted(rows, key=lambda row: (row.split("|")[4], row))
+
+
+def _every_kind() -> Iterator[Transformer]:
+    """Models that have between them every operation there is."""
+    for norm, activation, positions in zip_longest(NORMS, ACTIVATIONS, POSITIONS, fillvalue=None):
+        yield Transformer(
+            kind="decoder",
+            vocab_size=1,
+            positions=positions or "learned",
+            max_len=None if positions == "none" else 512,
+            norm=norm or "rmsnorm",
+            activation=activation or "relu",
+        )
+
+
+def _all_work(model: Transformer) -> Iterator[tuple[Node, Elementwise]]:
+    for node in model.tree(Workload(phase="train")).walk():
+        for work in node.component.own.elementwise:
+            yield node, work
+
+
+def _row(work: Elementwise, kind: str) -> str:
+    name = re.sub(r"b_\w+", "b", work.name)
+    return f"| {name} | {work.forward} | {work.backward} | {ELEMENTS[kind]} |"
 
 
 ELEMENTS = {
@@ -111,7 +130,6 @@ ELEMENTS = {
     "embedding": "the embedded tokens",
     "linear": "the output",
     "norm": "the normalised vectors",
-    "output": "the logits",
     "position": "the embedded tokens",
     "residual": "the stream",
 }

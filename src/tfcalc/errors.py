@@ -17,6 +17,8 @@ class TfcalcError(Exception):
 
     code = "error"
     exit_code = 1
+    as_json = False
+    """Whether the answer would have been JSON, so that the refusal is to be."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -39,6 +41,12 @@ class InvalidModel(TfcalcError, ValueError):
 
     code = "invalid-model"
     exit_code = 3
+
+
+class UnknownModel(InvalidModel):
+    """A name that no model has (exit 3)."""
+
+    code = "unknown-model"
 
 
 class Unavailable(TfcalcError):

@@ -13,6 +13,8 @@ _NUMBER = r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d*)?(?:[eE][+-]?\d{1,3})?
 _LONGEST = 64
 _ABSURD = 10**30
 
+LARGEST_PREFIX = 1e18
+
 
 def parse_count(text: str | int) -> int:
     """A whole number: ``512``, ``4_096``, ``128k`` (128,000), ``128Ki`` (131,072), ``7B``, ``1.4T``, ``1e12``.
@@ -36,7 +38,8 @@ def parse_count(text: str | int) -> int:
     if value > _ABSURD:
         raise UsageError(f"{text!r} is absurdly large", "is it a typo?")
     if value.denominator != 1:
-        raise UsageError(f"{text!r} is not a whole number", f"the nearest is {round(value)}")
+        below = value.numerator // value.denominator
+        raise UsageError(f"{text!r} is not a whole number", f"the nearest are {below} and {below + 1}")
     return int(value)
 
 
@@ -49,12 +52,14 @@ def short(number: int | float) -> str:
     """Three figures and an SI prefix: ``44.1M``.
 
     >>> short(44_140_544), short(512), short(999_999), short(3.14e23)
-    ('44.1M', '512', '1M', '314000E')
+    ('44.1M', '512', '1M', '3.14e+23')
     """
     rounded = float(f"{number:.3g}")
-    for scale, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    if rounded >= LARGEST_PREFIX * 1000:
+        return f"{number:.3g}"
+    for scale, prefix in ((LARGEST_PREFIX, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if rounded >= scale:
-            return f"{rounded / scale:{'.3g' if rounded < 1000 * scale else '.0f'}}{prefix}"
+            return f"{rounded / scale:.3g}{prefix}"
     return f"{number}"
 
 

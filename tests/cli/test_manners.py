@@ -51,7 +51,7 @@ def one_line(text: str) -> bool:
         (["params", "--d-model"], 2),
         (["nonsense"], 2),
         (["params", "no-such-model"], 3),
-        (["params", "transformer-base", "--heads", "7"], 3),
+        (["params", "transformer-base", "--heads", "7"], 2),  # 7 was typed
     ],
 )
 def test_01_exit_codes(tfcalc: Program, arguments: list[str], code: int) -> None:
@@ -157,6 +157,24 @@ def every(components: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [part for component in components for part in [component, *every(component["parts"])]]
 
 
+def test_05_a_place_that_cannot_be_written(tfcalc: Program, tmp_path: Path) -> None:
+    for path in ("/dev/full", str(tmp_path)):
+        result = tfcalc("params", "-o", path)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert one_line(result.stderr)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = tfcalc("params", "-q", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert result.returncode == 2
+    assert one_line(result.stderr)
+
+
+def test_05_every_way_to_say_it_goes_to_the_file(tfcalc: Program, tmp_path: Path) -> None:
+    for flags, text in ((["--latex"], "4 h^{2} + 4 h\n"), (["--sympy"], "4*h**2 + 4*h\n"), (["-q"], "4h² + 4h\n")):
+        assert tfcalc("formula", "mha", *flags, "-o", "out.txt").stdout == ""
+        assert (tmp_path / "out.txt").read_text(encoding="utf-8") == text
+        assert tfcalc("formula", "mha", *flags, "-o", "-").stdout == text
+
+
 def test_05_to_a_file(tfcalc: Program, tmp_path: Path) -> None:
     result = tfcalc("params", "--json", "-o", "answer.json")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
@@ -196,7 +214,13 @@ def test_08_nothing_is_cut(tfcalc: Program, arguments: list[str], columns: str |
     assert "…" not in result.stdout
     if columns:
         assert max(map(len, result.stdout.splitlines())) <= int(columns)
-    assert letters(result.stdout) == letters(tfcalc(*arguments).stdout)
+    wide = tfcalc(*arguments).stdout
+    if re.search(r"^ +\w+: ", result.stdout, re.MULTILINE):  # stacked: every cell stands whole, folded at most
+        below_the_headings = wide.partition("─\n")[2]
+        for cell in re.split(r"\n|  +", below_the_headings.replace("█", "")):
+            assert "".join(cell.split()) in "".join(result.stdout.split())
+    else:
+        assert letters(result.stdout) == letters(wide)
 
 
 def letters(text: str) -> Counter[str]:
@@ -223,6 +247,11 @@ def test_09_ascii_where_the_encoding_has_no_more(tfcalc: Program) -> None:
             assert result.stdout.isascii(), result.stdout
             assert "\\u" not in result.stdout
     assert "4h^2 + 4h" in tfcalc("formula", "mha", "--ascii").stdout
+
+
+def test_09_json_stays_json_in_any_encoding(tfcalc: Program) -> None:
+    result = tfcalc("formula", "mha", "--json", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, encoding="ascii")
+    assert json.loads(result.stdout)["formula"] == "4h² + 4h"
 
 
 # --- 10 and 11: colour
@@ -325,7 +354,7 @@ def test_15_errors_are_json_where_the_answer_would_be(tfcalc: Program) -> None:
         assert json.loads(result.stderr) == {
             "code": "usage",
             "message": "d_model 513 is not divisible by heads 8",
-            "hint": "nearest: 512, 520; or give --head-dim",
+            "hint": "nearest: 512, 520; or give head_dim",
         }
 
 
@@ -378,6 +407,38 @@ def test_19_flag_then_variable_then_file_then_default(tfcalc: Program, tmp_path:
     assert width("--d-model", "256", TFCALC_D_MODEL="128") == 256
 
 
+@pytest.mark.parametrize("key", ["d_model", "hidden_size"])
+def test_19_every_name_of_an_option_is_a_variable_and_a_key(tfcalc: Program, tmp_path: Path, key: str) -> None:
+    assert (
+        tfcalc("params", "-q", env={f"TFCALC_{key.upper()}": "64"}).stdout
+        == tfcalc("params", "--d-model", "64", "-q").stdout
+    )
+    (tmp_path / "tfcalc.toml").write_text(f"{key.replace('_', '-')} = 64\n", encoding="utf-8")
+    assert tfcalc("params", "-q").stdout == tfcalc("params", "--d-model", "64", "-q").stdout
+
+
+def test_19_a_variable_that_means_nothing_is_refused(tfcalc: Program) -> None:
+    result = tfcalc("params", env={"TFCALC_DMODEL": "64"})
+    assert result.returncode == 2
+    assert "did you mean TFCALC_D_MODEL?" in result.stderr
+
+
+def test_19_a_flag_overrides_the_long_and_the_short_of_a_file(tfcalc: Program, tmp_path: Path) -> None:
+    (tmp_path / "tfcalc.toml").write_text('train = true\njson = true\nmodel = "transformer-big"\n', encoding="utf-8")
+    answer = json.loads(tfcalc("flops").stdout)
+    assert (answer["conventions"]["phase"], answer["model"]["d_model"]) == ("train", 1024)
+    assert json.loads(tfcalc("flops", "--phase", "forward").stdout)["conventions"]["phase"] == "forward"
+    assert json.loads(tfcalc("flops", "transformer-base").stdout)["model"]["d_model"] == 512
+    assert tfcalc("flops", "--format", "csv").stdout.startswith("component,")
+
+
+def test_19_a_file_that_says_nothing_of_sizes_changes_no_exit_code(tfcalc: Program, tmp_path: Path) -> None:
+    (tmp_path / "tfcalc.toml").write_text('units = "si"\n', encoding="utf-8")
+    assert tfcalc("memory", "--d-model", "513").returncode == 2
+    (tmp_path / "tfcalc.toml").write_text("d_model = 513\n", encoding="utf-8")
+    assert tfcalc("memory").returncode == 3
+
+
 def test_19_a_settings_file_is_found_from_below(tfcalc: Program, tmp_path: Path) -> None:
     (tmp_path / "tfcalc.toml").write_text("json = true\n", encoding="utf-8")
     (tmp_path / "a" / "b").mkdir(parents=True)
@@ -396,6 +457,9 @@ def test_19_a_settings_file_is_found_from_below(tfcalc: Program, tmp_path: Path)
         "json = 'perhaps'",
         "d_model = nan",
         "heads = -1",
+        "d_model = [1, 2]",
+        "heads = 1979-05-27",
+        "format = ['json']",
     ],
 )
 def test_19_a_bad_settings_file_is_3(tfcalc: Program, tmp_path: Path, text: str) -> None:

@@ -11,11 +11,11 @@ from tfcalc import Transformer, Workload, flops, memory, params
 from tfcalc.core.component import Component
 from tfcalc.core.measure import matmul_flops
 from tfcalc.core.measure import params as count
-from tfcalc.report import whole
+from tfcalc.report import exact
 
 
 def leaves(component: Component, copies: int = 1) -> list[tuple[Component, int]]:
-    copies *= whole(component.copies)
+    copies *= exact(component.copies)
     below = [leaf for part in component.parts for leaf in leaves(part, copies)]
     return below or [(component, copies)]
 

@@ -22,8 +22,10 @@ class Layer(NamedTuple):
 
     attention: Attention
     ffn: FeedForward
+    d_model: Num
     norm: str
     causal: bool
+    dropout: bool
 
     def __call__(self, stream: Sequences, memory: Sequences | None, run: Workload, copies: Num) -> Component:
         """``copies`` layers on ``stream``, each reading ``memory`` (the encoder's output) if there is one."""
@@ -35,10 +37,9 @@ class Layer(NamedTuple):
         return Component("layer", "layer", parts=tuple(parts), copies=copies)
 
     def _wrapped(self, name: str, sublayer: Component, stream: Sequences, run: Workload) -> Iterator[Component]:
-        width = self.attention.d_model
-        elements = stream.tokens * width
+        elements = stream.tokens * self.d_model
         yield sublayer
-        if self.attention.dropout and run.training:
+        if self.dropout and run.training:
             yield dropout(f"{name}_dropout", elements)
         yield residual(f"{name}_residual", elements)
-        yield norm(f"{name}_norm", self.norm, width, stream.tokens)
+        yield norm(f"{name}_norm", self.norm, self.d_model, stream.tokens)

@@ -11,7 +11,7 @@ import typer
 from tfcalc.cli.commands import COMMANDS, command
 from tfcalc.cli.options import Option
 from tfcalc.cli.settings import settle
-from tfcalc.errors import InvalidModel
+from tfcalc.errors import InvalidModel, TfcalcError
 
 ABOUT = """\b
 Examples:
@@ -33,7 +33,8 @@ Exit codes:
 
 \b
 A value comes from the option, else from the variable TFCALC_<OPTION>
-(TFCALC_D_MODEL), else from tfcalc.toml or [tool.tfcalc] in pyproject.toml.
+(TFCALC_D_MODEL=768), else from tfcalc.toml (d_model = 768), or from
+[tool.tfcalc] in pyproject.toml, in this folder or above; else the default.
 """
 
 
@@ -66,8 +67,10 @@ def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[...
         settings = settle(options, flags)
         try:
             return run(settings)
-        except InvalidModel as error:
-            raise settings.blame(error) from None
+        except TfcalcError as error:
+            refusal = settings.blame(error) if isinstance(error, InvalidModel) else error
+            refusal.as_json = settings.wants_json
+            raise refusal from None
 
     called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # how inspect lets one state it
         [
@@ -86,6 +89,6 @@ def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[...
 def _parameter(option: Option) -> Any:
     """What typer is told of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
-        return typer.Argument(... if option.required else None, help=option.help, show_default=False)
+        return typer.Argument(None, help=option.help, show_default=False)
     metavar = None if option.switch else "|".join(option.known) if option.known else "N" if option.number else "TEXT"
     return typer.Option(None, *option.flags, help=option.help, metavar=metavar, show_default=False)

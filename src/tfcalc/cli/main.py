@@ -6,6 +6,8 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import cast
 
 from tfcalc.cli.commands import COMMANDS
@@ -24,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(asked)
     except TfcalcError as error:
-        _refuse(error.code, error.message, error.hint, asked)
+        _refuse(error.code, error.message, error.hint, as_json=error.as_json or _wants_json(asked))
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -35,9 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _unread()
         raise
     except Exception as error:
-        if "--debug" in asked:
+        if "--debug" in asked or os.environ.get("TFCALC_DEBUG"):
             raise
-        _refuse("bug", f"internal error: {type(error).__name__}: {_one_line(str(error))}", REPORT, asked)
+        text = f"internal error: {type(error).__name__}: {_one_line(str(error))}"
+        _refuse("bug", text, REPORT, as_json=_wants_json(asked))
         return BUG
 
 
@@ -94,15 +97,25 @@ def _usage(error: Exception) -> UsageError:
     option = getattr(error, "option_name", None)
     close = getattr(error, "possibilities", None)
     if option and close is not None and "o such option" in str(error):
-        return UsageError(f"option {option} is not known", nearest(option, close) if close else "see --help")
+        return UsageError(
+            f"option {option} is not known", _elsewhere(option) or (nearest(option, close) if close else "see --help")
+        )
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     return UsageError(_one_line(message)[:1].lower() + _one_line(message)[1:].rstrip("."), "see --help")
 
 
-def _refuse(code: str, message: str, hint: str, asked: Sequence[str]) -> None:
+def _elsewhere(flag: str) -> str:
+    """Which commands have this option, if any."""
+    from tfcalc.cli.commands import command
+
+    having = [name for name in COMMANDS if any(flag in option.flags for option in command(name).options)]
+    return f"it is an option of {', '.join(having)}" if having else ""
+
+
+def _refuse(code: str, message: str, hint: str, *, as_json: bool) -> None:
     if sys.stderr is None:
         return
-    if _wants_json(asked):
+    if as_json:
         import json
 
         print(json.dumps({"code": code, "message": message, "hint": hint}), file=sys.stderr)
@@ -113,8 +126,10 @@ def _refuse(code: str, message: str, hint: str, asked: Sequence[str]) -> None:
 
 
 def _wants_json(asked: Sequence[str]) -> bool:
-    forms = [*asked, os.environ.get("TFCALC_FORMAT", "")]
-    return "--json" in asked or "--format=json" in asked or ("--format" in asked and "json" in forms)
+    """What can be told before the command line is understood."""
+    words = [*asked, f"--format={os.environ.get('TFCALC_FORMAT')}"]
+    follows = any(pair == ("--format", "json") for pair in pairwise(asked))
+    return "--json" in words or "--format=json" in words or follows or bool(os.environ.get("TFCALC_JSON"))
 
 
 def _one_line(text: str) -> str:
@@ -129,6 +144,6 @@ def entry() -> None:
     gc.disable()
     code = main()
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
+        with suppress(OSError, AttributeError):  # what could not be written was told, or there is no stream
             stream.flush()
     os._exit(code)

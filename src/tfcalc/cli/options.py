@@ -20,8 +20,14 @@ class Option(NamedTuple):
     number: bool = False
     switch: bool = False
     argument: bool = False
-    required: bool = False
+    short_for: tuple[str, str] | None = None
     least: int = 1
+
+    @property
+    def keys(self) -> list[str]:
+        """Its names without dashes: what a settings file calls it, and in capitals after TFCALC_ a variable."""
+        flags = (flag.split("/")[0].removeprefix("--") for flag in self.flags if flag.startswith("--"))
+        return list(dict.fromkeys([*(flag.replace("-", "_") for flag in flags), self.name]))
 
 
 def of_fields(described: type, *names: str) -> Iterator[Option]:
@@ -52,17 +58,17 @@ DEPTH = Option(
 )
 RUN = (
     *of_fields(Workload),
-    Option("train", ("--train",), "short for --phase train", switch=True),
+    Option("train", ("--train",), "short for --phase train", switch=True, short_for=("phase", "train")),
 )
 COUNT = tuple(of_fields(Definitions, "count"))
 DTYPE = tuple(of_fields(Definitions, "dtype"))
 UNITS = tuple(of_fields(Definitions, "units"))
 SHOW = (
     Option("format", ("--format",), "how the answer is written [default: table]", FORMATS),
-    Option("json", ("--json",), "short for --format json", switch=True),
-    Option("quiet", ("--quiet", "-q"), "the answer alone, one line", switch=True),
-    Option("output", ("--output", "-o"), "write to this file instead"),
-    Option("notation", ("--notation",), "letters of the formulas [default: lbhn]", NOTATIONS),
+    Option("json", ("--json",), "short for --format json", switch=True, short_for=("format", "json")),
+    Option("quiet", ("--quiet", "-q"), "the answer alone on one line, whatever the format", switch=True),
+    Option("output", ("--output", "-o"), "write to this file instead; - is the standard output"),
+    Option("notation", ("--notation",), "letters of the formulas, but for JSON's [default: lbhn]", NOTATIONS),
     Option("ascii", ("--ascii",), "no character beyond ASCII", switch=True),
     Option("color", ("--color",), "colour in tables [default: auto]", COLORS),
     Option("debug", ("--debug",), "show the traceback of an internal error", switch=True),

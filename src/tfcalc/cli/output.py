@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from errno import EBADF
 from typing import TYPE_CHECKING
 
 from tfcalc.cli.settings import Settings
@@ -14,41 +15,52 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
     from tfcalc.report.style import Style
 
+STANDARD_OUTPUT = "-"
 BEYOND_ASCII = "²·×ᵀγ█─⌊"
 
 
 def show(answer: Answer, settings: Settings) -> None:
     """Write the answer in the format that was asked for, to the place that was asked for."""
-    target = settings.get("output")
-    text = _written(answer, settings, to_file=target is not None) + "\n"
-    if target is None:
-        write(text)
-        return
+    deliver(_written(answer, settings), settings)
+
+
+def deliver(text: str, settings: Settings) -> None:
+    """Write a text and a newline to the file that was asked for, or to the standard output."""
+    target = settings.get("output", STANDARD_OUTPUT)
     try:
-        with open(target, "w", encoding="utf-8") as file:
-            file.write(text)
+        if target == STANDARD_OUTPUT:
+            _print(text + "\n")
+        else:
+            with open(target, "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise UsageError(f"cannot write {target!r}: {error.strerror}", "name a file in a folder that exists") from None
+        place = "the standard output" if target == STANDARD_OUTPUT else repr(target)
+        raise UsageError(
+            f"cannot write {place}: {error.strerror}", "name a file that can be written: -o FILE"
+        ) from None
 
 
-def write(text: str) -> None:
-    """To stdout, whatever its encoding; a stdout that was closed from the start gets nothing."""
-    if sys.stdout is not None:
-        encoding = sys.stdout.encoding or "utf-8"
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
+def _print(text: str) -> None:
+    if sys.stdout is None:
+        raise OSError(EBADF, "it is closed")
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
 
 
-def _written(answer: Answer, settings: Settings, *, to_file: bool) -> str:
-    form = "json" if settings.get("json") else settings.get("format", "table")
+def _written(answer: Answer, settings: Settings) -> str:
+    form, style = settings.get("format", "table"), _style(settings)
     if form == "json" and not settings.get("quiet"):
         from tfcalc.render.as_json import dump
 
-        return dump(answer.to_dict())
-    sheet, style = answer.sheet(), _style(settings, to_file=to_file)
+        return dump(answer.to_dict(), ascii_only=style.script == "ascii")
+    sheet = answer.sheet()
     if settings.get("quiet"):
         from tfcalc.report.sheet import for_people
 
+        style = style._replace(script="latex") if form == "latex" else style
         return str(sheet.quiet) if isinstance(sheet.quiet, int) else for_people(sheet.quiet, style)
     match form:
         case "csv":
@@ -64,9 +76,10 @@ def _written(answer: Answer, settings: Settings, *, to_file: bool) -> str:
     return render(sheet, style)
 
 
-def _style(settings: Settings, *, to_file: bool) -> Style:
+def _style(settings: Settings) -> Style:
     from tfcalc.report.style import Style
 
+    to_file = settings.get("output", STANDARD_OUTPUT) != STANDARD_OUTPUT
     return Style(
         script="ascii" if settings.get("ascii") or not (to_file or _shows_mathematics()) else "text",
         notation=settings.get("notation", "lbhn"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from enum import IntEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from tfcalc.cli.options import EVERY, Option
+from tfcalc.cli.options import EVERY, MODEL_FIELDS, RUN, Option
 from tfcalc.conventions import Definitions
 from tfcalc.dimensions import check_size
-from tfcalc.errors import InvalidModel, TfcalcError, UsageError, nearest, one_of
+from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import default_run
 from tfcalc.units import parse_count
@@ -31,30 +32,50 @@ class BadFile(TfcalcError):
     exit_code = 3
 
 
+class Source(IntEnum):
+    """Where a value was given; the higher one wins."""
+
+    FILE = 1
+    VARIABLE = 2
+    FLAG = 3
+
+
+class Given(NamedTuple):
+    """A value, where it was given, and by which name."""
+
+    value: Value
+    source: Source
+    called: str
+
+
 class Settings:
     """The values that one command was given, from wherever, read and checked; those not given are absent."""
 
-    def __init__(self, values: Mapping[str, Value], *, from_file: bool) -> None:
-        self.values = dict(values)
-        self.from_file = from_file
+    def __init__(self, given: Mapping[str, Given]) -> None:
+        self.given = dict(given)
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value, or ``default`` where none was given."""
-        return self.values.get(name, default)
+        return self.given[name].value if name in self.given else default
 
     def fill(self, described: T) -> T:
         """A model, workload or set of definitions with the values that were given in the place of its own."""
-        names = {item.name for item in fields(described)}  # type: ignore[arg-type]  # T is a dataclass
-        return replace(described, **{n: v for n, v in self.values.items() if n in names})  # type: ignore[type-var]
+        values = {item.name: self.get(item.name) for item in fields(described) if item.name in self.given}  # type: ignore[arg-type]  # T is a dataclass
+        return replace(described, **values)  # type: ignore[type-var]
 
     @property
     def model_name(self) -> str | None:
         """The model that was named, by argument or by --model."""
-        named: str | None = self.get("model")
-        flagged: str | None = self.get("model_name")
-        if named and flagged and named != flagged:
-            raise UsageError(f"two models are named: {named!r} and {flagged!r}", "name one of them")
-        return named or flagged
+        named, flagged = self.given.get("model"), self.given.get("model_name")
+        if named and flagged and flagged.source is Source.FLAG and named.value != flagged.value:
+            raise UsageError(f"two models are named: {named.value!r} and {flagged.value!r}", "name one of them")
+        found = named or flagged
+        return str(found.value) if found and found.value else None
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether the answer is to be JSON."""
+        return bool(self.get("format") == "json")
 
     def model(self) -> Transformer:
         """The named model with the given fields in the place of its own, or the classic one with them."""
@@ -65,11 +86,7 @@ class Settings:
         return self.fill(load(self.model_name))
 
     def workload(self, model: Transformer) -> Workload:
-        """What is run, at most as long as the model can read; ``--train`` is short for ``--phase train``."""
-        if self.get("train"):
-            if self.get("phase", "train") != "train":
-                raise UsageError(f"--train contradicts --phase {self.get('phase')}", "leave one of them out")
-            self.values["phase"] = "train"
+        """What is run, at most as long as the model can read where nothing else is given."""
         return self.fill(default_run(model))
 
     def definitions(self) -> Definitions:
@@ -77,29 +94,61 @@ class Settings:
         return self.fill(Definitions())
 
     def blame(self, error: InvalidModel) -> TfcalcError:
-        """Sizes typed as options are a matter of usage (exit 2); those of a named model or a file are not (exit 3)."""
-        return error if self.model_name or self.from_file else UsageError(error.message, error.hint)
+        """Sizes that were typed are a matter of usage (exit 2); a named model's, or a settings file's, are not (3)."""
+        sizes = [given.source for name, given in self.given.items() if name in SIZES]
+        typed = any(source is not Source.FILE for source in sizes)
+        not_typed = self.model_name or sizes
+        if isinstance(error, UnknownModel) or (not_typed and not typed):
+            return error
+        return UsageError(error.message, error.hint)
+
+
+SIZES = frozenset(option.name for option in (*MODEL_FIELDS, *RUN))
 
 
 def settle(options: Iterable[Option], flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
     """Read every option's value from the first place that has one. Raises UsageError or BadFile."""
     filed, path = _filed(Path.cwd())
-    values: dict[str, Value] = {}
-    from_file = False
+    variables = _variables(environ)
+    given: dict[str, Given] = {}
     for option in options:
-        flag = flags.get(option.name)
-        variable = environ.get(f"TFCALC_{option.name.upper()}")
-        if flag is not None:
-            values[option.name] = _read(option, flag, option.flags[0] if option.flags else option.name.upper())
+        called = option.flags[0] if option.flags else option.name.upper()
+        raw, variable = flags.get(option.name), variables.get(option.name)
+        if raw is not None:
+            given[option.name] = Given(_read(option, raw, called), Source.FLAG, called)
         elif variable:
-            values[option.name] = _read(option, variable, f"TFCALC_{option.name.upper()}")
+            given[option.name] = Given(_read(option, environ[variable], variable), Source.VARIABLE, variable)
         elif option.name in filed:
             try:
-                values[option.name] = _read(option, filed[option.name], option.name)
+                value = _read(option, filed[option.name], option.name)
             except UsageError as error:
                 raise BadFile(f"{path}: {error.message}", error.hint) from None
-            from_file = True
-    return Settings(values, from_file=from_file)
+            given[option.name] = Given(value, Source.FILE, option.name)
+    for option in options:
+        if option.short_for and option.name in given and given[option.name].value:
+            _lengthen(given, option.name, *option.short_for)
+    return Settings(given)
+
+
+def _lengthen(given: dict[str, Given], short: str, name: str, value: str) -> None:
+    """``--train`` is ``--phase train``; from the same source it cannot contradict it, from another the higher wins."""
+    switch, other = given[short], given.get(name)
+    if other and other.source is switch.source and other.value != value:
+        raise UsageError(f"{switch.called} contradicts {other.called} {other.value}", "leave one of them out")
+    if not other or other.source < switch.source:
+        given[name] = Given(value, switch.source, switch.called)
+
+
+def _variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The TFCALC_ variables that are set, by option name."""
+    known = {f"TFCALC_{key.upper()}": option.name for option in EVERY for key in option.keys}
+    found = {}
+    for variable in sorted(environ):
+        if variable.startswith("TFCALC_") and environ[variable]:
+            if variable not in known:
+                raise UsageError(f"variable {variable} is not known", nearest(variable, known))
+            found[known[variable]] = variable
+    return found
 
 
 def _read(option: Option, raw: Any, called: str) -> Value:
@@ -107,7 +156,7 @@ def _read(option: Option, raw: Any, called: str) -> Value:
     if option.switch:
         return _switch(raw, called)
     if option.number:
-        if isinstance(raw, bool | float):
+        if isinstance(raw, bool) or not isinstance(raw, int | str):
             raise UsageError(f"{called} {raw!r} is not a whole number", f"give an integer of at least {option.least}")
         try:
             number = parse_count(raw)
@@ -137,23 +186,22 @@ def _filed(folder: Path) -> tuple[dict[str, Any], Path | None]:
     for place in (folder, *folder.parents):
         for path, section in ((place / "tfcalc.toml", ()), (place / "pyproject.toml", ("tool", "tfcalc"))):
             if path.is_file() and (found := _table(path, section)) is not None:
-                known = [option.name for option in EVERY]
-                values = {key.replace("-", "_"): value for key, value in found.items()}
-                for key in values:
-                    if key not in known:
-                        raise BadFile(f"{path}: key {key!r} is not known", nearest(key, known))
-                return values, path
+                known = {key: option.name for option in EVERY for key in option.keys}
+                for key in found:
+                    if key.replace("-", "_") not in known:
+                        raise BadFile(f"{path}: key {key!r} is not known", nearest(key.replace("-", "_"), known))
+                return {known[key.replace("-", "_")]: value for key, value in found.items()}, path
     return {}, None
 
 
 def _table(path: Path, section: tuple[str, ...]) -> dict[str, Any] | None:
-    """The table under ``section`` of a TOML file; None where it has none."""
+    """The table under ``section`` of a TOML file; None where it has none. A file without the word is not parsed."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST_FILE + 1)
     except OSError as error:
         raise BadFile(f"{path} cannot be read: {error.strerror}") from None
-    if section and ".".join(section).encode() not in raw:
+    if section and section[-1].encode() not in raw:
         return None
     if len(raw) > LARGEST_FILE:
         raise BadFile(f"{path} is larger than 1 MiB", "a settings file is a few lines")

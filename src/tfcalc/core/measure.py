@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 from tfcalc.core.component import Measure
 from tfcalc.core.cost import Cost
 from tfcalc.core.number import Num, ceil_div, total
@@ -79,6 +81,7 @@ def held_bytes(bits: int) -> Measure:
 
 
 def bytes_of(elements: Num, bits: int) -> Num:
-    """The bytes of so many numbers of ``bits`` each, the last byte filled up."""
-    full, rest = divmod(bits, 8)
-    return elements * full if not rest else ceil_div(elements * bits, 8)
+    """The bytes of so many numbers of ``bits`` each, the last byte filled up: ``⌈n·bits / 8⌉``."""
+    common = gcd(bits, 8)
+    pieces: Num = ceil_div(elements * (bits // common), 8 // common)
+    return pieces

@@ -53,11 +53,11 @@ class Transformer(Described):
     d_ff: Num | None = dimension("f", "feed-forward size", "--d-ff", "--intermediate-size", follows="4h")
     head_dim: Num | None = dimension("d", "width of a head's query and key", "--head-dim", "--d-k", follows="h/a")
     value_dim: Num | None = dimension("d_v", "width of a head's value", "--value-dim", "--d-v", follows="d")
-    vocab_size: Num | None = dimension("V", "vocabulary; without one the model is its core", "--vocab-size")
+    vocab_size: Num | None = dimension("V", "vocabulary", "--vocab-size")
     target_vocab_size: Num | None = dimension(
         "V_t", "target vocabulary, apart from the source's", "--target-vocab-size"
     )
-    max_len: Num | None = dimension("T", "positions in the table (5000 sinusoids)", "--max-len")
+    max_len: Num | None = dimension("T", "positions in the table", "--max-len")
     kind: str = choice("which stacks there are", "--kind", default="encoder-decoder", known=KINDS)
     attention_bias: bool = choice("biases in attention", "--attention-bias/--no-attention-bias", default=True)
     ffn_bias: bool = choice("biases in the feed-forward network", "--ffn-bias/--no-ffn-bias", default=True)
@@ -152,7 +152,7 @@ class Transformer(Described):
         )
         parts: list[Component] = []
         for stack in self.stacks:
-            layer = Layer(attention, ffn, self.norm, causal=stack == "decoder")
+            layer = Layer(attention, ffn, self.d_model, self.norm, causal=stack == "decoder", dropout=self.dropout)
             stream, memory = self._streams(stack, run)
             parts.append(Component(stack, stack, parts=(layer(stream, memory, run, self.size(f"{stack}_layers")),)))
             if self.final_norm == "always" or (self.final_norm == "pre-norm" and self.pre_norm):

@@ -28,7 +28,7 @@ def _check_heads(width: Any, heads: Any, groups: Any, head_dim: Any) -> None:
         below = width // heads * heads
         nearest = ", ".join(str(size) for size in (below, below + heads) if size)
         raise InvalidModel(
-            f"d_model {width} is not divisible by heads {heads}", f"nearest: {nearest}; or give --head-dim"
+            f"d_model {width} is not divisible by heads {heads}", f"nearest: {nearest}; or give head_dim"
         )
     if groups is not None and heads % groups:
         fits = ", ".join(str(size) for size in range(1, min(heads, 128) + 1) if heads % size == 0)
@@ -41,15 +41,15 @@ def _check_stacks(model: Transformer, run: Workload) -> None:
     if model.kind == "encoder-decoder":
         return
     only_of_both = {
-        "source_len": (run.source_len, "--source-seq"),
-        "target_vocab_size": (model.target_vocab_size, "--target-vocab-size"),
-        "encoder_layers": (None if model.kind == "encoder" else model.encoder_layers, "--encoder-layers"),
-        "decoder_layers": (None if model.kind == "decoder" else model.decoder_layers, "--decoder-layers"),
+        "source_len": run.source_len,
+        "target_vocab_size": model.target_vocab_size,
+        "encoder_layers": None if model.kind == "encoder" else model.encoder_layers,
+        "decoder_layers": None if model.kind == "decoder" else model.decoder_layers,
     }
-    for name, (value, flag) in only_of_both.items():
+    for name, value in only_of_both.items():
         if value is not None:
             raise InvalidModel(
-                f"{name} {value} contradicts kind {model.kind!r}", f"leave out {flag}, or choose --kind encoder-decoder"
+                f"{name} {value} contradicts kind {model.kind!r}", "leave it out, or choose kind encoder-decoder"
             )
 
 
@@ -65,19 +65,19 @@ def _check_vocabulary(model: Transformer) -> None:
     }
     for what, asked in need_one.items():
         if asked:
-            raise InvalidModel(f"{what} needs a vocabulary, and there is none", "give --vocab-size")
+            raise InvalidModel(f"{what} needs a vocabulary, and there is none", "give vocab_size")
 
 
 def _check_positions(model: Transformer) -> None:
     if model.positions == "learned" and model.max_len is None:
-        raise InvalidModel("learned positions without max_len", "give --max-len (BERT has 512, GPT-2 1024)")
+        raise InvalidModel("learned positions without max_len", "give max_len (BERT has 512, GPT-2 1024)")
     if model.positions == "none" and model.max_len is not None:
-        raise InvalidModel(f"max_len {model.max_len} with no positions", "choose --positions learned or sinusoidal")
+        raise InvalidModel(f"max_len {model.max_len} with no positions", "choose positions learned or sinusoidal")
     if model.output_head == "none" and model.output_bias:
-        raise InvalidModel("an output bias without an output head", "choose --output-head untied or tied")
+        raise InvalidModel("an output bias without an output head", "choose output_head untied or tied")
 
 
 def _check_lengths(longest: Any, *lengths: Any) -> None:
     for length in lengths:
         if longest is not None and length is not None and length > longest:
-            raise InvalidModel(f"seq {length} is longer than max_len {longest}", f"give --seq {longest} or less")
+            raise InvalidModel(f"seq {length} is longer than max_len {longest}", f"take {longest} or less")

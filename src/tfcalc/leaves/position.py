@@ -17,7 +17,7 @@ def learned_position(name: str, max_len: Num, width: Num, tokens: Num) -> Compon
         "position",
         Cost(
             weights=(Tensor("P", (max_len, width)),),
-            elementwise=(Elementwise("+ P", tokens * width, forward=1, backward=1),),
+            elementwise=(Elementwise("+ P (trained)", tokens * width, forward=1, backward=1),),
             lookups=tokens,
         ),
     )
@@ -33,7 +33,7 @@ def sinusoidal_position(name: str, max_len: Num, width: Num, tokens: Num) -> Com
         "position",
         Cost(
             buffers=(Tensor("P", (max_len, width)),),
-            elementwise=(Elementwise("+ P", tokens * width, forward=1, backward=0),),
+            elementwise=(Elementwise("+ P (fixed)", tokens * width, forward=1, backward=0),),
             lookups=tokens,
         ),
     )

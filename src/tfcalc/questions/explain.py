@@ -18,7 +18,7 @@ from tfcalc.questions.common import described, subject
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find
-from tfcalc.report import BLOCKS, polynomial, whole
+from tfcalc.report import BLOCKS, exact, polynomial
 from tfcalc.report.explanation import Explanation, Line
 from tfcalc.report.sheet import Factors
 from tfcalc.symbols import legend, values
@@ -117,9 +117,9 @@ def _line(leaf: _Leaf, items: list[Item], symbolic: Item, sizes: dict[str, Any])
         where=leaf.where,
         names=tuple(item.name for item in items),
         symbols=Factors((leaf.copies_twin, together), symbolic.factors),  # type: ignore[arg-type]  # symbols and ints
-        numbers=Factors((whole(leaf.copies), together), tuple(whole(factor) for factor in first.factors)),
+        numbers=Factors((exact(leaf.copies), together), tuple(exact(factor) for factor in first.factors)),
         formula=polynomial(leaf.copies_twin * symbolic.value * together),
-        value=whole(leaf.copies * first.value) * together,
+        value=exact(leaf.copies * first.value) * together,
         note=_heads(sizes) if first.name == "W_Q" and together == 3 else NOTES.get(first.name, ""),
     )
 

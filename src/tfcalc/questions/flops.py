@@ -17,7 +17,7 @@ from tfcalc.core.measure import (
 from tfcalc.core.number import Num
 from tfcalc.questions.common import described, subject
 from tfcalc.questions.stated import for_programs, in_words
-from tfcalc.report import Report, whole
+from tfcalc.report import Report, exact
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -42,15 +42,15 @@ def flops(
     root, everything = asked.node.component, definitions.count == "all"
 
     def amount(measure: Callable[[Cost], Num]) -> int:
-        return whole(root.total(measure))
+        return exact(root.total(measure))
 
     forward, backward = amount(matmul_flops), amount(matmul_backward_flops) if run.training else 0
     small, small_backward = amount(elementwise_flops), amount(elementwise_backward_flops) if run.training else 0
     matmul, elementwise = forward + backward, small + small_backward
     if everything:
         forward, backward = forward + small, backward + small_backward
-    entry = asked.entry(flops_of(run.training, everything), {}, depth)
-    tokens = whole(run.target.tokens)
+    entry = asked.entry(flops_of(run.training, everything), {})
+    tokens = exact(run.target.tokens)
     per_token, rest = divmod(entry.value, tokens)
     return Report(
         command="flops",
@@ -70,7 +70,8 @@ def flops(
         },
         model=described(asked.model),
         conventions=for_programs("flops", run, definitions),
-        root=entry,
+        whole=entry,
+        depth=depth,
         legend=asked.legend(entry),
         notes=tuple(in_words("flops", run, definitions)),
     )

@@ -11,11 +11,12 @@ from tfcalc.core.component import Node
 from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
 from tfcalc.questions.common import default_run, described
 from tfcalc.questions.quantities import QUANTITIES, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
-from tfcalc.questions.targets import NEED_VOCABULARY, find
+from tfcalc.questions.targets import find, needs_vocabulary
 from tfcalc.report import SCHEMA_VERSION, polynomial
 from tfcalc.report.sheet import Column, Order, Sheet, for_people
 from tfcalc.report.style import Style
@@ -44,13 +45,16 @@ class Formula:
     notes: tuple[str, ...] = ()
 
     def at(self, **sizes: Num) -> Any:
-        """Its value at these sizes, given by letter (``h=512``): ints give an exact int, arrays an array.
+        """Its value at these sizes, given by the letters of its legend: ints give an exact int, arrays an array.
 
-        A size that is not given stays a symbol.
+        A size that is not given stays a symbol. Raises UsageError for a letter that does not stand in it.
 
         >>> formula("core").at(h=512, n=6)
         44140544
         """
+        for letter in sizes:
+            if letter not in self.legend:
+                raise UsageError(f"{letter!r} does not stand in {self}", nearest(letter, self.legend))
         return self.closed.at(sizes)
 
     def cell(self) -> Polynomial | Order:
@@ -128,10 +132,10 @@ def formula(
     run = run or default_run(chosen)
     one_of("quantity", of, QUANTITIES)
     if approx and of != "params":
-        raise UsageError(f"--approx is about parameters, not {of}", "leave it out, or ask for --of params")
+        raise UsageError(f"only parameters can be approximate, not {of}", "leave out approx, or ask for params")
     chosen.check(run)
     shown = described(chosen)
-    if target in NEED_VOCABULARY and isinstance(chosen, Transformer) and chosen.vocab_size is None:
+    if needs_vocabulary(target) and isinstance(chosen, Transformer) and chosen.vocab_size is None:
         chosen = replace(chosen, vocab_size=symbol("V"))
     symbolic_run = with_symbols(run, general=general)
     root = with_symbols(chosen, general=general).tree(symbolic_run)
@@ -140,8 +144,14 @@ def formula(
     order = big_o or of == "time"
     closed = growth(closed) if order else closed
     meanings = legend(closed.free_symbols, chosen, run)
+    notes = in_words(of, run, by, sizes=False)
     if substitute:
-        closed = polynomial(closed.at(_by_letter(substitute, chosen, run)))
+        numbers = _by_letter(substitute, chosen, run)
+        notes += [
+            f"{letter} does not stand in it, or follows from another: see --general"
+            for letter in sorted(numbers.keys() - meanings)
+        ]
+        closed = polynomial(closed.at(numbers))
     return Formula(
         target=target,
         path=node.path,
@@ -152,7 +162,7 @@ def formula(
         legend=meanings,
         model=shown,
         conventions=for_programs(of, run, by),
-        notes=tuple(in_words(of, run, by, sizes=False)),
+        notes=tuple(notes),
     )
 
 
@@ -162,4 +172,5 @@ def _by_letter(given: Mapping[str, int], *described: Any) -> dict[str, int]:
     for name in given:
         if name not in letters:
             raise UsageError(f"symbol {name!r} is not known", nearest(name, letters))
+        check_size(name, given[name])
     return {letters[name]: value for name, value in given.items()}

@@ -8,7 +8,7 @@ from tfcalc.conventions import DTYPES, Definitions
 from tfcalc.core.measure import held_bytes, weight_bytes
 from tfcalc.questions.common import described, subject
 from tfcalc.questions.stated import for_programs, in_words
-from tfcalc.report import Report, whole
+from tfcalc.report import Report, exact
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -29,8 +29,8 @@ def memory(model: Model, definitions: Definitions | None = None, *, depth: int |
     bits = DTYPES[definitions.dtype]
     held = held_bytes(bits)
     root = asked.node.component
-    entry = asked.entry(held, {"bytes": held}, depth)
-    weights = whole(root.total(weight_bytes(bits)))
+    entry = asked.entry(held, {"bytes": held})
+    weights = exact(root.total(weight_bytes(bits)))
     return Report(
         command="memory",
         heading=asked.model.summary,
@@ -49,7 +49,8 @@ def memory(model: Model, definitions: Definitions | None = None, *, depth: int |
         },
         model=described(asked.model),
         conventions=for_programs("memory", asked.run, definitions),
-        root=entry,
+        whole=entry,
+        depth=depth,
         legend=asked.legend(entry),
         notes=tuple(in_words("memory", asked.run, definitions)),
     )

@@ -11,7 +11,7 @@ from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import Num, total
 from tfcalc.questions.common import MINOR_DROPPED, described, subject
 from tfcalc.questions.stated import for_programs, in_words
-from tfcalc.report import Report, whole
+from tfcalc.report import Report, exact
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     """
     asked, by = subject(model, run), Definitions()
     root = asked.node.component
-    entry = asked.entry(parameters, MINOR_DROPPED if approx else {}, depth)
-    count, embedded = entry.value, whole(_embedding(root))
+    entry = asked.entry(parameters, MINOR_DROPPED if approx else {})
+    count, embedded = entry.value, exact(_embedding(root))
     totals: dict[str, int | float | str] = {
         "total_params": count,
         "active_params": count,
@@ -41,7 +41,7 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     }
     notes = in_words("params", asked.run, by)
     if approx:
-        major = whole(root.total(major_params))
+        major = exact(root.total(major_params))
         totals["approx_params"] = major
         notes.insert(0, f"without biases and norms: {major:,}, {(count - major) / count:.2%} off")
     return Report(
@@ -53,7 +53,8 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
         totals=totals,
         model=described(asked.model),
         conventions=for_programs("params", asked.run, by),
-        root=entry,
+        whole=entry,
+        depth=depth,
         legend=asked.legend(entry),
         notes=tuple(notes),
     )

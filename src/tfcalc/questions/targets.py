@@ -43,7 +43,12 @@ TARGETS: dict[str, Finder] = {
 }
 """Names for parts that most models have; the first one that fits is taken."""
 
-NEED_VOCABULARY = ("embedding", "output", "complete")
+NEED_VOCABULARY = ("embedding", "output", "complete", "transformer", "position")
+
+
+def needs_vocabulary(target: str) -> bool:
+    """Whether a model has such a part only if it has a vocabulary."""
+    return target.split(".")[0] in NEED_VOCABULARY
 
 
 def find(root: Node, target: str) -> Node:
@@ -60,8 +65,10 @@ def find(root: Node, target: str) -> Node:
         if fits(node):
             return node
     paths = [node.path for node in root.walk()]
-    if target in TARGETS:
-        raise UsageError(f"target {target!r} is not part of this model", f"its parts: {', '.join(_blocks(root))}")
+    if target in TARGETS or needs_vocabulary(target):
+        parts = f"its parts: {', '.join(_blocks(root))}"
+        wanted = "give it a vocabulary (vocab_size), or choose of " if needs_vocabulary(target) else ""
+        raise UsageError(f"target {target!r} is not part of this model", wanted + parts)
     close = nearest(target, [*TARGETS, *paths])
     raise UsageError(f"target {target!r} is not known", close if "mean" in close else f"known: {', '.join(TARGETS)}")
 

@@ -7,6 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def dump(answer: Mapping[str, Any]) -> str:
+def dump(answer: Mapping[str, Any], *, ascii_only: bool = False) -> str:
     """The object as indented text, without a newline at its end. NaN and infinities are refused, as JSON has none."""
-    return json.dumps(answer, indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(answer, indent=2, ensure_ascii=ascii_only, allow_nan=False)

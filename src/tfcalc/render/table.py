@@ -22,7 +22,6 @@ def render(sheet: Sheet, style: Style) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    ascii_only = style.script == "ascii"
     width = style.width or AS_WIDE_AS_IT_TAKES
     rows = [[style.text(for_people(cell, style)) for cell in row] for row in sheet.rows]
     for index, row in enumerate(rows):
@@ -31,29 +30,29 @@ def render(sheet: Sheet, style: Style) -> str:
         max(map(cell_len, (column.heading, *cells)))
         for column, cells in zip(sheet.columns, zip(*rows, strict=True), strict=True)
     ]
-    bars = any(isinstance(cell, Share) for row in sheet.rows for cell in row) and sum(needed) + ROOM_FOR_BARS < width
+    fits = sum(needed) + GAP * len(needed) <= width
     least = sum(LEAST if column.folds else size + GAP for column, size in zip(sheet.columns, needed, strict=True))
+    bars = any(isinstance(cell, Share) for row in sheet.rows for cell in row) and sum(needed) + ROOM_FOR_BARS < width
     framed = len(sheet.columns) > 1
     table = Table(
-        box=(box.ASCII if ascii_only else box.SIMPLE_HEAD) if framed else None,
+        box=box.SIMPLE_HEAD if framed else None,
         show_header=framed,
         pad_edge=False,
-        padding=0,  # the gap is part of each column's width, which draws in half the time
+        padding=0,  # the gap is a space at the end of each cell, which draws in half the time
         header_style="bold",
     )
-    fits = sum(needed) + GAP * len(needed) <= width
     for column, size in zip(sheet.columns, needed, strict=True):
         table.add_column(
-            style.text(column.heading),
+            f"{style.text(column.heading)} ",
             justify="right" if column.numeric else "left",
             overflow="fold",
-            no_wrap=least <= width and not column.folds,
+            no_wrap=not column.folds,
             width=size + 1 if fits else None,
         )
     if bars:
         table.add_column("", overflow="fold")
     for index, (cells, shown) in enumerate(zip(sheet.rows, rows, strict=True)):
-        texts = [Text(cell) for cell in shown]
+        texts = [Text(f"{cell} ") for cell in shown]
         if bars:
             texts.append(Text(style.text(_bar(cells[-1]))))
         table.add_row(*texts, style="bold" if sheet.depths and sheet.depth(index) == 0 else None)
@@ -72,10 +71,22 @@ def render(sheet: Sheet, style: Style) -> str:
     console.print(Text(style.text(sheet.title), style="bold"), overflow="fold")
     if sheet.subtitle:
         console.print(Text(style.text(sheet.subtitle)), overflow="fold")
-    console.print(table)
+    console.print(table if least <= width or not framed else Text(_stacked(sheet, rows)), overflow="fold")
     for note in sheet.below(style):
         console.print(Text(style.text(note), style="dim"), overflow="fold")
-    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+    return "\n".join(line.rstrip() for line in style.text(out.getvalue()).rstrip().splitlines())
+
+
+def _stacked(sheet: Sheet, rows: list[list[str]]) -> str:
+    """Where there is no room for columns: each row's first cell, and below it the others with their headings."""
+    lines = [""]
+    for first, *others in rows:
+        indent = " " * (len(first) - len(first.lstrip()) + 2)
+        lines.append(first)
+        lines += [
+            f"{indent}{column.heading}: {cell}" for column, cell in zip(sheet.columns[1:], others, strict=True) if cell
+        ]
+    return "\n".join([*lines, ""])
 
 
 def _bar(cell: object) -> str:

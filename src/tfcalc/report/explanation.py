@@ -62,7 +62,7 @@ class Explanation:
             title=f"{self.target}: {self.answer:,} {self.quantity}",
             subtitle=f"{self.path} of {self.heading}",
             columns=[
-                Column("what", numeric=False),
+                Column("what", numeric=False, folds=True),
                 Column("in symbols", numeric=False),
                 Column("in numbers", numeric=False, folds=True),
                 Column("formula", numeric=False),

@@ -39,6 +39,11 @@ class Entry(NamedTuple):
         """0 for the root."""
         return self.path.count(".")
 
+    def pruned(self, depth: int | None) -> "Entry":
+        """This entry with so many levels below the root; without a number, down to the blocks."""
+        ends = self.kind in BLOCKS if depth is None else self.depth >= depth
+        return self._replace(parts=() if ends else tuple(part.pruned(depth) for part in self.parts))
+
     def walk(self) -> "Iterator[Entry]":
         """This entry and all below it, parents first."""
         yield self
@@ -66,7 +71,8 @@ class Report(NamedTuple):
     """The answer to one question, whatever format it is shown in.
 
     ``heading`` names the model, ``title`` the quantity. ``answer`` is the number that was asked for, ``unit`` what it
-    counts; ``totals`` are the top keys of the JSON. ``notes`` say the ``conventions`` in words.
+    counts; ``totals`` are the top keys of the JSON. The breakdown of the ``whole`` is shown to ``depth`` (see
+    :meth:`Entry.pruned`). ``notes`` say the ``conventions`` in words.
     """
 
     command: str
@@ -77,9 +83,15 @@ class Report(NamedTuple):
     totals: Mapping[str, int | float | str]
     model: Mapping[str, Any]
     conventions: Mapping[str, Any]
-    root: Entry
+    whole: Entry
+    depth: int | None
     legend: Mapping[str, str]
     notes: tuple[str, ...] = ()
+
+    @property
+    def root(self) -> Entry:
+        """The breakdown as far as it is shown."""
+        return self.whole.pruned(self.depth)
 
     def walk(self) -> Iterator[Entry]:
         """The entries of the breakdown, parents first."""
@@ -88,7 +100,7 @@ class Report(NamedTuple):
     def by_kind(self) -> dict[str, int]:
         """The total by what it is spent on (attention, feed-forward, norms, …), the largest first."""
         sums: dict[str, int] = {}
-        for entry in _blocks(self.root):
+        for entry in _blocks(self.whole):
             if entry.value:
                 sums[entry.kind] = sums.get(entry.kind, 0) + entry.value
         return dict(sorted(sums.items(), key=lambda item: -item[1]))
@@ -101,7 +113,7 @@ class Report(NamedTuple):
             "model": dict(self.model),
             "conventions": dict(self.conventions),
             **self.totals,
-            "formula": self.root.written(),
+            "formula": self.whole.written(),
             "components": [part.to_dict() for part in self.root.parts],
         }
 
@@ -168,22 +180,17 @@ class Report(NamedTuple):
         return render(self.sheet(), Style())
 
 
-def breakdown(
-    node: Node, twin: Node, measure: Measure, extras: Mapping[str, Measure], depth: int | None = None
-) -> Entry:
+def breakdown(node: Node, twin: Node, measure: Measure, extras: Mapping[str, Measure]) -> Entry:
     """The entries of a tree for one measure, with formulas from its symbolic twin; ``extras`` go into the JSON too.
 
-    Without ``depth`` it goes down to the blocks; with it, that many levels below the root. What adds nothing to the
-    measure is left out, except an embedding: that its lookup costs nothing is worth saying.
+    What adds nothing to the measure is left out, except an embedding: that its lookup costs nothing is worth saying.
     """
     component = node.component
     parts = [
-        breakdown(part, part_twin, measure, extras, depth)
-        for part, part_twin in zip(node.below(), twin.below(), strict=True)
+        breakdown(part, part_twin, measure, extras) for part, part_twin in zip(node.below(), twin.below(), strict=True)
     ]
-    deeper = component.kind not in BLOCKS if depth is None else len(node.names) <= depth
-    own, own_twin, copies = component.own, twin.component.own, whole(node.copies)
-    value = copies * whole(measure(own)) + sum(part.value for part in parts)
+    own, own_twin, copies = component.own, twin.component.own, exact(node.copies)
+    value = copies * exact(measure(own)) + sum(part.value for part in parts)
     return Entry(
         name=component.name,
         path=node.path,
@@ -192,10 +199,10 @@ def breakdown(
         value=value,
         formula=polynomial(total([twin.copies * measure(own_twin), *(part.formula for part in parts)])),
         extra={
-            name: value if one is measure else copies * whole(one(own)) + sum(part.extra[name] for part in parts)
+            name: value if one is measure else copies * exact(one(own)) + sum(part.extra[name] for part in parts)
             for name, one in extras.items()
         },
-        parts=tuple(part for part in parts if part.value or part.kind == "embedding") if deeper else (),
+        parts=tuple(part for part in parts if part.value or part.kind == "embedding"),
     )
 
 
@@ -208,7 +215,7 @@ def _blocks(entry: Entry) -> Iterator[Entry]:
             yield from _blocks(part)
 
 
-def whole(number: Num) -> int:
+def exact(number: Num) -> int:
     """``number`` as the int that it is in a tree of ints."""
     assert isinstance(number, int), "a report is made of exact integers"
     return number
@@ -216,4 +223,4 @@ def whole(number: Num) -> int:
 
 def polynomial(number: Num) -> Polynomial:
     """``number`` as the closed form that it is in a tree of symbols, a constant one included."""
-    return number if isinstance(number, Polynomial) else Polynomial({(): whole(number)})
+    return number if isinstance(number, Polynomial) else Polynomial({(): exact(number)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.formula import TARGET
+from tfcalc.cli.commands.formula import TARGET, named
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
@@ -14,7 +14,7 @@ def run(settings: Settings) -> int:
     """Answer it."""
     model = settings.model()
     answer = explain(
-        settings.get("target"),
+        named(settings),
         model,
         settings.get("of", "params"),
         settings.workload(model),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_OPTIONS, RUN, SHOW, Option
-from tfcalc.cli.output import show, write
+from tfcalc.cli.output import deliver, show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.questions.formula import formula
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.targets import TARGETS
+from tfcalc.report.style import Style
 from tfcalc.units import parse_count
 
-TARGET = Option("target", (), f"{', '.join(TARGETS)}, or a path of the tree", argument=True, required=True)
+TARGET = Option("target", (), f"{', '.join(TARGETS)}, or a path of the tree", argument=True)
 OF = Option("of", ("--of",), "which quantity [default: params]", tuple(QUANTITIES))
 FORMS = (
     Option("approx", ("--approx",), "drop biases and norms", switch=True),
@@ -28,7 +29,7 @@ def run(settings: Settings) -> int:
     """Answer it."""
     model = settings.model()
     answer = formula(
-        settings.get("target"),
+        named(settings),
         settings.get("of", "params"),
         model,
         settings.workload(model),
@@ -38,15 +39,23 @@ def run(settings: Settings) -> int:
         general=settings.get("general", False),
         substitute=_numbers(settings.get("substitute")),
     )
-    if settings.get("latex"):
-        write(answer.latex() + "\n")
-    elif settings.get("sympy"):
+    if settings.get("sympy"):
         from tfcalc.symbolic import to_sympy
 
-        write(f"{to_sympy(answer.closed)}\n")
+        deliver(f"{to_sympy(answer.closed)}", settings)
+    elif settings.get("latex"):
+        deliver(answer.text(Style(script="latex", notation=settings.get("notation", "lbhn"))), settings)
     else:
         show(answer, settings)
     return 0
+
+
+def named(settings: Settings) -> str:
+    """The target that was named. Raises UsageError with those that can be, where there is none."""
+    target: str | None = settings.get("target")
+    if not target:
+        raise UsageError("no target is named", f"known: {', '.join(TARGETS)}, or a path of the tree")
+    return target
 
 
 def _numbers(text: str | None) -> dict[str, int]:
