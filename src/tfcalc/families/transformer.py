@@ -61,7 +61,9 @@ class Transformer(Described):
     kind: str = choice("which stacks there are", "--kind", default="encoder-decoder", known=KINDS)
     attention_bias: bool = choice("biases in attention", "--attention-bias/--no-attention-bias", default=True)
     ffn_bias: bool = choice("biases in the feed-forward network", "--ffn-bias/--no-ffn-bias", default=True)
-    pre_norm: bool = choice("norm before each sub-layer, or after it", "--pre-norm/--post-norm", default=False)
+    pre_norm: bool = choice(
+        "norm before each sub-layer, or after it", "--pre-norm/--post-norm", "--norm-first/--norm-last", default=False
+    )
     norm: str = choice("kind of norm", "--norm", default="layernorm", known=tuple(NORMS))
     final_norm: str = choice(
         "a norm after each stack: always (torch), only with pre-norm (textbooks), never",

@@ -10,7 +10,7 @@ from tfcalc.report.style import Style
 AS_WIDE_AS_IT_TAKES = 1_000
 ROOM_FOR_BARS = 28  # the bars themselves, and the gaps between the columns
 LEAST = 16  # of a column that folds
-GAP = 2
+GAP = 1
 BAR = 10
 
 
@@ -26,8 +26,9 @@ def render(sheet: Sheet, style: Style) -> str:
     rows = [[style.text(for_people(cell, style)) for cell in row] for row in sheet.rows]
     for index, row in enumerate(rows):
         row[0] = "  " * sheet.depth(index) + row[0]
+        row[1:] = [f" {cell}" for cell in row[1:]]
     needed = [
-        max(map(cell_len, (column.heading, *cells)))
+        max(map(cell_len, (f" {column.heading}", *cells)))
         for column, cells in zip(sheet.columns, zip(*rows, strict=True), strict=True)
     ]
     fits = sum(needed) + GAP * len(needed) <= width
@@ -38,21 +39,21 @@ def render(sheet: Sheet, style: Style) -> str:
         box=box.SIMPLE_HEAD if framed else None,
         show_header=framed,
         pad_edge=False,
-        padding=0,  # the gap is a space at the end of each cell, which draws in half the time
+        padding=0,  # the gap is a space before each cell but the first, which draws in half the time
         header_style="bold",
     )
-    for column, size in zip(sheet.columns, needed, strict=True):
+    for place, (column, size) in enumerate(zip(sheet.columns, needed, strict=True)):
         table.add_column(
-            f"{style.text(column.heading)} ",
+            style.text(f" {column.heading}" if place else column.heading),
             justify="right" if column.numeric else "left",
             overflow="fold",
             no_wrap=not column.folds,
-            width=size + 1 if fits else None,
+            width=size if fits else None,
         )
     if bars:
         table.add_column("", overflow="fold")
     for index, (cells, shown) in enumerate(zip(sheet.rows, rows, strict=True)):
-        texts = [Text(f"{cell} ") for cell in shown]
+        texts = [Text(cell) for cell in shown]
         if bars:
             texts.append(Text(style.text(_bar(cells[-1]))))
         table.add_row(*texts, style="bold" if sheet.depths and sheet.depth(index) == 0 else None)
@@ -84,7 +85,7 @@ def _stacked(sheet: Sheet, rows: list[list[str]]) -> str:
         indent = " " * (len(first) - len(first.lstrip()) + 2)
         lines.append(first)
         lines += [
-            f"{indent}{column.heading}: {cell}" for column, cell in zip(sheet.columns[1:], others, strict=True) if cell
+            f"{indent}{column.heading}:{cell}" for column, cell in zip(sheet.columns[1:], others, strict=True) if cell
         ]
     return "\n".join([*lines, ""])
 
