@@ -32,7 +32,7 @@ class Workload(Described):
     """
 
     batch_size: Num = dimension("b", "batch size", "--batch", "--batch-size", default=1)
-    seq_len: Num = dimension("l", "sequence length, the target's", "--seq", "--seq-len", default=DEFAULT_LENGTH)
+    seq_len: Num = dimension("l", "sequence length", "--seq", "--seq-len", default=DEFAULT_LENGTH)
     source_len: Num | None = dimension("s", "source length", "--source-seq", "--source-len", follows="l")
     phase: str = choice("what runs: one forward pass, or a training step", "--phase", default="forward", known=PHASES)
     attention: str = choice("query-key pairs counted in causal attention", "--attention", default="full", known=PAIRS)

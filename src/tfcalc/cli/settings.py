@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,19 +31,15 @@ class BadFile(TfcalcError):
     exit_code = 3
 
 
-class Source(IntEnum):
-    """Where a value was given; the higher one wins."""
-
-    FILE = 1
-    VARIABLE = 2
-    FLAG = 3
+FILE, VARIABLE, FLAG = 1, 2, 3
+"""Where a value was given; the higher one wins."""
 
 
 class Given(NamedTuple):
     """A value, where it was given, and by which name."""
 
     value: Value
-    source: Source
+    source: int
     called: str
 
 
@@ -67,7 +62,7 @@ class Settings:
     def model_name(self) -> str | None:
         """The model that was named, by argument or by --model."""
         named, flagged = self.given.get("model"), self.given.get("model_name")
-        if named and flagged and flagged.source is Source.FLAG and named.value != flagged.value:
+        if named and flagged and flagged.source == FLAG and named.value != flagged.value:
             raise UsageError(f"two models are named: {named.value!r} and {flagged.value!r}", "name one of them")
         found = named or flagged
         return str(found.value) if found and found.value else None
@@ -96,7 +91,7 @@ class Settings:
     def blame(self, error: InvalidModel) -> TfcalcError:
         """Sizes that were typed are a matter of usage (exit 2); a named model's, or a settings file's, are not (3)."""
         sizes = [given.source for name, given in self.given.items() if name in SIZES]
-        typed = any(source is not Source.FILE for source in sizes)
+        typed = any(source != FILE for source in sizes)
         not_typed = self.model_name or sizes
         if isinstance(error, UnknownModel) or (not_typed and not typed):
             return error
@@ -115,15 +110,15 @@ def settle(options: Iterable[Option], flags: Mapping[str, Any], environ: Mapping
         called = option.flags[0] if option.flags else option.name.upper()
         raw, variable = flags.get(option.name), variables.get(option.name)
         if raw is not None:
-            given[option.name] = Given(_read(option, raw, called), Source.FLAG, called)
+            given[option.name] = Given(_read(option, raw, called), FLAG, called)
         elif variable:
-            given[option.name] = Given(_read(option, environ[variable], variable), Source.VARIABLE, variable)
+            given[option.name] = Given(_read(option, environ[variable], variable), VARIABLE, variable)
         elif option.name in filed:
             try:
                 value = _read(option, filed[option.name], option.name)
             except UsageError as error:
                 raise BadFile(f"{path}: {error.message}", error.hint) from None
-            given[option.name] = Given(value, Source.FILE, option.name)
+            given[option.name] = Given(value, FILE, option.name)
     for option in options:
         if option.short_for and option.name in given and given[option.name].value:
             _lengthen(given, option.name, *option.short_for)
@@ -133,7 +128,7 @@ def settle(options: Iterable[Option], flags: Mapping[str, Any], environ: Mapping
 def _lengthen(given: dict[str, Given], short: str, name: str, value: str) -> None:
     """``--train`` is ``--phase train``; from the same source it cannot contradict it, from another the higher wins."""
     switch, other = given[short], given.get(name)
-    if other and other.source is switch.source and other.value != value:
+    if other and other.source == switch.source and other.value != value:
         raise UsageError(f"{switch.called} contradicts {other.called} {other.value}", "leave one of them out")
     if not other or other.source < switch.source:
         given[name] = Given(value, switch.source, switch.called)
@@ -141,14 +136,12 @@ def _lengthen(given: dict[str, Given], short: str, name: str, value: str) -> Non
 
 def _variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The TFCALC_ variables that are set, by option name."""
-    known = {f"TFCALC_{key.upper()}": option.name for option in EVERY for key in option.keys}
-    found = {}
-    for variable in sorted(environ):
-        if variable.startswith("TFCALC_") and environ[variable]:
-            if variable not in known:
-                raise UsageError(f"variable {variable} is not known", nearest(variable, known))
-            found[known[variable]] = variable
-    return found
+    ours = sorted(variable for variable, value in environ.items() if variable.startswith("TFCALC_") and value)
+    known = {f"TFCALC_{key.upper()}": option.name for option in EVERY for key in option.keys} if ours else {}
+    for variable in ours:
+        if variable not in known:
+            raise UsageError(f"variable {variable} is not known", nearest(variable, known))
+    return {known[variable]: variable for variable in ours}
 
 
 def _read(option: Option, raw: Any, called: str) -> Value:

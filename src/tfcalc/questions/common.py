@@ -32,9 +32,9 @@ class Subject(NamedTuple):
     node: Node
     twin: Node
 
-    def entry(self, measure: Measure, extras: Mapping[str, Measure]) -> Entry:
-        """The breakdown of one quantity."""
-        return breakdown(self.node, self.twin, measure, {**ALWAYS, **extras})
+    def entry(self, measure: Measure, extras: Mapping[str, Measure], depth: int | None) -> Entry:
+        """The breakdown of one quantity, down to the blocks, or as far as any ``depth`` may reach."""
+        return breakdown(self.node, self.twin, measure, {**ALWAYS, **extras}, inside_blocks=depth is not None)
 
     def legend(self, entry: Entry) -> dict[str, str]:
         """What the letters mean that stand in this breakdown."""

@@ -49,7 +49,7 @@ def flops(
     matmul, elementwise = forward + backward, small + small_backward
     if everything:
         forward, backward = forward + small, backward + small_backward
-    entry = asked.entry(flops_of(run.training, everything), {})
+    entry = asked.entry(flops_of(run.training, everything), {}, depth)
     tokens = exact(run.target.tokens)
     per_token, rest = divmod(entry.value, tokens)
     return Report(

@@ -29,7 +29,7 @@ def memory(model: Model, definitions: Definitions | None = None, *, depth: int |
     bits = DTYPES[definitions.dtype]
     held = held_bytes(bits)
     root = asked.node.component
-    entry = asked.entry(held, {"bytes": held})
+    entry = asked.entry(held, {"bytes": held}, depth)
     weights = exact(root.total(weight_bytes(bits)))
     return Report(
         command="memory",

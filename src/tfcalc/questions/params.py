@@ -30,7 +30,7 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     """
     asked, by = subject(model, run), Definitions()
     root = asked.node.component
-    entry = asked.entry(parameters, MINOR_DROPPED if approx else {})
+    entry = asked.entry(parameters, MINOR_DROPPED if approx else {}, depth)
     count, embedded = entry.value, exact(_embedding(root))
     totals: dict[str, int | float | str] = {
         "total_params": count,

@@ -1,6 +1,6 @@
 """An answer: the total, the tree it is the sum of, the formulas, and the definitions it was made by."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.component import Measure, Node
@@ -180,26 +180,32 @@ class Report(NamedTuple):
         return render(self.sheet(), Style())
 
 
-def breakdown(node: Node, twin: Node, measure: Measure, extras: Mapping[str, Measure]) -> Entry:
+def breakdown(
+    node: Node, twin: Node, measure: Measure, extras: Mapping[str, Measure], *, inside_blocks: bool = False
+) -> Entry:
     """The entries of a tree for one measure, with formulas from its symbolic twin; ``extras`` go into the JSON too.
 
     What adds nothing to the measure is left out, except an embedding: that its lookup costs nothing is worth saying.
     """
-    component = node.component
-    parts = [
-        breakdown(part, part_twin, measure, extras) for part, part_twin in zip(node.below(), twin.below(), strict=True)
-    ]
-    own, own_twin, copies = component.own, twin.component.own, exact(node.copies)
-    value = copies * exact(measure(own)) + sum(part.value for part in parts)
+    component, parts = node.component, []
+    if inside_blocks or component.kind not in BLOCKS:
+        below = zip(node.below(), twin.below(), strict=True)
+        parts = [breakdown(*both, measure, extras, inside_blocks=inside_blocks) for both in below]
+
+    def amount(one: Measure, of_parts: Iterable[int]) -> int:
+        return exact(node.copies * one(component.own)) + sum(of_parts) if parts else exact(node.total(one))
+
+    value = amount(measure, (part.value for part in parts))
+    formulas = [twin.copies * measure(twin.component.own), *(part.formula for part in parts)]
     return Entry(
         name=component.name,
         path=node.path,
         kind=component.kind,
-        copies=copies,
+        copies=exact(node.copies),
         value=value,
-        formula=polynomial(total([twin.copies * measure(own_twin), *(part.formula for part in parts)])),
+        formula=polynomial(total(formulas) if parts else twin.total(measure)),
         extra={
-            name: value if one is measure else copies * exact(one(own)) + sum(part.extra[name] for part in parts)
+            name: value if one is measure else amount(one, (part.extra[name] for part in parts))
             for name, one in extras.items()
         },
         parts=tuple(part for part in parts if part.value or part.kind == "embedding"),
