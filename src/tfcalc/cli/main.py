@@ -129,7 +129,8 @@ def _wants_json(asked: Sequence[str]) -> bool:
     """What can be told before the command line is understood."""
     words = [*asked, f"--format={os.environ.get('TFCALC_FORMAT')}"]
     follows = any(pair == ("--format", "json") for pair in pairwise(asked))
-    return "--json" in words or "--format=json" in words or follows or bool(os.environ.get("TFCALC_JSON"))
+    switched_on = os.environ.get("TFCALC_JSON", "").lower() in ("1", "true", "yes", "on")
+    return "--json" in words or "--format=json" in words or follows or switched_on
 
 
 def _one_line(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.conventions import Definitions
 from tfcalc.core.component import Measure, Node
-from tfcalc.core.measure import major_params, matmul_flops, params
+from tfcalc.core.measure import matmul_flops, params
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
 from tfcalc.report import Entry, breakdown
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 ALWAYS: Mapping[str, Measure] = {"params": params, "flops": matmul_flops}
 """What stands at every component of the JSON, whichever question was asked."""
-
-MINOR_DROPPED: Mapping[str, Measure] = {"approx_params": major_params}
 
 
 class Subject(NamedTuple):

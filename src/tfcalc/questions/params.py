@@ -9,7 +9,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.measure import major_params
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import Num, total
-from tfcalc.questions.common import MINOR_DROPPED, described, subject
+from tfcalc.questions.common import described, subject
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, exact
 from tfcalc.workload import Workload
@@ -30,7 +30,7 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     """
     asked, by = subject(model, run), Definitions()
     root = asked.node.component
-    entry = asked.entry(parameters, MINOR_DROPPED if approx else {}, depth)
+    entry = asked.entry(parameters, {"approx_params": major_params} if approx else {}, depth)
     count, embedded = entry.value, exact(_embedding(root))
     totals: dict[str, int | float | str] = {
         "total_params": count,
