@@ -65,7 +65,7 @@ class Settings:
         if named and flagged and flagged.source == FLAG and named.value != flagged.value:
             raise UsageError(f"two models are named: {named.value!r} and {flagged.value!r}", "name one of them")
         found = named or flagged
-        return str(found.value) if found and found.value else None
+        return None if found is None else str(found.value)
 
     @property
     def wants_json(self) -> bool:
@@ -74,7 +74,7 @@ class Settings:
 
     def model(self) -> Transformer:
         """The named model with the given fields in the place of its own, or the classic one with them."""
-        if not self.model_name:
+        if self.model_name is None:
             return self.fill(Transformer())
         from tfcalc.catalog import load
 
@@ -92,7 +92,7 @@ class Settings:
         """Sizes that were typed are a matter of usage (exit 2); a named model's, or a settings file's, are not (3)."""
         sizes = [given.source for name, given in self.given.items() if name in SIZES]
         typed = any(source != FILE for source in sizes)
-        not_typed = self.model_name or sizes
+        not_typed = self.model_name is not None or sizes
         if isinstance(error, UnknownModel) or (not_typed and not typed):
             return error
         return UsageError(error.message, error.hint)
