@@ -158,3 +158,15 @@ def test_formula_and_explain_and_models(tfcalc: Program) -> None:
     opened = answer(tfcalc, "explain", "attention", "--d-model", "768", "--heads", "12")
     assert opened["total_params"] == 2_362_368 == sum(item["params"] for item in opened["items"])
     assert {model["name"] for model in answer(tfcalc, "models")["models"]} >= {"transformer-base", "transformer-big"}
+
+
+def test_elementwise_work_of_an_encoder_layer_by_hand(tfcalc: Program) -> None:
+    """By the table of formulas.md, forward: biases 1, scale and softmax 6, ReLU 1, residual 1, LayerNorm 7 an element."""
+    b, l, h, a = 3, 10, 64, 4
+    flags = ["--kind", "encoder", "--layers", "1", "--final-norm", "never", "--d-model", f"{h}", "--heads", f"{a}"]
+    found = answer(tfcalc, "flops", *flags, "--batch", f"{b}", "--seq", f"{l}")
+    per_element = 4 + (4 + 1) + 4 + 2 + 2 * 7  # four biases of h, those of 4h and h, ReLU on 4h, 2 residuals, 2 norms
+    assert found["elementwise_flops"] == b * l * h * per_element + 6 * a * b * l * l
+    step = answer(tfcalc, "flops", *flags, "--batch", f"{b}", "--seq", f"{l}", "--train", "--no-dropout")
+    backward = 4 + (4 + 1) + 4 + 2 + 2 * 13
+    assert step["elementwise_flops"] - found["elementwise_flops"] == b * l * h * backward + 5 * a * b * l * l
