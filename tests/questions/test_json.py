@@ -161,7 +161,7 @@ def test_formula_and_explain_and_models(tfcalc: Program) -> None:
 
 
 def test_elementwise_work_of_an_encoder_layer_by_hand(tfcalc: Program) -> None:
-    """By the table of formulas.md, forward: biases 1, scale and softmax 6, ReLU 1, residual 1, LayerNorm 7 an element."""
+    """By the table of formulas.md, forward: biases 1, scale and softmax 6, ReLU 1, residual 1, LayerNorm 7."""
     b, l, h, a = 3, 10, 64, 4
     flags = ["--kind", "encoder", "--layers", "1", "--final-norm", "never", "--d-model", f"{h}", "--heads", f"{a}"]
     found = answer(tfcalc, "flops", *flags, "--batch", f"{b}", "--seq", f"{l}")
