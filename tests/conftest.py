@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 HERE = Path(__file__).parent
+
+settings.register_profile("ci", derandomize=True)  # the same examples in every run; elsewhere new ones each time
+settings.load_profile("ci" if os.environ.get("CI") else "default")
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
