@@ -31,11 +31,11 @@ def held(cost: Cost, bits: int) -> list[Item]:
 
 def work(cost: Cost, *, training: bool, everything: bool) -> list[Item]:
     """The matrix products, and with ``everything`` the elementwise work, of a forward pass or a training step."""
-    factors = {each.name: (*([1 + each.backward] if training else []), *each.factors) for each in cost.products}
+    items = [(each.name, (*([1 + each.backward] if training else []), *each.factors)) for each in cost.products]
     if everything:
-        factors |= {
-            each.name: (operations, each.elements)
+        items += [
+            (each.name, (operations, each.elements))
             for each in cost.elementwise
             if (operations := each.forward + each.backward * training)
-        }
-    return [Item(name, each, product(each)) for name, each in factors.items()]
+        ]
+    return [Item(name, factors, product(factors)) for name, factors in items]
