@@ -86,10 +86,15 @@ def _table(sheet: Sheet, cells: list[list[str]], width: int) -> Table | None:
     bars = sum(needed) + ROOM_FOR_BARS < width and any(isinstance(row[-1], Share) for row in sheet.rows)
     if bars:
         table.add_column("", overflow="fold")
-    for index, row in enumerate(cells):
-        heads_others = bool(sheet.depths) and sheet.depth(index) == 0
-        last = [_bar(sheet.rows[index][-1])] if bars else []
-        table.add_row(*map(Text, [*row, *last]), style="bold" if heads_others else None)
+    styles = ["bold" if sheet.depths and sheet.depth(index) == 0 else "" for index in range(len(cells))]
+    if bars:
+        cells = [[*row, _bar(given[-1])] for row, given in zip(cells, sheet.rows, strict=True)]
+    if fits:  # nothing folds: whole columns are drawn in a third of the time of their cells
+        columns_of_text = zip(*cells, strict=True)
+        table.add_row(*(Text("\n").join(map(Text, column, styles)) for column in columns_of_text))
+    else:
+        for row, style in zip(cells, styles, strict=True):
+            table.add_row(*map(Text, row), style=style)
     return table
 
 
