@@ -10,7 +10,6 @@ import pytest
 
 from tests.formula_reader import evaluate
 from tfcalc import Definitions, Transformer, Workload
-from tfcalc.core.component import Node
 from tfcalc.docs import main, refreshed
 from tfcalc.leaves.norm import NORMS, NormKind
 from tfcalc.questions.quantities import measure_of
@@ -52,7 +51,7 @@ def test_every_printed_formula_gives_what_the_code_counts(of: str, target: str, 
     model = Transformer(d_model=at["h"], n_heads=at["a"], n_layers=at["n"], vocab_size=at["V"])
     run = Workload(batch_size=at["b"], seq_len=at["l"])
     root = model.tree(run)
-    part = find(Node((root.name,), root, 1), target).component
+    part = find(root.root(), target).component
     assert evaluate(form, {**at, "T": 5000}) == part.each(measure_of(of, run, Definitions()))
 
 

@@ -6,17 +6,37 @@ from typing import NamedTuple
 from tfcalc.core.cost import Cost
 from tfcalc.core.number import Num, total
 
-Measure = Callable[[Cost], Num]
-"""What a question asks of a single operation; the tree adds it up."""
-
 NOTHING = Cost()
+STORED, ACTIVE, RUN = range(3)
+"""Which copies of a component a question counts: all that are stored, those that a token goes through, each as often
+as it is gone through. They differ in a mixture of experts and where layers share their weights."""
+
+
+class Measure(NamedTuple):
+    """What a question asks of a single operation; the tree adds it up over the copies that ``counts`` names."""
+
+    of: Callable[[Cost], Num]
+    counts: int
+
+    def __call__(self, cost: Cost) -> Num:
+        """The measure of one operation."""
+        return self.of(cost)
+
+
+class Times(NamedTuple):
+    """How many copies are stored, how many of them a token goes through, how many times in all."""
+
+    stored: Num
+    active: Num
+    run: Num
 
 
 class Component(NamedTuple):
     """A part of a model: an operation (a leaf, with a cost of its own) or a composition of parts.
 
     ``kind`` is what it is (``attention``, ``ffn``, ``norm``, ``linear``, …), ``name`` which one among its siblings.
-    ``copies`` of it stand side by side, each with weights of its own.
+    ``copies`` of it stand side by side, each with weights of its own; a token goes through ``active`` of them (all,
+    unless they are experts), ``passes`` times (once, unless layers share their weights).
     """
 
     name: str
@@ -24,18 +44,30 @@ class Component(NamedTuple):
     own: Cost = NOTHING
     parts: "tuple[Component, ...]" = ()
     copies: Num = 1
+    active: Num | None = None
+    passes: Num = 1
+
+    @property
+    def times(self) -> Times:
+        """Its copies among its siblings."""
+        active = self.copies if self.active is None else self.active
+        return Times(self.copies, active, active * self.passes)
 
     def each(self, measure: Measure) -> Num:
         """One copy: its own cost and that of its parts."""
         return measure(self.own) + total(part.total(measure) for part in self.parts)
 
     def total(self, measure: Measure) -> Num:
-        """All copies together: ``copies · each``."""
-        return self.copies * self.each(measure)
+        """All copies that count, together: ``copies · each``."""
+        return self.times[measure.counts] * self.each(measure)
 
     def walk(self) -> "Iterator[Node]":
         """This component and all below it, parents first, each with its place in the whole."""
-        return Node((self.name,), self, self.copies).walk()
+        return self.root().walk()
+
+    def root(self) -> "Node":
+        """This component as the root of a tree."""
+        return Node((self.name,), self, self.times)
 
 
 class Node(NamedTuple):
@@ -43,21 +75,27 @@ class Node(NamedTuple):
 
     names: tuple[str, ...]
     component: Component
-    copies: Num
+    times: Times
 
     @property
     def path(self) -> str:
         """``core.encoder.layer``: the names from the root, dotted."""
         return ".".join(self.names)
 
+    @property
+    def copies(self) -> Num:
+        """How many of it are stored."""
+        return self.times.stored
+
     def total(self, measure: Measure) -> Num:
         """All copies of it that the whole model has: ``copies · each``."""
-        return self.copies * self.component.each(measure)
+        return self.times[measure.counts] * self.component.each(measure)
 
     def below(self) -> "Iterator[Node]":
         """Its parts, at their places."""
         for part in self.component.parts:
-            yield Node((*self.names, part.name), part, self.copies * part.copies)
+            inside = Times(*(mine * its for mine, its in zip(self.times, part.times, strict=True)))
+            yield Node((*self.names, part.name), part, inside)
 
     def walk(self) -> "Iterator[Node]":
         """This node and all below it, parents first."""

@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import gcd
 
-from tfcalc.core.component import Measure
+from tfcalc.core.component import ACTIVE, RUN, STORED, Measure
 from tfcalc.core.cost import Cost
 from tfcalc.core.number import Num, ceil_div, total
+
+
+def _stored(of: Callable[[Cost], Num]) -> Measure:
+    return Measure(of, STORED)
+
+
+def _run(of: Callable[[Cost], Num]) -> Measure:
+    return Measure(of, RUN)
+
 
 SMALLEST_BUFFER = 16
 """Bits of a buffer's number, however few those of a weight are."""
 
 
+@_stored
 def params(cost: Cost) -> Num:
     """Parameters: each stored weight once, a tied one where it is stored."""
     return total(weight.size for weight in cost.weights if weight.tied_to is None)
 
 
+active_params = Measure(params.of, ACTIVE)
+"""Parameters that a token goes through: all but those of the experts that it is not sent to."""
+
+
+@_stored
 def major_params(cost: Cost) -> Num:
     """Parameters without biases and norms, as rules of thumb count (12h² per encoder layer)."""
     return total(weight.size for weight in cost.weights if weight.tied_to is None and not weight.minor)
 
 
+@_run
 def matmul_flops(cost: Cost) -> Num:
     """FLOPs of the forward pass's matrix products (a multiply-add is 2)."""
     return total(product.flops for product in cost.products)
 
 
+@_run
 def matmul_backward_flops(cost: Cost) -> Num:
     """FLOPs of the backward pass's matrix products."""
     return total(product.backward * product.flops for product in cost.products)
 
 
+@_run
 def elementwise_flops(cost: Cost) -> Num:
     """FLOPs of the forward pass that are no matrix product."""
     return total(work.forward * work.elements for work in cost.elementwise)
 
 
+@_run
 def elementwise_backward_flops(cost: Cost) -> Num:
     """FLOPs of the backward pass that are no matrix product."""
     return total(work.backward * work.elements for work in cost.elementwise)
@@ -48,9 +68,10 @@ def flops_of(training: bool, everything: bool) -> Measure:
     chosen += [matmul_backward_flops] * training
     chosen += [elementwise_flops] * everything
     chosen += [elementwise_backward_flops] * (training and everything)
-    return lambda cost: total(measure(cost) for measure in chosen)
+    return Measure(lambda cost: total(measure(cost) for measure in chosen), RUN)
 
 
+@_run
 def steps(cost: Cost) -> Num:
     """Everything that takes time: all FLOPs of the forward pass, and one step per row looked up."""
     return matmul_flops(cost) + elementwise_flops(cost) + cost.lookups
@@ -59,6 +80,7 @@ def steps(cost: Cost) -> Num:
 def weight_bytes(bits: int) -> Measure:
     """Bytes of the stored weights at ``bits`` each; every tensor is padded to whole bytes."""
 
+    @_stored
     def measure(cost: Cost) -> Num:
         return total(bytes_of(weight.size, bits) for weight in cost.weights if weight.tied_to is None)
 
@@ -68,6 +90,7 @@ def weight_bytes(bits: int) -> Measure:
 def buffer_bytes(bits: int) -> Measure:
     """Bytes of the buffers: tensors that are held but not trained."""
 
+    @_stored
     def measure(cost: Cost) -> Num:
         return total(bytes_of(buffer.size, bits) for buffer in cost.buffers)
 
@@ -77,7 +100,7 @@ def buffer_bytes(bits: int) -> Measure:
 def held_bytes(bits: int) -> Measure:
     """Bytes of weights and buffers at ``bits`` each; buffers are not quantized, and keep 16 bits at least."""
     weights, buffers = weight_bytes(bits), buffer_bytes(max(bits, SMALLEST_BUFFER))
-    return lambda cost: weights(cost) + buffers(cost)
+    return Measure(lambda cost: weights(cost) + buffers(cost), STORED)
 
 
 def bytes_of(elements: Num, bits: int) -> Num:

@@ -58,7 +58,7 @@ def subject(model: Model, run: Workload | None, definitions: Definitions | None 
     model.check(run)
     check_sizes(definitions or Definitions())
     root, twin = model.tree(run), with_symbols(model).tree(with_symbols(run))
-    return Subject(model, run, Node((root.name,), root, root.copies), Node((twin.name,), twin, twin.copies))
+    return Subject(model, run, root.root(), twin.root())
 
 
 def described(model: Model) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.conventions import DTYPES, Definitions
-from tfcalc.core.component import Component
+from tfcalc.core.component import RUN, STORED, Component
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, held, stored, work
 from tfcalc.core.notation import write
@@ -27,7 +27,8 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from tfcalc.model import Model
 
-OF = ("params", "flops", "memory")
+COUNTS = {"params": STORED, "flops": RUN, "memory": STORED}
+"""What can be opened, and which copies it counts."""
 
 
 def explain(
@@ -45,7 +46,7 @@ def explain(
     [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
     """
     by = definitions or Definitions()
-    one_of("quantity", of, OF)
+    one_of("quantity", of, COUNTS)
     asked = subject(model or Transformer(), run, by)
     sizes = values(asked.model, asked.run)
     node, twin = find(asked.node, target), find(asked.twin, target)
@@ -57,7 +58,7 @@ def explain(
 
     lines = []
     for _, leaves in groupby(
-        _leaves(node.component, twin.component), key=lambda leaf: leaf.alike(items(leaf.twin.own))
+        _leaves(node.component, twin.component, COUNTS[of]), key=lambda leaf: leaf.alike(items(leaf.twin.own))
     ):
         side_by_side = list(leaves)
         opened = [items(leaf.leaf.own) for leaf in side_by_side]
@@ -101,14 +102,15 @@ class _Leaf(NamedTuple):
 
 
 def _leaves(
-    component: Component, twin: Component, where: str = "", copies: Num = 1, copies_twin: Num = 1
+    component: Component, twin: Component, counts: int, where: str = "", copies: Num = 1, copies_twin: Num = 1
 ) -> Iterator[_Leaf]:
     if not component.parts:
         yield _Leaf(where, component, twin, copies, copies_twin)
     for part, part_twin in zip(component.parts, twin.parts, strict=True):
         has_place = part.parts or part.kind in BLOCKS
         below = f"{where}.{part.name}".lstrip(".") if has_place else where
-        yield from _leaves(part, part_twin, below, copies * part.copies, copies_twin * part_twin.copies)
+        both = copies * part.times[counts], copies_twin * part_twin.times[counts]
+        yield from _leaves(part, part_twin, counts, below, *both)
 
 
 def _line(leaf: _Leaf, items: list[Item], symbolic: Item, sizes: dict[str, Any]) -> Line:

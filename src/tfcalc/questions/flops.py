@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Definitions
-from tfcalc.core.cost import Cost
+from tfcalc.core.component import Measure
 from tfcalc.core.measure import (
     elementwise_backward_flops,
     elementwise_flops,
@@ -14,7 +13,6 @@ from tfcalc.core.measure import (
     matmul_backward_flops,
     matmul_flops,
 )
-from tfcalc.core.number import Num
 from tfcalc.questions.common import described, subject
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, exact
@@ -41,7 +39,7 @@ def flops(
     run = asked.run
     root, everything = asked.node.component, definitions.count == "all"
 
-    def amount(measure: Callable[[Cost], Num]) -> int:
+    def amount(measure: Measure) -> int:
         return exact(root.total(measure))
 
     forward, backward = amount(matmul_flops), amount(matmul_backward_flops) if run.training else 0

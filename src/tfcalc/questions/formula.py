@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Definitions
-from tfcalc.core.component import Node
 from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
@@ -139,7 +138,7 @@ def formula(
         chosen = replace(chosen, vocab_size=symbol("V"))
     symbolic_run = with_symbols(run, general=general)
     root = with_symbols(chosen, general=general).tree(symbolic_run)
-    node = find(Node((root.name,), root, root.copies), target)
+    node = find(root.root(), target)
     closed = polynomial(node.component.each(major_params if approx else measure_of(of, run, by)))
     order = big_o or of == "time"
     closed = growth(closed) if order else closed

@@ -56,8 +56,7 @@ def find(root: Node, target: str) -> Node:
 
     >>> from tfcalc.families.transformer import Transformer
     >>> from tfcalc.workload import Workload
-    >>> root = Transformer().tree(Workload())
-    >>> find(Node((root.name,), root, 1), "cross-mha").path
+    >>> find(Transformer().tree(Workload()).root(), "cross-mha").path
     'core.decoder.layer.cross_attention'
     """
     fits = TARGETS.get(target) or _at(target)

@@ -18,12 +18,16 @@ BLOCKS = ("attention", "ffn", "norm", "embedding", "position", "output")
 
 
 class Entry(NamedTuple):
-    """One component in a breakdown: ``value`` is that of all its ``copies`` together, ``formula`` likewise."""
+    """One component in a breakdown: ``value`` and ``formula`` are those of all copies that are ``counted``, together.
+
+    In a mixture of experts, ``copies`` are stored and fewer run; where layers share weights, it is the other way round.
+    """
 
     name: str
     path: str
     kind: str
     copies: int
+    counted: int
     value: int
     formula: Polynomial
     extra: Mapping[str, int]
@@ -32,7 +36,7 @@ class Entry(NamedTuple):
     @property
     def each(self) -> int:
         """The value of a single copy."""
-        return self.value // self.copies
+        return self.value // self.counted if self.counted else 0
 
     @property
     def depth(self) -> int:
@@ -141,7 +145,7 @@ class Report(NamedTuple):
                 [
                     entry.name,
                     entry.formula,
-                    Times(entry.copies, entry.each, self.unit),
+                    Times(entry.counted, entry.each, self.unit),
                     amount(entry.value),
                     Share(entry.value, self.answer),
                 ]
@@ -193,15 +197,16 @@ def breakdown(
         parts = [breakdown(*both, measure, extras, inside_blocks=inside_blocks) for both in below]
 
     def amount(one: Measure, of_parts: Iterable[int]) -> int:
-        return exact(node.copies * one(component.own)) + sum(of_parts) if parts else exact(node.total(one))
+        return exact(node.times[one.counts] * one(component.own)) + sum(of_parts) if parts else exact(node.total(one))
 
     value = amount(measure, (part.value for part in parts))
-    formulas = [twin.copies * measure(twin.component.own), *(part.formula for part in parts)]
+    formulas = [twin.times[measure.counts] * measure(twin.component.own), *(part.formula for part in parts)]
     return Entry(
         name=component.name,
         path=node.path,
         kind=component.kind,
-        copies=exact(node.copies),
+        copies=exact(node.times.stored),
+        counted=exact(node.times[measure.counts]),
         value=value,
         formula=polynomial(total(formulas) if parts else twin.total(measure)),
         extra={

@@ -7,7 +7,7 @@ from tfcalc.cli.commands.formula import TARGET, named
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
-from tfcalc.questions.explain import OF, explain
+from tfcalc.questions.explain import COUNTS, explain
 
 
 def run(settings: Settings) -> int:
@@ -28,7 +28,7 @@ COMMAND = Command(
     run,
     (
         TARGET,
-        Option("of", ("--of",), "which quantity [default: params]", OF),
+        Option("of", ("--of",), "which quantity [default: params]", tuple(COUNTS)),
         *MODEL_OPTIONS,
         *RUN,
         *COUNT,
