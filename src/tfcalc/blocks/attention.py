@@ -1,11 +1,15 @@
-"""Multi-head attention: the four projections around the attention products."""
+"""Multi-head attention: the projections around the attention products."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import attend, dropout, linear
 from tfcalc.workload import Sequences, Workload
+
+SEPARATE = ("query", "key", "value", "output")
+LLAMA_NAMES = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
 class Attention(NamedTuple):
@@ -15,6 +19,10 @@ class Attention(NamedTuple):
     one (multi-query). ``head_dim`` is each query's and key's width, ``value_dim`` each value's. ``key_width`` and
     ``value_width`` are those of the vectors that keys and values are made of, where these are not ``d_model`` wide.
 
+    ``names`` are those of the four projections, or of two where one matrix makes queries, keys and values. ``bias`` is
+    that of all of them, unless ``key_bias`` or ``output_bias`` say otherwise. ``gated`` queries are twice as wide: the
+    second half gates the output. ``within`` are further parts: norms of queries and keys, sinks, tables.
+
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
 
@@ -23,47 +31,52 @@ class Attention(NamedTuple):
     n_kv_heads: Num
     head_dim: Num
     value_dim: Num
-    bias: bool
-    dropout: bool
+    bias: bool = False
+    dropout: bool = False
     key_width: Num | None = None
     value_width: Num | None = None
+    names: tuple[str, ...] = SEPARATE
+    key_bias: bool | None = None
+    output_bias: bool | None = None
+    gated: bool = False
+    within: tuple[Component, ...] = ()
 
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload, *, causal: bool) -> Component:
         """The block on these sequences; self-attention where ``queries`` and ``keys`` are the same."""
-        h, a, g, d_k, d_v = self.d_model, self.n_heads, self.n_kv_heads, self.head_dim, self.value_dim
+        heads, scores = self.n_heads, queries.tokens * keys.length
         drops = self.dropout and run.training
-        scores = queries.tokens * keys.length
+        output_bias = self.bias if self.output_bias is None else self.output_bias
         return Component(
             name,
             "attention",
             parts=(
-                linear("query", h, a * d_k, queries.tokens, bias=self.bias, letter="Q"),
-                linear(
-                    "key",
-                    h if self.key_width is None else self.key_width,
-                    g * d_k,
-                    keys.tokens,
-                    bias=self.bias,
-                    letter="K",
-                ),
-                linear(
-                    "value",
-                    h if self.value_width is None else self.value_width,
-                    g * d_v,
-                    keys.tokens,
-                    bias=self.bias,
-                    letter="V",
-                ),
+                *self._projections(queries, keys),
+                *self.within,
                 attend(
                     "attend",
-                    a,
-                    d_k,
-                    d_v,
+                    heads,
+                    self.head_dim,
+                    self.value_dim,
                     run.twice_pairs(queries, keys, causal=causal),
                     scores,
                     recomputes_scores=run.recomputes_scores,
                 ),
-                *([dropout("attend_dropout", a * scores)] if drops else []),
-                linear("output", a * d_v, h, queries.tokens, bias=self.bias, letter="O"),
+                *([dropout("attend_dropout", heads * scores)] if drops else []),
+                linear(
+                    self.names[-1], heads * self.value_dim, self.d_model, queries.tokens, bias=output_bias, letter="O"
+                ),
             ),
         )
+
+    def _projections(self, queries: Sequences, keys: Sequences) -> Iterator[Component]:
+        h, a, g, d_k, d_v = self.d_model, self.n_heads, self.n_kv_heads, self.head_dim, self.value_dim
+        query = (2 if self.gated else 1) * a * d_k
+        if len(self.names) == 2:
+            yield linear(self.names[0], h, query + g * d_k + g * d_v, queries.tokens, bias=self.bias, letter="QKV")
+            return
+        from_key = h if self.key_width is None else self.key_width
+        from_value = h if self.value_width is None else self.value_width
+        key_bias = self.bias if self.key_bias is None else self.key_bias
+        yield linear(self.names[0], h, query, queries.tokens, bias=self.bias, letter="Q")
+        yield linear(self.names[1], from_key, g * d_k, keys.tokens, bias=key_bias, letter="K")
+        yield linear(self.names[2], from_value, g * d_v, keys.tokens, bias=self.bias, letter="V")

@@ -1,7 +1,8 @@
-"""A transformer layer: each sub-layer with its norm, its dropout and its residual connection."""
+"""A transformer layer, and stacks of layers that need not be alike."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple, TypeVar
 
 from tfcalc.blocks.attention import Attention
 from tfcalc.blocks.feed_forward import FeedForward
@@ -9,6 +10,9 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import dropout, norm, residual
 from tfcalc.workload import Sequences, Workload
+
+Kind = TypeVar("Kind", bound=Hashable)
+NO_RESIDUAL = ("norm", "dropout", "parameter", "buffer")
 
 
 class Layer(NamedTuple):
@@ -43,3 +47,43 @@ class Layer(NamedTuple):
             yield dropout(f"{name}_dropout", elements)
         yield residual(f"{name}_residual", elements)
         yield norm(f"{name}_norm", self.norm, self.d_model, stream.tokens)
+
+
+def layer(name: str, parts: Iterable[Component], elements: Num, copies: Num = 1) -> Component:
+    """A layer of these parts, as a checkpoint names them; each that is no norm is added to the stream (``elements``)."""
+    sublayers: list[Component] = []
+    for part in parts:
+        sublayers.append(part)
+        if part.kind not in NO_RESIDUAL:
+            sublayers.append(residual(f"{part.name}.residual", elements))
+    return Component(name, "layer", parts=tuple(sublayers), copies=copies)
+
+
+def stack(name: str, kinds: Sequence[Kind], count: Num, make: Callable[[Kind], Component]) -> Iterator[Component]:
+    """Layers one upon another, ``make(kind)`` for each; those of a kind are one component with so many copies.
+
+    ``count`` is the number of ``kinds`` as a size, so that a stack of equal layers has a symbol for it. Groups are named
+    by the layers that they hold: ``layers[0-2]``, ``layers[3-60]``.
+    """
+    groups: dict[Kind, list[int]] = {}
+    for place, kind in enumerate(kinds):
+        groups.setdefault(kind, []).append(place)
+    for kind, places in groups.items():
+        made = make(kind)
+        alone = len(groups) == 1
+        yield made._replace(
+            name=name if alone else f"{name}[{_span(places)}]", copies=count if alone else len(places)
+        )
+
+
+def _span(places: Sequence[int]) -> str:
+    """``0-2``, ``3-60``, ``0-45:5`` (every fifth), ``0,2,5-7``.
+
+    >>> _span([0, 1, 2, 5]), _span([0, 5, 10])
+    ('0-2,5', '0-10:5')
+    """
+    steps = {after - before for before, after in zip(places, places[1:], strict=False)}
+    if len(places) > 2 and len(steps) == 1 and steps != {1}:
+        return f"{places[0]}-{places[-1]}:{steps.pop()}"
+    runs = [[place for _, place in run] for _, run in groupby(enumerate(places), lambda item: item[1] - item[0])]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

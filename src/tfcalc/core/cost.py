@@ -14,13 +14,15 @@ class Tensor(NamedTuple):
 
     ``name`` is its usual one (``W_Q``), ``shape`` is rows × columns as the mathematics writes it.
     ``minor`` marks biases and norms, which the usual approximations drop. ``tied_to`` names the tensor whose storage
-    this one shares: then it is stored there, and only used here.
+    this one shares: then it is stored there, and only used here. ``key`` is what a checkpoint calls it within its
+    module: ``weight``, ``bias``, or nothing where the module's name is already the tensor's.
     """
 
     name: str
     shape: tuple[Num, ...]
     minor: bool = False
     tied_to: str | None = None
+    key: str = "weight"
 
     @property
     def size(self) -> Num:

@@ -1,10 +1,12 @@
 """The operations that the hardware runs. Every formula of tfcalc stands in one of these files, once."""
 
 from tfcalc.leaves.attend import attend
+from tfcalc.leaves.convolution import convolution
 from tfcalc.leaves.elementwise import ACTIVATIONS, activation, dropout, residual
 from tfcalc.leaves.embedding import embedding
 from tfcalc.leaves.linear import linear
 from tfcalc.leaves.norm import NORMS, norm
+from tfcalc.leaves.parameter import buffer, parameter
 from tfcalc.leaves.position import learned_position, sinusoidal_position
 
 __all__ = [
@@ -12,11 +14,14 @@ __all__ = [
     "NORMS",
     "activation",
     "attend",
+    "buffer",
+    "convolution",
     "dropout",
     "embedding",
     "learned_position",
     "linear",
     "norm",
+    "parameter",
     "residual",
     "sinusoidal_position",
 ]

@@ -46,7 +46,7 @@ def linear(
         Cost(
             weights=(
                 Tensor(weight, (fan_in, fan_out), tied_to=tied_to),
-                *([Tensor(offset, (fan_out,), minor=True)] if bias else []),
+                *([Tensor(offset, (fan_out,), minor=True, key="bias")] if bias else []),
             ),
             products=(Product(f"X {weight}", (2, tokens, fan_in, fan_out)),),
             elementwise=(Elementwise(f"+ {offset}", tokens * fan_out, forward=1, backward=1),) if bias else (),

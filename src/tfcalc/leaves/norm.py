@@ -15,6 +15,9 @@ class NormKind(NamedTuple):
     backward: int
 
 
+KEYS = {"γ": "weight", "β": "bias"}
+"""What a checkpoint calls them."""
+
 NORMS = {
     # mean (+), minus it, square, sum, times 1/std, times γ, plus β;
     # backward: g·γ, x̂ (2), its two row means (3), dx (4), dγ (2), dβ (1)
@@ -45,7 +48,7 @@ def norm(name: str, kind: str, width: Num, tokens: Num) -> Component:
         name,
         "norm",
         Cost(
-            weights=tuple(Tensor(letter, (width,), minor=True) for letter in weights),
+            weights=tuple(Tensor(letter, (width,), minor=True, key=KEYS[letter]) for letter in weights),
             elementwise=(Elementwise(kind, tokens * width, forward, backward),),
         ),
     )

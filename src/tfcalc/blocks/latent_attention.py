@@ -1,0 +1,63 @@
+"""Multi-head latent attention: queries, keys and values through vectors of low rank."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.leaves import attend, linear, norm
+from tfcalc.workload import Sequences, Workload
+
+
+class LatentAttention(NamedTuple):
+    """Keys and values of all heads are made of one latent vector of ``kv_rank``; a rotated key part is shared by all.
+
+    A head's query and key are ``nope_dim`` + ``rope_dim`` wide, its value ``value_dim``. Without ``q_rank`` queries are
+    projected directly. ``bias`` is that of the projections down and of the output. ``within`` are further parts.
+
+    Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; transformers' DeepseekV3Attention.
+    """
+
+    d_model: Num
+    n_heads: Num
+    q_rank: Num | None
+    kv_rank: Num
+    nope_dim: Num
+    rope_dim: Num
+    value_dim: Num
+    bias: bool = False
+    within: tuple[Component, ...] = ()
+
+    def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool = True) -> Component:
+        """The block on these sequences, run as transformers runs it: keys and values are expanded."""
+        h, a, t = self.d_model, self.n_heads, stream.tokens
+        return Component(
+            name,
+            "attention",
+            parts=(
+                *self._queries(t),
+                linear("kv_a_proj_with_mqa", h, self.kv_rank + self.rope_dim, t, bias=self.bias, letter="DKV"),
+                norm("kv_a_layernorm", "rmsnorm", self.kv_rank, t),
+                linear("kv_b_proj", self.kv_rank, a * (self.nope_dim + self.value_dim), t, bias=False, letter="UKV"),
+                *self.within,
+                attend(
+                    "attend",
+                    a,
+                    self.nope_dim + self.rope_dim,
+                    self.value_dim,
+                    run.twice_pairs(stream, stream, causal=causal),
+                    t * stream.length,
+                    recomputes_scores=run.recomputes_scores,
+                ),
+                linear("o_proj", a * self.value_dim, h, t, bias=self.bias, letter="O"),
+            ),
+        )
+
+    def _queries(self, tokens: Num) -> Iterator[Component]:
+        width = self.n_heads * (self.nope_dim + self.rope_dim)
+        if self.q_rank is None:
+            yield linear("q_proj", self.d_model, width, tokens, bias=False, letter="Q")
+        else:
+            yield linear("q_a_proj", self.d_model, self.q_rank, tokens, bias=self.bias, letter="DQ")
+            yield norm("q_a_layernorm", "rmsnorm", self.q_rank, tokens)
+            yield linear("q_b_proj", self.q_rank, width, tokens, bias=False, letter="UQ")

@@ -1,0 +1,41 @@
+"""The tensors of a tree by the names that a checkpoint gives them, the layer's number left out."""
+
+from __future__ import annotations
+
+import re
+
+from tfcalc.core.component import Component, Node
+from tfcalc.core.number import Num
+
+NUMBER = re.compile(r"(^|\.)\d+(?=\.|$)")
+LAYERS = re.compile(r"\[[^]]*\]")
+
+
+def tensors(root: Component, *, buffers: bool = False) -> dict[str, Num]:
+    """How many numbers each stored tensor holds, over all layers: ``{"model.layers.mlp.up_proj": …}``.
+
+    The same map of a checkpoint (see :func:`plain`) must be equal, name by name.
+    """
+    found: dict[str, Num] = {}
+    for node in root.walk():
+        own = node.component.own
+        for tensor in own.buffers if buffers else own.weights:
+            if tensor.tied_to is None:
+                name = plain(".".join((*_inside(node), *([tensor.key] if tensor.key else []))))
+                found[name] = found.get(name, 0) + node.copies * tensor.size
+    return found
+
+
+def _inside(node: Node) -> tuple[str, ...]:
+    return node.names[1:]
+
+
+def plain(name: str) -> str:
+    """A tensor's name without layer numbers and without the ``weight`` that nearly all end in.
+
+    >>> plain("model.layers.0.mlp.experts.7.up_proj.weight"), plain("layers[3-60].mlp.gate.bias")
+    ('model.layers.mlp.experts.up_proj', 'layers.mlp.gate.bias')
+    """
+    name = LAYERS.sub("", name)
+    name = NUMBER.sub("", name).removeprefix(".")
+    return re.sub(r"_bias$", ".bias", name.removesuffix(".weight"))

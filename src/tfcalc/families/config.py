@@ -1,0 +1,196 @@
+"""A config.json, read field by field, each checked as it is read.
+
+A family asks for what it needs by the field's name. A field that the file leaves out has the default that the family
+declares (transformers' own); a size that is asked for becomes a symbol where symbols are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfcalc.core.number import Num, divide
+from tfcalc.dimensions import check_size
+from tfcalc.errors import InvalidModel, nearest
+from tfcalc.families.fields import Field, field_of
+
+MISSING = object()
+
+
+class Reading:
+    """What has been read of a config so far: sizes by their path, with letters, and what was left to its default."""
+
+    __slots__ = ("assumed", "fields", "instead", "sizes", "taken")
+
+    def __init__(self, instead: Mapping[str, Num] | None = None) -> None:
+        self.sizes: dict[str, int] = {}
+        self.fields: dict[str, Field] = {}
+        self.assumed: dict[str, Any] = {}
+        self.taken: dict[str, str] = {}
+        self.instead = instead or {}
+
+    def size(self, path: str, value: int) -> Num:
+        """The size itself, or what stands ``instead`` of it (a symbol, an array)."""
+        if path not in self.sizes:
+            self.sizes[path] = value
+            self.fields[path] = field_of(path, self.taken)
+        return self.instead.get(path, value)
+
+
+class Config:
+    """The fields of one config, or of one that is nested in it.
+
+    ``head`` is what the model is built for: the end of its class name (``ForCausalLM``, ``Model``).
+    """
+
+    __slots__ = ("aliases", "data", "defaults", "head", "model_type", "prefix", "reading")
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        model_type: str,
+        defaults: Mapping[str, Any],
+        aliases: Mapping[str, str],
+        head: str,
+        reading: Reading,
+        prefix: str = "",
+    ) -> None:
+        self.data = data
+        self.model_type = model_type
+        self.defaults = defaults
+        self.aliases = aliases
+        self.head = head
+        self.reading = reading
+        self.prefix = prefix
+
+    # -- sizes: they become symbols
+
+    def size(self, name: str, *, least: int = 1) -> Num:
+        """A whole number of at least ``least``. Raises InvalidModel where it is none, or missing without a default."""
+        return self.reading.size(self.path(name), self.number(name, least=least))
+
+    def optional(self, name: str, *, least: int = 1) -> Num | None:
+        """A size that may be missing or null."""
+        return None if self.get(name) is None else self.size(name, least=least)
+
+    def quotient(self, whole: str, parts: str) -> Num:
+        """``hidden_size / num_attention_heads`` where it comes out even; InvalidModel where it does not."""
+        number, among = self.number(whole), self.number(parts)
+        if number % among:
+            below = number // among * among
+            fits = ", ".join(str(size) for size in (below, below + among) if size)
+            raise InvalidModel(
+                f"{self.path(whole)} {number} is not divisible by {self.path(parts)} {among}", f"nearest: {fits}"
+            )
+        result: Num = divide(self.size(whole), self.size(parts))
+        return result
+
+    # -- structure: it stays what it is
+
+    def number(self, name: str, *, least: int = 1) -> int:
+        """A whole number that decides the structure (how many layers of which kind), and so is never a symbol."""
+        value = self._required(name)
+        check_size(self.path(name), value, least)
+        number: int = value
+        return number
+
+    def flag(self, name: str) -> bool:
+        """True or false; a flag that nobody gives is false, as is null."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise InvalidModel(f"{self.path(name)} {value!r} is neither true nor false", "write true or false")
+        return bool(value)
+
+    def word(self, name: str, known: Sequence[str] = ()) -> str:
+        """A word; one of the ``known`` ones, where these are given."""
+        value = self._required(name)
+        if not isinstance(value, str):
+            raise InvalidModel(f"{self.path(name)} {_shown(value)} is not a word", "put it in quotes")
+        if known and value not in known:
+            raise InvalidModel(f"{self.path(name)} {value[:80]!r} is not known", nearest(value, known))
+        return value
+
+    def words(self, name: str, length: int, known: Sequence[str] = ()) -> list[str]:
+        """One word per layer, such as ``layer_types``."""
+        values = self._list(name, length)
+        for value in values:
+            if not isinstance(value, str) or (known and value not in known):
+                hint = nearest(str(value), known) if known else "put it in quotes"
+                raise InvalidModel(f"{self.path(name)}: {_shown(value)} is not known", hint)
+        return values
+
+    def numbers(self, name: str, length: int | None = None, *, least: int = 0) -> list[int]:
+        """A list of whole numbers; of this ``length``, where that is given."""
+        values = self._list(name, length)
+        for value in values:
+            check_size(f"{self.path(name)}: ", value, least)
+        return values
+
+    def get(self, name: str) -> Any:
+        """The value as it stands in the file, else its default, else None. For a structure that has no other method."""
+        value = self._look_up(name)
+        return None if value is MISSING else value
+
+    def has(self, name: str) -> bool:
+        """Whether the file gives a value that is not null."""
+        return any(self.data.get(key) is not None for key in self._keys(name))
+
+    # -- nested configs
+
+    def sub(self, name: str, model_type: str = "", defaults: Mapping[str, Any] | None = None) -> Config:
+        """The config that is nested under ``name``; empty where it is left out.
+
+        Its defaults are those given here, or else those of its family: of its own ``model_type``, or of the one given
+        here where it names none.
+        """
+        data = self.data.get(name)
+        if data is None:
+            data = {}
+        if not isinstance(data, Mapping):
+            raise InvalidModel(f"{self.path(name)} {_shown(data)} is not an object", "write { … }")
+        path, kind = self.path(name) + ".", data.get("model_type") or model_type
+        if defaults is not None:
+            return Config(data, str(kind), defaults, {}, self.head, self.reading, path)
+        from tfcalc.families.family import find
+
+        family = find(kind)
+        return Config(data, family.model_type, family.defaults, family.aliases, self.head, self.reading, path)
+
+    def path(self, name: str) -> str:
+        """The field's name as it is written in the file, with the nested config it stands in."""
+        found = next((key for key in self._keys(name) if key in self.data), name)
+        return self.prefix + found
+
+    def _keys(self, name: str) -> list[str]:
+        """The names that the field goes by: its own first."""
+        return [name, *(other for other, own in self.aliases.items() if own == name)]
+
+    def _look_up(self, name: str) -> Any:
+        for key in self._keys(name):
+            if key in self.data:
+                return self.data[key]
+        value = self.defaults.get(name, MISSING)
+        if value is not MISSING:
+            self.reading.assumed[self.prefix + name] = value
+        return value
+
+    def _required(self, name: str) -> Any:
+        value = self._look_up(name)
+        if value is MISSING:
+            raise InvalidModel(f"{self.prefix}{name} is missing", f"a {self.model_type} config needs it")
+        if value is None:
+            raise InvalidModel(f"{self.path(name)} is null", f"a {self.model_type} config needs a value")
+        return value
+
+    def _list(self, name: str, length: int | None) -> list[Any]:
+        values = self._required(name)
+        if not isinstance(values, list | tuple):
+            raise InvalidModel(f"{self.path(name)} {_shown(values)} is not a list", "write [ … ]")
+        if length is not None and len(values) != length:
+            raise InvalidModel(f"{self.path(name)} has {len(values)} entries, not {length}", "give one for each layer")
+        return list(values)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"

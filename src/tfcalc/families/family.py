@@ -1,0 +1,101 @@
+"""Which function builds which ``model_type``; a family says so above its function, and nowhere else.
+
+>>> find("llama").architecture
+'LlamaForCausalLM'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.errors import InvalidModel, UnknownModel, nearest
+from tfcalc.families.config import Config
+from tfcalc.workload import Workload
+
+Build = Callable[[Config, Workload], Component]
+Head = Callable[[Config, Workload, Component], Iterable[Component]]
+
+FOLDER = Path(__file__).parent
+MARK = "@family("
+
+
+class Family(NamedTuple):
+    """A ``model_type`` of Hugging Face.
+
+    ``base`` builds the model without a head, ``heads`` by the end of the class name what is put around it;
+    ``architecture`` is the class where a config names none. ``defaults`` are the fields that a config may leave out,
+    ``aliases`` other names of fields (``hidden_size`` for ``n_embd``).
+    """
+
+    model_type: str
+    architecture: str
+    base: Build
+    heads: Mapping[str, Head]
+    defaults: Mapping[str, Any]
+    aliases: Mapping[str, str]
+
+    def head_of(self, architecture: str) -> str:
+        """The end of a class name that says which head it has. Raises InvalidModel for one that is not known."""
+        fits = [head for head in self.heads if architecture.endswith(head)]
+        if not fits:
+            known = f"known ends of {self.model_type}: {', '.join(self.heads)}"
+            raise InvalidModel(f"architecture {architecture[:80]!r} is not known", known)
+        return max(fits, key=len)
+
+
+FAMILIES: dict[str, Family] = {}
+"""Those whose module has been imported."""
+
+
+def family(
+    *model_types: str,
+    architecture: str,
+    heads: Mapping[str, Head],
+    aliases: Mapping[str, str] | None = None,
+    **defaults: Any,
+) -> Callable[[Build], Build]:
+    """Register a function as the builder of these model types, with the class and the fields that a config may leave out."""
+
+    def register(base: Build) -> Build:
+        for model_type in model_types:
+            FAMILIES[model_type] = Family(model_type, architecture, base, heads, defaults, aliases or {})
+        return base
+
+    return register
+
+
+def find(model_type: object) -> Family:
+    """The family of this model type. Raises UnknownModel with the nearest known ones."""
+    if not isinstance(model_type, str) or not model_type:
+        raise InvalidModel(f"model_type {model_type!r} is not a word", "a config.json names its family there")
+    if model_type not in FAMILIES:
+        for module, names in modules().items():
+            if model_type in names:
+                import_module(f"tfcalc.families.{module}")
+    if model_type not in FAMILIES:
+        known = [name for names in modules().values() for name in names]
+        hint = f"{nearest(model_type, known) if _close(model_type, known) else 'see tfcalc models --supported'}"
+        raise UnknownModel(
+            f"model_type {model_type[:80]!r} is not known", f"{hint}; or --as FAMILY, or --via torch"
+        )
+    return FAMILIES[model_type]
+
+
+def modules() -> dict[str, list[str]]:
+    """The model types that each module of this folder builds, found in its text: none is imported for it."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(FOLDER.glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        marks = [piece.split("architecture", 1)[0] for piece in text.split(f"\n{MARK}")[1:]]
+        if marks:
+            found[path.stem] = [name for mark in marks for name in re.findall(r'"([^"]+)"', mark)]
+    return found
+
+
+def _close(word: str, known: list[str]) -> bool:
+    return "mean" in nearest(word, known)

@@ -1,0 +1,115 @@
+"""The letters and meanings of config.json fields, for formulas and their legends.
+
+A field that is not listed is its own symbol (``q_lora_rank``), so nothing needs to be added here for a formula to be
+right; a letter only makes it shorter to read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Field(NamedTuple):
+    """A letter, and what it stands for."""
+
+    letter: str
+    meaning: str
+
+
+_HIDDEN = Field("h", "hidden size")
+_LAYERS = Field("n", "layers")
+_HEADS = Field("a", "attention heads")
+_FFN = Field("f", "feed-forward size")
+_POSITIONS = Field("T", "positions")
+_EXPERTS = Field("E", "experts")
+_KERNEL = Field("c", "convolution kernel")
+_PATCH = Field("p", "patch side")
+
+FIELDS = {
+    "hidden_size": _HIDDEN,
+    "n_embd": _HIDDEN,
+    "d_model": _HIDDEN,
+    "dim": _HIDDEN,
+    "embed_dim": _HIDDEN,
+    "num_hidden_layers": _LAYERS,
+    "n_layer": _LAYERS,
+    "n_layers": _LAYERS,
+    "num_layers": _LAYERS,
+    "depth": _LAYERS,
+    "encoder_layers": Field("n_e", "encoder layers"),
+    "decoder_layers": Field("n_d", "decoder layers"),
+    "num_decoder_layers": Field("n_d", "decoder layers"),
+    "num_attention_heads": _HEADS,
+    "n_head": _HEADS,
+    "n_heads": _HEADS,
+    "num_heads": _HEADS,
+    "encoder_attention_heads": Field("a_e", "encoder attention heads"),
+    "decoder_attention_heads": Field("a_d", "decoder attention heads"),
+    "num_key_value_heads": Field("g", "key and value heads"),
+    "head_dim": Field("d", "head width"),
+    "d_kv": Field("d", "head width"),
+    "intermediate_size": _FFN,
+    "n_inner": _FFN,
+    "d_inner": _FFN,
+    "d_ff": _FFN,
+    "ffn_dim": _FFN,
+    "hidden_dim": _FFN,
+    "encoder_ffn_dim": Field("f_e", "encoder feed-forward size"),
+    "decoder_ffn_dim": Field("f_d", "decoder feed-forward size"),
+    "vocab_size": Field("V", "vocabulary"),
+    "max_position_embeddings": _POSITIONS,
+    "n_positions": _POSITIONS,
+    "type_vocab_size": Field("T_t", "token types"),
+    "embedding_size": Field("e", "embedding size"),
+    "word_embed_proj_dim": Field("e", "embedding size"),
+    "num_experts": _EXPERTS,
+    "num_local_experts": _EXPERTS,
+    "n_routed_experts": _EXPERTS,
+    "num_experts_per_tok": Field("k", "experts per token"),
+    "n_shared_experts": Field("E_s", "shared experts"),
+    "moe_intermediate_size": Field("f_x", "expert feed-forward size"),
+    "shared_expert_intermediate_size": Field("f_s", "shared expert's feed-forward size"),
+    "first_k_dense_replace": Field("n_0", "dense layers before the experts"),
+    "q_lora_rank": Field("r_q", "query rank"),
+    "kv_lora_rank": Field("r", "key-value rank"),
+    "qk_nope_head_dim": Field("d_n", "query-key width of a head without rotation"),
+    "qk_rope_head_dim": Field("d_r", "query-key width of a head with rotation"),
+    "v_head_dim": Field("d_v", "value width of a head"),
+    "index_n_heads": Field("a_i", "indexer heads"),
+    "index_head_dim": Field("d_i", "indexer head width"),
+    "state_size": Field("N", "state size"),
+    "ssm_state_size": Field("N", "state size"),
+    "mamba_d_state": Field("N", "state size"),
+    "conv_kernel": _KERNEL,
+    "mamba_d_conv": _KERNEL,
+    "time_step_rank": Field("R", "time-step rank"),
+    "mamba_dt_rank": Field("R", "time-step rank"),
+    "relative_attention_num_buckets": Field("B", "relative position buckets"),
+    "patch_size": _PATCH,
+    "num_channels": Field("C", "image channels"),
+    "in_channels": Field("C", "image channels"),
+    "num_labels": Field("K", "labels"),
+}
+
+SCOPES = {
+    "text_config": "",
+    "vision_config": "vis",
+    "audio_config": "aud",
+    "encoder": "enc",
+    "decoder": "dec",
+    "encoder_config": "enc",
+    "decoder_config": "dec",
+}
+"""What the letters of a nested config carry: ``h_vis``."""
+
+
+def field_of(path: str, taken: dict[str, str]) -> Field:
+    """The letter and meaning of the field at ``path``; its own path where the letter is ``taken`` by another."""
+    *scopes, name = path.split(".")
+    suffix = "_".join(part for scope in scopes if (part := SCOPES.get(scope, scope.removesuffix("_config"))))
+    known = FIELDS.get(name, Field(name, name.replace("_", " ")))
+    letter = f"{known.letter}_{suffix}" if suffix else known.letter
+    if taken.setdefault(letter, path) != path:
+        letter = path.replace(".", "_")
+        taken[letter] = path
+    return Field(letter, f"{known.meaning} ({path})")

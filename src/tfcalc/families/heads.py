@@ -1,0 +1,69 @@
+"""What is put on top of a base model, by the end of its class's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.families.config import Config
+from tfcalc.families.family import Head
+from tfcalc.leaves import linear
+from tfcalc.workload import Workload
+
+
+def bare(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
+    """The base model by itself: its parts are the whole model's."""
+    return base.parts
+
+
+def lm_head(name: str = "lm_head", *, width: str = "hidden_size", bias: bool = False) -> Head:
+    """Logits over the vocabulary, by a matrix that may be the embedding's (``tie_word_embeddings``)."""
+
+    def head(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+        yield base
+        yield output(name, c.size(width), c.size("vocab_size"), run, bias=bias, tied=c.flag("tie_word_embeddings"))
+
+    return head
+
+
+def classifier(name: str = "score", *, width: str = "hidden_size", bias: bool = False) -> Head:
+    """Logits over ``num_labels`` classes."""
+
+    def head(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+        yield base
+        yield linear(name, c.size(width), labels(c), run.target.tokens, bias=bias)
+
+    return head
+
+
+def renamed(name: str, head: Head) -> Head:
+    """The same head around a base that goes by another name."""
+    return lambda c, run, base: head(c, run, base._replace(name=name))
+
+
+def output(name: str, width: Num, vocabulary: Num, run: Workload, *, tied: bool, bias: bool = False) -> Component:
+    """The matrix that makes logits of vectors."""
+    tied_to = "embedding" if tied else None
+    return linear(name, width, vocabulary, run.target.tokens, bias=bias, letter="vocab", tied_to=tied_to)._replace(
+        kind="output"
+    )
+
+
+def labels(c: Config) -> Num:
+    """``num_labels``, or as many as ``id2label`` names; two where neither is given."""
+    names = c.get("id2label")
+    if names and not c.has("num_labels"):
+        return len(names)
+    return c.size("num_labels") if c.has("num_labels") else 2
+
+
+CAUSAL_LM = {
+    "Model": bare,
+    "ForCausalLM": lm_head(),
+    "LMHeadModel": lm_head(),
+    "ForSequenceClassification": classifier("score"),
+    "ForTokenClassification": classifier("score", bias=True),
+    "ForQuestionAnswering": renamed("transformer", classifier("qa_outputs", bias=True)),
+}
+"""Heads of decoder-only language models (transformers' Generic… classes)."""
