@@ -86,6 +86,11 @@ def find(model_type: object) -> Family:
     return FAMILIES[model_type]
 
 
+def nested(config: Config, run: Workload, name: str) -> Component:
+    """The base model of a nested config (see :meth:`Config.sub`), under the name that the whole gives it."""
+    return find(config.model_type).base(config, run)._replace(name=name)
+
+
 def modules() -> dict[str, list[str]]:
     """The model types that each module of this folder builds, found in its text: none is imported for it."""
     found: dict[str, list[str]] = {}
