@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Definitions
-from tfcalc.errors import UsageError, nearest
 from tfcalc.questions.common import default_run
 from tfcalc.questions.quantities import measure_of
 from tfcalc.report import polynomial
-from tfcalc.symbols import dimensions, values, with_symbols
+from tfcalc.symbols import letters, values, with_symbols
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -44,19 +42,11 @@ def sweep(
     import numpy as np
 
     run = run or default_run(model)
-    letters = {name: known.symbol for one in (model, run) for name, known in dimensions(one).items()}
-    for name in sizes:
-        if name not in letters:
-            raise UsageError(f"size {name!r} is not known", nearest(name, letters))
-    model, run = _given(model, sizes), _given(run, sizes)
+    by_letter = letters(sizes, model, run)
+    model, run = model.with_present(*sizes), run.with_present(*sizes)
     root = with_symbols(model).tree(with_symbols(run))
     closed = polynomial(root.total(measure_of(of, run, definitions or Definitions())))
     arrays = np.broadcast_arrays(*(np.asarray(size, object if exact else np.float64) for size in sizes.values()))
-    points = values(model, run) | {letters[name]: array for name, array in zip(sizes, arrays, strict=True)}
+    points = values(model, run) | {by_letter[name]: array for name, array in zip(sizes, arrays, strict=True)}
     shape = arrays[0].shape if arrays else ()
     return np.broadcast_to(closed.at(points), shape)
-
-
-def _given(described: Any, sizes: dict[str, Any]) -> Any:
-    """With the swept sizes present, so that they get a symbol even where they would follow from others."""
-    return replace(described, **{name: 1 for name in sizes if name in dimensions(described)})

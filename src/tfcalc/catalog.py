@@ -1,28 +1,53 @@
-"""From a name to a model."""
+"""From what a person types to a model: a preset, a config.json, or an id of the Hub."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.errors import UnknownModel, nearest
-from tfcalc.families.transformer import Transformer
+from tfcalc.errors import Unavailable, UnknownModel, nearest
+
+if TYPE_CHECKING:
+    from tfcalc.families.published import Published
+    from tfcalc.families.transformer import Transformer
 
 FOLDER = Path(__file__).parent / "models"
 
 
 class Preset(NamedTuple):
-    """A published model: where its sizes are printed, and the sizes."""
+    """A published model: where its sizes are printed, and the sizes.
+
+    ``fields`` are those of the classic :class:`~tfcalc.Transformer`, or else ``config`` those of a config.json.
+    """
 
     name: str
     source: str
     fields: dict[str, Any]
+    config: dict[str, Any]
+
+    @property
+    def family(self) -> str:
+        """Its model_type; the classic Transformer has none."""
+        return str(self.config.get("model_type", "transformer"))
+
+    def model(self) -> Transformer | Published:
+        """The model with these sizes."""
+        if self.config:
+            return published(self.config, name=self.name)
+        from tfcalc.families.transformer import Transformer
+
+        return Transformer(**self.fields)
 
 
 def names() -> list[str]:
     """The names of all presets, in alphabetical order."""
     return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def spelled(name: str) -> str:
+    """A name as the presets spell theirs: ``Llama 3_8B`` is ``llama-3-8b``."""
+    return name.strip().lower().replace(" ", "-").replace("_", "-")
 
 
 def preset(name: str) -> Preset:
@@ -31,16 +56,53 @@ def preset(name: str) -> Preset:
     >>> preset("transformer-big").fields["d_model"]
     1024
     """
-    if name not in names():
-        raise UnknownModel(f"model {name[:80]!r} is not known", nearest(name, names()))
-    data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return Preset(name, data["source"], data["fields"])
+    path = FOLDER / f"{spelled(name)}.json"
+    if not _is_plain(name) or not path.is_file():
+        raise UnknownModel(f"model {name[:80]!r} is not known", _hint(name))
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return Preset(path.stem, data["source"], data.get("fields", {}), data.get("config", {}))
 
 
-def load(name: str) -> Transformer:
-    """The model of this name.
+def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer | Published:
+    """The model that is meant: a preset's name; a config.json, a directory that holds one, ``-``; an id of the Hub.
+
+    ``treat_as`` names the family to read a config by, whatever ``model_type`` it has. Nothing reaches out but for an id,
+    and not for that when ``offline``. Raises UnknownModel, InvalidModel for a config that fits no model, and
+    Unavailable for an id that cannot be had.
 
     >>> load("transformer-base").d_model
     512
     """
-    return Transformer(**preset(name).fields)
+    from tfcalc.reader import is_place, read
+
+    if _is_plain(name) and (FOLDER / f"{spelled(name)}.json").is_file():
+        found = preset(name)
+        return published(found.config, name=found.name, treat_as=treat_as) if treat_as else found.model()
+    if is_place(name):
+        return published(read(name), treat_as=treat_as)
+    from tfcalc.hub import fetch, is_id
+
+    if is_id(name):
+        try:
+            return published(fetch(name, offline=offline), name=name, treat_as=treat_as)
+        except Unavailable as error:
+            close = nearest(spelled(name.partition("/")[2]), names())
+            preset_hint = f"; {close.removeprefix('did you mean ').rstrip('?')} is a preset" if "mean" in close else ""
+            raise Unavailable(error.message, error.hint + preset_hint) from None
+    raise UnknownModel(f"model {name[:80]!r} is not known", _hint(name))
+
+
+def published(config: dict[str, Any], *, name: str = "", treat_as: str = "") -> Published:
+    """The model that these fields of a config.json describe. Raises InvalidModel, or UnknownModel for its family."""
+    from tfcalc.families.published import Published
+
+    return Published(config, name=name, treated_as=treat_as)
+
+
+def _is_plain(name: str) -> bool:
+    return 0 < len(name) <= 100 and not any(mark in name for mark in "/\\\0")
+
+
+def _hint(name: str) -> str:
+    close = nearest(spelled(name), names())
+    return close if "mean" in close else "tfcalc models lists them; a path to a config.json will do as well"

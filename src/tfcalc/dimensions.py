@@ -3,8 +3,8 @@
 From that one place come the command line's options, the JSON keys, the legends and the glossary.
 """
 
-from dataclasses import Field, field, fields
-from typing import Any, NamedTuple, cast
+from dataclasses import Field, field, fields, replace
+from typing import Any, NamedTuple, Self, cast
 
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
@@ -52,6 +52,30 @@ class Described:
     def assumed(self) -> dict[str, Num]:
         """The sizes that follow from nothing, and are assumed where they are not given, by field name."""
         return {}
+
+    def dimensions(self) -> dict[str, Dimension]:
+        """The sizes that there are, by field name."""
+        items = fields(cast(Any, self))
+        return {item.name: known for item in items if isinstance(known := facet(item), Dimension)}
+
+    def values(self) -> dict[str, Num]:
+        """What each symbol stands for, of the sizes that were given or assumed: ``{"h": 512, …}``."""
+        known, assumed = self.dimensions(), self.assumed
+        found = {name: assumed.get(name) if getattr(self, name) is None else getattr(self, name) for name in known}
+        return {known[name].symbol: value for name, value in found.items() if value is not None}
+
+    def replaced(self, **sizes: Any) -> Self:
+        """The same with these sizes in the place of its own, by field name."""
+        return replace(self, **sizes)  # type: ignore[type-var]  # every subclass is a dataclass
+
+    def with_present(self, *names: str) -> Self:
+        """The same with these sizes given, whatever they are, so that they get a symbol instead of following."""
+        return self.replaced(**{name: 1 for name in names if name in self.dimensions()})
+
+    def described(self) -> dict[str, Any]:
+        """The fields as they stand in the JSON, sizes that were not given with the value they have."""
+        given = {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
+        return given | {name: size for name, size in (self.implied | self.assumed).items() if given[name] is None}
 
     def size(self, name: str) -> Num:
         """A size by its field's name, whether given, implied or assumed."""

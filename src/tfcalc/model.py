@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import Field
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol, Self
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
+from tfcalc.symbols import Sized
 from tfcalc.workload import Workload
 
 
-class Model(Protocol):
-    """A frozen dataclass of dimensions and choices that can be turned into a component tree."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+class Model(Sized, Protocol):
+    """Sizes and structure that can be turned into a component tree: a Transformer by its fields, or a config.json."""
 
     @property
     def longest(self) -> Num | None:
@@ -25,20 +23,27 @@ class Model(Protocol):
         """The model in a few words."""
         ...
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What was taken to be so because nobody said otherwise, a sentence each."""
+        ...
+
     def tree(self, run: Workload) -> Component:
         """The component tree on this workload."""
         ...
 
-    @property
-    def implied(self) -> dict[str, Num]:
-        """The sizes that follow from others where they are not given."""
-        ...
-
-    @property
-    def assumed(self) -> dict[str, Num]:
-        """The sizes that follow from nothing, and are assumed where they are not given."""
-        ...
-
     def check(self, run: Workload) -> None:
         """Raise InvalidModel where the model, or the model on this workload, makes no sense."""
+        ...
+
+    def described(self) -> dict[str, Any]:
+        """The model as it stands in the JSON."""
+        ...
+
+    def with_present(self, *names: str) -> Self:
+        """The same with these sizes given, so that they get a symbol instead of following from others."""
+        ...
+
+    def with_vocabulary(self, vocabulary: Num) -> Self:
+        """The same with this vocabulary, where it has none."""
         ...

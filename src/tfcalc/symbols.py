@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, Self, TypeVar
 
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
-from tfcalc.dimensions import Dimension, facet
+from tfcalc.dimensions import Dimension
+from tfcalc.errors import UsageError, nearest
 
-T = TypeVar("T")
+
+class Sized(Protocol):
+    """A model or a workload: sizes that have a letter each."""
+
+    def dimensions(self) -> dict[str, Dimension]:
+        """The sizes there are, by name."""
+        ...
+
+    def values(self) -> dict[str, Num]:
+        """What each letter stands for, of the sizes that were given or assumed."""
+        ...
+
+    def replaced(self, **sizes: Any) -> Self:
+        """The same with other sizes, by name."""
+        ...
+
+
+T = TypeVar("T", bound=Sized)
 
 
 def with_symbols(described: T, make: Callable[[str], Any] = symbol, *, general: bool = False) -> T:
@@ -23,40 +40,41 @@ def with_symbols(described: T, make: Callable[[str], Any] = symbol, *, general: 
     >>> with_symbols(Workload(batch_size=8)).batch_size
     b
     """
-    present = values(described)
+    present = described.values()
     symbolic = {
         name: make(known.symbol)
-        for name, known in dimensions(described).items()
+        for name, known in described.dimensions().items()
         if known.symbol in present or (general and known.follows)
     }
-    return replace(described, **symbolic)  # type: ignore[type-var]  # T is a dataclass
+    return described.replaced(**symbolic)
 
 
-def values(*described: Any) -> dict[str, Num]:
+def values(*described: Sized) -> dict[str, Num]:
     """What each symbol stands for: ``{"h": 512, …}``, of the sizes that were given or assumed.
 
     >>> from tfcalc.workload import Workload
     >>> values(Workload(batch_size=8, seq_len=1024))
     {'b': 8, 'l': 1024}
     """
-    return {
-        known.symbol: value
+    return {letter: value for one in described for letter, value in one.values().items()}
+
+
+def letters(names: Iterable[str], *described: Sized) -> dict[str, str]:
+    """The letter of each of these sizes, which go by name or by letter. Raises UsageError for one that is no size."""
+    known: Mapping[str, str] = {
+        called: size.symbol
         for one in described
-        for name, known in dimensions(one).items()
-        if (value := one.assumed.get(name) if getattr(one, name) is None else getattr(one, name)) is not None
+        for name, size in one.dimensions().items()
+        for called in (size.symbol, name)
     }
+    for name in names:
+        if name not in known:
+            raise UsageError(f"symbol {name!r} is not known", nearest(name, known))
+    return {name: known[name] for name in names}
 
 
-def dimensions(described: Any) -> dict[str, Dimension]:
-    """The sizes of a model or workload, by field name."""
-    return {item.name: known for item in fields(described) if isinstance(known := facet(item), Dimension)}
-
-
-def legend(letters: frozenset[str], *described: Any) -> dict[str, str]:
+def legend(used: frozenset[str], *described: Sized) -> dict[str, str]:
     """What each of these letters means, in the order of the fields."""
     return {
-        known.symbol: known.meaning
-        for one in described
-        for known in dimensions(one).values()
-        if known.symbol in letters
+        known.symbol: known.meaning for one in described for known in one.dimensions().values() if known.symbol in used
     }

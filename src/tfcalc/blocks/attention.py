@@ -19,9 +19,11 @@ class Attention(NamedTuple):
     one (multi-query). ``head_dim`` is each query's and key's width, ``value_dim`` each value's. ``key_width`` and
     ``value_width`` are those of the vectors that keys and values are made of, where these are not ``d_model`` wide.
 
-    ``names`` are those of the four projections, or of two where one matrix makes queries, keys and values. ``bias`` is
-    that of all of them, unless ``key_bias`` or ``output_bias`` say otherwise. ``gated`` queries are twice as wide: the
-    second half gates the output. ``within`` are further parts: norms of queries and keys, sinks, tables.
+    ``names`` are those of the four projections, of three where one matrix makes keys and values, or of two where one
+    makes queries, keys and values. ``bias`` is that of all of them, unless ``key_bias`` or ``output_bias`` say
+    otherwise. ``gated`` queries are twice as wide: the second half gates the output. ``within`` are further parts:
+    norms of queries and keys, sinks, tables. ``output_from`` is the width that the output projection has room for, where
+    that is not the heads' values.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -40,12 +42,14 @@ class Attention(NamedTuple):
     output_bias: bool | None = None
     gated: bool = False
     within: tuple[Component, ...] = ()
+    output_from: Num | None = None
 
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload, *, causal: bool) -> Component:
         """The block on these sequences; self-attention where ``queries`` and ``keys`` are the same."""
         heads, scores = self.n_heads, queries.tokens * keys.length
         drops = self.dropout and run.training
         output_bias = self.bias if self.output_bias is None else self.output_bias
+        joined = heads * self.value_dim if self.output_from is None else self.output_from
         return Component(
             name,
             "attention",
@@ -62,9 +66,7 @@ class Attention(NamedTuple):
                     recomputes_scores=run.recomputes_scores,
                 ),
                 *([dropout("attend_dropout", heads * scores)] if drops else []),
-                linear(
-                    self.names[-1], heads * self.value_dim, self.d_model, queries.tokens, bias=output_bias, letter="O"
-                ),
+                linear(self.names[-1], joined, self.d_model, queries.tokens, bias=output_bias, letter="O"),
             ),
         )
 
@@ -78,5 +80,8 @@ class Attention(NamedTuple):
         from_value = h if self.value_width is None else self.value_width
         key_bias = self.bias if self.key_bias is None else self.key_bias
         yield linear(self.names[0], h, query, queries.tokens, bias=self.bias, letter="Q")
+        if len(self.names) == 3:
+            yield linear(self.names[1], from_key, g * (d_k + d_v), keys.tokens, bias=key_bias, letter="KV")
+            return
         yield linear(self.names[1], from_key, g * d_k, keys.tokens, bias=key_bias, letter="K")
         yield linear(self.names[2], from_value, g * d_v, keys.tokens, bias=self.bias, letter="V")

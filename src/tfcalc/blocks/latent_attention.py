@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.leaves import attend, linear, norm
+from tfcalc.leaves import activation, attend, linear, norm
 from tfcalc.workload import Sequences, Workload
 
 
@@ -14,6 +14,8 @@ class LatentAttention(NamedTuple):
 
     A head's query and key are ``nope_dim`` + ``rope_dim`` wide, its value ``value_dim``. Without ``q_rank`` queries are
     projected directly. ``bias`` is that of the projections down and of the output. ``within`` are further parts.
+    ``query_dim`` is the width that queries are projected to, where it is given. ``gated`` queries come with a gate for
+    the values, made of the query's latent vector both before and after its norm.
 
     Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; transformers' DeepseekV3Attention.
     """
@@ -27,6 +29,8 @@ class LatentAttention(NamedTuple):
     value_dim: Num
     bias: bool = False
     within: tuple[Component, ...] = ()
+    query_dim: Num | None = None
+    gated: bool = False
 
     def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool = True) -> Component:
         """The block on these sequences, run as transformers runs it: keys and values are expanded."""
@@ -54,10 +58,16 @@ class LatentAttention(NamedTuple):
         )
 
     def _queries(self, tokens: Num) -> Iterator[Component]:
-        width = self.n_heads * (self.nope_dim + self.rope_dim)
-        if self.q_rank is None:
+        a, rank = self.n_heads, self.q_rank
+        width = a * (self.nope_dim + self.rope_dim if self.query_dim is None else self.query_dim)
+        if rank is None:
             yield linear("q_proj", self.d_model, width, tokens, bias=False, letter="Q")
+            return
+        yield linear("q_a_proj", self.d_model, rank, tokens, bias=self.bias, letter="DQ")
+        yield norm("q_a_layernorm", "rmsnorm", rank, tokens)
+        if self.gated:
+            both = width + a * self.value_dim
+            yield linear("q_gate_proj", 2 * rank, both, tokens, bias=False, letter="UQ")
+            yield activation("gate", "sigmoid", tokens * a * self.value_dim)
         else:
-            yield linear("q_a_proj", self.d_model, self.q_rank, tokens, bias=self.bias, letter="DQ")
-            yield norm("q_a_layernorm", "rmsnorm", self.q_rank, tokens)
-            yield linear("q_b_proj", self.q_rank, width, tokens, bias=False, letter="UQ")
+            yield linear("q_b_proj", rank, width, tokens, bias=False, letter="UQ")

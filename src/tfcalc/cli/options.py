@@ -49,10 +49,17 @@ FORMATS = ("table", "json", "csv", "markdown", "latex", "plain")
 COLORS = ("auto", "always", "never")
 NOTATIONS = ("lbhn", "bsld", "names")
 
-MODEL_ARGUMENT = Option("model", (), "a named model (see tfcalc models); options override its fields", argument=True)
-MODEL = Option("model_name", ("--model",), "a named model (see tfcalc models); options override its fields")
+NAMED = (
+    "a model's name, a config.json or a folder with one, - (standard input), or a Hub id; options override its sizes"
+)
+MODEL_ARGUMENT = Option("model", (), NAMED, argument=True)
+MODEL = Option("model_name", ("--model",), NAMED)
+READ_AS = (
+    Option("treat_as", ("--as",), "read the config as this model_type, whatever it says"),
+    Option("offline", ("--offline",), "do not reach out, not even for a Hub id", switch=True),
+)
 MODEL_FIELDS = tuple(of_fields(Transformer))
-MODEL_OPTIONS = (MODEL, *MODEL_FIELDS)
+MODEL_OPTIONS = (MODEL, *READ_AS, *MODEL_FIELDS)
 DEPTH = Option(
     "depth", ("--depth",), "levels of the breakdown shown [default: down to the blocks]", number=True, least=0
 )

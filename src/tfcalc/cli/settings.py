@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfcalc.cli.options import EVERY, MODEL_FIELDS, RUN, Option
 from tfcalc.conventions import Definitions
@@ -16,6 +16,9 @@ from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import default_run
 from tfcalc.units import parse_count
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
 
 T = TypeVar("T")
 Value = int | str | bool
@@ -72,15 +75,20 @@ class Settings:
         """Whether the answer is to be JSON."""
         return bool(self.get("format") == "json")
 
-    def model(self) -> Transformer:
-        """The named model with the given fields in the place of its own, or the classic one with them."""
+    def model(self) -> Model:
+        """The named model with the given sizes in the place of its own, or the classic one with them."""
         if self.model_name is None:
             return self.fill(Transformer())
         from tfcalc.catalog import load
 
-        return self.fill(load(self.model_name))
+        named = load(self.model_name, treat_as=self.get("treat_as", ""), offline=self.get("offline", False))
+        if isinstance(named, Transformer):
+            return self.fill(named)
+        # A settings file describes the classic model; what overrides a config is typed.
+        typed = {name: self.given[name] for name in MODEL_NAMES if name in self.given}
+        return named.replaced(**{name: given.value for name, given in typed.items() if given.source != FILE})  # type: ignore[arg-type]
 
-    def workload(self, model: Transformer) -> Workload:
+    def workload(self, model: Model) -> Workload:
         """What is run, at most as long as the model can read where nothing else is given."""
         return self.fill(default_run(model))
 
@@ -98,6 +106,7 @@ class Settings:
         return UsageError(error.message, error.hint)
 
 
+MODEL_NAMES = tuple(option.name for option in MODEL_FIELDS)
 SIZES = frozenset(option.name for option in (*MODEL_FIELDS, *RUN))
 
 

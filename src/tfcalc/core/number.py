@@ -8,6 +8,7 @@ or sympy's) with its closed form. There is no ``<`` here: an ``if`` looks at str
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any, Protocol
 
 
@@ -59,3 +60,24 @@ def ceil_div(whole: Any, size: int) -> Any:
     4
     """
     return (whole + (size - 1)) // size
+
+
+def floor_div(whole: Any, size: int) -> Any:
+    """``⌊whole / size⌋``.
+
+    >>> floor_div(7, 2)
+    3
+    """
+    return whole // size
+
+
+def scaled(whole: Any, factor: float) -> Any:
+    """``int(factor · whole)`` for a factor such as 2.667, cut off as Python cuts it off.
+
+    >>> scaled(768, 2.667)
+    2048
+    """
+    if isinstance(whole, int):
+        return int(factor * whole)
+    numerator, denominator = Decimal(str(factor)).as_integer_ratio()
+    return whole * numerator if denominator == 1 else whole * numerator // denominator

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from tfcalc.core.component import Component, Node
+from tfcalc.core.cost import Tensor
 from tfcalc.core.number import Num
 
-NUMBER = re.compile(r"(^|\.)\d+(?=\.|$)")
+NUMBER = re.compile(r"(^|\.)(expert_)?\d+(?=\.|$)")
 LAYERS = re.compile(r"\[[^]]*\]")
 
 
@@ -21,13 +22,23 @@ def tensors(root: Component, *, buffers: bool = False) -> dict[str, Num]:
         own = node.component.own
         for tensor in own.buffers if buffers else own.weights:
             if tensor.tied_to is None:
-                name = plain(".".join((*_inside(node), *([tensor.key] if tensor.key else []))))
+                name = _name(node, tensor)
                 found[name] = found.get(name, 0) + node.copies * tensor.size
     return found
 
 
 def _inside(node: Node) -> tuple[str, ...]:
-    return node.names[1:]
+    """The modules that hold it. ``(ffn)`` is none: only tfcalc sees its parts as one, a checkpoint has them singly."""
+    return tuple(name for name in node.names[1:] if not name.startswith("("))
+
+
+def tied(root: Component) -> list[str]:
+    """The names of tensors that share another's storage: a checkpoint may hold a copy of them, or not."""
+    return [_name(node, weight) for node in root.walk() for weight in node.component.own.weights if weight.tied_to]
+
+
+def _name(node: Node, tensor: Tensor) -> str:
+    return plain(".".join((*_inside(node), *([tensor.key] if tensor.key else []))))
 
 
 def plain(name: str) -> str:

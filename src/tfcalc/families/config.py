@@ -110,8 +110,8 @@ class Config:
             raise InvalidModel(f"{self.path(name)} {value[:80]!r} is not known", nearest(value, known))
         return value
 
-    def words(self, name: str, length: int, known: Sequence[str] = ()) -> list[str]:
-        """One word per layer, such as ``layer_types``."""
+    def words(self, name: str, length: int | None, known: Sequence[str] = ()) -> list[str]:
+        """One word per layer, such as ``layer_types``; as many as there are, where no ``length`` is given."""
         values = self._list(name, length)
         for value in values:
             if not isinstance(value, str) or (known and value not in known):

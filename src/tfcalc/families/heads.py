@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -11,28 +11,34 @@ from tfcalc.families.family import Head
 from tfcalc.leaves import linear
 from tfcalc.workload import Workload
 
+Width = str | Callable[[Config], Num]
+"""The field that says how wide the vectors are which a head reads, or a function of the config."""
+
 
 def bare(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
     """The base model by itself: its parts are the whole model's."""
     return base.parts
 
 
-def lm_head(name: str = "lm_head", *, width: str = "hidden_size", bias: bool = False) -> Head:
+def lm_head(name: str = "lm_head", *, width: Width = "hidden_size", bias: bool = False) -> Head:
     """Logits over the vocabulary, by a matrix that may be the embedding's (``tie_word_embeddings``)."""
 
     def head(c: Config, run: Workload, base: Component) -> Iterator[Component]:
         yield base
-        yield output(name, c.size(width), c.size("vocab_size"), run, bias=bias, tied=c.flag("tie_word_embeddings"))
+        tied = c.flag("tie_word_embeddings")
+        yield output(name, _width(c, width), c.size("vocab_size"), run, bias=bias, tied=tied)
 
     return head
 
 
-def classifier(name: str = "score", *, width: str = "hidden_size", bias: bool = False) -> Head:
-    """Logits over ``num_labels`` classes."""
+def classifier(
+    name: str = "score", *, width: Width = "hidden_size", bias: bool = False, classes: int | None = None
+) -> Head:
+    """Logits over ``classes``, or ``num_labels`` of them."""
 
     def head(c: Config, run: Workload, base: Component) -> Iterator[Component]:
         yield base
-        yield linear(name, c.size(width), labels(c), run.target.tokens, bias=bias)
+        yield linear(name, _width(c, width), classes or labels(c), run.target.tokens, bias=bias)
 
     return head
 
@@ -50,6 +56,10 @@ def output(name: str, width: Num, vocabulary: Num, run: Workload, *, tied: bool,
     )
 
 
+def _width(c: Config, width: Width) -> Num:
+    return c.size(width) if isinstance(width, str) else width(c)
+
+
 def labels(c: Config) -> Num:
     """``num_labels``, or as many as ``id2label`` names; two where neither is given."""
     names = c.get("id2label")
@@ -64,6 +74,6 @@ CAUSAL_LM = {
     "LMHeadModel": lm_head(),
     "ForSequenceClassification": classifier("score"),
     "ForTokenClassification": classifier("score", bias=True),
-    "ForQuestionAnswering": renamed("transformer", classifier("qa_outputs", bias=True)),
+    "ForQuestionAnswering": renamed("transformer", classifier("qa_outputs", bias=True, classes=2)),
 }
 """Heads of decoder-only language models (transformers' Generic… classes)."""

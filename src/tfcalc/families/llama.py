@@ -1,4 +1,4 @@
-"""Llama and those that differ from it by a flag: biases, norms of queries and keys, how many norms a layer has."""
+"""Llama and those that differ from it by a flag or a default, and what its kin in other files are composed of."""
 
 from __future__ import annotations
 
@@ -10,12 +10,27 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.config import Config
 from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
-from tfcalc.leaves import embedding, norm
+from tfcalc.families.heads import CAUSAL_LM, classifier
+from tfcalc.leaves import buffer, embedding, norm, parameter
 from tfcalc.workload import Workload
 
 PRE_NORM = ("input_layernorm", "post_attention_layernorm")
 SANDWICH = (*PRE_NORM, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weight",), ())}
+"""The trained scalars of an activation, and its buffers."""
+
+LLAMA = {
+    "vocab_size": 32000,
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": None,
+    "hidden_act": "silu",
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": False,
+}
+"""Llama's defaults; those of its kin are these and what they change."""
 
 
 def kv_heads(c: Config) -> Num:
@@ -37,12 +52,21 @@ def head_dim(c: Config) -> Num:
     return c.quotient("hidden_size", "num_attention_heads") if given is None else given
 
 
-def qk_norms(kind: str, c: Config, run: Workload, *, whole: bool = False) -> tuple[Component, ...]:
+def qk_norms(
+    kind: str,
+    c: Config,
+    run: Workload,
+    *,
+    whole: bool = False,
+    names: tuple[str, str] = ("q_norm", "k_norm"),
+    width: Num | None = None,
+) -> tuple[Component, ...]:
     """Norms of queries and keys: of each head (``d`` weights), or of the ``whole`` projection (``a·d`` and ``g·d``)."""
-    a, g, d, tokens = c.size("num_attention_heads"), kv_heads(c), head_dim(c), run.target.tokens
+    a, g, tokens = c.size("num_attention_heads"), kv_heads(c), run.target.tokens
+    d = head_dim(c) if width is None else width
     if whole:
-        return norm("q_norm", kind, a * d, tokens), norm("k_norm", kind, g * d, tokens)
-    return norm("q_norm", kind, d, tokens * a), norm("k_norm", kind, d, tokens * g)
+        return norm(names[0], kind, a * d, tokens), norm(names[1], kind, g * d, tokens)
+    return norm(names[0], kind, d, tokens * a), norm(names[1], kind, d, tokens * g)
 
 
 def attention(
@@ -54,9 +78,12 @@ def attention(
     bias: bool = False,
     output_bias: bool | None = None,
     within: tuple[Component, ...] = (),
+    output_from: Num | None = None,
+    causal: bool = True,
+    width: Num | None = None,
 ) -> Component:
-    """Causal self-attention with the fields that nearly all configs share."""
-    d = head_dim(c)
+    """Self-attention with the fields that nearly all configs share; ``width`` is that of a head, if not ``head_dim``."""
+    d = head_dim(c) if width is None else width
     block = Attention(
         c.size("hidden_size"),
         c.size("num_attention_heads"),
@@ -67,16 +94,50 @@ def attention(
         output_bias=output_bias,
         names=names,
         within=within,
+        output_from=output_from,
     )
-    return block(name, run.target, run.target, run, causal=True)
+    return block(name, run.target, run.target, run, causal=causal)
 
 
-def gated(c: Config, run: Workload, *, bias: bool = False, names: tuple[str, ...] = GATED) -> Component:
+def gated(
+    c: Config,
+    run: Workload,
+    *,
+    bias: bool = False,
+    names: tuple[str, ...] = GATED,
+    act: str = "hidden_act",
+    within: tuple[Component, ...] = (),
+) -> Component:
     """SwiGLU, GeGLU: the feed-forward network with a gate."""
+    return feed_forward(c, run, bias=bias, names=names, act=act, within=within, gated=True)
+
+
+def feed_forward(
+    c: Config,
+    run: Workload,
+    *,
+    bias: bool = False,
+    names: tuple[str, ...] = ("up_proj", "down_proj"),
+    act: str = "hidden_act",
+    gated: bool = False,
+    within: tuple[Component, ...] = (),
+) -> Component:
+    """The feed-forward network, without a gate unless it is ``gated``; ``act`` is the field of its activation."""
+    kind = c.word(act)
+    within = (*learned(kind, "activation_fn" if names == FUSED else "act_fn"), *within)
     block = FeedForward(
-        c.size("hidden_size"), c.size("intermediate_size"), c.word("hidden_act"), bias=bias, names=names, gated=True
+        c.size("hidden_size"), c.size("intermediate_size"), kind, bias=bias, names=names, gated=gated, within=within
     )
     return block("mlp", run.target, run)
+
+
+def learned(kind: str, name: str) -> Iterator[Component]:
+    """What an activation has trained, and holds: xIELU (arXiv 2411.13010) and PReLU (arXiv 1502.01852) are not fixed."""
+    weights, buffers = LEARNED.get(kind, ((), ()))
+    for weight in weights:
+        yield parameter(f"{name}.{weight}", 1, minor=True)
+    for held in buffers:
+        yield buffer(f"{name}.{held}")
 
 
 def norms(names: tuple[str, ...], kind: str, c: Config, run: Workload) -> Iterator[Component]:
@@ -85,62 +146,133 @@ def norms(names: tuple[str, ...], kind: str, c: Config, run: Workload) -> Iterat
         yield norm(name, kind, c.size("hidden_size"), run.target.tokens)
 
 
-def uniform(c: Config, run: Workload, *parts: Component, norm: str = "rmsnorm", names: tuple[str, ...] = PRE_NORM) -> Component:
+def uniform(
+    c: Config, run: Workload, *parts: Component, norm: str = "rmsnorm", names: tuple[str, ...] = PRE_NORM
+) -> Component:
     """``num_hidden_layers`` equal layers of these parts and norms."""
     h, n = c.size("hidden_size"), c.size("num_hidden_layers")
     return layer("layers", (*parts, *norms(names, norm, c, run)), run.target.tokens * h, copies=n)
 
 
-def decoder(c: Config, run: Workload, *layers: Component, final: str = "rmsnorm") -> Component:
-    """Embedding, layers, and a final norm (none where ``final`` is empty)."""
+def decoder(
+    c: Config,
+    run: Workload,
+    *layers: Component,
+    final: str = "rmsnorm",
+    names: tuple[str, str, str] = ("model", "embed_tokens", "norm"),
+) -> Component:
+    """Embedding, layers, and a final norm (none where ``final`` is empty); ``names`` are the whole's and theirs."""
     h, tokens = c.size("hidden_size"), run.target.tokens
+    whole, table, last = names
     return Component(
-        "model",
+        whole,
         "decoder",
         parts=(
-            embedding("embed_tokens", c.size("vocab_size"), h, tokens),
+            embedding(table, c.size("vocab_size"), h, tokens),
             *layers,
-            *([norm("norm", final, h, tokens)] if final else []),
+            *([norm(last, final, h, tokens)] if final else []),
         ),
     )
 
 
+@family("granite", architecture="GraniteForCausalLM", heads=CAUSAL_LM, **LLAMA)
 @family(
-    "llama",
+    "smollm3",
+    architecture="SmolLM3ForCausalLM",
+    heads=CAUSAL_LM,
+    **LLAMA
+    | {
+        "vocab_size": 128256,
+        "hidden_size": 2048,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 32768,
+        "tie_word_embeddings": True,
+    },
+)
+@family(
+    "iquestcoder",
     architecture="LlamaForCausalLM",
     heads=CAUSAL_LM,
-    vocab_size=32000,
-    hidden_size=4096,
-    intermediate_size=11008,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    head_dim=None,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    mlp_bias=False,
+    **LLAMA
+    | {
+        "vocab_size": 76800,
+        "hidden_size": 5120,
+        "intermediate_size": 27648,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 40,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "max_position_embeddings": 131072,
+    },
 )
+@family(
+    "internlm3",
+    architecture="LlamaForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"qkv_bias": "attention_bias", "bias": "mlp_bias"},
+    **LLAMA
+    | {
+        "vocab_size": 128512,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 48,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+        "max_position_embeddings": 32768,
+    },
+)
+@family(
+    "emu3_text_model",
+    architecture="Emu3ForCausalLM",
+    heads=CAUSAL_LM,
+    **LLAMA
+    | {
+        "vocab_size": 184622,
+        "intermediate_size": 14336,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 9216,
+    },
+)
+@family("llama", architecture="LlamaForCausalLM", heads=CAUSAL_LM, **LLAMA)
 def llama(c: Config, run: Workload) -> Component:
-    """Touvron et al. 2023 (arXiv 2302.13971)."""
+    """Touvron et al. 2023 (arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU; biases only where a flag says so."""
     mixer = attention(c, run, bias=c.flag("attention_bias"))
     return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
+
+
+MISTRAL = LLAMA | {"intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 131072}
+
+
+@family("ministral", architecture="MinistralForCausalLM", heads=CAUSAL_LM, **MISTRAL)
+@family(
+    "ministral3",
+    architecture="Ministral3ForCausalLM",
+    heads=CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2)},
+    **MISTRAL | {"vocab_size": 131072, "num_hidden_layers": 34, "head_dim": 128, "max_position_embeddings": 262144},
+)
+@family(
+    "mistral",
+    architecture="MistralForCausalLM",
+    heads=CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2)},
+    **MISTRAL,
+)
+def mistral(c: Config, run: Workload) -> Component:
+    """Mistral 7B (arXiv 2310.06825): Llama with grouped heads, and no flag for biases."""
+    return decoder(c, run, uniform(c, run, attention(c, run), gated(c, run)))
 
 
 @family(
     "qwen2",
     architecture="Qwen2ForCausalLM",
     heads=CAUSAL_LM,
-    vocab_size=151936,
-    hidden_size=4096,
-    intermediate_size=22016,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=32,
-    hidden_act="silu",
-    max_position_embeddings=32768,
-    tie_word_embeddings=False,
+    **LLAMA
+    | {
+        "vocab_size": 151936,
+        "intermediate_size": 22016,
+        "num_key_value_heads": 32,
+        "max_position_embeddings": 32768,
+    },
 )
 def qwen2(c: Config, run: Workload) -> Component:
     """Qwen2 technical report (arXiv 2407.10671): biases on queries, keys and values, none on the output."""
@@ -151,17 +283,14 @@ def qwen2(c: Config, run: Workload) -> Component:
     "qwen3",
     architecture="Qwen3ForCausalLM",
     heads=CAUSAL_LM,
-    vocab_size=151936,
-    hidden_size=4096,
-    intermediate_size=22016,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=32,
-    head_dim=128,
-    hidden_act="silu",
-    max_position_embeddings=32768,
-    tie_word_embeddings=False,
-    attention_bias=False,
+    **LLAMA
+    | {
+        "vocab_size": 151936,
+        "intermediate_size": 22016,
+        "num_key_value_heads": 32,
+        "head_dim": 128,
+        "max_position_embeddings": 32768,
+    },
 )
 def qwen3(c: Config, run: Workload) -> Component:
     """Qwen3 technical report (arXiv 2505.09388): a norm of each head's query and key."""
@@ -170,41 +299,10 @@ def qwen3(c: Config, run: Workload) -> Component:
 
 
 @family(
-    "gemma2",
-    architecture="Gemma2ForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=256000,
-    hidden_size=2304,
-    intermediate_size=9216,
-    num_hidden_layers=26,
-    num_attention_heads=8,
-    num_key_value_heads=4,
-    head_dim=256,
-    hidden_activation="gelu_pytorch_tanh",
-    hidden_act="gelu_pytorch_tanh",
-    max_position_embeddings=8192,
-    tie_word_embeddings=True,
-    attention_bias=False,
-)
-def gemma2(c: Config, run: Workload) -> Component:
-    """Gemma 2 (arXiv 2408.00118): four norms a layer."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"))
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run), names=SANDWICH))
-
-
-@family(
     "phi3",
     architecture="Phi3ForCausalLM",
     heads=CAUSAL_LM,
-    vocab_size=32064,
-    hidden_size=3072,
-    intermediate_size=8192,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    hidden_act="silu",
-    max_position_embeddings=4096,
-    tie_word_embeddings=False,
+    **LLAMA | {"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 4096},
 )
 def phi3(c: Config, run: Workload) -> Component:
     """Phi-3 (arXiv 2404.14219): Llama with fused projections."""

@@ -58,6 +58,11 @@ class Published:
         self._read: Reading | None = None
 
     @property
+    def config(self) -> dict[str, Any]:
+        """The fields, with the model_type that they are read by."""
+        return {**self.data, "model_type": self.family.model_type}
+
+    @property
     def architecture(self) -> str:
         """The class it is built as: the first of ``architectures``, or the family's own."""
         given = self.data.get("architectures")
@@ -120,6 +125,8 @@ class Published:
 
     def replaced(self, **sizes: Num) -> Published:
         """The same model with these sizes, by their path or by tfcalc's name. Raises UsageError for others."""
+        if not sizes:
+            return self
         paths = {self._path_of(name): size for name, size in sizes.items()}
         if all(isinstance(size, int) for size in paths.values()):
             return Published(_put(self.data, paths), name=self.name, treated_as=self.treated_as, instead=self.instead)
@@ -131,6 +138,26 @@ class Published:
             "defaults": dict(self.reading.assumed)
         }
 
+    def with_present(self, *names: str) -> Published:
+        """Itself: every size of a config is given."""
+        return self
+
+    def with_vocabulary(self, vocabulary: Num) -> Published:
+        """Itself: a config has the vocabulary that it has."""
+        return self
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The fields that the config leaves out and that have a value by default; the family it is treated as."""
+        left = {path: value for path, value in self.reading.assumed.items() if value is not None}
+        found = []
+        if self.treated_as:
+            found.append(f"model_type {self.data.get('model_type')!r} treated as {self.treated_as}, as asked")
+        if left:
+            fields = ", ".join(f"{path} {_brief(value)}" for path, value in left.items())
+            found.append(f"left out by the config, so as transformers has it: {fields}")
+        return tuple(found)
+
     def _path_of(self, name: str) -> str:
         if name in self.reading.sizes:
             return name
@@ -140,6 +167,11 @@ class Published:
                 if path in read or path in self.data:
                     return path
         raise UsageError(f"{name} is no size of a {self.family.model_type} config", "edit the config.json instead")
+
+
+def _brief(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 40 else "…"
 
 
 def _put(data: Mapping[str, Any], sizes: Mapping[str, Num]) -> dict[str, Any]:

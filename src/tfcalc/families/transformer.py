@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from tfcalc.blocks import Attention, FeedForward, Layer
 from tfcalc.core.component import Component
@@ -100,7 +100,16 @@ class Transformer(Described):
         parts = [*self._input(run, self.vocab_size), core]
         if self.output_head != "none":
             parts.append(self._head(run, self.vocab_size if self.target_vocab_size is None else self.target_vocab_size))
-        return Component(self.root, self.root, parts=tuple(parts))
+        return Component(self.root, "model", parts=tuple(parts))
+
+    def with_vocabulary(self, vocabulary: Num) -> Self:
+        """The same with this vocabulary, where it has none."""
+        return self.replaced(vocab_size=vocabulary) if self.vocab_size is None else self
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What was assumed beyond what is stated by the sizes: nothing."""
+        return ()
 
     def check(self, run: Workload) -> None:
         """Raise InvalidModel where these sizes or alternatives fit no model, or no such model can run ``run``."""

@@ -46,3 +46,8 @@ def convolution(
             elementwise=(Elementwise("+ b", positions * channels_out, forward=1, backward=1),) if bias else (),
         ),
     )
+
+
+def depthwise(name: str, channels: Num, kernel: Num, positions: Num, *, bias: bool = True) -> Component:
+    """A convolution over time of each channel by itself: ``c·k + c`` parameters (without bias ``c·k``)."""
+    return convolution(name, 1, channels, (kernel,), positions, bias=bias)

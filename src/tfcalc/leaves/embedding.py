@@ -7,7 +7,7 @@ from tfcalc.core.cost import Cost, Elementwise, Tensor
 from tfcalc.core.number import Num
 
 
-def embedding(name: str, rows: Num, width: Num, tokens: Num) -> Component:
+def embedding(name: str, rows: Num, width: Num, tokens: Num, *, tied_to: str | None = None) -> Component:
     """``x = E[token]`` with E of shape rows × width.
 
     ====================  =======================================================================
@@ -16,6 +16,8 @@ def embedding(name: str, rows: Num, width: Num, tokens: Num) -> Component:
     lookups               ``t``, one row per token
     elementwise backward  ``t·h``: each token's gradient is added to its row
     ====================  =======================================================================
+
+    ``tied_to`` names the table whose storage this one shares.
 
     >>> from tfcalc.core.measure import matmul_flops, params
     >>> params(embedding("embedding", 50_257, 768, 1).own)
@@ -29,7 +31,7 @@ def embedding(name: str, rows: Num, width: Num, tokens: Num) -> Component:
         name,
         "embedding",
         Cost(
-            weights=(Tensor("E", (rows, width)),),
+            weights=(Tensor("E", (rows, width), tied_to=tied_to),),
             elementwise=(Elementwise("gradient of E", tokens * width, forward=0, backward=1),),
             lookups=tokens,
         ),

@@ -23,16 +23,20 @@ def learned_position(name: str, max_len: Num, width: Num, tokens: Num) -> Compon
     )
 
 
-def sinusoidal_position(name: str, max_len: Num, width: Num, tokens: Num) -> Component:
+def sinusoidal_position(name: str, max_len: Num, width: Num, tokens: Num, *, stored: str = "buffer") -> Component:
     """``x + P[i]`` with fixed sines and cosines: no parameters, but a buffer of ``T·h``.
+
+    ``stored`` as a "parameter", P is one that is not trained; stored as "nothing", it is made anew in each process.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.5.
     """
+    table = Tensor("P", (max_len, width))
     return Component(
         name,
         "position",
         Cost(
-            buffers=(Tensor("P", (max_len, width)),),
+            weights=(table,) if stored == "parameter" else (),
+            buffers=(table,) if stored == "buffer" else (),
             elementwise=(Elementwise("+ P (fixed)", tokens * width, forward=1, backward=0),),
             lookups=tokens,
         ),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.conventions import Definitions
 from tfcalc.core.component import Measure, Node
@@ -59,9 +58,3 @@ def subject(model: Model, run: Workload | None, definitions: Definitions | None 
     check_sizes(definitions or Definitions())
     root, twin = model.tree(run), with_symbols(model).tree(with_symbols(run))
     return Subject(model, run, root.root(), twin.root())
-
-
-def described(model: Model) -> dict[str, Any]:
-    """The model's fields as they stand in the JSON, sizes that were not given with the value they have."""
-    given = {item.name: getattr(model, item.name) for item in fields(model)}
-    return given | {name: size for name, size in (model.implied | model.assumed).items() if given[name] is None}

@@ -14,7 +14,7 @@ from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.errors import UsageError, one_of
 from tfcalc.families.transformer import Transformer
-from tfcalc.questions.common import described, subject
+from tfcalc.questions.common import subject
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find
@@ -81,7 +81,7 @@ def explain(
         substituted=write(closed, letters={letter: str(size) for letter, size in sizes.items()}),
         answer=sum(line.value for line in lines),
         legend=legend(closed.free_symbols, asked.model, asked.run),
-        model=described(asked.model),
+        model=asked.model.described(),
         conventions=for_programs(of, asked.run, by),
         notes=tuple(in_words(of, asked.run, by)),
     )
@@ -122,7 +122,7 @@ def _line(leaf: _Leaf, items: list[Item], symbolic: Item, sizes: dict[str, Any])
         numbers=Factors((exact(leaf.copies), together), tuple(exact(factor) for factor in first.factors)),
         formula=polynomial(leaf.copies_twin * symbolic.value * together),
         value=exact(leaf.copies * first.value) * together,
-        note=_heads(sizes) if first.name == "W_Q" and together == 3 else NOTES.get(first.name, ""),
+        note=_heads(sizes) if first.name == "W_Q" and together == 3 and "a" in sizes else NOTES.get(first.name, ""),
     )
 
 

@@ -13,7 +13,7 @@ from tfcalc.core.measure import (
     matmul_backward_flops,
     matmul_flops,
 )
-from tfcalc.questions.common import described, subject
+from tfcalc.questions.common import subject
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, exact
 from tfcalc.workload import Workload
@@ -66,7 +66,7 @@ def flops(
             "tokens": tokens,
             "flops_per_token": entry.value / tokens if rest else per_token,
         },
-        model=described(asked.model),
+        model=asked.model.described(),
         conventions=for_programs("flops", run, definitions),
         whole=entry,
         depth=depth,

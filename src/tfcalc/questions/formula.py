@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Definitions
@@ -12,14 +12,14 @@ from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
-from tfcalc.questions.common import default_run, described
+from tfcalc.questions.common import default_run
 from tfcalc.questions.quantities import QUANTITIES, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, needs_vocabulary
 from tfcalc.report import SCHEMA_VERSION, polynomial
 from tfcalc.report.sheet import Column, Order, Sheet, for_people
 from tfcalc.report.style import Style
-from tfcalc.symbols import dimensions, legend, with_symbols
+from tfcalc.symbols import legend, letters, with_symbols
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -133,9 +133,9 @@ def formula(
     if approx and of != "params":
         raise UsageError(f"only parameters can be approximate, not {of}", "leave out approx, or ask for params")
     chosen.check(run)
-    shown = described(chosen)
-    if needs_vocabulary(target) and isinstance(chosen, Transformer) and chosen.vocab_size is None:
-        chosen = replace(chosen, vocab_size=symbol("V"))
+    shown = chosen.described()
+    if needs_vocabulary(target):
+        chosen = chosen.with_vocabulary(symbol("V"))
     symbolic_run = with_symbols(run, general=general)
     root = with_symbols(chosen, general=general).tree(symbolic_run)
     node = find(root.root(), target)
@@ -145,7 +145,10 @@ def formula(
     meanings = legend(closed.free_symbols, chosen, run)
     notes = in_words(of, run, by, sizes=False)
     if substitute:
-        numbers = _by_letter(substitute, chosen, run)
+        by_letter = letters(substitute, chosen, run)
+        for name, value in substitute.items():
+            check_size(name, value)
+        numbers = {by_letter[name]: value for name, value in substitute.items()}
         notes += [
             f"{letter} does not stand in it, or follows from another: see --general"
             for letter in sorted(numbers.keys() - meanings)
@@ -163,13 +166,3 @@ def formula(
         conventions=for_programs(of, run, by),
         notes=tuple(notes),
     )
-
-
-def _by_letter(given: Mapping[str, int], *described: Any) -> dict[str, int]:
-    letters = {known.symbol: known.symbol for one in described for known in dimensions(one).values()}
-    letters |= {name: known.symbol for one in described for name, known in dimensions(one).items()}
-    for name in given:
-        if name not in letters:
-            raise UsageError(f"symbol {name!r} is not known", nearest(name, letters))
-        check_size(name, given[name])
-    return {letters[name]: value for name, value in given.items()}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.conventions import DTYPES, Definitions
 from tfcalc.core.measure import held_bytes, weight_bytes
-from tfcalc.questions.common import described, subject
+from tfcalc.questions.common import subject
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, exact
 
@@ -47,7 +47,7 @@ def memory(model: Model, definitions: Definitions | None = None, *, depth: int |
             "buffers_bytes": entry.value - weights,
             "temporary_bytes": 0,
         },
-        model=described(asked.model),
+        model=asked.model.described(),
         conventions=for_programs("memory", asked.run, definitions),
         whole=entry,
         depth=depth,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Definitions
 from tfcalc.core.component import Component
-from tfcalc.core.measure import major_params
+from tfcalc.core.measure import active_params, major_params
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import Num, total
-from tfcalc.questions.common import described, subject
+from tfcalc.questions.common import subject
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, exact
 from tfcalc.workload import Workload
@@ -34,12 +34,12 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     count, embedded = entry.value, exact(_embedding(root))
     totals: dict[str, int | float | str] = {
         "total_params": count,
-        "active_params": count,
+        "active_params": exact(root.total(active_params)),
         "embedding_params": embedded,
         "non_embedding_params": count - embedded,
         "trainable_params": count,
     }
-    notes = in_words("params", asked.run, by)
+    notes = [*in_words("params", asked.run, by), *asked.model.assumptions]
     if approx:
         major = exact(root.total(major_params))
         totals["approx_params"] = major
@@ -51,7 +51,7 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
         unit="params",
         answer=count,
         totals=totals,
-        model=described(asked.model),
+        model=asked.model.described(),
         conventions=for_programs("params", asked.run, by),
         whole=entry,
         depth=depth,

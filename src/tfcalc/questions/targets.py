@@ -26,12 +26,29 @@ def _layer_of(stack: str) -> Finder:
     return lambda node: node.component.kind == "layer" and stack in node.names
 
 
+def _attention(*, across: bool) -> Finder:
+    """Attention within a sequence, or ``across`` two: the names that checkpoints give it tell them apart."""
+
+    def fits(node: Node) -> bool:
+        crosses = any(mark in node.component.name.lower() for mark in ACROSS)
+        return node.component.kind == "attention" and crosses == across
+
+    return fits
+
+
+ACROSS = ("cross", "encoder_attn", "encdecattention")
+
+
 TARGETS: dict[str, Finder] = {
-    "mha": _named("self_attention"),
-    "attention": _named("self_attention"),
-    "cross-mha": _named("cross_attention"),
+    "mha": _attention(across=False),
+    "attention": _attention(across=False),
+    "cross-mha": _attention(across=True),
     "ffn": _kind("ffn"),
     "ln": _kind("norm"),
+    "moe": _kind("moe"),
+    "router": _kind("router"),
+    "experts": _kind("experts"),
+    "layer": _kind("layer"),
     "encoder-layer": _layer_of("encoder"),
     "decoder-layer": _layer_of("decoder"),
     "encoder": _named("encoder"),
@@ -39,7 +56,7 @@ TARGETS: dict[str, Finder] = {
     "core": _named("core"),
     "embedding": _kind("embedding"),
     "output": _kind("output"),
-    "complete": _named("transformer"),
+    "complete": _kind("model"),
 }
 """Names for parts that most models have; the first one that fits is taken."""
 

@@ -25,6 +25,7 @@ class Entry(NamedTuple):
 
     name: str
     path: str
+    depth: int
     kind: str
     copies: int
     counted: int
@@ -37,11 +38,6 @@ class Entry(NamedTuple):
     def each(self) -> int:
         """The value of a single copy."""
         return self.value // self.counted if self.counted else 0
-
-    @property
-    def depth(self) -> int:
-        """0 for the root."""
-        return self.path.count(".")
 
     def pruned(self, depth: int | None) -> "Entry":
         """This entry with so many levels below the root; without a number, down to the blocks."""
@@ -204,6 +200,7 @@ def breakdown(
     return Entry(
         name=component.name,
         path=node.path,
+        depth=len(node.names) - 1,
         kind=component.kind,
         copies=exact(node.times.stored),
         counted=exact(node.times[measure.counts]),

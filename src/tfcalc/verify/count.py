@@ -3,91 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.families.transformer import Transformer
-from tfcalc.questions.common import described
 from tfcalc.questions.params import params
-from tfcalc.questions.stated import PARAMETERS
-from tfcalc.report import SCHEMA_VERSION
-from tfcalc.report.sheet import Column, Sheet
+from tfcalc.verify.verification import Verification, side_by_side
+
+if TYPE_CHECKING:
+    from tfcalc.families.published import Published
+    from tfcalc.model import Model
 
 MOST_LAYERS = 2_000
 """More are not built, one by one, for the sake of counting them."""
 
 
-class Row(NamedTuple):
-    """One component, counted twice."""
+def verify(model: Model) -> Verification:
+    """Count ``model`` by another way and hold tfcalc's count beside it: a config by transformers, the classic by torch.
 
-    path: str
-    counted: int
-    reference: int
-
-    @property
-    def difference(self) -> int:
-        """Tfcalc less PyTorch."""
-        return self.counted - self.reference
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """The verdict, and the rows that it rests on; the last row is the total."""
-
-    heading: str
-    reference: str
-    rows: tuple[Row, ...]
-    model: dict[str, Any]
-
-    @property
-    def agrees(self) -> bool:
-        """Whether every row does, not only the total."""
-        return not any(row.difference for row in self.rows)
-
-    def sheet(self) -> Sheet:
-        """A row per component."""
-        verdict = "agrees with" if self.agrees else "DIFFERS from"
-        return Sheet(
-            title=f"tfcalc {verdict} PyTorch: {self.rows[-1].counted:,} and {self.rows[-1].reference:,} parameters",
-            columns=[
-                Column("component", numeric=False),
-                Column("tfcalc"),
-                Column("torch"),
-                Column("difference"),
-            ],
-            rows=[[row.path, row.counted, row.reference, row.difference] for row in self.rows],
-            quiet=self.rows[-1].difference,
-            notes=[self.heading, self.reference],
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """As in ``--json``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "verify",
-            "model": self.model,
-            "conventions": {"parameters": PARAMETERS, "reference": self.reference},
-            "agrees": self.agrees,
-            "total_params": self.rows[-1].counted,
-            "reference_params": self.rows[-1].reference,
-            "components": [
-                {
-                    "path": row.path,
-                    "params": row.counted,
-                    "reference_params": row.reference,
-                    "difference": row.difference,
-                }
-                for row in self.rows[:-1]
-            ],
-        }
-
-
-def verify(model: Transformer) -> Verification:
-    """Count ``model`` with PyTorch on the meta device (unique parameters, no data) and hold tfcalc's count beside it.
-
-    Raises Unavailable where PyTorch is not installed or cannot build the model, InvalidModel where nothing can.
+    Raises Unavailable where these are not installed or cannot build the model, InvalidModel where nothing can.
     """
+    if isinstance(model, Transformer):
+        return _by_torch(model)
+    from tfcalc.verify.hugging_face import verify_config
+
+    return verify_config(cast("Published", model))
+
+
+def _by_torch(model: Transformer) -> Verification:
+    """By PyTorch on the meta device: unique parameters, no data."""
     report = params(model)
     _refuse_to_build_forever(model)
     try:
@@ -105,15 +49,13 @@ def verify(model: Transformer) -> Verification:
         path = _path(name, model)
         theirs[path] = theirs.get(path, 0) + parameter.numel()
     ours = {entry.path: entry.value for entry in report.walk() if not entry.parts}
-    rows = [Row(path, ours.get(path, 0), theirs.get(path, 0)) for path in dict.fromkeys([*ours, *theirs])]
-    rows = [row for row in rows if row.counted or row.reference]
-    rows.append(Row("total", report.answer, sum(theirs.values())))
     exchanged = f"; exchanged: {', '.join(built.exchanged)}" if built.exchanged else ""
     return Verification(
         heading=model.summary,
+        against="PyTorch",
         reference=f"torch.nn modules of PyTorch {torch.__version__} on the meta device, unique parameters{exchanged}",
-        rows=tuple(rows),
-        model=described(model),
+        rows=side_by_side(ours, theirs),
+        model=model.described(),
     )
 
 

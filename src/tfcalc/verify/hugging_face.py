@@ -3,13 +3,64 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from tfcalc.core.tensors import plain
-from tfcalc.errors import Unavailable
+from tfcalc.core.tensors import plain, tensors
+from tfcalc.errors import Unavailable, UsageError
+from tfcalc.report import exact
+from tfcalc.verify.verification import Verification, side_by_side
+from tfcalc.workload import Workload
 
-WITHOUT_A_HEAD = "Model"
+if TYPE_CHECKING:
+    from tfcalc.families.published import Published
+
+MOST_LAYERS = 2_000
+"""More are not built, one by one, for the sake of counting them."""
+
+
+def verify_config(model: Published) -> Verification:
+    """Tfcalc's count of a config beside transformers', tensor by tensor (layers together).
+
+    Raises Unavailable where transformers is not installed or cannot build it.
+    """
+    for path, field in model.reading.fields.items():
+        if field.letter.startswith("n") and model.reading.sizes[path] > MOST_LAYERS:
+            raise UsageError(f"{path} {model.reading.sizes[path]} is too much to build", f"at most {MOST_LAYERS}")
+    theirs = parameters(model.config, model.architecture)
+    ours = {name: exact(size) for name, size in tensors(model.tree(Workload())).items()}
+    import transformers
+
+    return Verification(
+        heading=model.summary,
+        against="transformers",
+        reference=f"{model.architecture} of transformers {transformers.__version__} on the meta device, "
+        "unique parameters after tie_weights()",
+        rows=side_by_side(ours, theirs),
+        model=model.described(),
+        notes=model.assumptions,
+    )
+
+
+def count(data: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
+    """The class that transformers makes of a config that no family of ours knows, and its parameters by plain name."""
+    architecture = _architecture(data)
+    return architecture, parameters(data, architecture)
+
+
+def _architecture(data: Mapping[str, Any]) -> str:
+    given = data.get("architectures")
+    if isinstance(given, list) and given and isinstance(given[0], str):
+        return given[0]
+    try:
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_MAPPING_NAMES
+    except ImportError:
+        raise Unavailable("transformers is not installed", "pip install 'tfcalc[verify]'") from None
+    kind = str(data.get("model_type"))
+    found = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind) or MODEL_MAPPING_NAMES.get(kind)
+    if not isinstance(found, str):
+        raise Unavailable(f"transformers knows no model_type {kind[:80]!r}", "name its class in architectures")
+    return found
 
 
 def parameters(data: Mapping[str, Any], architecture: str) -> dict[str, int]:
@@ -20,9 +71,18 @@ def parameters(data: Mapping[str, Any], architecture: str) -> dict[str, int]:
     """
     model = build(data, architecture)
     found: dict[str, int] = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in _once(model):
         found[plain(name)] = found.get(plain(name), 0) + parameter.numel()
     return found
+
+
+def _once(model: Any) -> Iterable[tuple[str, Any]]:
+    """Each parameter once: a tied one by the name of what it is tied to, whichever module was made first."""
+    tied = getattr(model, "all_tied_weights_keys", {})
+    names: dict[int, tuple[str, Any]] = {}
+    for name, parameter in sorted(model.named_parameters(remove_duplicate=False), key=lambda named: named[0] in tied):
+        names.setdefault(id(parameter), (name, parameter))
+    return names.values()
 
 
 def buffers(data: Mapping[str, Any], architecture: str) -> dict[str, int]:
@@ -43,7 +103,7 @@ def build(data: Mapping[str, Any], architecture: str) -> Any:
         import transformers
     except ImportError:
         raise Unavailable("transformers is not installed", "pip install 'tfcalc[verify]'") from None
-    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     kind = str(data.get("model_type"))
     made = getattr(transformers, architecture, None)
     if made is None:

@@ -1,24 +1,111 @@
-"""Llama and its nearest kin."""
+"""Llama and its kin."""
 
 from random import Random
 from typing import Any
 
 from tests.verify.random_configs import coin, grouped, space
 
+CLASSES = {
+    "llama": ("Llama", "sqt"),
+    "qwen2": ("Qwen2", "sqt"),
+    "qwen3": ("Qwen3", "sqt"),
+    "gemma": ("Gemma", "st"),
+    "gemma2": ("Gemma2", "st"),
+    "phi3": ("Phi3", "st"),
+    "mistral": ("Mistral", "sqt"),
+    "ministral3": ("Ministral3", "sqt"),
+    "ministral": ("Ministral", "sqt"),
+    "granite": ("Granite", ""),
+    "glm": ("Glm", "st"),
+    "glm4": ("Glm4", "st"),
+    "olmo": ("Olmo", "s"),
+    "olmo2": ("Olmo2", "s"),
+    "olmo3": ("Olmo3", "s"),
+    "exaone4": ("Exaone4", "sqt"),
+    "ernie4_5": ("Ernie4_5", ""),
+    "seed_oss": ("SeedOss", "sqt"),
+    "smollm3": ("SmolLM3", "sqt"),
+    "arcee": ("Arcee", "sqt"),
+    "apertus": ("Apertus", "t"),
+    "bitnet": ("BitNet", ""),
+    "cohere": ("Cohere", ""),
+    "cohere2": ("Cohere2", ""),
+    "nemotron": ("Nemotron", "sqt"),
+    "stablelm": ("StableLm", "st"),
+    "helium": ("Helium", "st"),
+    "hyperclovax": ("HyperCLOVAX", ""),
+    "iquestcoder": ("Llama", ""),
+    "internlm3": ("Llama", ""),
+    "jais2": ("Jais2", ""),
+    "cwm": ("Cwm", ""),
+    "nanochat": ("NanoChat", ""),
+    "vaultgemma": ("VaultGemma", ""),
+    "granite_swa": ("GraniteSWA", ""),
+    "diffllama": ("DiffLlama", "sqt"),
+    "hunyuan_v1_dense": ("HunYuanDenseV1", "s"),
+}
+"""What the classes of a type begin with, and which of them there are: for sequences, questions, tokens."""
 
-@space("llama")
-def llama(random: Random) -> dict[str, Any]:
-    """Biases anywhere, heads of any width."""
-    return grouped(random, head_dim=True) | {"attention_bias": coin(random), "mlp_bias": coin(random)}
+HEADS = {"s": "ForSequenceClassification", "q": "ForQuestionAnswering", "t": "ForTokenClassification"}
+FLAGS = (
+    "attention_bias",
+    "mlp_bias",
+    "use_bias",
+    "attention_out_bias",
+    "use_qk_norm",
+    "use_qkv_bias",
+    "qk_layernorm",
+    "use_parallel_residual",
+    "use_post_norm",
+)
+"""Every flag of the kin: a type that knows no such flag must not heed it."""
 
 
-@space("qwen2", "phi3")
-def grouped_heads(random: Random) -> dict[str, Any]:
-    """Nothing but sizes."""
-    return grouped(random)
+@space("gemma3_text")
+def gemma3(random: Random) -> dict[str, Any]:
+    """Its classes have two names."""
+    classes = ["Gemma3TextModel", "Gemma3ForCausalLM", "Gemma3TextForSequenceClassification"]
+    return kin(random) | {
+        "architectures": [random.choice(classes)],
+        "hidden_activation": random.choice(["gelu", "silu"]),
+    }
 
 
-@space("qwen3", "gemma2")
-def with_attention_bias(random: Random) -> dict[str, Any]:
-    """Heads of any width, a bias in attention."""
-    return grouped(random, head_dim=True) | {"attention_bias": coin(random)}
+@space("emu3_text_model")
+def emu3(random: Random) -> dict[str, Any]:
+    """Its bare class has two names."""
+    return kin(random) | {"architectures": [random.choice(["Emu3TextModel", "Emu3ForCausalLM"])]}
+
+
+@space("eurobert")
+def eurobert(random: Random) -> dict[str, Any]:
+    """An encoder, with heads of its own."""
+    heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
+    return kin(random) | {"architectures": [f"EuroBert{random.choice(heads)}"]}
+
+
+def kin(random: Random) -> dict[str, Any]:
+    """Biases anywhere, heads of any width, any number of labels; each flag is given as often as not."""
+    labels = {"num_labels": random.randint(2, 5)} if coin(random) else {}
+    act = {"hidden_act": random.choice(["silu", "gelu_new", "relu", "prelu", "xielu"])} if coin(random) else {}
+    flags = {flag: coin(random) for flag in FLAGS if coin(random)}
+    return grouped(random, head_dim=True) | labels | act | flags
+
+
+def of(model_type: str) -> None:
+    """The space of one type, with its classes."""
+    begin, further = CLASSES[model_type]
+    heads = ["Model", "ForCausalLM", *(HEADS[head] for head in further)]
+
+    @space(model_type)
+    def draw(random: Random) -> dict[str, Any]:
+        drawn = kin(random) | {"architectures": [begin + random.choice(heads)]}
+        if model_type == "internlm3":  # transformers has one bias for both
+            drawn["attention_bias"] = drawn["mlp_bias"] = coin(random)
+        if model_type == "diffllama":  # pairs of heads
+            drawn["num_key_value_heads"] = random.choice([2, drawn["num_attention_heads"]])
+        return drawn
+
+
+for each in CLASSES:
+    of(each)

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from tfcalc.cli.commands import Command
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
-from tfcalc.verify.count import verify
+
+CHECKPOINT = Option("checkpoint", ("--checkpoint",), "against this file's header: .safetensors, its index, or .gguf")
 
 
 def run(settings: Settings) -> int:
     """Answer it; 1 where the counts differ."""
-    answer = verify(settings.model())
+    model, checkpoint = settings.model(), settings.get("checkpoint")
+    if checkpoint:
+        from tfcalc.verify.checkpoint import verify_checkpoint
+
+        answer = verify_checkpoint(model, checkpoint)
+    else:
+        from tfcalc.verify.count import verify
+
+        answer = verify(model)
     show(answer, settings)
     return 0 if answer.agrees else 1
 
 
 COMMAND = Command(
     run,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, CHECKPOINT, *SHOW),
     (
         "tfcalc verify --d-model 512 --layers 6",
         "tfcalc verify transformer-base --json",

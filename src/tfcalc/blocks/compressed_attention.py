@@ -1,0 +1,111 @@
+"""Attention to a window of keys and to summaries of all that stand before: DeepSeek-V4's."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div
+from tfcalc.leaves import attend, convolution, linear, norm, parameter
+from tfcalc.leaves.score import score
+from tfcalc.workload import Sequences, Workload
+
+
+class Compressor(NamedTuple):
+    """Every ``rate`` tokens become one key of ``head_dim``: their mean, weighted by a gate and by their place.
+
+    ``overlap``: each key mixes two groups of tokens, so values and gates are made twice. ``within`` are further parts.
+
+    Source: transformers' DeepseekV4HCACompressor, DeepseekV4CSACompressor and DeepseekV4Indexer.
+    """
+
+    d_model: Num
+    head_dim: Num
+    rate: int
+    stored_rate: Num
+    overlap: bool
+    within: tuple[Component, ...] = ()
+
+    def __call__(self, name: str, stream: Sequences) -> Component:
+        """The block on these sequences."""
+        width = (2 if self.overlap else 1) * self.head_dim
+        return Component(
+            name,
+            "compressor",
+            parts=(
+                linear("kv_proj", self.d_model, width, stream.tokens, bias=False, letter="KV"),
+                linear("gate_proj", self.d_model, width, stream.tokens, bias=False, letter="g"),
+                parameter("position_bias", self.stored_rate, width),
+                norm("kv_norm", "rmsnorm", self.head_dim, self.keys(stream).tokens),
+                *self.within,
+            ),
+        )
+
+    def keys(self, stream: Sequences) -> Sequences:
+        """What it makes of these sequences: the tokens of a group that is not full are left for later."""
+        return Sequences(stream.batch, ceil_div(stream.length - (self.rate - 1), self.rate))
+
+
+class CompressedAttention(NamedTuple):
+    """Queries through a vector of ``q_rank``; one vector per token is the key and the value of all heads.
+
+    Beside the tokens, queries read what the ``compressor`` makes of them. The output is projected by ``groups`` of
+    heads to ``o_rank`` each, then together. A sink per head takes the attention that no key deserves. ``indexer`` is
+    the number of heads and the width of what chooses among compressed keys, where anything does.
+
+    Source: transformers' DeepseekV4Attention.
+    """
+
+    d_model: Num
+    n_heads: Num
+    head_dim: Num
+    q_rank: Num
+    o_rank: Num
+    groups: Num
+    compressor: Compressor | None = None
+    indexer: tuple[Num, Num] | None = None
+
+    def __call__(self, name: str, stream: Sequences, run: Workload) -> Component:
+        """The block on these sequences; as transformers runs it, the window is a mask over all of their tokens."""
+        width, t = self.n_heads * self.head_dim, stream.tokens
+        return Component(
+            name,
+            "attention",
+            parts=(
+                linear("q_a_proj", self.d_model, self.q_rank, t, bias=False, letter="DQ"),
+                norm("q_a_norm", "rmsnorm", self.q_rank, t),
+                linear("q_b_proj", self.q_rank, width, t, bias=False, letter="UQ"),
+                linear("kv_proj", self.d_model, self.head_dim, t, bias=False, letter="KV"),
+                norm("kv_norm", "rmsnorm", self.head_dim, t),
+                parameter("sinks", self.n_heads),
+                self._attend("attend", stream, stream, run),
+                *self._compressed(stream, run),
+                convolution("o_a_proj", width, self.groups * self.o_rank, (), t, groups=self.groups, bias=False),
+                linear("o_b_proj", self.groups * self.o_rank, self.d_model, t, bias=False, letter="O"),
+            ),
+        )
+
+    def _attend(self, name: str, stream: Sequences, keys: Sequences, run: Workload) -> Component:
+        return attend(
+            name,
+            self.n_heads,
+            self.head_dim,
+            self.head_dim,
+            run.twice_pairs(stream, keys, causal=keys is stream),
+            stream.tokens * keys.length,
+            recomputes_scores=run.recomputes_scores,
+        )
+
+    def _compressed(self, stream: Sequences, run: Workload) -> Iterator[Component]:
+        if self.compressor is not None:
+            within = () if self.indexer is None else (self._chooser(*self.indexer, self.compressor, stream, run),)
+            yield self.compressor._replace(within=within)("compressor", stream)
+            yield self._attend("attend_compressed", stream, self.compressor.keys(stream), run)
+
+    def _chooser(self, heads: Num, width: Num, like: Compressor, stream: Sequences, run: Workload) -> Component:
+        keys, t = like.keys(stream), stream.tokens
+        within = (
+            linear("q_b_proj", self.q_rank, heads * width, t, bias=False, letter="IQ"),
+            linear("scorer.weights_proj", self.d_model, heads, t, bias=False, letter="Iw"),
+            score("score", heads, width, run.twice_pairs(stream, keys, causal=False), t * keys.length),
+        )
+        return like._replace(head_dim=width, within=within)("indexer", stream)

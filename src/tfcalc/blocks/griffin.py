@@ -1,0 +1,53 @@
+"""Griffin's recurrent block: a gated linear recurrence of each channel."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.leaves import activation, linear, parameter
+from tfcalc.leaves.convolution import depthwise
+from tfcalc.leaves.scan import gated_sum
+from tfcalc.workload import Sequences
+
+
+class RecurrentBlock(NamedTuple):
+    """Two branches of ``width``: one through a convolution and the RG-LRU, one through an activation that gates it.
+
+    The RG-LRU's two gates are block-diagonal: ``n_blocks`` matrices of ``block_width`` × ``block_width`` each.
+
+    Source: De et al. 2024 (Griffin, arXiv 2402.19427), sections 2.3, 2.4; transformers' RecurrentGemmaRecurrentBlock.
+    """
+
+    d_model: Num
+    width: Num
+    n_blocks: Num
+    block_width: Num
+    kernel: Num
+    activation: str
+
+    def __call__(self, name: str, stream: Sequences) -> Component:
+        """The block on these sequences."""
+        h, w, t = self.d_model, self.width, stream.tokens
+        return Component(
+            name,
+            "ssm",
+            parts=(
+                linear("linear_y", h, w, t, letter="y"),
+                activation("activation", self.activation, t * w),
+                linear("linear_x", h, w, t, letter="x"),
+                depthwise("conv_1d", w, self.kernel, t),
+                Component("rg_lru", "scan", parts=tuple(self._recurrence(t))),
+                linear("linear_out", w, h, t, letter="out"),
+            ),
+        )
+
+    def _recurrence(self, tokens: Num) -> Iterator[Component]:
+        yield parameter("recurrent_param", self.width, minor=True)
+        for gate in ("input_gate", "recurrent_gate"):
+            block = linear(f"{gate}_weight", self.block_width, self.block_width, tokens, bias=False)
+            yield block._replace(copies=self.n_blocks)
+            yield parameter(f"{gate}_bias", self.n_blocks, self.block_width, minor=True)
+            yield activation(gate, "sigmoid", tokens * self.width)
+        # a = exp(-8·softplus(Λ)·r), then a·h + √(1 - a²)·(i·x)
+        yield gated_sum("recurrence", "a·h + √(1−a²)·i·x", tokens * self.width, forward=9, backward=14)

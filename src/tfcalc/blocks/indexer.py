@@ -1,0 +1,44 @@
+"""The lightning indexer: a small attention that chooses which keys the real one reads."""
+
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.leaves import linear, norm
+from tfcalc.leaves.score import score
+from tfcalc.workload import Sequences, Workload
+
+
+class Indexer(NamedTuple):
+    """``n_heads`` queries of ``head_dim`` from the query's latent vector, one key for all, a weight for each head.
+
+    The key is normalised with a bias, unlike everything else in the model.
+
+    Source: DeepSeek-V3.2 (arXiv 2512.02556), section 2.1; transformers' DeepseekV32Indexer.
+    """
+
+    d_model: Num
+    q_rank: Num
+    n_heads: Num
+    head_dim: Num
+
+    def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool = True) -> Component:
+        """The block on these sequences; as transformers runs it, it scores all of their tokens."""
+        t = stream.tokens
+        return Component(
+            name,
+            "indexer",
+            parts=(
+                linear("wq_b", self.q_rank, self.n_heads * self.head_dim, t, bias=False, letter="IQ"),
+                linear("wk", self.d_model, self.head_dim, t, bias=False, letter="IK"),
+                norm("k_norm", "layernorm", self.head_dim, t),
+                linear("weights_proj", self.d_model, self.n_heads, t, bias=False, letter="Iw"),
+                score(
+                    "score",
+                    self.n_heads,
+                    self.head_dim,
+                    run.twice_pairs(stream, stream, causal=causal),
+                    t * stream.length,
+                ),
+            ),
+        )

@@ -1,0 +1,59 @@
+"""Mamba's mixer: a selective state-space model, each channel with a state of its own."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.leaves import activation, linear, norm, parameter
+from tfcalc.leaves.convolution import depthwise
+from tfcalc.leaves.scan import FULL_DECAY, scan
+from tfcalc.workload import Sequences
+
+
+class Mamba(NamedTuple):
+    """``d_inner`` channels after a short convolution, each a recurrence over ``d_state`` numbers; a second half gates.
+
+    The time step comes through a vector of ``rank``; with it B and C are made of the input (``x_proj``). ``norms``: a
+    trained norm of each of the three.
+
+    Source: Gu and Dao 2023 (arXiv 2312.00752), section 3.4; transformers' MambaMixer, JambaMambaMixer.
+    """
+
+    d_model: Num
+    d_inner: Num
+    d_state: Num
+    rank: Num
+    kernel: Num
+    activation: str
+    bias: bool = False
+    conv_bias: bool = True
+    norms: bool = False
+
+    def __call__(self, name: str, stream: Sequences) -> Component:
+        """The block on these sequences."""
+        h, inner, states, t = self.d_model, self.d_inner, self.d_state, stream.tokens
+        return Component(
+            name,
+            "ssm",
+            parts=(
+                linear("in_proj", h, 2 * inner, t, bias=self.bias, letter="in"),
+                depthwise("conv1d", inner, self.kernel, t, bias=self.conv_bias),
+                activation("activation", self.activation, t * inner),
+                linear("x_proj", inner, self.rank + 2 * states, t, bias=False, letter="x"),
+                *self._norms(t),
+                linear("dt_proj", self.rank, inner, t, letter="Δ"),
+                activation("time_step", "softplus", t * inner),
+                parameter("A_log", inner, states),
+                scan("scan", t, inner, states, 1, decay=FULL_DECAY),
+                parameter("D", inner, minor=True),
+                activation("gate", "silu", t * inner),
+                linear("out_proj", inner, h, t, bias=self.bias, letter="out"),
+            ),
+        )
+
+    def _norms(self, tokens: Num) -> Iterator[Component]:
+        if self.norms:
+            yield norm("dt_layernorm", "rmsnorm", self.rank, tokens)
+            yield norm("b_layernorm", "rmsnorm", self.d_state, tokens)
+            yield norm("c_layernorm", "rmsnorm", self.d_state, tokens)

@@ -1,0 +1,54 @@
+"""Mamba-2's mixer: a state-space model with heads, as linear attention has them."""
+
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.leaves import activation, linear, norm, parameter
+from tfcalc.leaves.convolution import depthwise
+from tfcalc.leaves.scan import scan
+from tfcalc.workload import Sequences
+
+
+class Mamba2(NamedTuple):
+    """``n_heads`` states of ``d_state`` × ``head_dim``, each decayed by one number; the heads of a group share B and C.
+
+    One matrix makes gate, input, B, C and time step; a short convolution mixes input, B and C. ``gated_norm``: a norm
+    of the output together with its gate.
+
+    Source: Dao and Gu 2024 (arXiv 2405.21060), section 7; transformers' Mamba2Mixer.
+    """
+
+    d_model: Num
+    n_heads: Num
+    head_dim: Num
+    d_inner: Num
+    d_state: Num
+    n_groups: Num
+    kernel: Num
+    activation: str
+    bias: bool = False
+    conv_bias: bool = True
+    gated_norm: bool = True
+
+    def __call__(self, name: str, stream: Sequences) -> Component:
+        """The block on these sequences."""
+        h, heads, inner, t = self.d_model, self.n_heads, self.d_inner, stream.tokens
+        mixed = inner + 2 * self.n_groups * self.d_state
+        return Component(
+            name,
+            "ssm",
+            parts=(
+                linear("in_proj", h, inner + mixed + heads, t, bias=self.bias, letter="in"),
+                depthwise("conv1d", mixed, self.kernel, t, bias=self.conv_bias),
+                activation("activation", self.activation, t * mixed),
+                parameter("dt_bias", heads, minor=True),
+                activation("time_step", "softplus", t * heads),
+                parameter("A_log", heads, minor=True),
+                scan("scan", t, heads, self.d_state, self.head_dim),
+                parameter("D", heads, minor=True),
+                activation("gate", "silu", t * inner),
+                *([norm("norm", "rmsnorm", inner, t)] if self.gated_norm else []),
+                linear("out_proj", inner, h, t, bias=self.bias, letter="out"),
+            ),
+        )

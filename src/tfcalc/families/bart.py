@@ -1,0 +1,438 @@
+"""BART and its kin: an encoder and a decoder of one shape, one table of words for both and for the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.families.config import Config
+from tfcalc.families.family import Head, family
+from tfcalc.families.heads import bare, classifier, labels, lm_head, output, renamed
+from tfcalc.leaves import activation, buffer, embedding, learned_position, linear, norm, sinusoidal_position
+from tfcalc.workload import Sequences, Workload
+
+NAMES = ("q_proj", "k_proj", "v_proj", "out_proj")
+ALIASES = {
+    "num_attention_heads": "encoder_attention_heads",
+    "hidden_size": "d_model",
+    "num_hidden_layers": "encoder_layers",
+}
+Positions = Callable[[Config, str, Sequences], Component]
+Mixer = Callable[[Config, "Side", Workload], Component]
+
+
+class Side(NamedTuple):
+    """The sizes of one of the two stacks."""
+
+    width: Num
+    heads: Num
+    head_dim: Num
+    d_ff: Num
+    layers: Num
+    activation: str
+
+
+def side(c: Config, name: str, *, width: str = "d_model") -> Side:
+    """The ``encoder``'s or the ``decoder``'s."""
+    heads = f"{name}_attention_heads"
+    return Side(
+        c.size(width),
+        c.size(heads),
+        c.quotient(width, heads),
+        c.size(f"{name}_ffn_dim"),
+        c.size(f"{name}_layers"),
+        c.word("activation_function"),
+    )
+
+
+def attention(
+    name: str,
+    s: Side,
+    queries: Sequences,
+    keys: Sequences,
+    run: Workload,
+    *,
+    causal: bool = False,
+    bias: bool = True,
+    key_bias: bool | None = None,
+    key_width: Num | None = None,
+) -> Component:
+    """Multi-head attention under the names that fairseq gave its projections."""
+    block = Attention(
+        s.width,
+        s.heads,
+        s.heads,
+        s.head_dim,
+        s.head_dim,
+        bias=bias,
+        key_bias=key_bias,
+        key_width=key_width,
+        value_width=key_width,
+        names=NAMES,
+    )
+    return block(name, queries, keys, run, causal=causal)
+
+
+def feed_forward(s: Side, stream: Sequences, run: Workload, *, bias: bool = True) -> Component:
+    """Two maps, which stand in the layer itself."""
+    return FeedForward(s.width, s.d_ff, s.activation, bias=bias, names=("fc1", "fc2"))("(ffn)", stream, run)
+
+
+def encoder_layer(s: Side, stream: Sequences, mixer: Component, ffn: Component) -> Component:
+    """Self-attention and feed-forward network, each with a norm."""
+    return layer(
+        "layers",
+        (
+            mixer,
+            norm("self_attn_layer_norm", "layernorm", s.width, stream.tokens),
+            ffn,
+            norm("final_layer_norm", "layernorm", s.width, stream.tokens),
+        ),
+        stream.tokens * s.width,
+    )
+
+
+def decoder_layer(
+    s: Side,
+    run: Workload,
+    memory: Sequences | None,
+    *,
+    ffn: Component | None = None,
+    key_bias: bool | None = None,
+    key_width: Num | None = None,
+) -> Component:
+    """Like the encoder's, and attention to what the encoder made (``memory``). Without one it is stored, but not run."""
+    stream = run.target
+    read = attention(
+        "encoder_attn", s, stream, memory or run.source, run, key_bias=key_bias, key_width=key_width
+    )._replace(passes=1 if memory else 0)
+    return layer(
+        "layers",
+        (
+            attention("self_attn", s, stream, stream, run, causal=True, key_bias=key_bias),
+            norm("self_attn_layer_norm", "layernorm", s.width, stream.tokens),
+            read,
+            norm("encoder_attn_layer_norm", "layernorm", s.width, stream.tokens)._replace(passes=1 if memory else 0),
+            ffn or feed_forward(s, stream, run),
+            norm("final_layer_norm", "layernorm", s.width, stream.tokens),
+        ),
+        stream.tokens * s.width,
+    )
+
+
+def half(
+    name: str, s: Side, stream: Sequences, *inside: Component, norms: tuple[str, ...] = ("layer_norm",)
+) -> Component:
+    """One of the two stacks: tables and layers (``inside``), and norms before or after all layers."""
+    return Component(
+        name, name, parts=(*inside, *(norm(each, "layernorm", s.width, stream.tokens) for each in norms))
+    )
+
+
+def words(c: Config, tokens: Num, *, rows: str = "vocab_size", tied: bool = False) -> Component:
+    """One stack's table of words, which may be the one that both share."""
+    tied_to = "shared" if tied else None
+    return embedding("embed_tokens", c.size(rows), c.size("d_model"), tokens, tied_to=tied_to)
+
+
+def shared(c: Config) -> Component:
+    """The table that both stacks have in common: stored here, looked up there."""
+    return embedding("shared", c.size("vocab_size"), c.size("d_model"), 0)
+
+
+def learned(c: Config, name: str, stream: Sequences, *, offset: int = 2, field: str = "") -> Component:
+    """A trained table of positions; BART's has two rows that nothing uses, for it once counted from a padding index."""
+    rows = c.size(field or "max_position_embeddings")
+    return learned_position("embed_positions", rows + offset, c.size("d_model"), stream.tokens)
+
+
+def sines(c: Config, name: str, stream: Sequences, *, stored: str) -> Component:
+    """Fixed positions."""
+    rows = c.size("max_position_embeddings")
+    return sinusoidal_position("embed_positions", rows, c.size("d_model"), stream.tokens, stored=stored)
+
+
+def self_attention(c: Config, s: Side, run: Workload) -> Component:
+    """The encoder's."""
+    return attention("self_attn", s, run.source, run.source, run)
+
+
+def seq2seq(
+    c: Config,
+    run: Workload,
+    *,
+    positions: Positions,
+    norms: tuple[str, ...] = ("layer_norm",),
+    mixer: Mixer = self_attention,
+    rows: str = "vocab_size",
+    share: bool = True,
+) -> Component:
+    """Shared table, encoder and decoder; as a ``ForCausalLM`` only the decoder, whose table is its own.
+
+    ``rows`` is the field that says how long the decoder's table is, where it has one; all have, if they do not ``share``.
+    """
+    alone, tied = c.head == "ForCausalLM", share and c.flag("tie_word_embeddings")
+    s = side(c, "decoder")
+    decoder = half(
+        "decoder",
+        s,
+        run.target,
+        words(c, run.target.tokens, rows=rows, tied=tied and not alone),
+        positions(c, "decoder", run.target),
+        decoder_layer(s, run, None if alone else run.source)._replace(copies=s.layers),
+        norms=norms,
+    )
+    if alone:
+        return Component("model", "decoder", parts=(decoder,))
+    s = side(c, "encoder")
+    encoder = half(
+        "encoder",
+        s,
+        run.source,
+        words(c, run.source.tokens, tied=tied),
+        positions(c, "encoder", run.source),
+        encoder_layer(s, run.source, mixer(c, s, run), feed_forward(s, run.source, run))._replace(copies=s.layers),
+        norms=norms,
+    )
+    return Component("model", "encoder-decoder", parts=(*([shared(c)] if share else []), encoder, decoder))
+
+
+def generation(c: Config, run: Workload, base: Component, *, rows: str = "vocab_size") -> Iterator[Component]:
+    """Logits by the shared table, and a bias on them that is stored but not trained."""
+    yield base
+    yield buffer("final_logits_bias", c.size(rows))
+    yield output("lm_head", c.size("d_model"), c.size(rows), run, tied=c.flag("tie_word_embeddings"))
+
+
+def sentence(default: int = 2) -> Head:
+    """A class for each sequence, from its last token; ``default`` classes where no one says how many."""
+
+    def head(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+        h, sequences = c.size("d_model"), run.target.batch
+        classes = labels(c) if c.has("num_labels") or c.get("id2label") else default
+        yield base
+        yield Component(
+            "classification_head",
+            "head",
+            parts=(
+                linear("dense", h, h, sequences),
+                activation("tanh", "tanh", sequences * h),
+                linear("out_proj", h, classes, sequences),
+            ),
+        )
+
+    return head
+
+
+SPANS = classifier("qa_outputs", width="d_model", bias=True, classes=2)
+HEADS: dict[str, Head] = {
+    "Model": bare,
+    "ForConditionalGeneration": generation,
+    "ForCausalLM": lm_head(width="d_model"),
+    "ForSequenceClassification": sentence(),
+    "ForQuestionAnswering": SPANS,
+}
+
+
+@family(
+    "bart",
+    architecture="BartForConditionalGeneration",
+    heads=HEADS | {"ForSequenceClassification": sentence(default=3)},
+    aliases=ALIASES,
+    vocab_size=50265,
+    max_position_embeddings=1024,
+    encoder_layers=12,
+    encoder_ffn_dim=4096,
+    encoder_attention_heads=16,
+    decoder_layers=12,
+    decoder_ffn_dim=4096,
+    decoder_attention_heads=16,
+    activation_function="gelu",
+    d_model=1024,
+    tie_word_embeddings=True,
+)
+def bart(c: Config, run: Workload) -> Component:
+    """Lewis et al. 2019 (arXiv 1910.13461): a norm of the embedding, none after the last layer."""
+    return seq2seq(c, run, positions=learned, norms=("layernorm_embedding",))
+
+
+@family(
+    "mbart",
+    architecture="MBartForConditionalGeneration",
+    heads=HEADS,
+    aliases=ALIASES,
+    vocab_size=50265,
+    max_position_embeddings=1024,
+    encoder_layers=12,
+    encoder_ffn_dim=4096,
+    encoder_attention_heads=16,
+    decoder_layers=12,
+    decoder_ffn_dim=4096,
+    decoder_attention_heads=16,
+    activation_function="gelu",
+    d_model=1024,
+    tie_word_embeddings=True,
+)
+def mbart(c: Config, run: Workload) -> Component:
+    """Liu et al. 2020 (arXiv 2001.08210): a norm of the embedding, and one after the last layer."""
+    return seq2seq(c, run, positions=learned, norms=("layernorm_embedding", "layer_norm"))
+
+
+@family(
+    "blenderbot",
+    architecture="BlenderbotForConditionalGeneration",
+    heads=HEADS,
+    aliases=ALIASES,
+    vocab_size=8008,
+    max_position_embeddings=128,
+    encoder_layers=2,
+    encoder_ffn_dim=10240,
+    encoder_attention_heads=32,
+    decoder_layers=24,
+    decoder_ffn_dim=10240,
+    decoder_attention_heads=32,
+    activation_function="gelu",
+    d_model=2560,
+    tie_word_embeddings=True,
+)
+def blenderbot(c: Config, run: Workload) -> Component:
+    """Roller et al. 2020 (arXiv 2004.13637): positions without spare rows."""
+    return seq2seq(c, run, positions=partial(learned, offset=0))
+
+
+@family(
+    "pegasus",
+    architecture="PegasusForConditionalGeneration",
+    heads=HEADS,
+    aliases=ALIASES,
+    vocab_size=50265,
+    max_position_embeddings=1024,
+    encoder_layers=12,
+    encoder_ffn_dim=4096,
+    encoder_attention_heads=16,
+    decoder_layers=12,
+    decoder_ffn_dim=4096,
+    decoder_attention_heads=16,
+    activation_function="gelu",
+    d_model=1024,
+    tie_word_embeddings=True,
+)
+def pegasus(c: Config, run: Workload) -> Component:
+    """Zhang et al. 2019 (arXiv 1912.08777): fixed positions, which count as parameters that are not trained."""
+    return seq2seq(c, run, positions=partial(sines, stored="parameter"))
+
+
+@family(
+    "m2m_100",
+    architecture="M2M100ForConditionalGeneration",
+    heads={"Model": bare, "ForConditionalGeneration": lm_head(width="d_model")},
+    aliases=ALIASES,
+    vocab_size=128112,
+    max_position_embeddings=1024,
+    encoder_layers=12,
+    encoder_ffn_dim=4096,
+    encoder_attention_heads=16,
+    decoder_layers=12,
+    decoder_ffn_dim=4096,
+    decoder_attention_heads=16,
+    activation_function="relu",
+    d_model=1024,
+    tie_word_embeddings=True,
+)
+def m2m_100(c: Config, run: Workload) -> Component:
+    """Fan et al. 2020 (arXiv 2010.11125); NLLB-200 (arXiv 2207.04672). Fixed positions that no checkpoint holds."""
+    return seq2seq(c, run, positions=partial(sines, stored="nothing"))
+
+
+@family(
+    "led",
+    architecture="LEDForConditionalGeneration",
+    heads={
+        "Model": bare,
+        "ForConditionalGeneration": renamed("led", generation),
+        "ForQuestionAnswering": renamed("led", SPANS),
+    },
+    aliases=ALIASES,
+    vocab_size=50265,
+    max_encoder_position_embeddings=16384,
+    max_decoder_position_embeddings=1024,
+    encoder_layers=12,
+    encoder_ffn_dim=4096,
+    encoder_attention_heads=16,
+    decoder_layers=12,
+    decoder_ffn_dim=4096,
+    decoder_attention_heads=16,
+    activation_function="gelu",
+    d_model=1024,
+    attention_window=512,
+    tie_word_embeddings=True,
+)
+def led(c: Config, run: Workload) -> Component:
+    """Beltagy et al. 2020 (arXiv 2004.05150), section 7: BART with Longformer's attention in the encoder."""
+    return seq2seq(c, run, positions=_each_its_own, norms=("layernorm_embedding",), mixer=_windowed)
+
+
+def _each_its_own(c: Config, name: str, stream: Sequences) -> Component:
+    return learned(c, name, stream, offset=0, field=f"max_{name}_position_embeddings")
+
+
+def _windowed(c: Config, s: Side, run: Workload) -> Component:
+    """Tokens that attend globally have projections of their own; they run only where a mask marks such tokens."""
+    h, stream = s.width, run.source
+    names = [f"longformer_self_attn.{each}" for each in ("query", "key", "value")]
+    block = Attention(
+        h,
+        s.heads,
+        s.heads,
+        s.head_dim,
+        s.head_dim,
+        bias=True,
+        names=(*names, "output"),
+        within=tuple(linear(f"{name}_global", h, h, stream.tokens)._replace(passes=0) for name in names),
+    )
+    return block("self_attn", stream, stream, run, causal=False)
+
+
+def _target_rows(c: Config) -> str:
+    return "decoder_vocab_size" if c.get("decoder_vocab_size") else "vocab_size"
+
+
+def translation(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """Logits over the words of the language that is translated to."""
+    own = not c.flag("share_encoder_decoder_embeddings")
+    return generation(c, run, base, rows=_target_rows(c) if own else "vocab_size")
+
+
+@family(
+    "marian",
+    architecture="MarianMTModel",
+    heads={"Model": bare, "MTModel": translation, "ForCausalLM": lm_head(width="d_model")},
+    aliases=ALIASES,
+    vocab_size=58101,
+    decoder_vocab_size=None,
+    max_position_embeddings=1024,
+    encoder_layers=12,
+    encoder_ffn_dim=4096,
+    encoder_attention_heads=16,
+    decoder_layers=12,
+    decoder_ffn_dim=4096,
+    decoder_attention_heads=16,
+    activation_function="gelu",
+    d_model=1024,
+    share_encoder_decoder_embeddings=True,
+    tie_word_embeddings=True,
+)
+def marian(c: Config, run: Workload) -> Component:
+    """Junczys-Dowmunt et al. 2018 (arXiv 1804.00344): the two languages may have a table each."""
+    return seq2seq(
+        c,
+        run,
+        positions=partial(sines, stored="parameter"),
+        norms=(),
+        rows=_target_rows(c),
+        share=c.flag("share_encoder_decoder_embeddings"),
+    )

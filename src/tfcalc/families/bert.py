@@ -1,0 +1,264 @@
+"""BERT and those that differ from it by a table, a head, or where the norms stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
+from tfcalc.families.bert_heads import BERT_HEADS, ROBERTA_HEADS, on_top, only_logits
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import bare
+from tfcalc.leaves import embedding, learned_position, linear, norm
+from tfcalc.workload import Sequences, Workload
+
+NAMES = ("self.query", "self.key", "self.value", "output.dense")
+POST_NORM = ("attention.output.LayerNorm", "crossattention.output.LayerNorm", "output.LayerNorm")
+PAIRED = ("Model", "ForPreTraining", "ForNextSentencePrediction", "ForSequenceClassification", "ForMultipleChoice")
+"""The classes that read the pooled first token, in BERT; the others are made without a pooler."""
+FIRST_TOKEN = ("Model", "ForMultipleChoice")
+"""Those that do so in RoBERTa, whose classifier has a map of its own."""
+
+BERT: dict[str, Any] = {
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "gelu",
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "tie_word_embeddings": True,
+}
+"""The defaults of BERT's config, which its kin repeat."""
+
+
+def embeddings(
+    c: Config, run: Workload, *tables: Component, width: Num | None = None, normed: str = "LayerNorm"
+) -> Component:
+    """The words' vectors, what is added to them, and a norm (none where ``normed`` is empty)."""
+    tokens, e = run.target.tokens, c.size("hidden_size") if width is None else width
+    words = embedding("word_embeddings", c.size("vocab_size"), e, tokens)
+    norms = (norm(normed, "layernorm", e, tokens),) if normed else ()
+    return Component("embeddings", "embeddings", parts=(words, *tables, *norms))
+
+
+def positions(c: Config, run: Workload, *, width: Num | None = None, offset: int = 0) -> Component:
+    """A trained vector for each position; ``offset`` more than the config says."""
+    e = c.size("hidden_size") if width is None else width
+    return learned_position("position_embeddings", c.size("max_position_embeddings") + offset, e, run.target.tokens)
+
+
+def token_types(c: Config, run: Workload, *, width: Num | None = None) -> Component:
+    """A vector for each segment: the first sentence, the second."""
+    e = c.size("hidden_size") if width is None else width
+    return embedding("token_type_embeddings", c.size("type_vocab_size", least=0), e, run.target.tokens)
+
+
+def attention(
+    c: Config,
+    run: Workload,
+    *,
+    name: str = "attention",
+    names: tuple[str, ...] = NAMES,
+    bias: bool = True,
+    memory: Sequences | None = None,
+    within: tuple[Component, ...] = (),
+) -> Component:
+    """Attention within the sequence, or to ``memory``. As a decoder (``is_decoder``) it looks only back."""
+    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    block = Attention(h, a, a, d, d, bias=bias, output_bias=True, names=names, within=within)
+    causal = memory is None and c.flag("is_decoder")
+    return block(name, run.target, memory or run.target, run, causal=causal)
+
+
+def feed_forward(
+    c: Config, run: Workload, *, name: str = "(ffn)", names: tuple[str, ...] = ("intermediate.dense", "output.dense")
+) -> Component:
+    """Two maps, that the checkpoint keeps apart."""
+    block = FeedForward(
+        c.size("hidden_size"), c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=names
+    )
+    return block(name, run.target, run)
+
+
+def reads_memory(c: Config) -> bool:
+    """Whether each layer has cross-attention. InvalidModel for an encoder with it, as in transformers."""
+    if c.flag("add_cross_attention") and not c.flag("is_decoder"):
+        raise InvalidModel(f"{c.path('add_cross_attention')} is true, but is_decoder is not", "set is_decoder to true")
+    return c.flag("add_cross_attention")
+
+
+def layers(
+    c: Config,
+    run: Workload,
+    mixer: Component,
+    *,
+    norms: tuple[str, str, str] = POST_NORM,
+    ffn: Component | None = None,
+    cross: bool = False,
+    more: tuple[Component, ...] = (),
+) -> Component:
+    """Equal layers: mixer, cross-attention where there is any, feed-forward, and the norms that go with them."""
+    h, tokens = c.size("hidden_size"), run.target.tokens
+    of_mixer, of_cross, of_ffn = (norm(name, "layernorm", h, tokens) for name in norms)
+    crossed = (attention(c, run, name="crossattention", memory=run.source), of_cross) if cross else ()
+    parts = (mixer, of_mixer, *crossed, ffn or feed_forward(c, run), of_ffn, *more)
+    return layer("layer", parts, tokens * h, copies=c.size("num_hidden_layers"))
+
+
+def stacked(*parts: Component) -> Component:
+    """The layers, as ``encoder`` of the base model."""
+    return Component("encoder", "encoder", parts=parts)
+
+
+def pooler(c: Config, run: Workload, classes: tuple[str, ...], name: str = "pooler.dense") -> tuple[Component, ...]:
+    """A map of the first token's vector, in these classes."""
+    h = c.size("hidden_size")
+    return (linear(name, h, h, run.target.batch),) if c.head in classes else ()
+
+
+def bert_like(
+    name: str,
+    c: Config,
+    run: Workload,
+    *tables: Component,
+    pooled: tuple[str, ...] = PAIRED,
+    mixer: Component | None = None,
+    norms: tuple[str, str, str] = POST_NORM,
+    normed: str = "LayerNorm",
+    final: str = "",
+    cross: bool = True,
+) -> Component:
+    """BERT by its ``tables`` beside the words, its ``norms`` of layers and after the last, and who has a pooler."""
+    h, tokens = c.size("hidden_size"), run.target.tokens
+    stack = layers(c, run, mixer or attention(c, run), norms=norms, cross=cross and reads_memory(c))
+    last = (norm(final, "layernorm", h, tokens),) if final else ()
+    return Component(
+        name,
+        "encoder",
+        parts=(
+            embeddings(c, run, *tables, normed=normed),
+            stacked(stack, *last),
+            *pooler(c, run, pooled),
+        ),
+    )
+
+
+def with_tables(c: Config, run: Workload) -> tuple[Component, Component]:
+    """BERT's own tables: positions and token types."""
+    return positions(c, run), token_types(c, run)
+
+
+@family("bert", architecture="BertModel", heads=BERT_HEADS, **BERT)
+def bert(c: Config, run: Workload) -> Component:
+    """Devlin et al. 2018 (arXiv 1810.04805)."""
+    return bert_like("bert", c, run, *with_tables(c, run))
+
+
+@family("ernie", architecture="ErnieForCausalLM", heads=BERT_HEADS, **BERT, task_type_vocab_size=3, use_task_id=False)
+def ernie(c: Config, run: Workload) -> Component:
+    """ERNIE 2.0 (arXiv 1907.12412): BERT with a vector for each task, if ``use_task_id``."""
+    h, tokens = c.size("hidden_size"), run.target.tokens
+    tasks = (
+        [embedding("task_type_embeddings", c.size("task_type_vocab_size"), h, tokens)] if c.flag("use_task_id") else []
+    )
+    return bert_like("ernie", c, run, *with_tables(c, run), *tasks)
+
+
+@family(
+    "megatron-bert",
+    architecture="MegatronBertForCausalLM",
+    heads=BERT_HEADS,
+    **BERT
+    | {
+        "vocab_size": 29056,
+        "hidden_size": 1024,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "intermediate_size": 4096,
+    },
+)
+def megatron_bert(c: Config, run: Workload) -> Component:
+    """Shoeybi et al. 2019 (arXiv 1909.08053): norms before the sub-layers and after the last one, none of the words."""
+    norms = ("attention.ln", "crossattention.ln", "ln")
+    return bert_like("bert", c, run, *with_tables(c, run), norms=norms, normed="", final="ln")
+
+
+@family("layoutlm", architecture="LayoutLMForMaskedLM", heads=BERT_HEADS, **BERT, max_2d_position_embeddings=1024)
+def layoutlm(c: Config, run: Workload) -> Component:
+    """Xu et al. 2019 (arXiv 1912.13318): BERT with where on the page each word stands, and how large."""
+    h, places, tokens = c.size("hidden_size"), c.size("max_2d_position_embeddings"), run.target.tokens
+    tables = (learned_position(f"{axis}_position_embeddings", places, h, tokens) for axis in "xyhw")
+    return bert_like("layoutlm", c, run, *with_tables(c, run), *tables, pooled=tuple(BERT_HEADS), cross=False)
+
+
+@family("roberta", architecture="RobertaForMaskedLM", heads=ROBERTA_HEADS, **BERT | {"vocab_size": 50265})
+@family("xlm-roberta", architecture="XLMRobertaModel", heads=ROBERTA_HEADS, **BERT)
+@family("camembert", architecture="CamembertForCausalLM", heads=ROBERTA_HEADS, **BERT)
+def roberta(c: Config, run: Workload) -> Component:
+    """Liu et al. 2019 (arXiv 1907.11692), XLM-R (arXiv 1911.02116): BERT with other heads; positions begin at 2."""
+    return bert_like("roberta", c, run, *with_tables(c, run), pooled=FIRST_TOKEN)
+
+
+@family("data2vec-text", architecture="Data2VecTextForCausalLM", heads=ROBERTA_HEADS, **BERT)
+def data2vec_text(c: Config, run: Workload) -> Component:
+    """Baevski et al. 2022 (arXiv 2202.03555): RoBERTa."""
+    return roberta(c, run)._replace(name="data2vec_text")
+
+
+@family(
+    "roberta-prelayernorm",
+    architecture="RobertaPreLayerNormForCausalLM",
+    heads=ROBERTA_HEADS,
+    **BERT | {"vocab_size": 50265},
+)
+def roberta_prelayernorm(c: Config, run: Workload) -> Component:
+    """Ott et al. 2019 (fairseq, arXiv 1904.01038): RoBERTa with norms before the sub-layers and after the last one."""
+    norms = ("attention.LayerNorm", "crossattention.LayerNorm", "intermediate.LayerNorm")
+    tables = with_tables(c, run)
+    made = bert_like("roberta_prelayernorm", c, run, *tables, pooled=FIRST_TOKEN, norms=norms)
+    last = norm("LayerNorm", "layernorm", c.size("hidden_size"), run.target.tokens)
+    return made._replace(parts=(*made.parts, last))
+
+
+@family(
+    "xlm-roberta-xl",
+    architecture="XLMRobertaXLForMaskedLM",
+    heads=ROBERTA_HEADS,
+    vocab_size=250880,
+    hidden_size=2560,
+    num_hidden_layers=36,
+    num_attention_heads=32,
+    intermediate_size=10240,
+    hidden_act="gelu",
+    max_position_embeddings=514,
+    type_vocab_size=1,
+    tie_word_embeddings=True,
+)
+def xlm_roberta_xl(c: Config, run: Workload) -> Component:
+    """Goyal et al. 2021 (arXiv 2105.00572): RoBERTa with norms before the sub-layers and after the last one."""
+    norms = ("attention.self_attn_layer_norm", "crossattention.self_attn_layer_norm", "LayerNorm")
+    tables = with_tables(c, run)
+    return bert_like("roberta", c, run, *tables, pooled=FIRST_TOKEN, norms=norms, normed="", final="LayerNorm")
+
+
+@family(
+    "bert-generation",
+    architecture="BertGenerationDecoder",
+    heads={"Encoder": bare, "Decoder": on_top(only_logits)},
+    vocab_size=50358,
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    intermediate_size=4096,
+    hidden_act="gelu",
+    max_position_embeddings=512,
+    tie_word_embeddings=True,
+)
+def bert_generation(c: Config, run: Workload) -> Component:
+    """Rothe et al. 2019 (arXiv 1907.12461): BERT without token types, as an encoder or as a decoder."""
+    return bert_like("bert", c, run, positions(c, run), pooled=())

@@ -1,0 +1,63 @@
+"""Those whose attention and feed-forward network may read the same norm, one beside the other."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import LLAMA, PRE_NORM, attention, decoder, gated, qk_norms, uniform
+from tfcalc.workload import Workload
+
+COHERE = LLAMA | {
+    "vocab_size": 256000,
+    "hidden_size": 8192,
+    "intermediate_size": 22528,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 64,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+}
+PARALLEL = ("input_layernorm",)
+
+
+@family("cohere", architecture="CohereForCausalLM", heads=CAUSAL_LM, **COHERE)
+def cohere(c: Config, run: Workload) -> Component:
+    """Command R (transformers' CohereDecoderLayer): one norm a layer, LayerNorm without bias; heads may be normed too."""
+    kind = "layernorm-no-bias"
+    within = qk_norms(kind, c, run, whole=True) if c.flag("use_qk_norm") else ()
+    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run), norm=kind, names=PARALLEL), final=kind)
+
+
+@family("cohere2", architecture="Cohere2ForCausalLM", heads=CAUSAL_LM, **COHERE)
+def cohere2(c: Config, run: Workload) -> Component:
+    """Command A (arXiv 2504.00698): no norms of heads, whatever the flag says."""
+    mixer, kind = attention(c, run, bias=c.flag("attention_bias")), "layernorm-no-bias"
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run), norm=kind, names=PARALLEL), final=kind)
+
+
+@family(
+    "stablelm",
+    architecture="StableLmForCausalLM",
+    heads=CAUSAL_LM,
+    **LLAMA
+    | {
+        "vocab_size": 50304,
+        "hidden_size": 2560,
+        "intermediate_size": 6912,
+        "num_key_value_heads": 32,
+        "max_position_embeddings": 4096,
+    },
+)
+def stablelm(c: Config, run: Workload) -> Component:
+    """StableLM 2 (arXiv 2402.17834): LayerNorms with biases, and one without for each head of queries and keys.
+
+    A head is always as wide as the hidden size split among the heads: there is no field for it.
+    """
+    d = c.quotient("hidden_size", "num_attention_heads")
+    each = ("q_layernorm.norms", "k_layernorm.norms")
+    normed = qk_norms("layernorm-no-bias", c, run, whole=True, names=each, width=d) if c.flag("qk_layernorm") else ()
+    mixer = attention(c, run, bias=c.flag("use_qkv_bias"), output_bias=False, within=normed, width=d)
+    names = PARALLEL if c.flag("use_parallel_residual") else PRE_NORM
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run), norm="layernorm", names=names), final="layernorm")

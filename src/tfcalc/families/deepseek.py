@@ -1,0 +1,269 @@
+"""DeepSeek-V2 and V3, and those that share their latent attention and their experts (Kimi-K2, GLM-5, …)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TypeVar
+
+from tfcalc.blocks import FUSED, GATED, FeedForward, LatentAttention, MixtureOfExperts, layer, stack
+from tfcalc.blocks.indexer import Indexer
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import PRE_NORM, decoder, gated, norms
+from tfcalc.leaves import buffer
+from tfcalc.workload import Workload
+
+Kind = TypeVar("Kind", bound=Hashable)
+DENSE_OR_SPARSE = ("dense", "sparse")
+
+
+def latent_attention(c: Config, *, within: tuple[Component, ...] = ()) -> LatentAttention:
+    """Multi-head latent attention. It has no use for ``head_dim`` and ``num_key_value_heads``."""
+    return LatentAttention(
+        c.size("hidden_size"),
+        c.size("num_attention_heads"),
+        c.optional("q_lora_rank"),
+        c.size("kv_lora_rank"),
+        c.size("qk_nope_head_dim", least=0),
+        c.size("qk_rope_head_dim", least=0),
+        c.size("v_head_dim"),
+        bias=c.flag("attention_bias"),
+        within=within,
+    )
+
+
+def latent(c: Config, run: Workload, *, within: tuple[Component, ...] = ()) -> Component:
+    """Attention as most of these models have it."""
+    return latent_attention(c, within=within)("self_attn", run.target, run)
+
+
+def indexer(c: Config, run: Workload) -> Component:
+    """What chooses the keys of sparse attention. It reads the query's latent vector, so there must be one."""
+    block = Indexer(c.size("hidden_size"), c.size("q_lora_rank"), c.size("index_n_heads"), c.size("index_head_dim"))
+    return block("indexer", run.target, run)
+
+
+def active(c: Config) -> Num:
+    """Experts that a token goes through: all of them where no fewer are asked for."""
+    stored = c.number("n_routed_experts")
+    fewer = c.get("num_experts_per_tok") is not None and c.number("num_experts_per_tok", least=0) < stored
+    return c.size("num_experts_per_tok", least=0) if fewer else c.size("n_routed_experts")
+
+
+def experts(c: Config, run: Workload, *, bias: bool = False, corrected: bool = True) -> Component:
+    """Routed experts and a shared one, which is as wide as ``n_shared_experts`` of them.
+
+    The router's correction (``corrected``) balances the experts' load and is not trained by gradient: a buffer.
+    """
+    h, width, act = c.size("hidden_size"), c.size("moe_intermediate_size"), c.word("hidden_act")
+    stored, shared = c.size("n_routed_experts"), c.size("n_shared_experts", least=0) * width
+    common = FeedForward(h, shared, act, bias=bias, names=GATED, gated=True)("shared_experts", run.target, run)
+    block = MixtureOfExperts(
+        h,
+        stored,
+        active(c),
+        FeedForward(h, width, act, names=FUSED, gated=True),
+        within=(common, *([buffer("gate.e_score_correction_bias", stored)] if corrected else [])),
+    )
+    return block("mlp", run.target, run)
+
+
+def feed_forward(kind: str, c: Config, run: Workload) -> Component:
+    """The sub-layer after attention: one dense network, or experts."""
+    return experts(c, run) if kind == "sparse" else gated(c, run)
+
+
+def sparse_after(c: Config, dense: int, every: int = 1) -> list[str]:
+    """Which layers have experts: ``every`` so many of those after the first ``dense`` ones."""
+    return [
+        "sparse" if place >= dense and place % every == 0 else "dense" for place in range(c.number("num_hidden_layers"))
+    ]
+
+
+def mlp_types(c: Config, otherwise: Sequence[str]) -> list[str]:
+    """``mlp_layer_types`` where it is given."""
+    given = c.has("mlp_layer_types")
+    return c.words("mlp_layer_types", len(otherwise), DENSE_OR_SPARSE) if given else list(otherwise)
+
+
+def layers(
+    c: Config, run: Workload, kinds: Sequence[Kind], parts: Callable[[Kind], tuple[Component, ...]]
+) -> Iterator[Component]:
+    """Layers with a norm before each of their two ``parts``, which are those of the layer's kind."""
+
+    def make(kind: Kind) -> Component:
+        around = norms(PRE_NORM, "rmsnorm", c, run)
+        return layer("layers", (*parts(kind), *around), run.target.tokens * c.size("hidden_size"))
+
+    return stack("layers", kinds, c.size("num_hidden_layers"), make)
+
+
+@family(
+    "deepseek_v2",
+    architecture="DeepseekV2ForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_experts": "n_routed_experts"},
+    vocab_size=102400,
+    hidden_size=4096,
+    intermediate_size=11008,
+    moe_intermediate_size=1407,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    n_shared_experts=2,
+    n_routed_experts=64,
+    num_experts_per_tok=None,
+    first_k_dense_replace=0,
+    kv_lora_rank=512,
+    q_lora_rank=1536,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    v_head_dim=128,
+    hidden_act="silu",
+    max_position_embeddings=2048,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    mlp_bias=False,
+)
+def deepseek_v2(c: Config, run: Workload) -> Component:
+    """DeepSeek-V2 (arXiv 2405.04434): the first layers are dense; V2-Lite projects queries directly."""
+    bias = c.flag("mlp_bias")
+
+    def parts(kind: str) -> tuple[Component, ...]:
+        sparse = kind == "sparse"
+        return latent(c, run), experts(c, run, bias=bias, corrected=False) if sparse else gated(c, run, bias=bias)
+
+    return decoder(c, run, *layers(c, run, sparse_after(c, c.number("first_k_dense_replace", least=0)), parts))
+
+
+@family(
+    "deepseek_v3",
+    "kimi_k2",
+    architecture="DeepseekV3ForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "n_routed_experts"},
+    vocab_size=129280,
+    hidden_size=7168,
+    intermediate_size=18432,
+    moe_intermediate_size=2048,
+    num_hidden_layers=61,
+    num_attention_heads=128,
+    n_shared_experts=1,
+    n_routed_experts=256,
+    num_experts_per_tok=8,
+    first_k_dense_replace=3,
+    kv_lora_rank=512,
+    q_lora_rank=1536,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    v_head_dim=128,
+    hidden_act="silu",
+    max_position_embeddings=4096,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def deepseek_v3(c: Config, run: Workload) -> Component:
+    """DeepSeek-V3 (arXiv 2412.19437), Kimi K2 (arXiv 2507.20534), without the layer that predicts a second token."""
+    kinds = sparse_after(c, c.number("first_k_dense_replace", least=0))
+    return decoder(c, run, *layers(c, run, kinds, lambda kind: (latent(c, run), feed_forward(kind, c, run))))
+
+
+@family(
+    "deepseek_v32",
+    architecture="DeepseekV32ForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "n_routed_experts", "num_experts": "n_routed_experts"},
+    vocab_size=129280,
+    hidden_size=7168,
+    intermediate_size=18432,
+    moe_intermediate_size=2048,
+    num_hidden_layers=61,
+    num_attention_heads=128,
+    n_shared_experts=1,
+    n_routed_experts=256,
+    num_experts_per_tok=8,
+    first_k_dense_replace=3,
+    mlp_layer_types=None,
+    kv_lora_rank=512,
+    q_lora_rank=1536,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    v_head_dim=128,
+    index_head_dim=128,
+    index_n_heads=64,
+    hidden_act="silu",
+    max_position_embeddings=163840,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def deepseek_v32(c: Config, run: Workload) -> Component:
+    """DeepSeek-V3.2 (arXiv 2512.02556): V3 with an indexer in every layer."""
+    kinds = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0)))
+
+    def parts(kind: str) -> tuple[Component, ...]:
+        return latent(c, run, within=(indexer(c, run),)), feed_forward(kind, c, run)
+
+    return decoder(c, run, *layers(c, run, kinds, parts))
+
+
+def indexer_types(c: Config) -> list[str]:
+    """Which layers have an indexer of their own; the others share the choice of the one before."""
+    count, known = c.number("num_hidden_layers"), ("full", "shared")
+    if c.has("indexer_types"):
+        return c.words("indexer_types", count, known)
+    pattern = c.get("index_topk_pattern")
+    if pattern is None:
+        freq, offset = c.number("index_topk_freq", least=0), c.number("index_skip_topk_offset", least=0)
+        return [known[max(place - offset + 1, 0) % max(freq, 1) > 0] for place in range(count)]
+    if not isinstance(pattern, str):
+        return c.words("index_topk_pattern", count, known)
+    if len(pattern) != count or set(pattern) - set("FS"):
+        raise InvalidModel(f"index_topk_pattern {pattern[:80]!r} is not one of F and S for each layer", "as in FSSF")
+    return [known[letter == "S"] for letter in pattern]
+
+
+@family(
+    "glm_moe_dsa",
+    architecture="GlmMoeDsaForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "n_routed_experts", "num_experts": "n_routed_experts"},
+    vocab_size=154880,
+    hidden_size=6144,
+    intermediate_size=12288,
+    moe_intermediate_size=2048,
+    num_hidden_layers=78,
+    num_attention_heads=64,
+    n_shared_experts=1,
+    n_routed_experts=256,
+    num_experts_per_tok=8,
+    first_k_dense_replace=3,
+    mlp_layer_types=None,
+    kv_lora_rank=512,
+    q_lora_rank=2048,
+    qk_nope_head_dim=192,
+    qk_rope_head_dim=64,
+    v_head_dim=256,
+    index_head_dim=128,
+    index_n_heads=32,
+    indexer_types=None,
+    index_topk_pattern=None,
+    index_topk_freq=1,
+    index_skip_topk_offset=2,
+    hidden_act="silu",
+    max_position_embeddings=202752,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def glm_moe_dsa(c: Config, run: Workload) -> Component:
+    """GLM-5 (arXiv 2602.15763): DeepSeek-V3.2 whose layers may share an indexer's choice."""
+    mlps = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0)))
+
+    def parts(kind: tuple[str, str]) -> tuple[Component, ...]:
+        chooses, mlp = kind
+        within = (indexer(c, run),) if chooses == "full" else ()
+        return latent(c, run, within=within), feed_forward(mlp, c, run)
+
+    return decoder(c, run, *layers(c, run, list(zip(indexer_types(c), mlps, strict=True)), parts))

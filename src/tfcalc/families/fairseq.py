@@ -1,0 +1,136 @@
+"""OPT, XGLM and BioGPT: GPT-likes with the layers of fairseq, whose feed-forward maps stand in the layer itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.gpt2 import (
+    GPT_HEADS,
+    attention,
+    feed_forward,
+    final,
+    fixed_positions,
+    layers,
+    positions,
+    transformer,
+    words,
+)
+from tfcalc.families.heads import bare, classifier, lm_head
+from tfcalc.leaves import embedding, linear
+from tfcalc.workload import Workload
+
+NAMES = ("q_proj", "k_proj", "v_proj", "out_proj")
+NORMS = ("self_attn_layer_norm", "final_layer_norm")
+
+
+def fairseq_layers(
+    c: Config, run: Workload, width: Num, activation: str, *, bias: bool = True, kind: str = "layernorm"
+) -> Component:
+    """Self-attention, attention to an encoder where ``add_cross_attention`` asks for it, two maps."""
+    parts = [attention(c, run, "self_attn", NAMES, bias=bias)]
+    if c.flag("add_cross_attention"):
+        parts.append(attention(c, run, "encoder_attn", NAMES, cross=True))
+        parts.append(final(c, run, "encoder_attn_layer_norm"))
+    parts.append(feed_forward(c, run, "(ffn)", ("fc1", "fc2"), width, activation, bias=bias))
+    return layers(c, run, "layers", *parts, names=NORMS, kind=kind)
+
+
+def word_width(c: Config) -> Num:
+    """The width of the word vectors: that of the model, unless they have one of their own."""
+    given = c.optional("word_embed_proj_dim")
+    return c.size("hidden_size") if given is None else given
+
+
+def opt_decoder(c: Config, run: Workload) -> Iterator[Component]:
+    """Word vectors are mapped to the model's width and back, where they have another."""
+    h, e, tokens, bias = c.size("hidden_size"), word_width(c), run.target.tokens, c.flag("enable_bias")
+    kind = "layernorm" if c.flag("layer_norm_elementwise_affine") else "layernorm-plain"
+    maps = c.get("word_embed_proj_dim") is not None and c.number("word_embed_proj_dim") != c.number("hidden_size")
+    yield embedding("embed_tokens", c.size("vocab_size"), e, tokens)
+    yield positions(c, run, "embed_positions", beside=2)
+    if maps:
+        yield linear("project_in", e, h, tokens, bias=False)
+    yield fairseq_layers(c, run, c.size("ffn_dim"), c.word("activation_function"), bias=bias, kind=kind)
+    if c.flag("do_layer_norm_before") and not c.flag("_remove_final_layer_norm"):
+        yield final(c, run, "final_layer_norm", kind)
+    if maps:
+        yield linear("project_out", h, e, tokens, bias=False)
+
+
+@family(
+    "opt",
+    architecture="OPTForCausalLM",
+    heads={
+        "Model": bare,
+        "ForCausalLM": lm_head(width=word_width),
+        "ForSequenceClassification": classifier("score", width=word_width),
+        "ForQuestionAnswering": classifier("qa_outputs", width=word_width, bias=True, classes=2),
+    },
+    vocab_size=50272,
+    hidden_size=768,
+    num_hidden_layers=12,
+    num_attention_heads=12,
+    ffn_dim=3072,
+    max_position_embeddings=2048,
+    do_layer_norm_before=True,
+    _remove_final_layer_norm=False,
+    word_embed_proj_dim=None,
+    activation_function="relu",
+    enable_bias=True,
+    layer_norm_elementwise_affine=True,
+    tie_word_embeddings=True,
+)
+def opt(c: Config, run: Workload) -> Component:
+    """Zhang et al. 2022 (arXiv 2205.01068): two rows of positions to spare. OPT-350m has its norms after the sub-layers,
+    so that none follows the last layer, and narrower word vectors."""
+    return transformer(transformer(*opt_decoder(c, run), name="decoder"), name="model")
+
+
+@family(
+    "xglm",
+    architecture="XGLMForCausalLM",
+    heads={"Model": bare, "ForCausalLM": lm_head()},
+    aliases={
+        "d_model": "hidden_size",
+        "attention_heads": "num_attention_heads",
+        "num_layers": "num_hidden_layers",
+    },
+    vocab_size=256008,
+    max_position_embeddings=2048,
+    hidden_size=1024,
+    ffn_dim=4096,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    activation_function="gelu",
+    add_cross_attention=False,
+    tie_word_embeddings=True,
+)
+def xglm(c: Config, run: Workload) -> Component:
+    """Lin et al. 2021 (arXiv 2112.10668): fixed positions."""
+    stack = fairseq_layers(c, run, c.size("ffn_dim"), c.word("activation_function"))
+    tables = words(c, run, "embed_tokens"), fixed_positions(c, run, "embed_positions", beside=2)
+    return transformer(*tables, stack, final(c, run, "layer_norm"), name="model")
+
+
+@family(
+    "biogpt",
+    architecture="BioGptForCausalLM",
+    heads=GPT_HEADS | {"ForCausalLM": lm_head("output_projection")},
+    vocab_size=42384,
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    intermediate_size=4096,
+    hidden_act="gelu",
+    max_position_embeddings=1024,
+    tie_word_embeddings=True,
+)
+def biogpt(c: Config, run: Workload) -> Component:
+    """Luo et al. 2022 (arXiv 2210.10341): GPT-2's sizes in the layers of fairseq; two rows of positions to spare."""
+    tables = words(c, run, "embed_tokens"), positions(c, run, "embed_positions", beside=2)
+    stack = fairseq_layers(c, run, c.size("intermediate_size"), c.word("hidden_act"))
+    return transformer(*tables, stack, final(c, run, "layer_norm"), name="biogpt")

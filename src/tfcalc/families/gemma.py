@@ -1,0 +1,70 @@
+"""Gemma: Llama with a head width of its own, a tied head, and norms on both sides of each sub-layer."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import SANDWICH, attention, decoder, gated, qk_norms, uniform
+from tfcalc.workload import Workload
+
+GEMMA2 = {
+    "vocab_size": 256000,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+}
+
+
+@family(
+    "gemma",
+    architecture="GemmaForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=256000,
+    hidden_size=3072,
+    intermediate_size=24576,
+    num_hidden_layers=28,
+    num_attention_heads=16,
+    num_key_value_heads=16,
+    head_dim=256,
+    hidden_act="gelu_pytorch_tanh",
+    max_position_embeddings=8192,
+    tie_word_embeddings=True,
+)
+def gemma(c: Config, run: Workload) -> Component:
+    """Gemma (arXiv 2403.08295): Llama with GeGLU and a tied head."""
+    return decoder(c, run, uniform(c, run, attention(c, run, bias=c.flag("attention_bias")), gated(c, run)))
+
+
+@family("gemma2", architecture="Gemma2ForCausalLM", heads=CAUSAL_LM, **GEMMA2)
+def gemma2(c: Config, run: Workload) -> Component:
+    """Gemma 2 (arXiv 2408.00118): four norms a layer."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"))
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=SANDWICH))
+
+
+@family("vaultgemma", architecture="VaultGemmaForCausalLM", heads=CAUSAL_LM, **GEMMA2)
+def vaultgemma(c: Config, run: Workload) -> Component:
+    """VaultGemma (arXiv 2510.15001): Gemma 2 without the norms after the sub-layers."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"))
+    names = ("input_layernorm", "pre_feedforward_layernorm")
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=names))
+
+
+@family(
+    "gemma3_text",
+    architecture="Gemma3ForCausalLM",
+    heads=CAUSAL_LM,
+    **GEMMA2 | {"vocab_size": 262208, "max_position_embeddings": 131072},
+)
+def gemma3(c: Config, run: Workload) -> Component:
+    """Gemma 3 (arXiv 2503.19786): four norms a layer, and a norm of each head's query and key."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run))
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=SANDWICH))

@@ -1,0 +1,35 @@
+"""GLM-4: Llama with fused gate and input, and biases on queries, keys and values."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import FUSED
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import LLAMA, PRE_NORM, attention, decoder, gated, uniform
+from tfcalc.workload import Workload
+
+GLM = LLAMA | {
+    "vocab_size": 151552,
+    "intermediate_size": 13696,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "attention_bias": True,
+    "max_position_embeddings": 131072,
+}
+AROUND = (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm")
+
+
+@family("glm", architecture="GlmForCausalLM", heads=CAUSAL_LM, **GLM)
+def glm(c: Config, run: Workload, norms: tuple[str, ...] = PRE_NORM) -> Component:
+    """ChatGLM (arXiv 2406.12793): no bias on the output, whatever the flag says."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=False)
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run, names=FUSED), names=norms))
+
+
+@family("glm4", architecture="Glm4ForCausalLM", heads=CAUSAL_LM, **GLM)
+def glm4(c: Config, run: Workload) -> Component:
+    """GLM-4-0414 (transformers' Glm4DecoderLayer): a norm after each sub-layer too."""
+    return glm(c, run, AROUND)

@@ -1,0 +1,305 @@
+"""GPT-1, GPT-2 and their nearest kin: norms with biases, heads that split the hidden size, an inner width of 4h.
+
+The functions here serve the other GPT-likes too (gpt_neox.py, fairseq.py). They read a config by the names that all of
+transformers' attribute maps share: ``hidden_size`` for ``n_embd``, ``num_hidden_layers`` for ``n_layer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import bare, classifier, labels, lm_head, output
+from tfcalc.families.llama import norms
+from tfcalc.leaves import embedding, learned_position, linear, norm, sinusoidal_position
+from tfcalc.workload import Workload
+
+SHORT = {
+    "n_embd": "hidden_size",
+    "n_head": "num_attention_heads",
+    "n_layer": "num_hidden_layers",
+    "n_positions": "max_position_embeddings",
+}
+"""OpenAI's names of the fields, by which GPT-2 and its kin go."""
+
+GPT_HEADS = {
+    "Model": bare,
+    "ForCausalLM": lm_head(),
+    "ForSequenceClassification": classifier("score"),
+    "ForTokenClassification": classifier("classifier", bias=True),
+    "ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2),
+}
+"""Of the GPT-likes that are older than transformers' Generic… classes."""
+
+
+def double_heads(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """The language model, and a choice among continuations: one number for each sequence."""
+    yield base
+    yield output("lm_head", c.size("hidden_size"), c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
+    yield from summary("multiple_choice_head", c, run, classes=1)
+
+
+def summary(name: str, c: Config, run: Workload, *, classes: Num | None = None) -> Iterator[Component]:
+    """What makes one vector of a sequence's last one: of the ``classes``, of the hidden size, or no map at all."""
+    if c.flag("summary_use_proj"):
+        h = c.size("hidden_size")
+        classes = labels(c) if classes is None else classes
+        to = classes if c.flag("summary_proj_to_labels") else h
+        yield Component(name, "summary", parts=(linear("summary", h, to, run.target.batch),))
+
+
+HEADS = GPT_HEADS | {"LMHeadModel": lm_head(), "DoubleHeadsModel": double_heads}
+
+
+def attention(
+    c: Config,
+    run: Workload,
+    name: str,
+    names: tuple[str, ...],
+    *,
+    groups: Num | None = None,
+    bias: bool = True,
+    output_bias: bool | None = None,
+    within: tuple[Component, ...] = (),
+    cross: bool = False,
+) -> Component:
+    """Heads that split the hidden size evenly; as many of keys and values, or ``groups``. ``cross`` reads an encoder."""
+    a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    block = Attention(
+        c.size("hidden_size"),
+        a,
+        a if groups is None else groups,
+        d,
+        d,
+        bias=bias,
+        output_bias=output_bias,
+        names=names,
+        within=within,
+    )
+    return block(name, run.target, run.source if cross else run.target, run, causal=not cross)
+
+
+def feed_forward(
+    c: Config, run: Workload, name: str, names: tuple[str, ...], width: Num, activation: str, *, bias: bool = True
+) -> Component:
+    """Two maps; ``activation`` is the field that names what stands between them."""
+    return FeedForward(c.size("hidden_size"), width, activation, bias=bias, names=names)(name, run.target, run)
+
+
+def inner(c: Config, field: str = "n_inner") -> Num:
+    """The feed-forward width: given, or four times the hidden size."""
+    given = c.optional(field)
+    return 4 * c.size("hidden_size") if given is None else given
+
+
+def layers(
+    c: Config, run: Workload, name: str, *parts: Component, names: tuple[str, ...], kind: str = "layernorm"
+) -> Component:
+    """``num_hidden_layers`` equal layers of these parts, and of norms with these ``names``."""
+    h, n = c.size("hidden_size"), c.size("num_hidden_layers")
+    return layer(name, (*parts, *norms(names, kind, c, run)), run.target.tokens * h, copies=n)
+
+
+def words(c: Config, run: Workload, name: str) -> Component:
+    """The vectors of the vocabulary."""
+    return embedding(name, c.size("vocab_size"), c.size("hidden_size"), run.target.tokens)
+
+
+def positions(c: Config, run: Workload, name: str, *, beside: int = 0) -> Component:
+    """A trained vector for each position, and for some ``beside`` (padding)."""
+    rows = c.size("max_position_embeddings") + beside
+    return learned_position(name, rows, c.size("hidden_size"), run.target.tokens)
+
+
+def fixed_positions(c: Config, run: Workload, name: str, *, beside: int = 0) -> Component:
+    """Sines and cosines, which are made anew in each process: no checkpoint holds them."""
+    rows = c.size("max_position_embeddings") + beside
+    return sinusoidal_position(name, rows, c.size("hidden_size"), run.target.tokens, stored="nothing")
+
+
+def final(c: Config, run: Workload, name: str, kind: str = "layernorm") -> Component:
+    """A norm of the hidden size."""
+    return norm(name, kind, c.size("hidden_size"), run.target.tokens)
+
+
+def transformer(*parts: Component, name: str = "transformer") -> Component:
+    """The base model."""
+    return Component(name, "decoder", parts=parts)
+
+
+def gpt2_layers(c: Config, run: Workload, groups: Num | None = None) -> Component:
+    """Fused queries, keys and values; where it reads an encoder, the keys and values of the encoder are fused."""
+    parts = [attention(c, run, "attn", ("c_attn", "c_proj"), groups=groups)]
+    if c.flag("add_cross_attention"):
+        parts.append(attention(c, run, "crossattention", ("q_attn", "c_attn", "c_proj"), cross=True))
+        parts.append(final(c, run, "ln_cross_attn"))
+    parts.append(feed_forward(c, run, "mlp", ("c_fc", "c_proj"), inner(c), c.word("activation_function")))
+    return layers(c, run, "h", *parts, names=("ln_1", "ln_2"))
+
+
+@family(
+    "gpt2",
+    "gpt-sw3",
+    architecture="GPT2LMHeadModel",
+    heads=HEADS,
+    aliases=SHORT,
+    vocab_size=50257,
+    max_position_embeddings=1024,
+    hidden_size=768,
+    num_hidden_layers=12,
+    num_attention_heads=12,
+    n_inner=None,
+    activation_function="gelu_new",
+    add_cross_attention=False,
+    summary_use_proj=True,
+    summary_proj_to_labels=True,
+    tie_word_embeddings=True,
+)
+def gpt2(c: Config, run: Workload) -> Component:
+    """Radford et al. 2019: the norms before their sub-layers, and one after the last layer."""
+    return transformer(words(c, run, "wte"), positions(c, run, "wpe"), gpt2_layers(c, run), final(c, run, "ln_f"))
+
+
+@family(
+    "gpt_bigcode",
+    architecture="GPTBigCodeForCausalLM",
+    heads=HEADS,
+    aliases=SHORT,
+    vocab_size=50257,
+    max_position_embeddings=1024,
+    hidden_size=768,
+    num_hidden_layers=12,
+    num_attention_heads=12,
+    n_inner=None,
+    activation_function="gelu_pytorch_tanh",
+    multi_query=True,
+    add_cross_attention=False,
+    tie_word_embeddings=True,
+)
+def gpt_bigcode(c: Config, run: Workload) -> Component:
+    """SantaCoder, StarCoder (arXiv 2301.03988, 2305.06161): GPT-2 with one head of keys and values for all queries."""
+    if c.flag("multi_query") and c.flag("add_cross_attention"):
+        raise InvalidModel("add_cross_attention does not go with multi_query", "set multi_query to false")
+    stack = gpt2_layers(c, run, groups=1 if c.flag("multi_query") else None)
+    return transformer(words(c, run, "wte"), positions(c, run, "wpe"), stack, final(c, run, "ln_f"))
+
+
+@family(
+    "openai-gpt",
+    architecture="OpenAIGPTLMHeadModel",
+    heads=HEADS,
+    aliases=SHORT,
+    vocab_size=40478,
+    max_position_embeddings=512,
+    hidden_size=768,
+    num_hidden_layers=12,
+    num_attention_heads=12,
+    afn="gelu",
+    summary_use_proj=True,
+    summary_proj_to_labels=True,
+    tie_word_embeddings=True,
+)
+def openai_gpt(c: Config, run: Workload) -> Component:
+    """Radford et al. 2018: the norms after their sub-layers, so that none follows the last layer."""
+    mixer = attention(c, run, "attn", ("c_attn", "c_proj"))
+    mlp = feed_forward(c, run, "mlp", ("c_fc", "c_proj"), 4 * c.size("hidden_size"), c.word("afn"))
+    stack = layers(c, run, "h", mixer, mlp, names=("ln_1", "ln_2"))
+    return transformer(words(c, run, "tokens_embed"), positions(c, run, "positions_embed"), stack)
+
+
+@family(
+    "gpt_neo",
+    architecture="GPTNeoForCausalLM",
+    heads=GPT_HEADS,
+    aliases={"num_heads": "num_attention_heads", "num_layers": "num_hidden_layers"},
+    vocab_size=50257,
+    max_position_embeddings=2048,
+    hidden_size=2048,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    intermediate_size=None,
+    activation_function="gelu_new",
+    tie_word_embeddings=True,
+)
+def gpt_neo(c: Config, run: Workload) -> Component:
+    """Black et al. 2021: no biases on queries, keys and values. Every other layer sees a window (the same weights)."""
+    names = ("q_proj", "k_proj", "v_proj", "out_proj")
+    mixer = attention(c, run, "attn.attention", names, bias=False, output_bias=True)
+    width = inner(c, "intermediate_size")
+    mlp = feed_forward(c, run, "mlp", ("c_fc", "c_proj"), width, c.word("activation_function"))
+    stack = layers(c, run, "h", mixer, mlp, names=("ln_1", "ln_2"))
+    return transformer(words(c, run, "wte"), positions(c, run, "wpe"), stack, final(c, run, "ln_f"))
+
+
+def one_norm(c: Config, run: Workload, *names: str) -> Component:
+    """Attention and feed-forward read the same norm and run side by side; attention has no biases."""
+    mixer = attention(c, run, "attn", names, bias=False)
+    mlp = feed_forward(c, run, "mlp", ("fc_in", "fc_out"), inner(c), c.word("activation_function"))
+    stack = layers(c, run, "h", mixer, mlp, names=("ln_1",))
+    return transformer(words(c, run, "wte"), stack, final(c, run, "ln_f"))
+
+
+@family(
+    "gptj",
+    architecture="GPTJForCausalLM",
+    heads=GPT_HEADS
+    | {"ForCausalLM": lm_head(bias=True), "ForQuestionAnswering": classifier("qa_outputs", bias=True)},
+    aliases=SHORT,
+    vocab_size=50400,
+    max_position_embeddings=2048,
+    hidden_size=4096,
+    num_hidden_layers=28,
+    num_attention_heads=16,
+    n_inner=None,
+    activation_function="gelu_new",
+    tie_word_embeddings=False,
+)
+def gptj(c: Config, run: Workload) -> Component:
+    """Wang and Komatsuzaki 2021: parallel sub-layers under one norm, rotary positions, a bias on the logits."""
+    return one_norm(c, run, "q_proj", "k_proj", "v_proj", "out_proj")
+
+
+@family(
+    "codegen",
+    architecture="CodeGenForCausalLM",
+    heads={"Model": bare, "ForCausalLM": lm_head(bias=True)},
+    aliases=SHORT,
+    vocab_size=50400,
+    max_position_embeddings=2048,
+    hidden_size=4096,
+    num_hidden_layers=28,
+    num_attention_heads=16,
+    n_inner=None,
+    activation_function="gelu_new",
+    tie_word_embeddings=False,
+)
+def codegen(c: Config, run: Workload) -> Component:
+    """Nijkamp et al. 2022 (arXiv 2203.13474): GPT-J with fused queries, keys and values."""
+    return one_norm(c, run, "qkv_proj", "out_proj")
+
+
+@family(
+    "ctrl",
+    architecture="CTRLLMHeadModel",
+    heads={"Model": bare, "LMHeadModel": lm_head(bias=True), "ForSequenceClassification": classifier("classifier")},
+    aliases=SHORT,
+    vocab_size=246534,
+    max_position_embeddings=256,
+    hidden_size=1280,
+    dff=8192,
+    num_hidden_layers=48,
+    num_attention_heads=16,
+    tie_word_embeddings=True,
+)
+def ctrl(c: Config, run: Workload) -> Component:
+    """Keskar et al. 2019 (arXiv 1909.05858): fixed positions; a bias on the logits."""
+    mixer = attention(c, run, "multi_head_attention", ("Wq", "Wk", "Wv", "dense"))
+    mlp = feed_forward(c, run, "ffn", ("0", "2"), c.size("dff"), "relu")
+    stack = layers(c, run, "h", mixer, mlp, names=("layernorm1", "layernorm2"))
+    tables = words(c, run, "w"), fixed_positions(c, run, "pos_encoding")
+    return transformer(*tables, stack, final(c, run, "layernorm"))

@@ -1,0 +1,160 @@
+"""GPT-NeoX and those that name their maps as Megatron-LM does, from ``query_key_value`` to ``dense_4h_to_h``; MPT."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.gpt2 import GPT_HEADS, attention, feed_forward, final, inner, layers, transformer, words
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import PRE_NORM
+from tfcalc.leaves import norm
+from tfcalc.workload import Workload
+
+QKV = ("query_key_value", "dense")
+MLP = ("dense_h_to_4h", "dense_4h_to_h")
+
+
+def qk_norms(c: Config, run: Workload, groups: Num | None = None) -> tuple[Component, ...]:
+    """Where ``qk_layernorm`` asks for them: a LayerNorm of each head's query, and one of its key."""
+    if not c.flag("qk_layernorm"):
+        return ()
+    a, d, tokens = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads"), run.target.tokens
+    keys = norm("k_layernorm", "layernorm", d, tokens * (a if groups is None else groups))
+    return norm("q_layernorm", "layernorm", d, tokens * a), keys
+
+
+@family(
+    "gpt_neox",
+    architecture="GPTNeoXForCausalLM",
+    heads=GPT_HEADS,
+    vocab_size=50432,
+    hidden_size=6144,
+    num_hidden_layers=44,
+    num_attention_heads=64,
+    intermediate_size=24576,
+    hidden_act="gelu",
+    max_position_embeddings=2048,
+    attention_bias=True,
+    tie_word_embeddings=False,
+)
+def gpt_neox(c: Config, run: Workload) -> Component:
+    """Black et al. 2022 (arXiv 2204.06745), Pythia: two norms a layer even where its sub-layers run side by side."""
+    mixer = attention(c, run, "attention", QKV, bias=c.flag("attention_bias"))
+    mlp = feed_forward(c, run, "mlp", MLP, c.size("intermediate_size"), c.word("hidden_act"))
+    stack = layers(c, run, "layers", mixer, mlp, names=PRE_NORM)
+    return transformer(words(c, run, "embed_in"), stack, final(c, run, "final_layer_norm"), name="gpt_neox")
+
+
+@family(
+    "bloom",
+    architecture="BloomForCausalLM",
+    heads=GPT_HEADS,
+    aliases={"n_embed": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
+    vocab_size=250880,
+    hidden_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=8,
+    tie_word_embeddings=True,
+)
+def bloom(c: Config, run: Workload) -> Component:
+    """BLOOM (arXiv 2211.05100): a norm of the embedding, and no positions but in the attention's scores (ALiBi)."""
+    mixer = attention(c, run, "self_attention", QKV)
+    mlp = feed_forward(c, run, "mlp", MLP, 4 * c.size("hidden_size"), "gelu_pytorch_tanh")
+    stack = layers(c, run, "h", mixer, mlp, names=PRE_NORM)
+    table, after = words(c, run, "word_embeddings"), final(c, run, "word_embeddings_layernorm")
+    return transformer(table, after, stack, final(c, run, "ln_f"))
+
+
+def falcon_norms(c: Config) -> tuple[str, ...]:
+    """Side by side, the sub-layers share a norm, or have one each; one after the other, they have one each."""
+    if not c.flag("parallel_attn"):
+        return PRE_NORM
+    given = c.get("num_ln_in_parallel_attn")
+    each = c.flag("new_decoder_architecture") if given is None else given == 2
+    return ("ln_attn", "ln_mlp") if each else ("input_layernorm",)
+
+
+def falcon_groups(c: Config) -> Num | None:
+    """Heads of keys and values: as many as the newer architecture says; in the older one a single one, or all."""
+    if not c.flag("new_decoder_architecture"):
+        return 1 if c.flag("multi_query") else None
+    if c.get("num_kv_heads") is not None:
+        c.quotient("num_attention_heads", "num_kv_heads")  # raises where they cannot be shared evenly
+    return c.optional("num_kv_heads")
+
+
+@family(
+    "falcon",
+    architecture="FalconForCausalLM",
+    heads=GPT_HEADS,
+    aliases={"n_embed": "hidden_size"},
+    vocab_size=65024,
+    hidden_size=4544,
+    num_hidden_layers=32,
+    num_attention_heads=71,
+    num_kv_heads=None,
+    num_ln_in_parallel_attn=None,
+    ffn_hidden_size=None,
+    activation="gelu",
+    new_decoder_architecture=False,
+    multi_query=True,
+    parallel_attn=True,
+    bias=False,
+    max_position_embeddings=2048,
+    tie_word_embeddings=True,
+)
+def falcon(c: Config, run: Workload) -> Component:
+    """Almazrouei et al. 2023 (arXiv 2311.16867): keys and values shared by all queries (7B) or by groups (40B)."""
+    bias = c.flag("bias")
+    mixer = attention(c, run, "self_attention", QKV, groups=falcon_groups(c), bias=bias)
+    mlp = feed_forward(c, run, "mlp", MLP, inner(c, "ffn_hidden_size"), c.word("activation"), bias=bias)
+    stack = layers(c, run, "h", mixer, mlp, names=falcon_norms(c))
+    return transformer(words(c, run, "word_embeddings"), stack, final(c, run, "ln_f"))
+
+
+@family(
+    "persimmon",
+    architecture="PersimmonForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=262144,
+    hidden_size=4096,
+    intermediate_size=16384,
+    num_hidden_layers=36,
+    num_attention_heads=64,
+    hidden_act="relu2",
+    max_position_embeddings=16384,
+    qk_layernorm=True,
+    tie_word_embeddings=False,
+)
+def persimmon(c: Config, run: Workload) -> Component:
+    """Adept 2023: a norm of each head's query and key; squared ReLU."""
+    mixer = attention(c, run, "self_attn", QKV, within=qk_norms(c, run))
+    mlp = feed_forward(c, run, "mlp", MLP, c.size("intermediate_size"), c.word("hidden_act"))
+    stack = layers(c, run, "layers", mixer, mlp, names=PRE_NORM)
+    return transformer(words(c, run, "embed_tokens"), stack, final(c, run, "final_layernorm"), name="model")
+
+
+@family(
+    "mpt",
+    architecture="MptForCausalLM",
+    heads=GPT_HEADS,
+    aliases={"d_model": "hidden_size", "n_heads": "num_attention_heads", "n_layers": "num_hidden_layers"},
+    vocab_size=50368,
+    hidden_size=2048,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    max_seq_len=2048,
+    tie_word_embeddings=True,
+)
+def mpt(c: Config, run: Workload) -> Component:
+    """MosaicML 2023: no biases at all, not even in the norms; no positions but ALiBi.
+
+    transformers passes over ``expansion_ratio`` and ``learned_pos_emb``, and so does every published checkpoint.
+    """
+    kind = "layernorm-no-bias"
+    mixer = attention(c, run, "attn", ("Wqkv", "out_proj"), bias=False)
+    mlp = feed_forward(c, run, "ffn", ("up_proj", "down_proj"), 4 * c.size("hidden_size"), "gelu", bias=False)
+    stack = layers(c, run, "blocks", mixer, mlp, names=("norm_1", "norm_2"), kind=kind)
+    return transformer(words(c, run, "wte"), stack, final(c, run, "norm_f", kind))

@@ -1,0 +1,102 @@
+"""Granite's mixtures of experts: Mixtral's with multipliers that cost nothing, and perhaps a shared network beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.blocks import FeedForward
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import attention, decoder, uniform
+from tfcalc.families.mixtral import mixture, sinks
+from tfcalc.workload import Workload
+
+
+def shared_mlp(c: Config, run: Workload) -> Iterator[Component]:
+    """The network that every token goes through beside its experts; none where it is 0 wide."""
+    if c.number("shared_intermediate_size", least=0):
+        block = FeedForward(
+            c.size("hidden_size"),
+            c.size("shared_intermediate_size"),
+            c.word("hidden_act"),
+            names=("input_linear", "output_linear"),
+            gated=True,
+        )
+        yield block("shared_mlp", run.target, run)
+
+
+def granite(c: Config, run: Workload, *shared: Component, within: tuple[Component, ...] = ()) -> Component:
+    """Layers of attention (with parts ``within``), experts, and what is ``shared`` by all tokens."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
+    experts = mixture(c, run, name="block_sparse_moe", router="router")
+    return decoder(c, run, uniform(c, run, mixer, experts, *shared))
+
+
+@family(
+    "granitemoe",
+    architecture="GraniteMoeForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=None,
+    hidden_act="silu",
+    max_position_embeddings=2048,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    num_local_experts=8,
+    num_experts_per_tok=2,
+)
+def granitemoe(c: Config, run: Workload) -> Component:
+    """Granite 3.0 (IBM 2024, technical report); transformers' GraniteMoeModel."""
+    return granite(c, run)
+
+
+@family(
+    "granitemoeshared",
+    architecture="GraniteMoeSharedForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=None,
+    hidden_act="silu",
+    max_position_embeddings=2048,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    num_local_experts=8,
+    num_experts_per_tok=2,
+    shared_intermediate_size=0,
+)
+def granitemoeshared(c: Config, run: Workload) -> Component:
+    """Granite with a shared network (transformers' GraniteMoeSharedModel)."""
+    return granite(c, run, *shared_mlp(c, run))
+
+
+@family(
+    "granitemoe_swa",
+    architecture="GraniteMoeSWAForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=None,
+    hidden_act="silu",
+    max_position_embeddings=2048,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    num_local_experts=8,
+    num_experts_per_tok=2,
+    shared_intermediate_size=0,
+)
+def granitemoe_swa(c: Config, run: Workload) -> Component:
+    """Granite with sliding windows (transformers' GraniteMoeSWAModel): every head has a sink, in full attention too."""
+    return granite(c, run, *shared_mlp(c, run), within=(sinks(c),))

@@ -1,0 +1,291 @@
+"""Hybrids of attention and state-space layers: Jamba, Granite 4, Nemotron-H."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks.mamba import Mamba
+from tfcalc.blocks.mamba2 import Mamba2
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM, bare, lm_head, output
+from tfcalc.families.llama import PRE_NORM, attention, norms
+from tfcalc.families.mamba import backbone, mamba2_head_dim, time_step_rank
+from tfcalc.leaves import buffer, linear, norm
+from tfcalc.workload import Workload
+
+LINEAR, FULL = "linear_attention", "full_attention"
+LEGACY = {"mamba": LINEAR, "attention": FULL}
+"""What older files call these layers."""
+
+
+def layer_types(
+    c: Config, pattern: Callable[[int], str], name: str = "layer_types", known: tuple[str, ...] = (LINEAR, FULL)
+) -> list[str]:
+    """One word for each layer: those of the file, older ones translated, or else what ``pattern`` says of each."""
+    count = c.number("num_hidden_layers")
+    if c.get(name) is None:
+        return [pattern(place) for place in range(count)]
+    return [LEGACY.get(word, word) for word in c.words(name, count, (*known, *LEGACY))]
+
+
+def periodic(c: Config, name: str) -> list[bool]:
+    """Whether a layer is the ``…_offset``-th of its ``…_period``, for each layer."""
+    period, offset = c.number(f"{name}_period"), c.number(f"{name}_offset", least=0)
+    if offset >= period:
+        raise InvalidModel(
+            f"{c.path(f'{name}_offset')} {offset} is not below {name}_period {period}", "count it from 0"
+        )
+    return [place % period == offset for place in range(c.number("num_hidden_layers"))]
+
+
+def swiglu(c: Config, width: Num, names: tuple[str, ...] = GATED, *, bias: bool = False) -> FeedForward:
+    """A gated feed-forward network of this width."""
+    return FeedForward(c.size("hidden_size"), width, c.word("hidden_act"), bias=bias, names=names, gated=True)
+
+
+@family(
+    "jamba",
+    architecture="JambaForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "num_experts"},
+    vocab_size=65536,
+    tie_word_embeddings=False,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    hidden_act="silu",
+    max_position_embeddings=262144,
+    num_experts_per_tok=2,
+    num_experts=16,
+    expert_layer_period=2,
+    expert_layer_offset=1,
+    attn_layer_period=8,
+    attn_layer_offset=4,
+    mamba_d_state=16,
+    mamba_d_conv=4,
+    mamba_expand=2,
+    mamba_dt_rank="auto",
+    mamba_conv_bias=True,
+    mamba_proj_bias=False,
+)
+def jamba(c: Config, run: Workload) -> Component:
+    """Jamba (arXiv 2403.19887): attention in one layer of eight, experts in one of two; norms inside Mamba."""
+    h, stream = c.size("hidden_size"), run.target
+    mamba = Mamba(
+        h,
+        c.size("mamba_expand") * h,
+        c.size("mamba_d_state"),
+        time_step_rank(c, "mamba_dt_rank"),
+        c.size("mamba_d_conv"),
+        c.word("hidden_act"),
+        bias=c.flag("mamba_proj_bias"),
+        conv_bias=c.flag("mamba_conv_bias"),
+        norms=True,
+    )
+    several = c.number("num_experts") > 1
+
+    def made(kind: tuple[bool, bool]) -> Component:
+        attends, sparse = kind
+        mixer = attention(c, run) if attends else mamba("mamba", stream)
+        width = c.size("intermediate_size")
+        if sparse and several:
+            experts = c.size("num_experts"), c.size("num_experts_per_tok"), swiglu(c, width, FUSED)
+            ffn = MixtureOfExperts(h, *experts, router="router")("feed_forward", stream, run)
+        else:
+            ffn = swiglu(c, width)("feed_forward", stream, run)
+        parts = (mixer, ffn, *norms(("input_layernorm", "pre_ff_layernorm"), "rmsnorm", c, run))
+        return layer("layers", parts, stream.tokens * h)
+
+    kinds = list(zip(periodic(c, "attn_layer"), periodic(c, "expert_layer"), strict=True))
+    layers = stack("layers", kinds, c.size("num_hidden_layers"), made)
+    return backbone(c, run, *layers, name="model", tokens="embed_tokens", final="final_layernorm")
+
+
+@family(
+    "granitemoehybrid",
+    architecture="GraniteMoeHybridForCausalLM",
+    heads={"Model": bare, "ForCausalLM": lm_head()},
+    aliases={"layers_block_type": "layer_types"},
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=None,
+    hidden_act="silu",
+    max_position_embeddings=2048,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    num_local_experts=8,
+    num_experts_per_tok=2,
+    shared_intermediate_size=1024,
+    layer_types=None,
+    mamba_n_heads=128,
+    mamba_n_groups=1,
+    mamba_d_state=256,
+    mamba_d_head="auto",
+    mamba_d_conv=4,
+    mamba_expand=2,
+    mamba_conv_bias=True,
+    mamba_proj_bias=False,
+)
+def granite_hybrid(c: Config, run: Workload) -> Component:
+    """Granite 4: Mamba-2 or attention, then experts (none of them in a dense model) beside a network for all tokens."""
+    h, stream = c.size("hidden_size"), run.target
+    mamba = granite_mamba2(c)
+
+    def made(kind: str) -> Component:
+        mixer = mamba("mamba", stream) if kind == LINEAR else attention(c, run, bias=c.flag("attention_bias"))
+        shared = swiglu(c, c.size("shared_intermediate_size"), ("input_linear", "output_linear"))
+        parts = [mixer, shared("shared_mlp", stream, run), *norms(PRE_NORM, "rmsnorm", c, run)]
+        if c.number("num_local_experts", least=0):
+            experts = c.size("num_local_experts"), c.size("num_experts_per_tok")
+            expert = swiglu(c, c.size("intermediate_size"), FUSED)
+            parts.append(MixtureOfExperts(h, *experts, expert, router="router")("block_sparse_moe", stream, run))
+        return layer("layers", parts, stream.tokens * h)
+
+    layers = stack("layers", layer_types(c, lambda _: LINEAR), c.size("num_hidden_layers"), made)
+    return backbone(c, run, *layers, name="model", tokens="embed_tokens", final="norm")
+
+
+def granite_mamba2(c: Config) -> Mamba2:
+    """Mamba-2 by the names of fields that Granite, Bamba and Falcon-H1 share."""
+    h = c.size("hidden_size")
+    return Mamba2(
+        h,
+        c.size("mamba_n_heads"),
+        mamba2_head_dim(c, "mamba_n_heads", "mamba_d_head", "mamba_expand"),
+        c.size("mamba_expand") * h,
+        c.size("mamba_d_state"),
+        c.size("mamba_n_groups"),
+        c.size("mamba_d_conv"),
+        c.word("hidden_act"),
+        bias=c.flag("mamba_proj_bias"),
+        conv_bias=c.flag("mamba_conv_bias"),
+    )
+
+
+MOE, MLP = "moe", "mlp"
+PATTERN = {"M": LINEAR, "E": MOE, "*": FULL, "-": MLP}
+"""Nemotron-H's letters for its layers."""
+
+
+def nemotron_layers(c: Config) -> list[str]:
+    """One kind for each layer: a list, a pattern such as ``M-M*``, or transformers' four layers."""
+    if c.get("layers_block_type") is not None:
+        words = c.words("layers_block_type", None, (*PATTERN.values(), *LEGACY))
+        return [LEGACY.get(word, word) for word in words]
+    pattern = c.word("hybrid_override_pattern")
+    if set(pattern) - set(PATTERN):
+        wrong = "".join(sorted(set(pattern) - set(PATTERN)))
+        raise InvalidModel(f"hybrid_override_pattern: {wrong!r:.40} is not known", f"letters: {' '.join(PATTERN)}")
+    return [PATTERN[letter] for letter in pattern]
+
+
+def never_tied(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
+    """Logits by a matrix of its own, whatever ``tie_word_embeddings`` says."""
+    return base, output("lm_head", c.size("hidden_size"), c.size("vocab_size"), run, tied=False)
+
+
+@family(
+    "nemotron_h",
+    architecture="NemotronHForCausalLM",
+    heads={"Model": bare, "ForCausalLM": never_tied},
+    aliases={"layer_types": "layers_block_type", "num_local_experts": "n_routed_experts"},
+    vocab_size=131072,
+    hidden_size=4096,
+    layers_block_type=None,
+    hybrid_override_pattern="ME*-",
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=128,
+    max_position_embeddings=4096,
+    intermediate_size=21504,
+    mlp_hidden_act="relu2",
+    mlp_bias=False,
+    ssm_state_size=128,
+    mamba_num_heads=128,
+    mamba_head_dim=64,
+    mamba_hidden_act="silu",
+    n_groups=8,
+    conv_kernel=4,
+    use_conv_bias=True,
+    n_routed_experts=8,
+    moe_intermediate_size=7688,
+    moe_shared_expert_intermediate_size=7688,
+    moe_latent_size=None,
+    num_experts_per_tok=2,
+    use_bias=False,
+)
+def nemotron_h(c: Config, run: Workload) -> Component:
+    """Nemotron-H (arXiv 2504.03624), Nemotron 3: one norm and one mixer a layer, be it Mamba-2, attention or an MLP."""
+    h, stream = c.size("hidden_size"), run.target
+
+    def mixer(kind: str) -> Component:
+        if kind == LINEAR:
+            return nemotron_mamba2(c)("mixer", stream)
+        if kind == FULL:
+            return attention(c, run, name="mixer")
+        if kind == MOE:
+            return nemotron_experts(c, run)
+        return relu2(c, h, c.size("intermediate_size"))("mixer", stream, run)
+
+    def made(kind: str) -> Component:
+        return layer("layers", (norm("norm", "rmsnorm", h, stream.tokens), mixer(kind)), stream.tokens * h)
+
+    kinds = nemotron_layers(c)
+    return backbone(c, run, *stack("layers", kinds, len(kinds), made), name="model")
+
+
+def nemotron_mamba2(c: Config) -> Mamba2:
+    """Mamba-2 whose width is that of its heads, not a multiple of the hidden size."""
+    heads, width = c.size("mamba_num_heads"), c.size("mamba_head_dim")
+    return Mamba2(
+        c.size("hidden_size"),
+        heads,
+        width,
+        heads * width,
+        c.size("ssm_state_size"),
+        c.size(first(c, "mamba_n_groups", "n_groups")),
+        c.size(first(c, "mamba_d_conv", "conv_kernel")),
+        c.word("mamba_hidden_act"),
+        bias=c.flag("use_bias"),
+        conv_bias=c.flag(first(c, "mamba_conv_bias", "use_conv_bias")),
+    )
+
+
+def nemotron_experts(c: Config, run: Workload) -> Component:
+    """Experts chosen with a correction that is not trained, in a narrower space where ``moe_latent_size`` is given."""
+    h, latent, stream, bias = c.size("hidden_size"), c.optional("moe_latent_size"), run.target, c.flag("mlp_bias")
+    ways: tuple[Component, ...] = ()
+    if latent is not None:
+        ways = (
+            linear("fc1_latent_proj", h, latent, stream.tokens, bias=bias),
+            linear("fc2_latent_proj", latent, h, stream.tokens, bias=bias),
+        )
+    shared = relu2(c, h, c.size("moe_shared_expert_intermediate_size"))("shared_experts", stream, run)
+    block = MixtureOfExperts(
+        h,
+        c.size("n_routed_experts"),
+        c.size("num_experts_per_tok"),
+        relu2(c, h if latent is None else latent, c.size("moe_intermediate_size"))._replace(bias=False),
+        within=(buffer("gate.e_score_correction_bias", c.size("n_routed_experts")), *ways, shared),
+    )
+    return block("mixer", stream, run)
+
+
+def relu2(c: Config, width: Num, inner: Num) -> FeedForward:
+    """A network without a gate."""
+    return FeedForward(width, inner, c.word("mlp_hidden_act"), bias=c.flag("mlp_bias"), names=("up_proj", "down_proj"))
+
+
+def first(c: Config, *names: str) -> str:
+    """The name that the file gives, the earliest of these; the last where it gives none."""
+    return next((name for name in names if c.has(name)), names[-1])

@@ -1,0 +1,135 @@
+"""Images as sequences of patches, and what vision towers have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+
+from tfcalc.blocks import Attention, FeedForward
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, divide
+from tfcalc.errors import InvalidModel
+from tfcalc.families.config import Config
+from tfcalc.families.family import Head, nested
+from tfcalc.families.heads import Width, labels
+from tfcalc.leaves import convolution, linear, norm
+from tfcalc.workload import Sequences, Workload
+
+OUT_PROJ = ("q_proj", "k_proj", "v_proj", "out_proj")
+FC = ("fc1", "fc2")
+
+
+def pair(c: Config, name: str) -> tuple[Num, Num]:
+    """A height and a width: one size for both, or a list of two."""
+    if isinstance(c.get(name), list | tuple):
+        height, width = c.numbers(name, 2, least=1)
+        return height, width
+    return c.size(name), c.size(name)
+
+
+def grid(c: Config, image: str = "image_size", patch: str = "patch_size") -> tuple[Num, Num]:
+    """Rows and columns of whole patches in an image; pixels that are left over at its edges belong to none."""
+    rows, columns = (
+        divide(whole, part) if exact else pixels // side
+        for whole, part, exact, pixels, side in _sides(c, image, patch)
+    )
+    return rows, columns
+
+
+def _sides(c: Config, image: str, patch: str) -> Iterator[tuple[Num, Num, bool, int, int]]:
+    """For both sides: the sizes, whether the one divides the other, and both as plain numbers."""
+    sizes = zip(pair(c, image), pair(c, patch), strict=True)
+    for (whole, part), pixels, side in zip(sizes, _numbers(c, image), _numbers(c, patch), strict=True):
+        yield whole, part, pixels % side == 0, pixels, side
+
+
+def _numbers(c: Config, name: str) -> list[int]:
+    return c.numbers(name, 2, least=1) if isinstance(c.get(name), list | tuple) else [c.number(name)] * 2
+
+
+def ratio(c: Config, name: str) -> float:
+    """A positive number that need not be whole, such as ``mlp_ratio``."""
+    value = c.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value) or value <= 0:
+        raise InvalidModel(f"{c.path(name)} {value!r:.80} is no positive number", "such as 4.0")
+    return value
+
+
+def patches(name: str, c: Config, images: Num, *, width: Num, kernel: tuple[Num, ...], bias: bool = True) -> Component:
+    """A convolution whose stride is its kernel: each patch of ``images`` in all becomes one vector."""
+    return convolution(name, c.size("num_channels"), width, kernel, images, bias=bias)
+
+
+def self_attention(
+    c: Config,
+    run: Workload,
+    stream: Sequences,
+    *,
+    name: str = "self_attn",
+    names: tuple[str, ...] = OUT_PROJ,
+    width: str = "hidden_size",
+    heads: str = "num_attention_heads",
+    head_dim: Num | None = None,
+    bias: bool = True,
+    output_bias: bool | None = None,
+    within: tuple[Component, ...] = (),
+    causal: bool = False,
+) -> Component:
+    """Attention among all patches, of heads that share nothing."""
+    d = c.quotient(width, heads) if head_dim is None else head_dim
+    block = Attention(
+        c.size(width),
+        c.size(heads),
+        c.size(heads),
+        d,
+        d,
+        bias=bias,
+        output_bias=output_bias,
+        names=names,
+        within=within,
+    )
+    return block(name, stream, stream, run, causal=causal)
+
+
+def feed_forward(
+    c: Config,
+    run: Workload,
+    stream: Sequences,
+    *,
+    name: str = "mlp",
+    names: tuple[str, ...] = FC,
+    bias: bool = True,
+    gated: bool = False,
+    width: str = "hidden_size",
+    inner: Num | None = None,
+    act: str = "hidden_act",
+) -> Component:
+    """The feed-forward network of ``intermediate_size``, or of the ``inner`` width."""
+    inner = c.size("intermediate_size") if inner is None else inner
+    return FeedForward(c.size(width), inner, c.word(act), bias=bias, names=names, gated=gated)(name, stream, run)
+
+
+def norms(names: tuple[str, ...], width: Num, tokens: Num, kind: str = "layernorm") -> tuple[Component, ...]:
+    """One norm for each name."""
+    return tuple(norm(name, kind, width, tokens) for name in names)
+
+
+def image_classifier(*names: str, width: Width = "hidden_size") -> Head:
+    """Logits of an image by each of these matrices; none where there are no labels."""
+
+    def head(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+        yield base
+        if c.get("num_labels") == 0:
+            return
+        wide = c.size(width) if isinstance(width, str) else width(c)
+        for name in names:
+            yield linear(name, wide, labels(c), run.batch_size)
+
+    return head
+
+
+def tower(c: Config, run: Workload, field: str, name: str, model_type: str) -> Component:
+    """The model of a nested config, as it is where nothing stands on it: with its own pooler, if it has one."""
+    config = c.sub(field, model_type)
+    config.head = "Model"
+    return nested(config, run, name)

@@ -1,0 +1,113 @@
+"""Kimi K2.5: DeepSeek-V3's text behind a vision tower of its own."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div, product
+from tfcalc.families.config import Config
+from tfcalc.families.family import family, nested
+from tfcalc.families.heads import bare, output
+from tfcalc.leaves import activation, convolution, linear, norm
+from tfcalc.leaves.position import learned_position
+from tfcalc.workload import Sequences, Workload
+
+VISION_NAMES = ("q_proj", "k_proj", "v_proj", "proj")
+
+
+def merged(c: Config) -> int:
+    """How many patches the projector takes together."""
+    together: int = product(c.numbers("merge_kernel_size", 2, least=1))  # type: ignore[assignment]
+    return together
+
+
+def images(c: Config, run: Workload) -> Sequences:
+    """One image per sequence, of as many patches as the table of positions has."""
+    return Sequences(run.batch_size, c.size("pos_emb_height") * c.size("pos_emb_width"))
+
+
+@family(
+    "kimi_k25_vision",
+    architecture="Kimi_K25VisionModel",
+    heads={"Model": bare},
+    aliases={
+        "vt_hidden_size": "hidden_size",
+        "vt_intermediate_size": "intermediate_size",
+        "vt_num_hidden_layers": "num_hidden_layers",
+        "vt_num_attention_heads": "num_attention_heads",
+        "init_pos_emb_height": "pos_emb_height",
+        "init_pos_emb_width": "pos_emb_width",
+    },
+    hidden_size=1152,
+    intermediate_size=4304,
+    num_hidden_layers=27,
+    num_attention_heads=16,
+    patch_size=14,
+    pos_emb_height=64,
+    pos_emb_width=64,
+    merge_kernel_size=(2, 2),
+    hidden_act="gelu_pytorch_tanh",
+)
+def kimi_k25_vision(c: Config, run: Workload) -> Component:
+    """MoonViT-3D (Kimi K2.5, arXiv 2602.02276): a table of positions of an image, fixed ones of its time."""
+    h, patch, seen = c.size("hidden_size"), c.size("patch_size"), images(c, run)
+    t, width, heads = seen.tokens, c.quotient("hidden_size", "num_attention_heads"), c.size("num_attention_heads")
+    mixer = Attention(h, heads, heads, width, width, bias=True, names=VISION_NAMES)
+    mlp = FeedForward(h, c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=("fc1", "fc2"))
+    parts = (
+        mixer("attn", seen, seen, run, causal=False),
+        mlp("mlp", seen, run),
+        *(norm(name, "layernorm", h, t) for name in ("norm1", "norm2")),
+    )
+    return Component(
+        "vision_tower",
+        "encoder",
+        parts=(
+            convolution("patch_embed.proj", 3, h, (patch, patch), t),
+            learned_position("patch_embed.pos_emb.position_embeddings", seen.length, h, t),
+            layer("layers", parts, t * h, copies=c.size("num_hidden_layers")),
+            norm("final_layernorm", "layernorm", h, t),
+        ),
+    )
+
+
+def projector(c: Config, vision: Config, width: Num, run: Workload) -> Component:
+    """Patches that lie together become one vector of the text's width."""
+    seen, together = images(vision, run), merged(vision)
+    t, wide = run.batch_size * ceil_div(seen.length, together), vision.size("hidden_size") * together
+    parts = (
+        norm("pre_norm", "layernorm", c.size("projection_hidden_size"), seen.tokens),
+        linear("in_proj", wide, wide, t),
+        activation("activation", "gelu", t * wide),
+        linear("out_proj", wide, width, t),
+    )
+    return Component("mm_projector", "projector", parts=parts)
+
+
+def conditional(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
+    """Logits of the text; the whole's config says whether they are made by the embedding."""
+    text = c.sub("text_config", "deepseek_v3")
+    tied = c.flag("tie_word_embeddings")
+    return base, output("lm_head", text.size("hidden_size"), text.size("vocab_size"), run, tied=tied)
+
+
+@family(
+    "kimi_k25",
+    architecture="Kimi_K25ForConditionalGeneration",
+    heads={"Model": bare, "ForConditionalGeneration": conditional},
+    aliases={"mm_hidden_size": "projection_hidden_size"},
+    projection_hidden_size=1152,
+    tie_word_embeddings=True,
+)
+def kimi_k25(c: Config, run: Workload) -> Component:
+    """Kimi K2.5 (arXiv 2602.02276)."""
+    text, vision = c.sub("text_config", "deepseek_v3"), c.sub("vision_config", "kimi_k25_vision")
+    return Component(
+        "model",
+        "multimodal",
+        parts=(
+            nested(vision, run, "vision_tower"),
+            nested(text, run, "language_model"),
+            projector(c, vision, text.size("hidden_size"), run),
+        ),
+    )

@@ -1,0 +1,174 @@
+"""Llama 4: experts in every layer or in some, and a vision tower before the text."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div
+from tfcalc.errors import InvalidModel
+from tfcalc.families.config import Config
+from tfcalc.families.family import family, nested
+from tfcalc.families.heads import CAUSAL_LM, bare, output
+from tfcalc.families.llama import PRE_NORM, attention, decoder, norms
+from tfcalc.leaves import activation, linear, norm, parameter
+from tfcalc.leaves.position import learned_position
+from tfcalc.workload import Sequences, Workload
+
+
+def feed_forward(sparse: bool, c: Config, run: Workload) -> Component:
+    """Experts and a shared one of the same width; dense layers have a width of their own."""
+    h, act = c.size("hidden_size"), c.word("hidden_act")
+    if not sparse:
+        dense = FeedForward(h, c.size("intermediate_size_mlp"), act, names=GATED, gated=True)
+        return dense("feed_forward", run.target, run)
+    expert = FeedForward(h, c.size("intermediate_size"), act, names=FUSED, gated=True)
+    shared = expert._replace(names=GATED)("shared_expert", run.target, run)
+    stored, active = c.size("num_local_experts"), c.size("num_experts_per_tok")
+    return MixtureOfExperts(h, stored, active, expert, "router", within=(shared,))("feed_forward", run.target, run)
+
+
+def sparse_layers(c: Config) -> list[bool]:
+    """Which layers have experts: those of ``moe_layers``, else the last of every ``interleave_moe_layer_step``."""
+    count = c.number("num_hidden_layers")
+    if c.has("moe_layers"):
+        listed = set(c.numbers("moe_layers"))
+        return [place in listed for place in range(count)]
+    step = c.number("interleave_moe_layer_step")
+    return [(place + 1) % step == 0 for place in range(count)]
+
+
+@family(
+    "llama4_text",
+    architecture="Llama4ForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=202048,
+    hidden_size=5120,
+    intermediate_size=8192,
+    intermediate_size_mlp=16384,
+    num_hidden_layers=48,
+    num_attention_heads=40,
+    num_key_value_heads=8,
+    head_dim=128,
+    num_local_experts=16,
+    num_experts_per_tok=1,
+    moe_layers=None,
+    interleave_moe_layer_step=1,
+    hidden_act="silu",
+    max_position_embeddings=131072,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def llama4_text(c: Config, run: Workload) -> Component:
+    """Llama 4's text (Meta 2025): the norms of queries and keys have no weights."""
+
+    def make(sparse: bool) -> Component:
+        mixer = attention(c, run, bias=c.flag("attention_bias"))
+        around = norms(PRE_NORM, "rmsnorm", c, run)
+        return layer(
+            "layers", (mixer, feed_forward(sparse, c, run), *around), run.target.tokens * c.size("hidden_size")
+        )
+
+    return decoder(c, run, *stack("layers", sparse_layers(c), c.size("num_hidden_layers"), make))
+
+
+def side(c: Config) -> Num:
+    """Patches along the side of an image; what is left over of it is cut off."""
+    image, patch = c.number("image_size"), c.number("patch_size")
+    return image // patch if image % patch else c.quotient("image_size", "patch_size")
+
+
+def merged(c: Config) -> int:
+    """How many patches become one vector: pixels are shuffled from the two sides into the width."""
+    ratio = c.get("pixel_shuffle_ratio")
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= 1:
+        raise InvalidModel(f"{c.path('pixel_shuffle_ratio')} {ratio!r:.80} is not between 0 and 1", "0.5 is usual")
+    return round(1 / ratio) ** 2
+
+
+def adapter(c: Config, images: Sequences) -> Component:
+    """Two linear maps of the shuffled pixels, each with an activation behind it."""
+    into, out, t = c.size("projector_input_dim"), c.size("projector_output_dim"), images.tokens
+    parts = (
+        linear("fc1", c.size("intermediate_size"), into, t, bias=False),
+        activation("activation_1", "gelu", t * into),
+        linear("fc2", out, out, t, bias=False),
+        activation("activation_2", "gelu", t * out),
+    )
+    return Component("vision_adapter", "projector", parts=(Component("mlp", "ffn", parts=parts),))
+
+
+def shuffled(c: Config, run: Workload) -> Sequences:
+    """What the tower gives to the text: one image per sequence."""
+    return Sequences(run.batch_size, ceil_div(side(c) * side(c), merged(c)))
+
+
+@family(
+    "llama4_vision_model",
+    architecture="Llama4VisionModel",
+    heads={"Model": bare},
+    hidden_size=768,
+    intermediate_size=5632,
+    num_hidden_layers=34,
+    num_attention_heads=16,
+    num_channels=3,
+    image_size=448,
+    patch_size=14,
+    pixel_shuffle_ratio=0.5,
+    projector_input_dim=4096,
+    projector_output_dim=4096,
+    vision_output_dim=7680,
+)
+def llama4_vision_model(c: Config, run: Workload) -> Component:
+    """Llama 4's images (Meta 2025): patches and a class token, biases everywhere but in the adapter."""
+    h, patch, n = c.size("hidden_size"), c.size("patch_size"), side(c) * side(c)
+    images = Sequences(run.batch_size, n + 1)
+    t, width = images.tokens, c.quotient("hidden_size", "num_attention_heads")
+    heads = c.size("num_attention_heads")
+    mixer = Attention(h, heads, heads, width, width, bias=True, names=LLAMA_NAMES)
+    mlp = FeedForward(h, c.size("intermediate_size"), "gelu", bias=True, names=("fc1", "fc2"))
+    parts = (
+        mixer("self_attn", images, images, run, causal=False),
+        mlp("mlp", images, run),
+        *(norm(name, "layernorm", h, t) for name in PRE_NORM),
+    )
+    return Component(
+        "vision_model",
+        "encoder",
+        parts=(
+            linear("patch_embedding.linear", c.size("num_channels") * patch * patch, h, run.batch_size * n, bias=False),
+            parameter("class_embedding", h),
+            learned_position("positional_embedding_vlm", n + 1, h, t),
+            norm("layernorm_pre", "layernorm", h, t),
+            layer("model.layers", parts, t * h, copies=c.size("num_hidden_layers")),
+            norm("layernorm_post", "layernorm", h, t),
+            adapter(c, shuffled(c, run)),
+        ),
+    )
+
+
+def without_images(_c: Config, _run: Workload, base: Component) -> tuple[Component, ...]:
+    """The text alone, with its head."""
+    return base.parts[-1].parts
+
+
+@family(
+    "llama4",
+    architecture="Llama4ForConditionalGeneration",
+    heads={"ForConditionalGeneration": bare, "ForCausalLM": without_images},
+)
+def llama4(c: Config, run: Workload) -> Component:
+    """Llama 4 Scout and Maverick (Meta 2025); only the text's own config can tie its head."""
+    text, vision = c.sub("text_config", "llama4_text"), c.sub("vision_config", "llama4_vision_model")
+    h, tied = text.size("hidden_size"), text.flag("tie_word_embeddings")
+    language = nested(text, run, "model")
+    head = output("lm_head", h, text.size("vocab_size"), run, tied=tied)
+    images = shuffled(vision, run).tokens
+    return Component(
+        "model",
+        "multimodal",
+        parts=(
+            nested(vision, run, "vision_model"),
+            linear("multi_modal_projector.linear_1", vision.size("vision_output_dim"), h, images, bias=False),
+            Component("language_model", "model", parts=(language, head)),
+        ),
+    )

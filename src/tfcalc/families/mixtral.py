@@ -1,0 +1,244 @@
+"""Mixtral and those that differ from it by a flag: a mixture of experts in the place of each feed-forward network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM, bare, classifier, lm_head
+from tfcalc.families.llama import PRE_NORM, attention, decoder, norms, qk_norms, uniform
+from tfcalc.leaves import buffer, parameter
+from tfcalc.workload import Workload
+
+Kind = TypeVar("Kind", bound=Hashable)
+
+HEADS = CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2)}
+"""Most of these call the base ``model`` under every head."""
+
+
+def chosen(c: Config, experts: str = "num_local_experts", each: str = "num_experts_per_tok") -> Num:
+    """How many experts a token goes through: no more than there are."""
+    return c.size(each) if c.number(each) < c.number(experts) else c.size(experts)
+
+
+def swiglu(name: str, width: Num, c: Config, run: Workload, *, bias: bool = False) -> Component:
+    """A dense gated network of any ``width``, such as shared experts."""
+    block = FeedForward(c.size("hidden_size"), width, c.word("hidden_act"), bias=bias, names=GATED, gated=True)
+    return block(name, run.target, run)
+
+
+def shared(c: Config, width: str = "moe_intermediate_size", count: str = "num_shared_experts") -> Num:
+    """The width of shared experts, which are one network as wide as ``count`` of them; 0 where there are none."""
+    return c.size(width) * c.size(count, least=0)
+
+
+def mixture(
+    c: Config,
+    run: Workload,
+    *,
+    name: str = "mlp",
+    experts: str = "num_local_experts",
+    each: str = "num_experts_per_tok",
+    width: str = "intermediate_size",
+    router: str = "gate",
+    bias: bool = False,
+    within: tuple[Component, ...] = (),
+) -> Component:
+    """``experts`` gated networks of this ``width``, of which each token goes through ``each``: names of the fields."""
+    h = c.size("hidden_size")
+    block = MixtureOfExperts(
+        h,
+        c.size(experts),
+        chosen(c, experts, each),
+        FeedForward(h, c.size(width), c.word("hidden_act"), bias=bias, names=FUSED, gated=True),
+        router=router,
+        router_bias=bias,
+        within=within,
+    )
+    return block(name, run.target, run)
+
+
+def layers(
+    c: Config,
+    run: Workload,
+    kinds: Sequence[Kind],
+    parts: Callable[[Kind], Iterable[Component]],
+    *,
+    norm: str = "rmsnorm",
+    names: tuple[str, ...] = PRE_NORM,
+) -> Iterator[Component]:
+    """Layers that differ: ``parts`` of each kind, and the norms that all have."""
+
+    def make(kind: Kind) -> Component:
+        return layer("layers", (*parts(kind), *norms(names, norm, c, run)), run.target.tokens * c.size("hidden_size"))
+
+    return stack("layers", kinds, c.size("num_hidden_layers"), make)
+
+
+def correction(c: Config, name: str = "gate.e_score_correction_bias", experts: str = "n_routed_experts") -> Component:
+    """What is added to the router's scores to balance the experts' load: no gradient trains it, so it is a buffer."""
+    return buffer(name, c.size(experts))
+
+
+def sinks(c: Config) -> Component:
+    """A trained score for each head, which takes a share of its softmax and no value."""
+    return parameter("sinks", c.size("num_attention_heads"), minor=True)
+
+
+@family(
+    "mixtral",
+    architecture="MixtralForCausalLM",
+    heads=HEADS,
+    aliases={"num_experts": "num_local_experts"},
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=None,
+    hidden_act="silu",
+    max_position_embeddings=131072,
+    tie_word_embeddings=False,
+    num_experts_per_tok=2,
+    num_local_experts=8,
+)
+def mixtral(c: Config, run: Workload) -> Component:
+    """Jiang et al. 2024 (arXiv 2401.04088): ``intermediate_size`` is each expert's."""
+    return decoder(c, run, uniform(c, run, attention(c, run), mixture(c, run)))
+
+
+@family(
+    "olmoe",
+    architecture="OlmoeForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "num_experts"},
+    vocab_size=50304,
+    hidden_size=2048,
+    intermediate_size=2048,
+    num_hidden_layers=16,
+    num_attention_heads=16,
+    num_key_value_heads=None,
+    hidden_act="silu",
+    max_position_embeddings=4096,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    num_experts_per_tok=8,
+    num_experts=64,
+)
+def olmoe(c: Config, run: Workload) -> Component:
+    """OLMoE (arXiv 2409.02060): norms of whole queries and keys, rather than of each head's."""
+    return decoder(c, run, uniform(c, run, whole_norms(c, run), mixture(c, run, experts="num_experts")))
+
+
+@family(
+    "flex_olmo",
+    architecture="FlexOlmoForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "num_experts"},
+    vocab_size=100352,
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=None,
+    hidden_act="silu",
+    max_position_embeddings=4096,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    num_experts_per_tok=5,
+    num_experts=7,
+)
+def flex_olmo(c: Config, run: Workload) -> Component:
+    """FlexOlmo (arXiv 2507.07024): OLMoE with OLMo 2's norms, after the sub-layers rather than before."""
+    names = ("post_attention_layernorm", "post_feedforward_layernorm")
+    parts = whole_norms(c, run), mixture(c, run, experts="num_experts")
+    return decoder(c, run, uniform(c, run, *parts, names=names))
+
+
+def whole_norms(c: Config, run: Workload) -> Component:
+    """Attention with a norm of the whole query and one of the whole key."""
+    return attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run, whole=True))
+
+
+@family(
+    "minimax_m2",
+    architecture="MiniMaxM2ForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_experts": "num_local_experts"},
+    vocab_size=200064,
+    hidden_size=3072,
+    intermediate_size=1536,
+    num_hidden_layers=62,
+    num_attention_heads=48,
+    num_key_value_heads=8,
+    head_dim=128,
+    hidden_act="silu",
+    max_position_embeddings=196608,
+    tie_word_embeddings=False,
+    num_experts_per_tok=8,
+    num_local_experts=256,
+)
+def minimax_m2(c: Config, run: Workload) -> Component:
+    """MiniMax-M2 (transformers' MiniMaxM2Model): norms of whole queries and keys, a correction of the router's choice."""
+    experts = mixture(c, run, within=(correction(c, "e_score_correction_bias", "num_local_experts"),))
+    return decoder(c, run, uniform(c, run, whole_norms(c, run), experts))
+
+
+def biased_lm_head(c: Config, run: Workload, base: Component) -> Iterable[Component]:
+    """The head's own bias, where there is one, stands beside a matrix that may be the embedding's."""
+    return lm_head(bias=c.flag("lm_head_bias"))(c, run, base)
+
+
+@family(
+    "phimoe",
+    architecture="PhimoeForCausalLM",
+    heads={"Model": bare, "ForCausalLM": biased_lm_head, "ForSequenceClassification": classifier("score")},
+    vocab_size=32064,
+    hidden_size=4096,
+    intermediate_size=6400,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    hidden_act="silu",
+    max_position_embeddings=131072,
+    tie_word_embeddings=False,
+    num_experts_per_tok=2,
+    num_local_experts=16,
+    attention_bias=False,
+    lm_head_bias=False,
+)
+def phimoe(c: Config, run: Workload) -> Component:
+    """Phi-3.5-MoE (arXiv 2404.14219): Mixtral with biases and LayerNorm."""
+    parts = attention(c, run, bias=c.flag("attention_bias")), mixture(c, run, router="router")
+    return decoder(c, run, uniform(c, run, *parts, norm="layernorm"), final="layernorm")
+
+
+@family(
+    "gpt_oss",
+    architecture="GptOssForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_experts": "num_local_experts"},
+    vocab_size=201088,
+    hidden_size=2880,
+    intermediate_size=2880,
+    num_hidden_layers=36,
+    num_attention_heads=64,
+    num_key_value_heads=8,
+    head_dim=64,
+    hidden_act="silu",
+    max_position_embeddings=131072,
+    tie_word_embeddings=False,
+    num_experts_per_tok=4,
+    num_local_experts=128,
+    attention_bias=True,
+)
+def gpt_oss(c: Config, run: Workload) -> Component:
+    """gpt-oss (arXiv 2508.10925): biases everywhere, in the router and the experts too, and a sink for each head."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"), within=(sinks(c),))
+    return decoder(c, run, uniform(c, run, mixer, mixture(c, run, router="router", bias=True)))

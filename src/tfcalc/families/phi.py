@@ -1,0 +1,58 @@
+"""Phi and StarCoder2: GPT-likes with the attention of Llama, and biases throughout."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.gpt2 import feed_forward, final, layers, transformer, words
+from tfcalc.families.gpt_neox import qk_norms
+from tfcalc.families.heads import CAUSAL_LM, lm_head
+from tfcalc.families.llama import attention, decoder, kv_heads, uniform
+from tfcalc.workload import Workload
+
+
+@family(
+    "phi",
+    architecture="PhiForCausalLM",
+    heads=CAUSAL_LM | {"ForCausalLM": lm_head(bias=True)},
+    vocab_size=51200,
+    hidden_size=2048,
+    intermediate_size=8192,
+    num_hidden_layers=24,
+    num_attention_heads=32,
+    num_key_value_heads=None,
+    hidden_act="gelu_new",
+    max_position_embeddings=2048,
+    qk_layernorm=False,
+    tie_word_embeddings=False,
+)
+def phi(c: Config, run: Workload) -> Component:
+    """Phi-1 to Phi-2 (arXiv 2306.11644, 2309.05463): parallel sub-layers under one norm; a bias even on the logits."""
+    names = ("q_proj", "k_proj", "v_proj", "dense")
+    mixer = attention(c, run, names=names, bias=True, within=qk_norms(c, run, kv_heads(c)))
+    mlp = feed_forward(c, run, "mlp", ("fc1", "fc2"), c.size("intermediate_size"), c.word("hidden_act"))
+    stack = layers(c, run, "layers", mixer, mlp, names=("input_layernorm",))
+    return transformer(words(c, run, "embed_tokens"), stack, final(c, run, "final_layernorm"), name="model")
+
+
+@family(
+    "starcoder2",
+    architecture="Starcoder2ForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=49152,
+    hidden_size=3072,
+    intermediate_size=12288,
+    num_hidden_layers=30,
+    num_attention_heads=24,
+    num_key_value_heads=2,
+    hidden_act="gelu_pytorch_tanh",
+    max_position_embeddings=4096,
+    use_bias=True,
+    tie_word_embeddings=True,
+)
+def starcoder2(c: Config, run: Workload) -> Component:
+    """Lozhkov et al. 2024 (arXiv 2402.19173): grouped heads, but GPT-2's feed-forward network and norms."""
+    bias, width = c.flag("use_bias"), c.size("intermediate_size")
+    mlp = feed_forward(c, run, "mlp", ("c_fc", "c_proj"), width, c.word("hidden_act"), bias=bias)
+    return decoder(c, run, uniform(c, run, attention(c, run, bias=bias), mlp, norm="layernorm"), final="layernorm")

@@ -1,0 +1,154 @@
+"""Qwen3-Next and Qwen3.5: gated delta networks in three layers of four, gated attention in the fourth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, MixtureOfExperts, layer, stack
+from tfcalc.blocks.gated_delta import FUSED as TWO_PROJECTIONS
+from tfcalc.blocks.gated_delta import SPLIT as FOUR_PROJECTIONS
+from tfcalc.blocks.gated_delta import GatedDeltaNet
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM, bare
+from tfcalc.families.hybrid import FULL, LINEAR, layer_types, swiglu
+from tfcalc.families.llama import PRE_NORM, decoder, gated, head_dim, kv_heads, norms, qk_norms
+from tfcalc.leaves import linear
+from tfcalc.workload import Workload
+
+
+def delta_net(c: Config, run: Workload, names: tuple[str, ...]) -> Component:
+    """The linear attention of most layers."""
+    block = GatedDeltaNet(
+        c.size("hidden_size"),
+        c.size("linear_num_key_heads"),
+        c.size("linear_num_value_heads"),
+        c.size("linear_key_head_dim"),
+        c.size("linear_value_head_dim"),
+        c.size("linear_conv_kernel_dim"),
+        c.word("hidden_act"),
+        names,
+    )
+    return block("linear_attn", run.target)
+
+
+def gated_attention(c: Config, run: Workload) -> Component:
+    """Attention whose query projection is twice as wide, for a gate of the output; norms of queries and keys."""
+    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c)
+    bias, within = c.flag("attention_bias"), qk_norms("rmsnorm", c, run)
+    block = Attention(h, a, kv_heads(c), d, d, bias=bias, names=LLAMA_NAMES, gated=True, within=within)
+    return block("self_attn", run.target, run.target, run, causal=True)
+
+
+def experts(c: Config, run: Workload) -> Component:
+    """Experts, and one for all tokens behind a gate of its own."""
+    h, stream = c.size("hidden_size"), run.target
+    block = MixtureOfExperts(
+        h,
+        c.size("num_experts"),
+        c.size("num_experts_per_tok"),
+        swiglu(c, c.size("moe_intermediate_size"), FUSED),
+        within=(
+            swiglu(c, c.size("shared_expert_intermediate_size"))("shared_expert", stream, run),
+            linear("shared_expert_gate", h, 1, stream.tokens, bias=False),
+        ),
+    )
+    return block("mlp", stream, run)
+
+
+def three_to_one(c: Config) -> list[str]:
+    """Full attention in every ``full_attention_interval``-th layer, unless ``layer_types`` says otherwise."""
+    return layer_types(c, lambda place: LINEAR if (place + 1) % c.number("full_attention_interval") else FULL)
+
+
+def delta_decoder(c: Config, run: Workload, sparse: list[bool], names: tuple[str, ...]) -> Component:
+    """Layers of both kinds, each with experts or without."""
+    stream = run.target
+
+    def made(kind: tuple[str, bool]) -> Component:
+        mixer = delta_net(c, run, names) if kind[0] == LINEAR else gated_attention(c, run)
+        ffn = experts(c, run) if kind[1] else gated(c, run)
+        return layer("layers", (mixer, ffn, *norms(PRE_NORM, "rmsnorm", c, run)), stream.tokens * c.size("hidden_size"))
+
+    kinds = list(zip(three_to_one(c), sparse, strict=True))
+    return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))
+
+
+ATTENTION: dict[str, Any] = {
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "hidden_act": "silu",
+    "max_position_embeddings": 32768,
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "full_attention_interval": 4,
+    "layer_types": None,
+}
+
+
+@family(
+    "qwen3_next",
+    architecture="Qwen3NextForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=151936,
+    hidden_size=2048,
+    intermediate_size=5632,
+    num_hidden_layers=48,
+    decoder_sparse_step=1,
+    moe_intermediate_size=512,
+    shared_expert_intermediate_size=512,
+    num_experts_per_tok=10,
+    num_experts=512,
+    mlp_only_layers=(),
+    **ATTENTION,
+)
+def qwen3_next(c: Config, run: Workload) -> Component:
+    """Qwen3-Next (Qwen team, 2025): experts in every ``decoder_sparse_step``-th layer but ``mlp_only_layers``."""
+    step, some = c.number("decoder_sparse_step"), c.number("num_experts", least=0) > 0
+    dense = c.numbers("mlp_only_layers") if c.get("mlp_only_layers") is not None else []
+    places = range(c.number("num_hidden_layers"))
+    sparse = [some and place not in dense and (place + 1) % step == 0 for place in places]
+    return delta_decoder(c, run, sparse, TWO_PROJECTIONS)
+
+
+TEXT_HEADS = CAUSAL_LM | {"TextModel": bare}
+
+
+@family(
+    "qwen3_5_text",
+    architecture="Qwen3_5ForCausalLM",
+    heads=TEXT_HEADS,
+    vocab_size=248320,
+    hidden_size=4096,
+    intermediate_size=12288,
+    num_hidden_layers=32,
+    **ATTENTION | {"num_key_value_heads": 4},
+)
+def qwen3_5_text(c: Config, run: Workload) -> Component:
+    """The text model of Qwen3.5 (Qwen team, 2026): Qwen3-Next without experts, four projections instead of two."""
+    return delta_decoder(c, run, [False] * c.number("num_hidden_layers"), FOUR_PROJECTIONS)
+
+
+@family(
+    "qwen3_5_moe_text",
+    architecture="Qwen3_5MoeForCausalLM",
+    heads=TEXT_HEADS,
+    vocab_size=248320,
+    hidden_size=2048,
+    num_hidden_layers=40,
+    moe_intermediate_size=512,
+    shared_expert_intermediate_size=512,
+    num_experts_per_tok=8,
+    num_experts=256,
+    **ATTENTION,
+)
+def qwen3_5_moe_text(c: Config, run: Workload) -> Component:
+    """The text model of Qwen3.5 with experts in every layer."""
+    return delta_decoder(c, run, [True] * c.number("num_hidden_layers"), FOUR_PROJECTIONS)

@@ -1,0 +1,115 @@
+"""Qwen's mixtures of experts: layers with experts among dense ones."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import attention, decoder, gated, qk_norms
+from tfcalc.families.mixtral import HEADS, layers, mixture, sinks, swiglu
+from tfcalc.leaves import linear
+from tfcalc.workload import Workload
+
+
+def sparse_steps(c: Config) -> list[bool]:
+    """The layers that have experts: every ``decoder_sparse_step``-th, but for those in ``mlp_only_layers``."""
+    dense = c.numbers("mlp_only_layers") if c.get("mlp_only_layers") is not None else []
+    step, some = c.number("decoder_sparse_step"), c.number("num_experts", least=0) > 0
+    return [some and place not in dense and (place + 1) % step == 0 for place in range(c.number("num_hidden_layers"))]
+
+
+def decoder_with_steps(c: Config, run: Workload, mixer: Component, *shared: Component) -> Component:
+    """Layers of this ``mixer``, some with experts (and with what else is ``shared`` by all tokens), some dense."""
+
+    def parts(sparse: bool) -> tuple[Component, ...]:
+        if not sparse:
+            return mixer, gated(c, run)
+        return mixer, mixture(c, run, experts="num_experts", width="moe_intermediate_size", within=shared)
+
+    return decoder(c, run, *layers(c, run, sparse_steps(c), parts))
+
+
+@family(
+    "qwen2_moe",
+    architecture="Qwen2MoeForCausalLM",
+    heads=HEADS,
+    vocab_size=151936,
+    hidden_size=2048,
+    intermediate_size=5632,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    num_key_value_heads=16,
+    hidden_act="silu",
+    max_position_embeddings=32768,
+    tie_word_embeddings=False,
+    decoder_sparse_step=1,
+    moe_intermediate_size=1408,
+    shared_expert_intermediate_size=5632,
+    num_experts_per_tok=4,
+    num_experts=60,
+    mlp_only_layers=None,
+    qkv_bias=True,
+)
+def qwen2_moe(c: Config, run: Workload) -> Component:
+    """Qwen1.5-MoE and Qwen2 (arXiv 2407.10671): a shared expert with a gate of its own, which is one number a token."""
+    gate = linear("shared_expert_gate", c.size("hidden_size"), 1, run.target.tokens, bias=False)
+    shared = swiglu("shared_expert", c.size("shared_expert_intermediate_size", least=0), c, run)
+    mixer = attention(c, run, bias=c.flag("qkv_bias"), output_bias=False)
+    return decoder_with_steps(c, run, mixer, shared, gate)
+
+
+@family(
+    "qwen3_moe",
+    architecture="Qwen3MoeForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "num_experts"},
+    vocab_size=151936,
+    hidden_size=2048,
+    intermediate_size=6144,
+    num_hidden_layers=24,
+    num_attention_heads=32,
+    num_key_value_heads=4,
+    hidden_act="silu",
+    max_position_embeddings=32768,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    decoder_sparse_step=1,
+    moe_intermediate_size=768,
+    num_experts_per_tok=8,
+    num_experts=128,
+    mlp_only_layers=None,
+)
+def qwen3_moe(c: Config, run: Workload) -> Component:
+    """Qwen3 (arXiv 2505.09388): no shared expert; a norm of each head's query and key."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run))
+    return decoder_with_steps(c, run, mixer)
+
+
+@family(
+    "flint",
+    architecture="FlintForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=150144,
+    hidden_size=2048,
+    intermediate_size=6144,
+    num_hidden_layers=49,
+    num_attention_heads=32,
+    num_key_value_heads=4,
+    head_dim=128,
+    hidden_act="silu",
+    max_position_embeddings=262144,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    decoder_sparse_step=1,
+    moe_intermediate_size=512,
+    shared_expert_intermediate_size=1024,
+    num_experts_per_tok=6,
+    num_experts=256,
+    mlp_only_layers=[0, 1],
+)
+def flint(c: Config, run: Workload) -> Component:
+    """Flint (transformers' FlintModel): Qwen3's attention with sinks, and a shared expert without a gate."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"), within=(*qk_norms("rmsnorm", c, run), sinks(c)))
+    shared = swiglu("shared_expert", c.size("shared_expert_intermediate_size", least=0), c, run)
+    return decoder_with_steps(c, run, mixer, shared)

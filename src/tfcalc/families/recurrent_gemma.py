@@ -1,0 +1,71 @@
+"""RecurrentGemma: Griffin's recurrent blocks, and local attention in every third layer."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import GATED, FeedForward, layer, stack
+from tfcalc.blocks.griffin import RecurrentBlock
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, floor_div
+from tfcalc.errors import InvalidModel
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import bare, lm_head
+from tfcalc.families.llama import attention, norms
+from tfcalc.families.mamba import backbone
+from tfcalc.workload import Workload
+
+
+def recurrent(c: Config) -> RecurrentBlock:
+    """The block with the RG-LRU; its gates have as many blocks as there are heads."""
+    width = "hidden_size" if c.get("lru_width") is None else "lru_width"
+    return RecurrentBlock(
+        c.size("hidden_size"),
+        c.size(width),
+        c.size("num_attention_heads"),
+        c.quotient(width, "num_attention_heads"),
+        c.size("conv1d_width"),
+        c.word("hidden_activation"),
+    )
+
+
+def block_types(c: Config) -> list[str]:
+    """``block_types`` over and over again, one for each layer."""
+    cycle = c.words("block_types", None, ("recurrent", "attention"))
+    if not cycle:
+        raise InvalidModel(f"{c.path('block_types')} is empty", 'write ["recurrent", "recurrent", "attention"]')
+    return [cycle[place % len(cycle)] for place in range(c.number("num_hidden_layers"))]
+
+
+@family(
+    "recurrent_gemma",
+    architecture="RecurrentGemmaForCausalLM",
+    heads={"Model": bare, "ForCausalLM": lm_head()},
+    num_hidden_layers=26,
+    vocab_size=256000,
+    hidden_size=2560,
+    intermediate_size=7680,
+    num_attention_heads=10,
+    num_key_value_heads=None,
+    lru_width=None,
+    conv1d_width=4,
+    hidden_activation="gelu_pytorch_tanh",
+    block_types=("recurrent", "recurrent", "attention"),
+    attention_bias=False,
+    tie_word_embeddings=True,
+)
+def recurrent_gemma(c: Config, run: Workload) -> Component:
+    """RecurrentGemma (arXiv 2404.07839): ``intermediate_size`` is gate and input together, so the network is half of it."""
+    h, stream = c.size("hidden_size"), run.target
+    half: Num = floor_div(c.size("intermediate_size"), 2)
+    ffn = FeedForward(h, half, c.word("hidden_activation"), bias=True, names=GATED, gated=True)
+
+    def made(kind: str) -> Component:
+        if kind == "recurrent":
+            mixer = recurrent(c)("temporal_block", stream)
+        else:
+            mixer = attention(c, run, name="temporal_block", bias=c.flag("attention_bias"), output_bias=True)
+        names = norms(("temporal_pre_norm", "channel_pre_norm"), "rmsnorm", c, run)
+        return layer("layers", (mixer, ffn("mlp_block", stream, run), *names), stream.tokens * h)
+
+    layers = stack("layers", block_types(c), c.size("num_hidden_layers"), made)
+    return backbone(c, run, *layers, name="model", tokens="embed_tokens", final="final_norm")

@@ -1,0 +1,151 @@
+"""Swin: attention in windows, in stages that halve the image and double the width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.blocks import FeedForward, layer
+from tfcalc.blocks.window_attention import WindowAttention
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div, product, scaled
+from tfcalc.errors import InvalidModel
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import bare
+from tfcalc.families.images import FC, grid, image_classifier, norms, pair, patches, ratio
+from tfcalc.families.vit import MASKED, NORMS
+from tfcalc.leaves import convolution, learned_position, linear, norm, parameter
+from tfcalc.workload import Sequences, Workload
+
+Grid = tuple[Num, Num]
+
+
+def last_width(c: Config) -> Num:
+    """The width doubles from each stage to the next."""
+    return c.size("embed_dim") * 2 ** (len(c.numbers("depths")) - 1)
+
+
+def reconstruction(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """SimMIM (arXiv 2111.09886): the pixels of what each last vector saw."""
+    yield base
+    pixels = c.size("encoder_stride") * c.size("encoder_stride") * c.size("num_channels")
+    grids = list(_grids(c, len(c.numbers("depths"))))
+    yield convolution("decoder", last_width(c), pixels, (1, 1), run.batch_size * product(grids[-1]))
+
+
+@family(
+    "swin",
+    architecture="SwinForImageClassification",
+    heads={
+        "Model": bare,
+        "ForImageClassification": image_classifier("classifier", width=last_width),
+        MASKED: reconstruction,
+    },
+    aliases={"num_heads": "num_attention_heads"},
+    image_size=224,
+    patch_size=4,
+    num_channels=3,
+    embed_dim=96,
+    depths=[2, 2, 6, 2],
+    num_heads=[3, 6, 12, 24],
+    window_size=7,
+    mlp_ratio=4.0,
+    qkv_bias=True,
+    hidden_act="gelu",
+    use_absolute_embeddings=False,
+    encoder_stride=32,
+)
+def swin(c: Config, run: Workload) -> Component:
+    """Liu et al. 2021 (arXiv 2103.14030)."""
+    depths = c.numbers("depths", least=1)
+    heads = c.numbers("num_heads", len(depths), least=1)
+    stages = [
+        stage(c, run, f"layers[{place}]", place, depth, n_heads, size, last=place == len(depths) - 1)
+        for place, (depth, n_heads, size) in enumerate(zip(depths, heads, _grids(c, len(depths)), strict=True))
+    ]
+    tokens = run.batch_size * product(list(_grids(c, len(depths)))[-1])
+    return Component(
+        "swin",
+        "encoder",
+        parts=(
+            embeddings(c, run),
+            Component("encoder", "encoder", parts=tuple(stages)),
+            norm("layernorm", "layernorm", last_width(c), tokens),
+        ),
+    )
+
+
+def embeddings(c: Config, run: Workload) -> Component:
+    """A normalised vector for each patch; a mask and absolute positions where they are asked for."""
+    e, count = c.size("embed_dim"), product(grid(c))
+    images = run.batch_size * count
+    return Component(
+        "embeddings",
+        "embedding",
+        parts=(
+            patches("patch_embeddings.projection", c, images, width=e, kernel=pair(c, "patch_size")),
+            *([parameter("mask_token", e)] if c.head == MASKED else []),
+            *([learned_position("position_embeddings", count, e, images)] if c.flag("use_absolute_embeddings") else []),
+            norm("norm", "layernorm", e, images),
+        ),
+    )
+
+
+def stage(
+    c: Config, run: Workload, name: str, place: int, depth: int, n_heads: int, size: Grid, *, last: bool
+) -> Component:
+    """``depth`` layers at one resolution, then a map of each four neighbours to one vector of twice the width."""
+    width = c.size("embed_dim") * 2**place
+    if c.number("embed_dim") * 2**place % n_heads:
+        raise InvalidModel(
+            f"{c.path('num_heads')}: {n_heads} heads cannot share the {c.number('embed_dim') * 2**place} of stage {place}",
+            "give a divisor of it",
+        )
+    rows, columns = size
+    stream = Sequences(run.batch_size, rows * columns)
+    block = WindowAttention(width, n_heads, c.size("window_size"), c.flag("qkv_bias"))
+    mlp = FeedForward(width, scaled(width, ratio(c, "mlp_ratio")), c.word("hidden_act"), bias=True, names=FC)
+    parts = (
+        block("attention", _windows(c, run, size), run),
+        mlp("mlp", stream, run),
+        *norms(NORMS, width, stream.tokens),
+    )
+    return Component(
+        name,
+        "stage",
+        parts=(
+            layer("blocks", parts, stream.tokens * width, copies=depth),
+            *([] if last else [merging(width, run.batch_size * ceil_div(rows, 2) * ceil_div(columns, 2))]),
+        ),
+    )
+
+
+def merging(width: Num, tokens: Num) -> Component:
+    """Four neighbours, side by side, become one vector of twice their width."""
+    return Component(
+        "downsample",
+        "merging",
+        parts=(
+            norm("norm", "layernorm", 4 * width, tokens),
+            linear("reduction", 4 * width, 2 * width, tokens, bias=False),
+        ),
+    )
+
+
+def _windows(c: Config, run: Workload, size: Grid) -> Sequences:
+    """Windows that cover the image: of the image's own size where it is smaller; edges are filled up."""
+    window = min(c.number("window_size"), *size)
+    rows, columns = (ceil_div(side, window) for side in size)
+    return Sequences(run.batch_size * rows * columns, window * window)
+
+
+def _grids(c: Config, stages: int) -> Iterator[Grid]:
+    """Rows and columns in each stage; they are numbers, for what is filled up at the edges depends on them."""
+    images, sides = (
+        c.numbers(name, 2, least=1) if isinstance(c.get(name), list | tuple) else [c.number(name)] * 2
+        for name in ("image_size", "patch_size")
+    )
+    rows, columns = (ceil_div(image, side) for image, side in zip(images, sides, strict=True))
+    for _ in range(stages):
+        yield rows, columns
+        rows, columns = ceil_div(rows, 2), ceil_div(columns, 2)

@@ -1,0 +1,291 @@
+"""T5 and its kin: positions are a bias of the attention's scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tfcalc.blocks import Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.core.component import Component
+from tfcalc.families.bart import sentence
+from tfcalc.families.config import Config
+from tfcalc.families.family import Head, family
+from tfcalc.families.heads import bare, classifier, output, renamed
+from tfcalc.leaves import embedding, norm, parameter
+from tfcalc.workload import Sequences, Workload
+
+ALIASES = {
+    "hidden_size": "d_model",
+    "num_attention_heads": "num_heads",
+    "num_hidden_layers": "num_layers",
+    "head_dim": "d_kv",
+}
+ENCODER_ONLY = ("EncoderModel", "ForTokenClassification")
+
+
+def dense(c: Config, run: Workload, stream: Sequences, *, sparse: bool = False) -> Component:
+    """The feed-forward network; ``feed_forward_proj`` says its activation, and with ``gated-`` before it its gate."""
+    gate, _, kind = c.word("feed_forward_proj").rpartition("-")
+    gated = c.flag("is_gated_act") if c.has("is_gated_act") else gate == "gated"
+    kind = "gelu_new" if (gate, kind) == ("gated", "gelu") else kind
+    names = ("wi_0", "wi_1", "wo") if gated else ("wi", "wo")
+    made = FeedForward(c.size("d_model"), c.size("d_ff"), kind, names=names, gated=gated)
+    return made("DenseReluDense", stream, run)
+
+
+class Kin(NamedTuple):
+    """What differs among them.
+
+    ``everywhere``: each layer has its table of relative positions, rather than the first one for all. ``mixer`` is the
+    encoder's self-attention; a ``global_norm`` in it is for summaries of blocks of tokens, which have positions too.
+    ``ffn`` makes a layer's network, ``sparse`` says which layers of a stack of so many have experts. ``tied`` tables are
+    one, whatever ``tie_word_embeddings`` says of the output.
+    """
+
+    everywhere: bool = False
+    mixer: str = "SelfAttention"
+    global_norm: bool = False
+    ffn: Callable[..., Component] = dense
+    sparse: Callable[[Config, str, int], list[bool]] = lambda c, side, n: [False] * n
+    tied: bool = True
+
+
+def relative_bias(c: Config, name: str = "relative_attention_bias") -> Component:
+    """What is added to a score, by head and by the distance of the two tokens, in buckets."""
+    return parameter(name, c.size("relative_attention_num_buckets"), c.size("num_heads"))
+
+
+def attention(
+    c: Config,
+    run: Workload,
+    name: str,
+    queries: Sequences,
+    keys: Sequences,
+    *within: Component,
+    causal: bool = False,
+) -> Component:
+    """Without biases; the heads together need not be as wide as the model."""
+    h, a, d = c.size("d_model"), c.size("num_heads"), c.size("d_kv")
+    block = Attention(h, a, a, d, d, names=("q", "k", "v", "o"), within=within)
+    return block(name, queries, keys, run, causal=causal)
+
+
+def block(c: Config, stream: Sequences, *sublayers: Component) -> Component:
+    """A layer: each of its sub-layers has a norm beside it."""
+    h = c.size("d_model")
+    parts: list[Component] = []
+    for place, each in enumerate(sublayers):
+        parts.append(each._replace(name=f"layer.{place}.{each.name}"))
+        parts.append(norm(f"layer.{place}.layer_norm", "rmsnorm", h, stream.tokens))
+    return layer("block", parts, stream.tokens * h)
+
+
+def encoder(c: Config, run: Workload, kin: Kin) -> Component:
+    """Its layers attend both ways."""
+    stream, h = run.source, c.size("d_model")
+    within = [relative_bias(c)] if kin.everywhere else []
+    within += [norm("global_input_layer_norm", "rmsnorm", h, stream.tokens)] if kin.global_norm else []
+    mixer = attention(c, run, kin.mixer, stream, stream, *within)
+    tables = [] if kin.everywhere else [_first(c, kin.mixer, "relative_attention_bias")]
+    tables += [_first(c, kin.mixer, "global_relative_attention_bias")] if kin.global_norm else []
+    blocks = stack(
+        "block",
+        kin.sparse(c, "encoder", c.number("num_layers")),
+        c.size("num_layers"),
+        lambda sparse: block(c, stream, mixer, kin.ffn(c, run, stream, sparse=sparse)),
+    )
+    return _half(c, "encoder", stream, kin, *tables, *blocks)
+
+
+def decoder(c: Config, run: Workload, kin: Kin) -> Component:
+    """Its layers look back, and at what the encoder made. They are as many as the encoder's unless told otherwise."""
+    stream, depth = run.target, "num_layers" if c.get("num_decoder_layers") is None else "num_decoder_layers"
+    within = [relative_bias(c)] if kin.everywhere else []
+    mixer = attention(c, run, "SelfAttention", stream, stream, *within, causal=True)
+    reader = attention(c, run, "EncDecAttention", stream, run.source)
+    blocks = stack(
+        "block",
+        kin.sparse(c, "decoder", c.number(depth)),
+        c.size(depth),
+        lambda sparse: block(c, stream, mixer, reader, kin.ffn(c, run, stream, sparse=sparse)),
+    )
+    tables = [] if kin.everywhere else [_first(c, "SelfAttention", "relative_attention_bias")]
+    return _half(c, "decoder", stream, kin, *tables, *blocks)
+
+
+def _first(c: Config, mixer: str, name: str) -> Component:
+    """The first layer's table, that all others read too."""
+    return relative_bias(c, f"block[0].layer.0.{mixer}.{name}")
+
+
+def _half(c: Config, name: str, stream: Sequences, kin: Kin, *inside: Component) -> Component:
+    h, tied_to = c.size("d_model"), "shared" if kin.tied or c.flag("tie_word_embeddings") else None
+    return Component(
+        name,
+        name,
+        parts=(
+            embedding("embed_tokens", c.size("vocab_size"), h, stream.tokens, tied_to=tied_to),
+            *inside,
+            norm("final_layer_norm", "rmsnorm", h, stream.tokens),
+        ),
+    )
+
+
+def seq2seq(c: Config, run: Workload, kin: Kin) -> Component:
+    """Shared table of words, encoder, and decoder where the head needs one."""
+    table = embedding("shared", c.size("vocab_size"), c.size("d_model"), 0)
+    decoders = [] if c.head in ENCODER_ONLY else [decoder(c, run, kin)]
+    return Component("transformer", "encoder-decoder", parts=(table, encoder(c, run, kin), *decoders))
+
+
+def generation(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """Logits by the table of words, or (T5 1.1 and later) by a matrix of their own."""
+    yield from base.parts
+    yield output("lm_head", c.size("d_model"), c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
+
+
+def spans(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """Where the answer begins and ends."""
+    *_, last = classifier("qa_outputs", width="d_model", bias=True)(c, run, base)
+    yield from base.parts
+    yield last
+
+
+HEADS: dict[str, Head] = {"Model": bare, "EncoderModel": bare, "ForConditionalGeneration": generation}
+ALL_HEADS = HEADS | {
+    "ForSequenceClassification": sentence(),
+    "ForTokenClassification": classifier("classifier", width="d_model", bias=True),
+    "ForQuestionAnswering": spans,
+}
+
+
+@family(
+    "t5",
+    architecture="T5ForConditionalGeneration",
+    heads=ALL_HEADS,
+    aliases=ALIASES,
+    vocab_size=32128,
+    d_model=512,
+    d_kv=64,
+    d_ff=2048,
+    num_layers=6,
+    num_decoder_layers=None,
+    num_heads=8,
+    relative_attention_num_buckets=32,
+    feed_forward_proj="relu",
+    tie_word_embeddings=True,
+)
+def t5(c: Config, run: Workload) -> Component:
+    """Raffel et al. 2019 (arXiv 1910.10683); 1.1 and Flan-T5 have a gate, and an output matrix of their own.
+
+    transformers 5 ties that matrix all the same, but loads the published one: ``tie_word_embeddings`` decides here.
+    """
+    return seq2seq(c, run, Kin())
+
+
+@family(
+    "mt5",
+    architecture="MT5ForConditionalGeneration",
+    heads=ALL_HEADS,
+    aliases=ALIASES,
+    vocab_size=250112,
+    d_model=512,
+    d_kv=64,
+    d_ff=1024,
+    num_layers=8,
+    num_decoder_layers=None,
+    num_heads=6,
+    relative_attention_num_buckets=32,
+    feed_forward_proj="gated-gelu",
+    tie_word_embeddings=True,
+)
+def mt5(c: Config, run: Workload) -> Component:
+    """Xue et al. 2020 (arXiv 2010.11934): T5 1.1 with more words."""
+    return seq2seq(c, run, Kin())
+
+
+@family(
+    "umt5",
+    architecture="UMT5ForConditionalGeneration",
+    heads=ALL_HEADS,
+    aliases=ALIASES,
+    vocab_size=250112,
+    d_model=512,
+    d_kv=64,
+    d_ff=1024,
+    num_layers=8,
+    num_decoder_layers=None,
+    num_heads=6,
+    relative_attention_num_buckets=32,
+    feed_forward_proj="gated-gelu",
+    tie_word_embeddings=True,
+)
+def umt5(c: Config, run: Workload) -> Component:
+    """Chung et al. 2023 (arXiv 2304.09151): a table of relative positions in each layer."""
+    return seq2seq(c, run, Kin(everywhere=True))
+
+
+@family(
+    "longt5",
+    architecture="LongT5ForConditionalGeneration",
+    heads=HEADS,
+    aliases=ALIASES,
+    vocab_size=32128,
+    d_model=512,
+    d_kv=64,
+    d_ff=2048,
+    num_layers=6,
+    num_decoder_layers=None,
+    num_heads=8,
+    relative_attention_num_buckets=32,
+    feed_forward_proj="relu",
+    encoder_attention_type="local",
+    tie_word_embeddings=True,
+)
+def longt5(c: Config, run: Workload) -> Component:
+    """Guo et al. 2021 (arXiv 2112.07916): the encoder sees what is near, and summaries of blocks of the rest."""
+    if c.word("encoder_attention_type", ("local", "transient-global")) == "local":
+        return seq2seq(c, run, Kin(mixer="LocalSelfAttention"))
+    return seq2seq(c, run, Kin(mixer="TransientGlobalSelfAttention", global_norm=True))
+
+
+@family(
+    "switch_transformers",
+    architecture="SwitchTransformersForConditionalGeneration",
+    heads=HEADS,
+    aliases={name: own for name, own in ALIASES.items() if name != "head_dim"},
+    vocab_size=32128,
+    d_model=768,
+    d_kv=64,
+    d_ff=2048,
+    num_layers=12,
+    num_sparse_encoder_layers=3,
+    num_decoder_layers=12,
+    num_sparse_decoder_layers=3,
+    num_heads=12,
+    num_experts=8,
+    router_bias=False,
+    relative_attention_num_buckets=32,
+    dense_act_fn="relu",
+    tie_word_embeddings=True,
+)
+def switch_transformers(c: Config, run: Workload) -> Component:
+    """Fedus et al. 2021 (arXiv 2101.03961): every so many layers, one of many networks for each token."""
+    return seq2seq(c, run, Kin(ffn=_switch, sparse=_every, tied=False))
+
+
+def _switch(c: Config, run: Workload, stream: Sequences, *, sparse: bool) -> Component:
+    h = c.size("d_model")
+    expert = FeedForward(h, c.size("d_ff"), c.word("dense_act_fn"), names=("wi", "wo"))
+    if not sparse:
+        return expert("mlp", stream, run)
+    experts = c.size("num_experts")
+    router = "router.classifier"
+    return MixtureOfExperts(h, experts, 1, expert, router=router, router_bias=c.flag("router_bias"))("mlp", stream, run)
+
+
+def _every(c: Config, side: str, depth: int) -> list[bool]:
+    """Which layers have experts: the second, and each that is ``step`` after it."""
+    some = c.number(f"num_sparse_{side}_layers", least=0)
+    step = c.number(f"{side}_sparse_step", least=0) if c.has(f"{side}_sparse_step") else depth // some if some else depth
+    return [step == 1 or (step > 0 and place % step == 1) for place in range(depth)]

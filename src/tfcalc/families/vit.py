@@ -1,0 +1,186 @@
+"""Vision transformers: ViT, and DeiT and DINOv2 that differ by tokens, scales and the feed-forward network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.blocks import GATED, LLAMA_NAMES, FeedForward, layer
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import bare
+from tfcalc.families.images import (
+    feed_forward,
+    grid,
+    image_classifier,
+    norms,
+    pair,
+    patches,
+    ratio,
+    self_attention,
+)
+from tfcalc.families.llama import head_dim
+from tfcalc.leaves import activation, convolution, learned_position, linear, norm, parameter
+from tfcalc.workload import Sequences, Workload
+
+MASKED = "ForMaskedImageModeling"
+NORMS = ("layernorm_before", "layernorm_after")
+
+
+def reconstruction(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """SimMIM (arXiv 2111.09886): each patch's pixels, by a convolution with a kernel of one."""
+    yield base
+    pixels = c.size("encoder_stride") * c.size("encoder_stride") * c.size("num_channels")
+    yield convolution("decoder", c.size("hidden_size"), pixels, (1, 1), run.batch_size * product(grid(c)))
+
+
+IMAGE_HEADS = {"Model": bare, "ForImageClassification": image_classifier("classifier"), MASKED: reconstruction}
+
+
+def stream_of(c: Config, run: Workload, extra: int) -> Sequences:
+    """The patches of one image, and ``extra`` tokens before them."""
+    return Sequences(run.batch_size, product(grid(c)) + extra)
+
+
+def embeddings(c: Config, run: Workload, stream: Sequences, *, tokens: tuple[str, ...], mask: bool) -> Component:
+    """A vector for each patch, ``tokens`` before them, a trained position for all; a ``mask`` for hidden patches."""
+    h, images = c.size("hidden_size"), run.batch_size * product(grid(c))
+    return Component(
+        "embeddings",
+        "embedding",
+        parts=(
+            *(parameter(name, h) for name in tokens),
+            *([parameter("mask_token", h)] if mask else []),
+            patches("patch_embeddings.projection", c, images, width=h, kernel=pair(c, "patch_size")),
+            learned_position("position_embeddings", stream.length, h, stream.tokens),
+        ),
+    )
+
+
+def attention(c: Config, run: Workload, stream: Sequences) -> Component:
+    """Queries, keys and values with or without biases (``qkv_bias``), the output always with one."""
+    return self_attention(
+        c,
+        run,
+        stream,
+        name="attention",
+        names=LLAMA_NAMES,
+        head_dim=head_dim(c),
+        bias=c.flag("qkv_bias"),
+        output_bias=True,
+    )
+
+
+def pooler(c: Config, run: Workload) -> Component:
+    """A map of the first token: only where nothing else stands on the model."""
+    wide = c.size("pooler_output_size") if c.get("pooler_output_size") else c.size("hidden_size")
+    return Component(
+        "pooler",
+        "pooler",
+        parts=(
+            linear("dense", c.size("hidden_size"), wide, run.batch_size),
+            activation("activation", c.word("pooler_act"), run.batch_size * wide),
+        ),
+    )
+
+
+def encoder(c: Config, run: Workload, tokens: tuple[str, ...], name: str) -> Component:
+    """Embeddings, pre-norm layers, a final norm, and a pooler where no head stands on it."""
+    h, stream = c.size("hidden_size"), stream_of(c, run, len(tokens))
+    parts = (attention(c, run, stream), feed_forward(c, run, stream), *norms(NORMS, h, stream.tokens))
+    return Component(
+        name,
+        "encoder",
+        parts=(
+            embeddings(c, run, stream, tokens=tokens, mask=c.head == MASKED),
+            layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
+            norm("layernorm", "layernorm", h, stream.tokens),
+            *([pooler(c, run)] if c.head == "Model" else []),
+        ),
+    )
+
+
+VIT = {
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "gelu",
+    "image_size": 224,
+    "patch_size": 16,
+    "num_channels": 3,
+    "qkv_bias": True,
+    "encoder_stride": 16,
+    "pooler_output_size": None,
+    "pooler_act": "tanh",
+}
+
+
+@family("vit", architecture="ViTForImageClassification", heads=IMAGE_HEADS, **VIT)
+def vit(c: Config, run: Workload) -> Component:
+    """Dosovitskiy et al. 2020 (arXiv 2010.11929)."""
+    return encoder(c, run, ("cls_token",), "vit")
+
+
+@family(
+    "deit",
+    architecture="DeiTForImageClassification",
+    heads=IMAGE_HEADS
+    | {"ForImageClassificationWithTeacher": image_classifier("cls_classifier", "distillation_classifier")},
+    **VIT,
+)
+def deit(c: Config, run: Workload) -> Component:
+    """Touvron et al. 2020 (arXiv 2012.12877): a second token that learns from a teacher."""
+    return encoder(c, run, ("cls_token", "distillation_token"), "deit")
+
+
+def _twice(c: Config) -> Num:
+    return 2 * c.size("hidden_size")
+
+
+@family(
+    "dinov2",
+    architecture="Dinov2ForImageClassification",
+    heads={"Model": bare, "Backbone": bare, "ForImageClassification": image_classifier("classifier", width=_twice)},
+    hidden_size=768,
+    num_hidden_layers=12,
+    num_attention_heads=12,
+    mlp_ratio=4,
+    hidden_act="gelu",
+    image_size=224,
+    patch_size=14,
+    num_channels=3,
+    qkv_bias=True,
+    use_swiglu_ffn=False,
+    use_mask_token=True,
+)
+def dinov2(c: Config, run: Workload) -> Component:
+    """Oquab et al. 2023 (arXiv 2304.07193): a scale for what each sublayer adds; the head reads class token and mean."""
+    h, stream = c.size("hidden_size"), stream_of(c, run, 1)
+    parts = (
+        attention(c, run, stream),
+        parameter("layer_scale1.lambda1", h, minor=True),
+        dinov2_feed_forward(c, run, stream),
+        parameter("layer_scale2.lambda1", h, minor=True),
+        *norms(("norm1", "norm2"), h, stream.tokens),
+    )
+    return Component(
+        "dinov2",
+        "encoder",
+        parts=(
+            embeddings(c, run, stream, tokens=("cls_token",), mask=c.flag("use_mask_token")),
+            layer("encoder.layer", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
+            norm("layernorm", "layernorm", h, stream.tokens),
+        ),
+    )
+
+
+def dinov2_feed_forward(c: Config, run: Workload, stream: Sequences) -> Component:
+    """Of ``mlp_ratio`` times the hidden size; SwiGLU of two thirds of that, rounded up to a multiple of 8."""
+    inner = scaled(c.size("hidden_size"), ratio(c, "mlp_ratio"))
+    if not c.flag("use_swiglu_ffn"):
+        return feed_forward(c, run, stream, inner=inner)
+    inner = 8 * ceil_div(floor_div(2 * inner, 3), 8)
+    block = FeedForward(c.size("hidden_size"), inner, "silu", bias=True, names=GATED, gated=True)
+    return block("mlp", stream, run)

@@ -1,0 +1,66 @@
+"""The config.json of a model on the Hugging Face Hub; the only place that may reach out, and only when asked by id."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from tfcalc.errors import Unavailable
+from tfcalc.reader import CONFIG, BadConfig, read
+
+ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+ON = ("1", "on", "true", "yes")
+
+
+def is_id(name: str) -> bool:
+    """Whether ``name`` is the id of a repository: ``owner/name``.
+
+    >>> is_id("openai-community/gpt2"), is_id("gpt2"), is_id("a/b/c")
+    (True, False, False)
+    """
+    return ID.fullmatch(name) is not None
+
+
+def fetch(name: str, *, offline: bool = False) -> dict[str, Any]:
+    """The config.json of this repository: from the cache on this machine, else over the network.
+
+    Raises Unavailable where it is not in the cache and the network is not to be used (``offline``, HF_HUB_OFFLINE),
+    the ``hub`` extra is not installed, or the Hub does not give it.
+    """
+    cached = _cache() / f"models--{name.replace('/', '--')}"
+    if cached.is_dir():
+        try:
+            return read(str(cached))
+        except BadConfig:
+            if offline:
+                raise
+    if offline or os.environ.get("HF_HUB_OFFLINE", "").lower() in ON:
+        raise Unavailable(f"{name} is not in the cache, and offline mode is on", "download its config.json first")
+    return _download(name)
+
+
+def _download(name: str) -> dict[str, Any]:
+    try:
+        import huggingface_hub
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError:
+        raise Unavailable(
+            f"{name} is not in the cache, and cannot be fetched", "pip install 'tfcalc[hub]', or give its config.json"
+        ) from None
+    try:
+        return read(huggingface_hub.hf_hub_download(name, CONFIG))
+    except HfHubHTTPError as error:
+        status = getattr(getattr(error, "response", None), "status_code", "no")
+        raise Unavailable(f"the Hub does not give {name}: status {status}", "check the id, or log in") from None
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"the Hub cannot be reached for {name}: {type(error).__name__}", "see --offline") from None
+
+
+def _cache() -> Path:
+    """Where the Hub's own library keeps what it fetched."""
+    if given := os.environ.get("HF_HUB_CACHE"):
+        return Path(given)
+    home = os.environ.get("HF_HOME") or str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
+    return Path(home).expanduser() / "hub"

@@ -1,0 +1,31 @@
+"""Attention's scores by themselves: which keys a query should read, where another attention reads them."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Elementwise, Product
+from tfcalc.core.number import Num
+
+
+def score(name: str, heads: Num, key_dim: Num, twice_pairs: tuple[Num, ...], scores: Num) -> Component:
+    """``Σ_h w_h · relu(q_h · k / √d)``: one score for each query and key, the weighted sum of those of all heads.
+
+    ====================  =======================================================================
+    parameters            none
+    forward FLOPs         ``2·b·a·l·s·d`` for Q Kᵀ and ``2·b·a·l·s`` for the sum over heads
+    backward FLOPs        twice that
+    elementwise FLOPs     2 per head's score (scale, relu); backward 2
+    ====================  =======================================================================
+
+    ``twice_pairs`` and ``scores`` are those of :func:`tfcalc.leaves.attend.attend`.
+
+    Source: DeepSeek-V3.2 (arXiv 2512.02556), eq. 1; transformers' DeepseekV32Indexer.
+    """
+    return Component(
+        name,
+        "attend",
+        Cost(
+            products=(Product("Q Kᵀ", (*twice_pairs, heads, key_dim)), Product("w · scores", (*twice_pairs, heads))),
+            elementwise=(Elementwise("scale, relu", heads * scores, forward=2, backward=2),),
+        ),
+    )

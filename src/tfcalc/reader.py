@@ -1,0 +1,95 @@
+"""From a path to the fields of a config.json, whatever lies there: bounded, checked, and never executed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tfcalc.errors import InvalidModel
+
+LARGEST = 4 << 20
+"""Bytes of a config.json; published ones have a few thousand."""
+
+STANDARD_INPUT = "-"
+CONFIG = "config.json"
+
+
+class BadConfig(InvalidModel):
+    """A config.json that cannot be read, or is none (exit 3)."""
+
+    code = "bad-config"
+
+
+def read(place: str) -> dict[str, Any]:
+    """The config.json at ``place``: a file, a directory that holds one, or ``-`` for the standard input.
+
+    Raises BadConfig for what cannot be read, is larger than 4 MiB, or is not a JSON object.
+    """
+    if place == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise BadConfig("the standard input is closed", "name a file instead")
+        return parse(sys.stdin.buffer.read(LARGEST + 1), "the standard input")
+    path = _file(Path(place))
+    try:
+        with path.open("rb") as file:
+            return parse(file.read(LARGEST + 1), str(path))
+    except OSError as error:
+        raise BadConfig(f"{str(path)[:200]} cannot be read: {error.strerror}") from None
+
+
+def parse(raw: bytes, called: str) -> dict[str, Any]:
+    """The JSON object in these bytes. Raises BadConfig where there is none."""
+    if len(raw) > LARGEST:
+        raise BadConfig(f"{called} is larger than 4 MiB", "a config.json has a few thousand bytes")
+    try:
+        found = json.loads(raw.decode("utf-8-sig"))
+    except RecursionError:
+        raise BadConfig(f"{called} is nested too deeply", "a config.json is a few levels deep") from None
+    except ValueError as error:  # no JSON, no UTF-8, or an integer of thousands of digits
+        raise BadConfig(f"{called} is not JSON: {str(error).splitlines()[0][:120]}") from None
+    if not isinstance(found, dict):
+        raise BadConfig(f"{called} holds {_article(found)}, not an object", 'a config.json is { "model_type": …, … }')
+    return found
+
+
+def is_place(name: str) -> bool:
+    """Whether ``name`` means a place to read from rather than a model's name."""
+    if name == STANDARD_INPUT:
+        return True
+    try:
+        return Path(name).exists() or name.endswith(".json") or name.startswith((".", "/", "~"))
+    except (OSError, ValueError):  # too long, or a null byte
+        return False
+
+
+def _file(path: Path) -> Path:
+    """The file to read: the path itself, or the config in a directory, a snapshot of the Hub's cache included."""
+    path = path.expanduser()
+    if path.is_dir():
+        inside = path / CONFIG
+        if not inside.exists():
+            inside = _snapshot(path) or inside
+        if not inside.is_file():
+            raise BadConfig(f"directory {str(path)[:200]} holds no config.json", "name a directory that does")
+        return inside
+    if not path.exists():
+        raise BadConfig(f"file {str(path)[:200]!r} does not exist", "name a config.json, a directory, or a model")
+    if not path.is_file():
+        raise BadConfig(f"{str(path)[:200]} is no regular file", "name a config.json, or - for the standard input")
+    return path
+
+
+def _snapshot(repository: Path) -> Path | None:
+    """The config of the snapshot that a cached repository's ``refs/main`` names, else of any snapshot it has."""
+    reference = repository / "refs" / "main"
+    chosen = reference.read_text(encoding="utf-8").strip() if reference.is_file() else ""
+    snapshots = repository / "snapshots"
+    places = [snapshots / chosen / CONFIG] if chosen else sorted(snapshots.glob(f"*/{CONFIG}"))
+    return next((place for place in places if place.is_file()), None)
+
+
+def _article(found: object) -> str:
+    words = {list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean", type(None): "null"}
+    return words.get(type(found), "something else")

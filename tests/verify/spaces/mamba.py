@@ -1,0 +1,263 @@
+"""State-space models, recurrent ones, and hybrids of these with attention."""
+
+from random import Random
+from typing import Any
+
+from tests.verify.random_configs import coin, grouped, space
+
+
+def named(random: Random, stem: str, *heads: str) -> dict[str, Any]:
+    """One of the classes, the causal language model most often; now and then none."""
+    if random.random() < 0.2:
+        return {}
+    return {"architectures": [stem + random.choice(["ForCausalLM", "ForCausalLM", "Model", *heads])]}
+
+
+def some(random: Random, **choices: list[Any]) -> dict[str, Any]:
+    """Each field now and then, with one of its values."""
+    return {name: random.choice(values) for name, values in choices.items() if random.random() < 0.6}
+
+
+@space("mamba")
+def mamba(random: Random, stem: str = "Mamba") -> dict[str, Any]:
+    return {
+        "hidden_size": random.choice([12, 24, 40]),
+        "num_hidden_layers": random.randint(1, 4),
+        "vocab_size": random.randint(50, 120),
+        "pad_token_id": 0,
+        **some(
+            random,
+            state_size=[3, 8],
+            expand=[1, 2, 3],
+            intermediate_size=[20, 36],
+            conv_kernel=[2, 3, 5],
+            use_bias=[True, False],
+            use_conv_bias=[True, False],
+            time_step_rank=["auto", 3, 7],
+            tie_word_embeddings=[True, False],
+            hidden_act=["gelu", "silu"],
+        ),
+        **named(random, stem),
+    }
+
+
+@space("falcon_mamba")
+def falcon_mamba(random: Random) -> dict[str, Any]:
+    return mamba(random, "FalconMamba")
+
+
+@space("mamba2")
+def mamba2(random: Random) -> dict[str, Any]:
+    heads, width, expand = random.choice([2, 4, 6]), random.choice([4, 8]), random.choice([1, 2])
+    groups = random.choice([size for size in range(1, heads + 1) if heads % size == 0])
+    return {
+        "hidden_size": heads * width // expand,
+        "expand": expand,
+        "num_heads": heads,
+        "head_dim": width,
+        "n_groups": groups,
+        "num_hidden_layers": random.randint(1, 4),
+        "vocab_size": random.randint(50, 120),
+        "pad_token_id": 0,
+        **some(
+            random,
+            state_size=[3, 8],
+            conv_kernel=[2, 3, 5],
+            use_bias=[True, False],
+            use_conv_bias=[True, False],
+            tie_word_embeddings=[True, False],
+        ),
+        **named(random, "Mamba2"),
+    }
+
+
+@space("jamba")
+def jamba(random: Random) -> dict[str, Any]:
+    attention, experts = random.randint(1, 4), random.randint(1, 3)
+    return {
+        **grouped(random, head_dim=True),
+        "num_hidden_layers": random.randint(1, 7),
+        "attn_layer_period": attention,
+        "attn_layer_offset": random.randrange(attention),
+        "expert_layer_period": experts,
+        "expert_layer_offset": random.randrange(experts),
+        random.choice(["num_experts", "num_local_experts"]): random.choice([1, 3, 6]),
+        "num_experts_per_tok": random.choice([1, 2]),
+        "mamba_d_state": random.choice([3, 8]),
+        "mamba_dt_rank": random.choice(["auto", 5]),
+        "mamba_expand": random.choice([1, 2, 3]),
+        **some(random, mamba_d_conv=[2, 5], mamba_conv_bias=[True, False], mamba_proj_bias=[True, False]),
+        **named(random, "Jamba", "ForSequenceClassification"),
+        **some(random, num_labels=[3, 7]),
+    }
+
+
+def mamba2_heads(random: Random, width: int) -> dict[str, Any]:
+    """Heads of Mamba-2 that fill a multiple of the width."""
+    expand = random.choice([1, 2, 3])
+    heads = random.choice([size for size in range(1, 9) if width * expand % size == 0])
+    groups = random.choice([size for size in range(1, heads + 1) if heads % size == 0])
+    return {
+        "mamba_expand": expand,
+        "mamba_n_heads": heads,
+        "mamba_n_groups": groups,
+        "mamba_d_head": random.choice(["auto", width * expand // heads]),
+        "mamba_d_state": random.choice([3, 8]),
+        **some(random, mamba_d_conv=[2, 5], mamba_conv_bias=[True, False], mamba_proj_bias=[True, False]),
+    }
+
+
+@space("granitemoehybrid")
+def granite_hybrid(random: Random) -> dict[str, Any]:
+    drawn = grouped(random, head_dim=True)
+    words = random.choice([("mamba", "attention"), ("linear_attention", "full_attention")])
+    kinds = [random.choice(words) for _ in range(drawn["num_hidden_layers"])]
+    return {
+        **drawn,
+        **mamba2_heads(random, drawn["hidden_size"]),
+        **({random.choice(["layer_types", "layers_block_type"]): kinds} if coin(random) else {}),
+        "num_local_experts": random.choice([0, 1, 4]),
+        "num_experts_per_tok": random.choice([1, 2]),
+        "shared_intermediate_size": random.choice([12, 20]),
+        **some(random, attention_bias=[True, False], position_embedding_type=["rope", "nope", None]),
+        **named(random, "GraniteMoeHybrid"),
+    }
+
+
+@space("nemotron_h")
+def nemotron_h(random: Random) -> dict[str, Any]:
+    drawn = grouped(random, head_dim=True)
+    letters = "".join(random.choice("ME*-") for _ in range(random.randint(1, 7)))
+    words = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
+    pattern = random.choice(
+        [
+            {},
+            {"hybrid_override_pattern": letters},
+            {"layers_block_type": [words[letter] for letter in letters]},
+            {"layer_types": [words[letter] for letter in letters]},
+        ]
+    )
+    return {
+        **drawn,
+        **pattern,
+        "mamba_num_heads": random.choice([2, 6]),
+        "mamba_head_dim": random.choice([4, 5]),
+        random.choice(["n_groups", "mamba_n_groups"]): random.choice([1, 2]),
+        "ssm_state_size": random.choice([3, 8]),
+        "moe_intermediate_size": random.choice([10, 14]),
+        "moe_shared_expert_intermediate_size": random.choice([6, 18]),
+        random.choice(["n_routed_experts", "num_local_experts"]): random.choice([1, 4]),
+        **some(
+            random,
+            moe_latent_size=[5, 9, None],
+            conv_kernel=[2, 5],
+            mamba_d_conv=[3],
+            use_bias=[True, False],
+            mlp_bias=[True, False],
+            attention_bias=[True, False],
+            use_conv_bias=[True, False],
+            mamba_conv_bias=[True, False],
+            n_shared_experts=[1, 2],
+            mlp_hidden_act=["relu2", "silu"],
+        ),
+        **named(random, "NemotronH"),
+    }
+
+
+def delta_heads(random: Random, length: int) -> dict[str, Any]:
+    """Gated delta networks, and which layers have them."""
+    keys = random.choice([1, 2, 3])
+    kinds = [random.choice(["linear_attention", "full_attention"]) for _ in range(length)]
+    return {
+        "linear_num_key_heads": keys,
+        "linear_num_value_heads": keys * random.choice([1, 2]),
+        "linear_key_head_dim": random.choice([4, 6]),
+        "linear_value_head_dim": random.choice([4, 10]),
+        "head_dim": random.choice([4, 8]),
+        **some(
+            random,
+            linear_conv_kernel_dim=[2, 5],
+            attention_bias=[True, False],
+            layer_types=[kinds],
+            full_attention_interval=[1, 2, 3],
+        ),
+    }
+
+
+def gated_experts(random: Random) -> dict[str, Any]:
+    """Experts, and a shared one."""
+    return {
+        "num_experts": random.choice([1, 4]),
+        "num_experts_per_tok": random.choice([1, 2]),
+        "moe_intermediate_size": random.choice([10, 14]),
+        "shared_expert_intermediate_size": random.choice([6, 18]),
+    }
+
+
+@space("qwen3_next")
+def qwen3_next(random: Random) -> dict[str, Any]:
+    drawn = grouped(random) | {"num_hidden_layers": random.randint(1, 7)}
+    return {
+        **drawn,
+        **delta_heads(random, drawn["num_hidden_layers"]),
+        **gated_experts(random),
+        **some(random, num_experts=[0, 4], decoder_sparse_step=[1, 2, 3], mlp_only_layers=[[], [0], [1, 2]]),
+        **named(random, "Qwen3Next", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"),
+    }
+
+
+@space("qwen3_5_text")
+def qwen3_5_text(random: Random) -> dict[str, Any]:
+    drawn = grouped(random) | {"num_hidden_layers": random.randint(1, 7)}
+    return {
+        **drawn,
+        **delta_heads(random, drawn["num_hidden_layers"]),
+        "architectures": ["Qwen3_5" + random.choice(["ForCausalLM", "TextModel", "TextForSequenceClassification"])],
+    }
+
+
+@space("qwen3_5_moe_text")
+def qwen3_5_moe_text(random: Random) -> dict[str, Any]:
+    drawn = grouped(random) | {"num_hidden_layers": random.randint(1, 7)}
+    return {
+        **drawn,
+        **delta_heads(random, drawn["num_hidden_layers"]),
+        **gated_experts(random),
+        "architectures": ["Qwen3_5Moe" + random.choice(["ForCausalLM", "TextModel"])],
+    }
+
+
+@space("rwkv")
+def rwkv(random: Random) -> dict[str, Any]:
+    return {
+        "hidden_size": random.choice([8, 12, 20]),
+        "num_hidden_layers": random.randint(1, 4),
+        "vocab_size": random.randint(50, 120),
+        **some(
+            random,
+            attention_hidden_size=[8, 10],
+            intermediate_size=[14, 30],
+            tie_word_embeddings=[True, False],
+            max_position_embeddings=[32],
+        ),
+        **named(random, "Rwkv"),
+    }
+
+
+@space("recurrent_gemma")
+def recurrent_gemma(random: Random) -> dict[str, Any]:
+    drawn = grouped(random, head_dim=True)
+    return {
+        **drawn,
+        "num_hidden_layers": random.randint(1, 7),
+        "intermediate_size": random.choice([24, 41]),
+        **some(
+            random,
+            lru_width=[drawn["num_attention_heads"] * 5],
+            conv1d_width=[2, 5],
+            attention_bias=[True, False],
+            block_types=[["recurrent"], ["attention", "recurrent"]],
+            hidden_activation=["gelu", "silu"],
+        ),
+        **named(random, "RecurrentGemma"),
+    }
