@@ -56,9 +56,9 @@ def preset(name: str) -> Preset:
     >>> preset("transformer-big").fields["d_model"]
     1024
     """
-    path = FOLDER / f"{spelled(name)}.json"
-    if not _is_plain(name) or not path.is_file():
+    if not _is_preset(name):
         raise UnknownModel(f"model {name[:80]!r} is not known", _hint(name))
+    path = FOLDER / f"{spelled(name)}.json"
     data = json.loads(path.read_text(encoding="utf-8"))
     return Preset(path.stem, data["source"], data.get("fields", {}), data.get("config", {}))
 
@@ -66,30 +66,38 @@ def preset(name: str) -> Preset:
 def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer | Published:
     """The model that is meant: a preset's name; a config.json, a directory that holds one, ``-``; an id of the Hub.
 
-    ``treat_as`` names the family to read a config by, whatever ``model_type`` it has. Nothing reaches out but for an id,
-    and not for that when ``offline``. Raises UnknownModel, InvalidModel for a config that fits no model, and
+    ``treat_as`` names the family to read a config by, whatever ``model_type`` it has. Nothing reaches out but for an
+    id, and not for that when ``offline``. Raises UnknownModel, InvalidModel for a config that fits no model, and
     Unavailable for an id that cannot be had.
 
     >>> load("transformer-base").d_model
     512
     """
-    from tfcalc.reader import is_place, read
-
-    if _is_plain(name) and (FOLDER / f"{spelled(name)}.json").is_file():
+    if _is_preset(name):
         found = preset(name)
         return published(found.config, name=found.name, treat_as=treat_as) if treat_as else found.model()
-    if is_place(name):
-        return published(read(name), treat_as=treat_as)
-    from tfcalc.hub import fetch, is_id
+    from tfcalc.reader import is_place
 
-    if is_id(name):
-        try:
-            return published(fetch(name, offline=offline), name=name, treat_as=treat_as)
-        except Unavailable as error:
-            close = nearest(spelled(name.partition("/")[2]), names())
-            preset_hint = f"; {close.removeprefix('did you mean ').rstrip('?')} is a preset" if "mean" in close else ""
-            raise Unavailable(error.message, error.hint + preset_hint) from None
-    raise UnknownModel(f"model {name[:80]!r} is not known", _hint(name))
+    return published(config_of(name, offline=offline), name="" if is_place(name) else name, treat_as=treat_as)
+
+
+def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
+    """The fields of the config.json that is meant, whether a family of ours knows it or not. Raises as :func:`load`."""
+    from tfcalc.hub import fetch, is_id
+    from tfcalc.reader import is_place, read
+
+    if _is_preset(name) and (config := preset(name).config):
+        return config
+    if is_place(name):
+        return read(name)
+    if not is_id(name):
+        raise UnknownModel(f"model {name[:80]!r} is not known", _hint(name))
+    try:
+        return fetch(name, offline=offline)
+    except Unavailable as error:
+        close = nearest(spelled(name.partition("/")[2]), names())
+        same = f"; {close.removeprefix('did you mean ').rstrip('?')} is a preset" if "mean" in close else ""
+        raise Unavailable(error.message, error.hint + same) from None
 
 
 def published(config: dict[str, Any], *, name: str = "", treat_as: str = "") -> Published:
@@ -99,8 +107,9 @@ def published(config: dict[str, Any], *, name: str = "", treat_as: str = "") -> 
     return Published(config, name=name, treated_as=treat_as)
 
 
-def _is_plain(name: str) -> bool:
-    return 0 < len(name) <= 100 and not any(mark in name for mark in "/\\\0")
+def _is_preset(name: str) -> bool:
+    plain = 0 < len(name) <= 100 and not any(mark in name for mark in "/\\\0")
+    return plain and (FOLDER / f"{spelled(name)}.json").is_file()
 
 
 def _hint(name: str) -> str:

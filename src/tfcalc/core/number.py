@@ -49,8 +49,7 @@ def divide(whole: Any, parts: Any) -> Any:
     >>> divide(512, 8)
     64
     """
-    symbolic = hasattr(whole, "free_symbols") or hasattr(parts, "free_symbols")
-    return whole / parts if symbolic else whole // parts
+    return whole / parts if hasattr(parts, "free_symbols") else whole // parts
 
 
 def ceil_div(whole: Any, size: int) -> Any:

@@ -86,6 +86,9 @@ class Polynomial:
             raise ValueError(f"{self!r} is divided by a symbol or by nothing, not by {other!r}")
         return self * Polynomial({tuple((atom, -power) for atom, power in powers): 1})
 
+    def __rtruediv__(self, other: int) -> Polynomial:
+        return Polynomial({(): other}) / self
+
     def __floordiv__(self, divisor: int) -> Polynomial:
         """What divides is taken out; the rest stays under a floor: ``(4h² + h) // 2 == 2h² + ⌊h/2⌋``."""
         even = Polynomial({powers: factor // divisor for powers, factor in self.terms.items()})

@@ -49,4 +49,4 @@ def plain(name: str) -> str:
     """
     name = LAYERS.sub("", name)
     name = NUMBER.sub("", name).removeprefix(".")
-    return re.sub(r"_bias$", ".bias", name.removesuffix(".weight"))
+    return re.sub(r"_bias$", ".bias", re.sub(r"[._]weight$", "", name))

@@ -137,11 +137,18 @@ class Config:
 
     # -- nested configs
 
-    def sub(self, name: str, model_type: str = "", defaults: Mapping[str, Any] | None = None) -> Config:
+    def sub(
+        self,
+        name: str,
+        model_type: str = "",
+        defaults: Mapping[str, Any] | None = None,
+        *,
+        over: Mapping[str, Any] | None = None,
+    ) -> Config:
         """The config that is nested under ``name``; empty where it is left out.
 
         Its defaults are those given here, or else those of its family: of its own ``model_type``, or of the one given
-        here where it names none.
+        here where it names none. ``over`` are those of the family's that the whole has its own for.
         """
         data = self.data.get(name)
         if data is None:
@@ -154,7 +161,8 @@ class Config:
         from tfcalc.families.family import find
 
         family = find(kind)
-        return Config(data, family.model_type, family.defaults, family.aliases, self.head, self.reading, path)
+        known = {**family.defaults, **(over or {})}
+        return Config(data, family.model_type, known, family.aliases, self.head, self.reading, path)
 
     def path(self, name: str) -> str:
         """The field's name as it is written in the file, with the nested config it stands in."""

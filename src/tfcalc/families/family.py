@@ -102,5 +102,10 @@ def modules() -> dict[str, list[str]]:
     return found
 
 
+def wanted() -> list[str]:
+    """The text model types of transformers 5.23 (and vision and speech ones that share their blocks)."""
+    return (FOLDER / "wanted.txt").read_text(encoding="utf-8").split()
+
+
 def _close(word: str, known: list[str]) -> bool:
     return "mean" in nearest(word, known)

@@ -60,6 +60,11 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     )
 
 
+def parameter_count(model: Model) -> int:
+    """The number alone, without the formulas."""
+    return exact(model.tree(Workload()).total(parameters))
+
+
 def _embedding(component: Component) -> Num:
     """Parameters of the token and position tables."""
     if component.kind in ("embedding", "position"):

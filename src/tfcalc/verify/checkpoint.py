@@ -40,6 +40,7 @@ def verify_checkpoint(model: Model, place: str) -> Verification:
     return Verification(
         heading=model.summary,
         against=f"the header of {path.name}",
+        column="file",
         reference="tensors by name, all layers together",
         rows=side_by_side(_gathered(ours, matched), _gathered(theirs, matched)),
         model=model.described(),

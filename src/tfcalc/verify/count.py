@@ -53,6 +53,7 @@ def _by_torch(model: Transformer) -> Verification:
     return Verification(
         heading=model.summary,
         against="PyTorch",
+        column="torch",
         reference=f"torch.nn modules of PyTorch {torch.__version__} on the meta device, unique parameters{exchanged}",
         rows=side_by_side(ours, theirs),
         model=model.described(),

@@ -34,6 +34,7 @@ def verify_config(model: Published) -> Verification:
     return Verification(
         heading=model.summary,
         against="transformers",
+        column="transformers",
         reference=f"{model.architecture} of transformers {transformers.__version__} on the meta device, "
         "unique parameters after tie_weights()",
         rows=side_by_side(ours, theirs),

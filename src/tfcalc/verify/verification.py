@@ -25,10 +25,14 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The verdict, and the rows that it rests on; the last row is the total. ``against`` is who else counted."""
+    """The verdict, and the rows that it rests on; the last row is the total.
+
+    ``against`` is who else counted, ``column`` that in a word.
+    """
 
     heading: str
     against: str
+    column: str
     reference: str
     rows: tuple[Row, ...]
     model: dict[str, Any]
@@ -47,7 +51,7 @@ class Verification:
             columns=[
                 Column("component", numeric=False),
                 Column("tfcalc"),
-                Column(self.against.partition(" ")[0].replace("PyTorch", "torch")),
+                Column(self.column),
                 Column("difference"),
             ],
             rows=[[row.path, row.counted, row.reference, row.difference] for row in self.rows],

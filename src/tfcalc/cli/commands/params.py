@@ -6,24 +6,43 @@ from tfcalc.cli.commands import Command
 from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
+from tfcalc.errors import UsageError
 from tfcalc.questions.params import params
+from tfcalc.report import Report
 
 APPROX = Option("approx", ("--approx",), "also without biases and norms", switch=True)
+VIA = Option(
+    "via", ("--via",), "torch: counted through transformers, for a family that tfcalc does not know", ("torch",)
+)
 
 
 def run(settings: Settings) -> int:
     """Answer it."""
-    report = params(settings.model(), depth=settings.get("depth"), approx=settings.get("approx", False))
-    show(report, settings)
+    show(_through(settings) if settings.get("via") else _counted(settings), settings)
     return 0
+
+
+def _counted(settings: Settings) -> Report:
+    return params(settings.model(), depth=settings.get("depth"), approx=settings.get("approx", False))
+
+
+def _through(settings: Settings) -> Report:
+    from tfcalc.catalog import config_of
+    from tfcalc.verify.through import params_through
+
+    if settings.model_name is None:
+        raise UsageError("--via torch needs a config", "name one: a config.json, a preset, or a Hub id")
+    config = config_of(settings.model_name, offline=settings.get("offline", False))
+    return params_through(config, depth=settings.get("depth"))
 
 
 COMMAND = Command(
     run,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, DEPTH, APPROX, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, DEPTH, APPROX, VIA, *SHOW),
     (
         "tfcalc params --d-model 512 --layers 6",
-        "tfcalc params transformer-big --json",
-        "tfcalc params --kind decoder --d-model 768 --heads 12 --layers 12 --vocab-size 50257 -q",
+        "tfcalc params llama-3-8b",
+        "tfcalc params deepseek-v3 --json",
+        "tfcalc params llama-3-8b --layers 16 -q",
     ),
 )

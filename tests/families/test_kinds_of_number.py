@@ -1,0 +1,52 @@
+"""One description, three kinds of number: ints, arrays and symbols agree on every family."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.verify.compare import configs
+from tests.verify.random_configs import load
+from tfcalc.core.measure import active_params, matmul_flops, params
+from tfcalc.core.number import Num
+from tfcalc.core.polynomial import symbol
+from tfcalc.families.family import modules
+from tfcalc.families.published import Published
+from tfcalc.report import polynomial
+from tfcalc.symbols import with_symbols
+from tfcalc.workload import Workload
+
+FAMILIES = sorted(name for names in modules().values() for name in names)
+DRAWS = 4
+RUN = Workload(batch_size=2, seq_len=16)
+
+
+def instead(model: Published, numbers: dict[str, Num]) -> Published:
+    return Published(model.data, instead=numbers)
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_symbols_agree_with_ints(model_type: str) -> None:
+    for config in configs(model_type, DRAWS):
+        model = Published(config)
+        letters = {path: symbol(field.letter) for path, field in model.reading.fields.items()}
+        root, twin = model.tree(RUN), instead(model, letters).tree(with_symbols(RUN))
+        for measure in (params, active_params, matmul_flops):
+            closed = polynomial(twin.total(measure))
+            assert closed.at(model.values() | RUN.values()) == root.total(measure)
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_arrays_agree_with_ints(model_type: str) -> None:
+    numpy = pytest.importorskip("numpy")
+    for config in configs(model_type, DRAWS):
+        model = Published(config)
+        arrays = {path: numpy.array([size, size], object) for path, size in model.reading.sizes.items()}
+        counted = instead(model, arrays).tree(RUN).total(params)
+        assert numpy.broadcast_to(counted, 2).tolist() == [model.tree(RUN).total(params)] * 2
+
+
+def test_every_family_has_random_configs() -> None:
+    not_in_transformers = {
+        "baichuan", "chatglm", "deepseek", "internlm", "internlm2", "kimi_k2", "mimo", "minicpm", "nemotron-nas", "orion", "qwen",
+    }  # fmt: skip
+    assert set(FAMILIES) - set(load()) <= not_in_transformers
