@@ -48,16 +48,16 @@ def grouped(number: int | float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
 
 
-def short(number: int | float) -> str:
-    """Three figures and an SI prefix: ``44.1M``.
+def short(number: int | float, *, billion: str = "G") -> str:
+    """Three figures and an SI prefix: ``44.1M``; of parameters, people say B where units say G.
 
-    >>> short(44_140_544), short(512), short(999_999), short(3.14e23)
-    ('44.1M', '512', '1M', '3.14e+23')
+    >>> short(44_140_544), short(512), short(999_999), short(3.14e23), short(7 * 10**9, billion="B")
+    ('44.1M', '512', '1M', '3.14e+23', '7B')
     """
     rounded = float(f"{number:.3g}")
     if rounded >= LARGEST_PREFIX * 1000:
         return f"{number:.3g}"
-    for scale, prefix in ((LARGEST_PREFIX, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for scale, prefix in ((LARGEST_PREFIX, "E"), (1e15, "P"), (1e12, "T"), (1e9, billion), (1e6, "M"), (1e3, "k")):
         if rounded >= scale:
             return f"{rounded / scale:.3g}{prefix}"
     return f"{number}"

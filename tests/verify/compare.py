@@ -13,13 +13,13 @@ from typing import Any
 
 from tests.verify.random_configs import load
 from tfcalc.core.component import Component
-from tfcalc.core.measure import active_params, params
+from tfcalc.core.measure import active_params, frozen_params, params
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.tensors import tensors
 from tfcalc.errors import TfcalcError, Unavailable
 from tfcalc.families.published import Published
 from tfcalc.report import polynomial
-from tfcalc.verify.hugging_face import buffers, parameters
+from tfcalc.verify.hugging_face import buffers, build, parameters
 from tfcalc.workload import Workload
 
 DRAWS = 20
@@ -29,9 +29,13 @@ def differences(config: dict[str, Any]) -> dict[str, tuple[object, object]]:
     """Names whose numel differs: tfcalc's and transformers'."""
     model = Published(config)
     root = model.tree(Workload())
-    ours, theirs = tensors(root), parameters(config, model.architecture)
-    held, kept = tensors(root, buffers=True), buffers(config, model.architecture)
+    built = build(config, model.architecture)
+    ours, theirs = tensors(root), parameters(built)
+    held, kept = tensors(root, buffers=True), buffers(built)
     found = _unequal(ours, theirs) | {f"buffer {name}": both for name, both in _unequal(held, kept).items()}
+    frozen = sum(one.numel() for one in built.parameters() if not one.requires_grad)
+    if root.total(frozen_params) != frozen:
+        found["(frozen)"] = (root.total(frozen_params), frozen)
     for measure in (params, active_params):
         closed = polynomial(_in_symbols(model).total(measure)).at(model.values())
         if closed != root.total(measure):

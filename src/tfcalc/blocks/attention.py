@@ -22,8 +22,10 @@ class Attention(NamedTuple):
     ``names`` are those of the four projections, of three where one matrix makes keys and values, or of two where one
     makes queries, keys and values. ``bias`` is that of all of them, unless ``key_bias`` or ``output_bias`` say
     otherwise. ``gated`` queries are twice as wide: the second half gates the output. ``within`` are further parts:
-    norms of queries and keys, sinks, tables. ``output_from`` is the width that the output projection has room for, where
-    that is not the heads' values.
+    norms of queries and keys, sinks, tables. ``output_from`` is what the output projection reads, where that is not
+    as wide as the heads' values together; ``output_to`` is what it makes, where that is not ``d_model``.
+    ``made`` says which of keys and values it makes itself: both (``KV``), keys that are the values too (``K``), or none,
+    where it reads those of an earlier layer.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -43,6 +45,8 @@ class Attention(NamedTuple):
     gated: bool = False
     within: tuple[Component, ...] = ()
     output_from: Num | None = None
+    output_to: Num | None = None
+    made: str = "KV"
 
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload, *, causal: bool) -> Component:
         """The block on these sequences; self-attention where ``queries`` and ``keys`` are the same."""
@@ -50,6 +54,7 @@ class Attention(NamedTuple):
         drops = self.dropout and run.training
         output_bias = self.bias if self.output_bias is None else self.output_bias
         joined = heads * self.value_dim if self.output_from is None else self.output_from
+        width = self.d_model if self.output_to is None else self.output_to
         return Component(
             name,
             "attention",
@@ -66,7 +71,7 @@ class Attention(NamedTuple):
                     recomputes_scores=run.recomputes_scores,
                 ),
                 *([dropout("attend_dropout", heads * scores)] if drops else []),
-                linear(self.names[-1], joined, self.d_model, queries.tokens, bias=output_bias, letter="O"),
+                linear(self.names[-1], joined, width, queries.tokens, bias=output_bias, letter="O"),
             ),
         )
 
@@ -80,8 +85,11 @@ class Attention(NamedTuple):
         from_value = h if self.value_width is None else self.value_width
         key_bias = self.bias if self.key_bias is None else self.key_bias
         yield linear(self.names[0], h, query, queries.tokens, bias=self.bias, letter="Q")
+        if not self.made:
+            return
         if len(self.names) == 3:
             yield linear(self.names[1], from_key, g * (d_k + d_v), keys.tokens, bias=key_bias, letter="KV")
             return
         yield linear(self.names[1], from_key, g * d_k, keys.tokens, bias=key_bias, letter="K")
-        yield linear(self.names[2], from_value, g * d_v, keys.tokens, bias=self.bias, letter="V")
+        if "V" in self.made:
+            yield linear(self.names[2], from_value, g * d_v, keys.tokens, bias=self.bias, letter="V")

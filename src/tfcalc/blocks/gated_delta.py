@@ -12,6 +12,7 @@ from tfcalc.workload import Sequences
 
 FUSED = ("in_proj_qkvz", "in_proj_ba")
 SPLIT = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
+SEPARATE = ("q_proj", "k_proj", "v_proj", "g_proj", "b_proj", "a_proj")
 
 
 class GatedDeltaNet(NamedTuple):
@@ -19,7 +20,7 @@ class GatedDeltaNet(NamedTuple):
 
     Queries, keys and values pass a short convolution. A head writes with strength β and decays by
     exp(−exp(A)·softplus(a + dt)); a norm of each head's output is gated by z. ``names`` are those of two matrices (one
-    for all wide projections, one for β and a) or of four.
+    for all wide projections, one for β and a), of four or of six; ``after`` are those of the norm and of the output.
 
     Source: Yang et al. 2024 (arXiv 2412.06464), section 3; transformers' Qwen3NextGatedDeltaNet, Qwen3_5GatedDeltaNet.
     """
@@ -32,31 +33,37 @@ class GatedDeltaNet(NamedTuple):
     kernel: Num
     activation: str
     names: tuple[str, ...] = FUSED
+    after: tuple[str, str] = ("norm", "out_proj")
 
     def __call__(self, name: str, stream: Sequences) -> Component:
         """The block on these sequences."""
         heads, t = self.value_heads, stream.tokens
         values = heads * self.value_dim
-        mixed = 2 * self.key_heads * self.key_dim + values
+        keys = self.key_heads * self.key_dim
+        mixed = 2 * keys + values
         return Component(
             name,
             "ssm",
             parts=(
-                *self._projections(mixed, values, t),
+                *self._projections(keys, values, t),
                 depthwise("conv1d", mixed, self.kernel, t, bias=False),
                 activation("activation", self.activation, t * mixed),
                 parameter("dt_bias", heads, minor=True),
                 activation("time_step", "softplus", t * heads),
                 parameter("A_log", heads, minor=True),
                 scan("scan", t, heads, self.key_dim, self.value_dim, reads=2),
-                norm("norm", "rmsnorm", self.value_dim, t * heads),
+                norm(self.after[0], "rmsnorm", self.value_dim, t * heads),
                 activation("gate", "silu", t * values),
-                linear("out_proj", values, self.d_model, t, bias=False, letter="O"),
+                linear(self.after[1], values, self.d_model, t, bias=False, letter="O"),
             ),
         )
 
-    def _projections(self, mixed: Num, values: Num, tokens: Num) -> Iterator[Component]:
+    def _projections(self, keys: Num, values: Num, tokens: Num) -> Iterator[Component]:
         heads = self.value_heads
-        widths = (mixed + values, 2 * heads) if len(self.names) == 2 else (mixed, values, heads, heads)
-        for name, width in zip(self.names, widths, strict=True):
+        widths: dict[int, tuple[Num, ...]] = {
+            2: (2 * keys + 2 * values, 2 * heads),
+            4: (2 * keys + values, values, heads, heads),
+            6: (keys, keys, values, values, heads, heads),
+        }
+        for name, width in zip(self.names, widths[len(self.names)], strict=True):
             yield linear(name, self.d_model, width, tokens, bias=False)

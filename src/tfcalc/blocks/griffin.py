@@ -45,9 +45,7 @@ class RecurrentBlock(NamedTuple):
     def _recurrence(self, tokens: Num) -> Iterator[Component]:
         yield parameter("recurrent_param", self.width, minor=True)
         for gate in ("input_gate", "recurrent_gate"):
-            block = linear(f"{gate}_weight", self.block_width, self.block_width, tokens, bias=False)
-            yield block._replace(copies=self.n_blocks)
-            yield parameter(f"{gate}_bias", self.n_blocks, self.block_width, minor=True)
-            yield activation(gate, "sigmoid", tokens * self.width)
+            yield linear(gate, self.block_width, self.block_width, tokens)._replace(copies=self.n_blocks)
+            yield activation(f"{gate}_sigmoid", "sigmoid", tokens * self.width)
         # a = exp(-8·softplus(Λ)·r), then a·h + √(1 - a²)·(i·x)
         yield gated_sum("recurrence", "a·h + √(1−a²)·i·x", tokens * self.width, forward=9, backward=14)

@@ -12,8 +12,9 @@ from tfcalc.workload import Sequences
 class LightningAttention(NamedTuple):
     """``n_heads`` states of ``head_dim`` × ``head_dim``, each with a query, key and value of its own.
 
-    One matrix and an ``activation`` make queries, keys and values; a norm of the whole output is gated by a sigmoid of the
-    input. Each head's decay is fixed by the layer's place, and stored for every pair of places in a ``block``.
+    One matrix and an ``activation`` make queries, keys and values; a norm of the whole output is gated by a sigmoid of
+    the input. A head's decay is fixed by its own and the layer's place, and stored for each pair of places in a
+    ``block``.
 
     Source: MiniMax-01 (arXiv 2501.08313), section 2.2; transformers' MiniMaxLightningAttention.
     """

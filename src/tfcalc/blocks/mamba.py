@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, divide
 from tfcalc.leaves import activation, linear, norm, parameter
 from tfcalc.leaves.convolution import depthwise
 from tfcalc.leaves.scan import FULL_DECAY, scan
@@ -14,10 +14,11 @@ from tfcalc.workload import Sequences
 class Mamba(NamedTuple):
     """``d_inner`` channels after a short convolution, each a recurrence over ``d_state`` numbers; a second half gates.
 
-    The time step comes through a vector of ``rank``; with it B and C are made of the input (``x_proj``). ``norms``: a
-    trained norm of each of the three.
+    The time step comes through a vector of ``rank``; with it B and C are made of the input (``x_proj``). ``norms``
+    is the kind of norm of each of the three. With ``heads`` these matrices are block-diagonal.
 
-    Source: Gu and Dao 2023 (arXiv 2312.00752), section 3.4; transformers' MambaMixer, JambaMambaMixer.
+    Source: Gu and Dao 2023 (arXiv 2312.00752), section 3.4; transformers' MambaMixer,
+    JambaMambaMixer, ZambaMambaMixer.
     """
 
     d_model: Num
@@ -28,7 +29,8 @@ class Mamba(NamedTuple):
     activation: str
     bias: bool = False
     conv_bias: bool = True
-    norms: bool = False
+    norms: str = ""
+    heads: Num | None = None
 
     def __call__(self, name: str, stream: Sequences) -> Component:
         """The block on these sequences."""
@@ -40,9 +42,7 @@ class Mamba(NamedTuple):
                 linear("in_proj", h, 2 * inner, t, bias=self.bias, letter="in"),
                 depthwise("conv1d", inner, self.kernel, t, bias=self.conv_bias),
                 activation("activation", self.activation, t * inner),
-                linear("x_proj", inner, self.rank + 2 * states, t, bias=False, letter="x"),
-                *self._norms(t),
-                linear("dt_proj", self.rank, inner, t, letter="Δ"),
+                *self._selection(t),
                 activation("time_step", "softplus", t * inner),
                 parameter("A_log", inner, states),
                 scan("scan", t, inner, states, 1, decay=FULL_DECAY),
@@ -52,8 +52,17 @@ class Mamba(NamedTuple):
             ),
         )
 
+    def _selection(self, tokens: Num) -> Iterator[Component]:
+        heads = 1 if self.heads is None else self.heads
+        width = self.d_inner if self.heads is None else divide(self.d_inner, heads)
+        yield linear("x_proj", width, self.rank + 2 * self.d_state, tokens, bias=False, letter="x")._replace(
+            copies=heads
+        )
+        yield from self._norms(tokens)
+        yield linear("dt_proj", self.rank, width, tokens, letter="Δ")._replace(copies=heads)
+
     def _norms(self, tokens: Num) -> Iterator[Component]:
         if self.norms:
-            yield norm("dt_layernorm", "rmsnorm", self.rank, tokens)
-            yield norm("b_layernorm", "rmsnorm", self.d_state, tokens)
-            yield norm("c_layernorm", "rmsnorm", self.d_state, tokens)
+            yield norm("dt_layernorm", self.norms, self.rank, tokens)
+            yield norm("b_layernorm", self.norms, self.d_state, tokens)
+            yield norm("c_layernorm", self.norms, self.d_state, tokens)

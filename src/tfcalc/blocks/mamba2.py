@@ -14,7 +14,7 @@ class Mamba2(NamedTuple):
     """``n_heads`` states of ``d_state`` × ``head_dim``, each decayed by one number; the heads of a group share B and C.
 
     One matrix makes gate, input, B, C and time step; a short convolution mixes input, B and C. ``gated_norm``: a norm
-    of the output together with its gate.
+    of the output together with its gate. ``bias`` is that of both matrices, unless ``output_bias`` says otherwise.
 
     Source: Dao and Gu 2024 (arXiv 2405.21060), section 7; transformers' Mamba2Mixer.
     """
@@ -30,11 +30,13 @@ class Mamba2(NamedTuple):
     bias: bool = False
     conv_bias: bool = True
     gated_norm: bool = True
+    output_bias: bool | None = None
 
     def __call__(self, name: str, stream: Sequences) -> Component:
         """The block on these sequences."""
         h, heads, inner, t = self.d_model, self.n_heads, self.d_inner, stream.tokens
         mixed = inner + 2 * self.n_groups * self.d_state
+        output_bias = self.bias if self.output_bias is None else self.output_bias
         return Component(
             name,
             "ssm",
@@ -49,6 +51,6 @@ class Mamba2(NamedTuple):
                 parameter("D", heads, minor=True),
                 activation("gate", "silu", t * inner),
                 *([norm("norm", "rmsnorm", inner, t)] if self.gated_norm else []),
-                linear("out_proj", inner, h, t, bias=self.bias, letter="out"),
+                linear("out_proj", inner, h, t, bias=output_bias, letter="out"),
             ),
         )

@@ -15,7 +15,8 @@ class Tensor(NamedTuple):
     ``name`` is its usual one (``W_Q``), ``shape`` is rows × columns as the mathematics writes it.
     ``minor`` marks biases and norms, which the usual approximations drop. ``tied_to`` names the tensor whose storage
     this one shares: then it is stored there, and only used here. ``key`` is what a checkpoint calls it within its
-    module: ``weight``, ``bias``, or nothing where the module's name is already the tensor's.
+    module: ``weight``, ``bias``, or nothing where the module's name is already the tensor's. ``frozen`` weights are
+    stored as parameters, but never trained.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Tensor(NamedTuple):
     minor: bool = False
     tied_to: str | None = None
     key: str = "weight"
+    frozen: bool = False
 
     @property
     def size(self) -> Num:

@@ -38,6 +38,18 @@ def major_params(cost: Cost) -> Num:
     return total(weight.size for weight in cost.weights if weight.tied_to is None and not weight.minor)
 
 
+@_stored
+def frozen_params(cost: Cost) -> Num:
+    """Parameters that are never trained, such as sinusoids that a model stores as a table."""
+    return total(weight.size for weight in cost.weights if weight.frozen and weight.tied_to is None)
+
+
+@_stored
+def buffer_elements(cost: Cost) -> Num:
+    """Numbers that are held with the model and are no parameters."""
+    return total(buffer.size for buffer in cost.buffers)
+
+
 @_run
 def matmul_flops(cost: Cost) -> Num:
     """FLOPs of the forward pass's matrix products (a multiply-add is 2)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -15,14 +15,19 @@ from tfcalc.families.heads import bare, classifier, labels, lm_head, output, ren
 from tfcalc.leaves import activation, buffer, embedding, learned_position, linear, norm, sinusoidal_position
 from tfcalc.workload import Sequences, Workload
 
+ALONE = "ForCausalLM"
+"""The head that goes with the decoder by itself."""
 NAMES = ("q_proj", "k_proj", "v_proj", "out_proj")
 ALIASES = {
     "num_attention_heads": "encoder_attention_heads",
     "hidden_size": "d_model",
     "num_hidden_layers": "encoder_layers",
 }
-Positions = Callable[[Config, str, Sequences], Component]
-Mixer = Callable[[Config, "Side", Workload], Component]
+Positions = Callable[[Num, Num, Num], Component]
+"""Makes a table of so many rows, so wide, for so many tokens."""
+Reader = Callable[["Side", Workload], Iterable[Component]]
+Writer = Callable[["Side", Workload, Sequences | None], Iterable[Component]]
+"""They make all layers of the encoder, and of the decoder, which reads what the encoder made, if there is one."""
 
 
 class Side(NamedTuple):
@@ -59,7 +64,6 @@ def attention(
     causal: bool = False,
     bias: bool = True,
     key_bias: bool | None = None,
-    key_width: Num | None = None,
 ) -> Component:
     """Multi-head attention under the names that fairseq gave its projections."""
     block = Attention(
@@ -70,8 +74,6 @@ def attention(
         s.head_dim,
         bias=bias,
         key_bias=key_bias,
-        key_width=key_width,
-        value_width=key_width,
         names=NAMES,
     )
     return block(name, queries, keys, run, causal=causal)
@@ -101,23 +103,21 @@ def decoder_layer(
     run: Workload,
     memory: Sequences | None,
     *,
-    ffn: Component | None = None,
+    bias: bool = True,
     key_bias: bool | None = None,
-    key_width: Num | None = None,
 ) -> Component:
-    """Like the encoder's, and attention to what the encoder made (``memory``). Without one it is stored, but not run."""
-    stream = run.target
-    read = attention(
-        "encoder_attn", s, stream, memory or run.source, run, key_bias=key_bias, key_width=key_width
-    )._replace(passes=1 if memory else 0)
+    """Like the encoder's, and attention to its output (``memory``). Without one that is stored, but does not run."""
+    stream, read = run.target, memory or run.source
+    runs = 1 if memory else 0
+    reading = attention("encoder_attn", s, stream, read, run, bias=bias, key_bias=key_bias)
     return layer(
         "layers",
         (
-            attention("self_attn", s, stream, stream, run, causal=True, key_bias=key_bias),
+            attention("self_attn", s, stream, stream, run, causal=True, bias=bias, key_bias=key_bias),
             norm("self_attn_layer_norm", "layernorm", s.width, stream.tokens),
-            read,
-            norm("encoder_attn_layer_norm", "layernorm", s.width, stream.tokens)._replace(passes=1 if memory else 0),
-            ffn or feed_forward(s, stream, run),
+            reading._replace(passes=runs),
+            norm("encoder_attn_layer_norm", "layernorm", s.width, stream.tokens)._replace(passes=runs),
+            feed_forward(s, stream, run),
             norm("final_layer_norm", "layernorm", s.width, stream.tokens),
         ),
         stream.tokens * s.width,
@@ -128,9 +128,7 @@ def half(
     name: str, s: Side, stream: Sequences, *inside: Component, norms: tuple[str, ...] = ("layer_norm",)
 ) -> Component:
     """One of the two stacks: tables and layers (``inside``), and norms before or after all layers."""
-    return Component(
-        name, name, parts=(*inside, *(norm(each, "layernorm", s.width, stream.tokens) for each in norms))
-    )
+    return Component(name, name, parts=(*inside, *(norm(each, "layernorm", s.width, stream.tokens) for each in norms)))
 
 
 def words(c: Config, tokens: Num, *, rows: str = "vocab_size", tied: bool = False) -> Component:
@@ -144,21 +142,25 @@ def shared(c: Config) -> Component:
     return embedding("shared", c.size("vocab_size"), c.size("d_model"), 0)
 
 
-def learned(c: Config, name: str, stream: Sequences, *, offset: int = 2, field: str = "") -> Component:
-    """A trained table of positions; BART's has two rows that nothing uses, for it once counted from a padding index."""
-    rows = c.size(field or "max_position_embeddings")
-    return learned_position("embed_positions", rows + offset, c.size("d_model"), stream.tokens)
+def learned(rows: Num, width: Num, tokens: Num, *, spare: int = 0) -> Component:
+    """A trained table of positions. BART's has two ``spare`` rows: fairseq counted from the padding word's index."""
+    return learned_position("embed_positions", rows + spare, width, tokens)
 
 
-def sines(c: Config, name: str, stream: Sequences, *, stored: str) -> Component:
-    """Fixed positions."""
-    rows = c.size("max_position_embeddings")
-    return sinusoidal_position("embed_positions", rows, c.size("d_model"), stream.tokens, stored=stored)
+BART_POSITIONS = partial(learned, spare=2)
+SINES = partial(sinusoidal_position, "embed_positions")
 
 
-def self_attention(c: Config, s: Side, run: Workload) -> Component:
-    """The encoder's."""
-    return attention("self_attn", s, run.source, run.source, run)
+def reading(s: Side, run: Workload) -> Iterator[Component]:
+    """The encoder's layers."""
+    stream = run.source
+    mixer = attention("self_attn", s, stream, stream, run)
+    yield encoder_layer(s, stream, mixer, feed_forward(s, stream, run))._replace(copies=s.layers)
+
+
+def writing(s: Side, run: Workload, memory: Sequences | None) -> Iterator[Component]:
+    """The decoder's layers."""
+    yield decoder_layer(s, run, memory)._replace(copies=s.layers)
 
 
 def seq2seq(
@@ -167,23 +169,26 @@ def seq2seq(
     *,
     positions: Positions,
     norms: tuple[str, ...] = ("layer_norm",),
-    mixer: Mixer = self_attention,
+    places: str = "max_position_embeddings",
+    reader: Reader = reading,
+    writer: Writer = writing,
     rows: str = "vocab_size",
     share: bool = True,
 ) -> Component:
     """Shared table, encoder and decoder; as a ``ForCausalLM`` only the decoder, whose table is its own.
 
-    ``rows`` is the field that says how long the decoder's table is, where it has one; all have, if they do not ``share``.
+    ``rows`` is the field with the length of the decoder's own table, if it has one: where they do not ``share`` it, or
+    it is not tied. ``places`` is that with the number of positions (``{}`` stands for the stack's name).
     """
-    alone, tied = c.head == "ForCausalLM", share and c.flag("tie_word_embeddings")
+    alone, tied = c.head == ALONE, share and c.flag("tie_word_embeddings")
     s = side(c, "decoder")
     decoder = half(
         "decoder",
         s,
         run.target,
         words(c, run.target.tokens, rows=rows, tied=tied and not alone),
-        positions(c, "decoder", run.target),
-        decoder_layer(s, run, None if alone else run.source)._replace(copies=s.layers),
+        positions(c.size(places.format("decoder")), s.width, run.target.tokens),
+        *writer(s, run, None if alone else run.source),
         norms=norms,
     )
     if alone:
@@ -194,8 +199,8 @@ def seq2seq(
         s,
         run.source,
         words(c, run.source.tokens, tied=tied),
-        positions(c, "encoder", run.source),
-        encoder_layer(s, run.source, mixer(c, s, run), feed_forward(s, run.source, run))._replace(copies=s.layers),
+        positions(c.size(places.format("encoder")), s.width, run.source.tokens),
+        *reader(s, run),
         norms=norms,
     )
     return Component("model", "encoder-decoder", parts=(*([shared(c)] if share else []), encoder, decoder))
@@ -232,7 +237,7 @@ SPANS = classifier("qa_outputs", width="d_model", bias=True, classes=2)
 HEADS: dict[str, Head] = {
     "Model": bare,
     "ForConditionalGeneration": generation,
-    "ForCausalLM": lm_head(width="d_model"),
+    ALONE: lm_head(width="d_model"),
     "ForSequenceClassification": sentence(),
     "ForQuestionAnswering": SPANS,
 }
@@ -257,7 +262,7 @@ HEADS: dict[str, Head] = {
 )
 def bart(c: Config, run: Workload) -> Component:
     """Lewis et al. 2019 (arXiv 1910.13461): a norm of the embedding, none after the last layer."""
-    return seq2seq(c, run, positions=learned, norms=("layernorm_embedding",))
+    return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding",))
 
 
 @family(
@@ -279,7 +284,7 @@ def bart(c: Config, run: Workload) -> Component:
 )
 def mbart(c: Config, run: Workload) -> Component:
     """Liu et al. 2020 (arXiv 2001.08210): a norm of the embedding, and one after the last layer."""
-    return seq2seq(c, run, positions=learned, norms=("layernorm_embedding", "layer_norm"))
+    return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding", "layer_norm"))
 
 
 @family(
@@ -301,7 +306,7 @@ def mbart(c: Config, run: Workload) -> Component:
 )
 def blenderbot(c: Config, run: Workload) -> Component:
     """Roller et al. 2020 (arXiv 2004.13637): positions without spare rows."""
-    return seq2seq(c, run, positions=partial(learned, offset=0))
+    return seq2seq(c, run, positions=learned)
 
 
 @family(
@@ -323,7 +328,7 @@ def blenderbot(c: Config, run: Workload) -> Component:
 )
 def pegasus(c: Config, run: Workload) -> Component:
     """Zhang et al. 2019 (arXiv 1912.08777): fixed positions, which count as parameters that are not trained."""
-    return seq2seq(c, run, positions=partial(sines, stored="parameter"))
+    return seq2seq(c, run, positions=partial(SINES, stored="parameter"))
 
 
 @family(
@@ -345,7 +350,7 @@ def pegasus(c: Config, run: Workload) -> Component:
 )
 def m2m_100(c: Config, run: Workload) -> Component:
     """Fan et al. 2020 (arXiv 2010.11125); NLLB-200 (arXiv 2207.04672). Fixed positions that no checkpoint holds."""
-    return seq2seq(c, run, positions=partial(sines, stored="nothing"))
+    return seq2seq(c, run, positions=partial(SINES, stored="nothing"))
 
 
 @family(
@@ -373,14 +378,17 @@ def m2m_100(c: Config, run: Workload) -> Component:
 )
 def led(c: Config, run: Workload) -> Component:
     """Beltagy et al. 2020 (arXiv 2004.05150), section 7: BART with Longformer's attention in the encoder."""
-    return seq2seq(c, run, positions=_each_its_own, norms=("layernorm_embedding",), mixer=_windowed)
+    return seq2seq(
+        c,
+        run,
+        positions=learned,
+        places="max_{}_position_embeddings",
+        norms=("layernorm_embedding",),
+        reader=_windowed,
+    )
 
 
-def _each_its_own(c: Config, name: str, stream: Sequences) -> Component:
-    return learned(c, name, stream, offset=0, field=f"max_{name}_position_embeddings")
-
-
-def _windowed(c: Config, s: Side, run: Workload) -> Component:
+def _windowed(s: Side, run: Workload) -> Iterator[Component]:
     """Tokens that attend globally have projections of their own; they run only where a mask marks such tokens."""
     h, stream = s.width, run.source
     names = [f"longformer_self_attn.{each}" for each in ("query", "key", "value")]
@@ -394,7 +402,8 @@ def _windowed(c: Config, s: Side, run: Workload) -> Component:
         names=(*names, "output"),
         within=tuple(linear(f"{name}_global", h, h, stream.tokens)._replace(passes=0) for name in names),
     )
-    return block("self_attn", stream, stream, run, causal=False)
+    mixer = block("self_attn", stream, stream, run, causal=False)
+    yield encoder_layer(s, stream, mixer, feed_forward(s, stream, run))._replace(copies=s.layers)
 
 
 def _target_rows(c: Config) -> str:
@@ -410,7 +419,7 @@ def translation(c: Config, run: Workload, base: Component) -> Iterator[Component
 @family(
     "marian",
     architecture="MarianMTModel",
-    heads={"Model": bare, "MTModel": translation, "ForCausalLM": lm_head(width="d_model")},
+    heads={"Model": bare, "MTModel": translation, ALONE: lm_head(width="d_model")},
     aliases=ALIASES,
     vocab_size=58101,
     decoder_vocab_size=None,
@@ -431,7 +440,7 @@ def marian(c: Config, run: Workload) -> Component:
     return seq2seq(
         c,
         run,
-        positions=partial(sines, stored="parameter"),
+        positions=partial(SINES, stored="parameter"),
         norms=(),
         rows=_target_rows(c),
         share=c.flag("share_encoder_decoder_embeddings"),

@@ -16,6 +16,7 @@ from tfcalc.leaves import embedding, learned_position, linear, norm
 from tfcalc.workload import Sequences, Workload
 
 NAMES = ("self.query", "self.key", "self.value", "output.dense")
+FFN = ("intermediate.dense", "output.dense")
 POST_NORM = ("attention.output.LayerNorm", "crossattention.output.LayerNorm", "output.LayerNorm")
 PAIRED = ("Model", "ForPreTraining", "ForNextSentencePrediction", "ForSequenceClassification", "ForMultipleChoice")
 """The classes that read the pooled first token, in BERT; the others are made without a pooler."""
@@ -75,9 +76,7 @@ def attention(
     return block(name, run.target, memory or run.target, run, causal=causal)
 
 
-def feed_forward(
-    c: Config, run: Workload, *, name: str = "(ffn)", names: tuple[str, ...] = ("intermediate.dense", "output.dense")
-) -> Component:
+def feed_forward(c: Config, run: Workload, *, name: str = "(ffn)", names: tuple[str, ...] = FFN) -> Component:
     """Two maps, that the checkpoint keeps apart."""
     block = FeedForward(
         c.size("hidden_size"), c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=names
@@ -85,11 +84,13 @@ def feed_forward(
     return block(name, run.target, run)
 
 
-def reads_memory(c: Config) -> bool:
-    """Whether each layer has cross-attention. InvalidModel for an encoder with it, as in transformers."""
-    if c.flag("add_cross_attention") and not c.flag("is_decoder"):
+def cross_attention(c: Config, run: Workload, *, bias: bool = True) -> Component | None:
+    """Attention to another model's output (``add_cross_attention``). InvalidModel in an encoder, as in transformers."""
+    if not c.flag("add_cross_attention"):
+        return None
+    if not c.flag("is_decoder"):
         raise InvalidModel(f"{c.path('add_cross_attention')} is true, but is_decoder is not", "set is_decoder to true")
-    return c.flag("add_cross_attention")
+    return attention(c, run, name="crossattention", bias=bias, memory=run.source)
 
 
 def layers(
@@ -99,13 +100,13 @@ def layers(
     *,
     norms: tuple[str, str, str] = POST_NORM,
     ffn: Component | None = None,
-    cross: bool = False,
+    cross: Component | None = None,
     more: tuple[Component, ...] = (),
 ) -> Component:
     """Equal layers: mixer, cross-attention where there is any, feed-forward, and the norms that go with them."""
     h, tokens = c.size("hidden_size"), run.target.tokens
     of_mixer, of_cross, of_ffn = (norm(name, "layernorm", h, tokens) for name in norms)
-    crossed = (attention(c, run, name="crossattention", memory=run.source), of_cross) if cross else ()
+    crossed = (cross, of_cross) if cross else ()
     parts = (mixer, of_mixer, *crossed, ffn or feed_forward(c, run), of_ffn, *more)
     return layer("layer", parts, tokens * h, copies=c.size("num_hidden_layers"))
 
@@ -131,11 +132,13 @@ def bert_like(
     norms: tuple[str, str, str] = POST_NORM,
     normed: str = "LayerNorm",
     final: str = "",
+    bias: bool = True,
     cross: bool = True,
 ) -> Component:
     """BERT by its ``tables`` beside the words, its ``norms`` of layers and after the last, and who has a pooler."""
     h, tokens = c.size("hidden_size"), run.target.tokens
-    stack = layers(c, run, mixer or attention(c, run), norms=norms, cross=cross and reads_memory(c))
+    memory = cross_attention(c, run, bias=bias) if cross else None
+    stack = layers(c, run, mixer or attention(c, run, bias=bias), norms=norms, cross=memory)
     last = (norm(final, "layernorm", h, tokens),) if final else ()
     return Component(
         name,
@@ -262,3 +265,20 @@ def xlm_roberta_xl(c: Config, run: Workload) -> Component:
 def bert_generation(c: Config, run: Workload) -> Component:
     """Rothe et al. 2019 (arXiv 1907.12461): BERT without token types, as an encoder or as a decoder."""
     return bert_like("bert", c, run, positions(c, run), pooled=())
+
+
+@family(
+    "mpnet",
+    architecture="MPNetForMaskedLM",
+    heads=ROBERTA_HEADS,
+    **BERT | {"vocab_size": 30527},
+    relative_attention_num_buckets=32,
+)
+def mpnet(c: Config, run: Workload) -> Component:
+    """Song et al. 2020 (arXiv 2004.09297): no token types; all layers share one relative position bias."""
+    a, buckets, scores = c.size("num_attention_heads"), c.size("relative_attention_num_buckets"), run.target
+    mixer = attention(c, run, names=("attn.q", "attn.k", "attn.v", "attn.o"))
+    stack = layers(c, run, mixer, norms=("attention.LayerNorm", "", "output.LayerNorm"))
+    bias = embedding("relative_attention_bias", buckets, a, scores.tokens * scores.length)
+    parts = (embeddings(c, run, positions(c, run)), stacked(stack, bias), *pooler(c, run, FIRST_TOKEN))
+    return Component("mpnet", "encoder", parts=parts)

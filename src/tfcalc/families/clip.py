@@ -8,7 +8,7 @@ from tfcalc.blocks import Attention, layer
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, product
 from tfcalc.families.config import Config
-from tfcalc.families.family import family
+from tfcalc.families.family import Head, family
 from tfcalc.families.heads import bare
 from tfcalc.families.images import (
     feed_forward,
@@ -25,6 +25,8 @@ from tfcalc.workload import Sequences, Workload
 
 IMAGES_ONLY = "ForImageClassification"
 NORMS = ("layer_norm1", "layer_norm2")
+FUSED = ("in_proj[q]", "in_proj[k]", "in_proj[v]", "out_proj")
+"""torch.nn.MultiheadAttention keeps one matrix for three, here told apart: the query is one vector."""
 
 
 def encoder(c: Config, run: Workload, stream: Sequences, *, causal: bool = False) -> Component:
@@ -35,26 +37,20 @@ def encoder(c: Config, run: Workload, stream: Sequences, *, causal: bool = False
         feed_forward(c, run, stream),
         *norms(NORMS, h, stream.tokens),
     )
-    return Component(
-        "encoder", "encoder", parts=(layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),)
-    )
+    layers = layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers"))
+    return Component("encoder", "encoder", parts=(layers,))
 
 
 def text_tower(c: Config, run: Workload, *further: Component, causal: bool) -> Component:
     """Tokens with trained positions, layers, a final norm."""
     h, stream = c.size("hidden_size"), run.target
+    tokens = embedding("token_embedding", c.size("vocab_size"), h, stream.tokens)
+    positions = learned_position("position_embedding", c.size("max_position_embeddings"), h, stream.tokens)
     return Component(
         "text_model",
         "encoder",
         parts=(
-            Component(
-                "embeddings",
-                "embedding",
-                parts=(
-                    embedding("token_embedding", c.size("vocab_size"), h, stream.tokens),
-                    learned_position("position_embedding", c.size("max_position_embeddings"), h, stream.tokens),
-                ),
-            ),
+            Component("embeddings", "embedding", parts=(tokens, positions)),
             encoder(c, run, stream, causal=causal),
             norm("final_layer_norm", "layernorm", h, stream.tokens),
             *further,
@@ -62,20 +58,33 @@ def text_tower(c: Config, run: Workload, *further: Component, causal: bool) -> C
     )
 
 
-def vision_tower(c: Config, run: Workload, embeddings: Component, stream: Sequences, *further: Component) -> Component:
-    """Embeddings, layers, a final norm."""
-    final = norm("post_layernorm", "layernorm", c.size("hidden_size"), stream.tokens)
-    return Component("vision_model", "encoder", parts=(embeddings, encoder(c, run, stream), final, *further))
+def vision_tower(c: Config, run: Workload, *embeddings: Component, stream: Sequences) -> Component:
+    """Embeddings of patches, layers, a final norm."""
+    return Component(
+        "vision_model",
+        "encoder",
+        parts=(
+            Component("embeddings", "embedding", parts=embeddings),
+            encoder(c, run, stream),
+            norm("post_layernorm", "layernorm", c.size("hidden_size"), stream.tokens),
+        ),
+    )
 
 
-def projection(field: str, name: str) -> object:
-    """Placeholder."""
+def projected(name: str) -> Head:
+    """A tower's vector in the space that both share."""
+
+    def head(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+        yield base
+        yield linear(name, c.size("hidden_size"), c.size("projection_dim"), run.batch_size, bias=False)
+
+    return head
 
 
 @family(
     "clip_text_model",
     architecture="CLIPTextModel",
-    heads={"Model": bare, "ModelWithProjection": lambda c, run, base: _projected(c, run, base, "text_projection")},
+    heads={"Model": bare, "ModelWithProjection": projected("text_projection")},
     vocab_size=49408,
     hidden_size=512,
     intermediate_size=2048,
@@ -93,7 +102,7 @@ def clip_text(c: Config, run: Workload) -> Component:
 @family(
     "clip_vision_model",
     architecture="CLIPVisionModel",
-    heads={"Model": bare, "ModelWithProjection": lambda c, run, base: _projected(c, run, base, "visual_projection")},
+    heads={"Model": bare, "ModelWithProjection": projected("visual_projection")},
     hidden_size=768,
     intermediate_size=3072,
     projection_dim=512,
@@ -108,68 +117,159 @@ def clip_vision(c: Config, run: Workload) -> Component:
     """A class token before the patches, which have no bias; a norm before the layers too."""
     h, count = c.size("hidden_size"), product(grid(c))
     stream = Sequences(run.batch_size, count + 1)
-    embeddings = Component(
-        "embeddings",
-        "embedding",
-        parts=(
-            parameter("class_embedding", h),
-            patches(
-                "patch_embedding", c, run.batch_size * count, width=h, kernel=pair(c, "patch_size"), bias=False
-            ),
-            learned_position("position_embedding", stream.length, h, stream.tokens),
-        ),
+    whole = vision_tower(
+        c,
+        run,
+        parameter("class_embedding", h),
+        patches("patch_embedding", c, run.batch_size * count, width=h, kernel=pair(c, "patch_size"), bias=False),
+        learned_position("position_embedding", stream.length, h, stream.tokens),
+        stream=stream,
     )
-    whole = vision_tower(c, run, embeddings, stream)
-    # the name is misspelt in the checkpoint
-    return whole._replace(parts=(embeddings, norm("pre_layrnorm", "layernorm", h, stream.tokens), *whole.parts[1:]))
+    first, *rest = whole.parts
+    return whole._replace(parts=(first, norm("pre_layrnorm", "layernorm", h, stream.tokens), *rest))  # as it is spelt
 
 
-def _projected(c: Config, run: Workload, base: Component, name: str) -> Iterator[Component]:
-    yield base
-    yield linear(name, c.size("hidden_size"), c.size("projection_dim"), run.batch_size, bias=False)
+def both(c: Config, run: Workload, text: str, vision: str) -> tuple[Component, ...]:
+    """The text and the vision tower; only the latter where images are classified."""
+    seen = tower(c, run, place(c, "vision"), "vision_model", vision)
+    return (seen,) if c.head == IMAGES_ONLY else (tower(c, run, place(c, "text"), "text_model", text), seen)
 
 
-def _sub(c: Config, part: str) -> str:
+def place(c: Config, part: str) -> str:
     """Where the config of a tower stands: old files have it twice, and the one that ends in ``_dict`` wins."""
     return f"{part}_config_dict" if c.get(f"{part}_config_dict") else f"{part}_config"
+
+
+def width(c: Config, part: str, model_type: str) -> Num:
+    """The hidden size of a tower."""
+    return c.sub(place(c, part), model_type).size("hidden_size")
+
+
+def classifier(model_type: str) -> Head:
+    """Classes of an image, from its vision tower."""
+    return image_classifier("classifier", width=lambda c: width(c, "vision", model_type))
 
 
 @family(
     "clip",
     architecture="CLIPForImageClassification",
-    heads={
-        "Model": bare,
-        IMAGES_ONLY: lambda c, run, base: _classified(c, run, base, "clip_vision_model"),
-    },
+    heads={"Model": bare, IMAGES_ONLY: classifier("clip_vision_model")},
     projection_dim=512,
 )
 def clip(c: Config, run: Workload) -> Component:
     """Radford et al. 2021 (arXiv 2103.00020): both towers are projected without bias; a trained temperature."""
-    vision = tower(c, run, _sub(c, "vision"), "vision_model", "clip_vision_model")
+    towers = both(c, run, "clip_text_model", "clip_vision_model")
     if c.head == IMAGES_ONLY:
-        return Component("clip", "model", parts=(vision,))
-    shared, widths = c.size("projection_dim"), _widths(c, "clip_vision_model", "clip_text_model")
+        return towers[0]
+    shared = c.size("projection_dim")
+    seen, read = width(c, "vision", "clip_vision_model"), width(c, "text", "clip_text_model")
     return Component(
         "clip",
         "model",
         parts=(
-            tower(c, run, _sub(c, "text"), "text_model", "clip_text_model"),
-            vision,
-            *(
-                linear(f"{name}_projection", width, shared, run.batch_size, bias=False)
-                for name, width in zip(("visual", "text"), widths, strict=True)
-            ),
+            *towers,
+            linear("visual_projection", seen, shared, run.batch_size, bias=False),
+            linear("text_projection", read, shared, run.batch_size, bias=False),
             parameter("logit_scale"),
         ),
     )
 
 
-def _widths(c: Config, vision: str, text: str) -> tuple[Num, Num]:
-    return c.sub(_sub(c, "vision"), vision).size("hidden_size"), c.sub(_sub(c, "text"), text).size("hidden_size")
+SIGLIP_TEXT = {
+    "vocab_size": 32000,
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "max_position_embeddings": 64,
+    "hidden_act": "gelu_pytorch_tanh",
+    "projection_size": None,
+}
+SIGLIP_VISION = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "num_channels": 3,
+    "patch_size": 16,
+    "hidden_act": "gelu_pytorch_tanh",
+    "vision_use_head": True,
+}
 
 
-def _classified(c: Config, run: Workload, base: Component, vision: str) -> Iterator[Component]:
-    """The vision tower by itself, with a matrix for the classes."""
-    yield from base.parts
-    head = image_classifier("classifier", width=lambda c: c.sub(_sub(c, "vision"), vision).size("hidden_size"))
-    yield from list(head(c, run, base))[1:]
+@family("siglip_text_model", architecture="SiglipTextModel", heads={"Model": bare}, **SIGLIP_TEXT)
+@family("siglip2_text_model", architecture="Siglip2TextModel", heads={"Model": bare}, **SIGLIP_TEXT)
+def siglip_text(c: Config, run: Workload) -> Component:
+    """SigLIP's text tower looks both ways, and projects its last vector itself."""
+    h, given = c.size("hidden_size"), c.optional("projection_size")
+    return text_tower(c, run, linear("head", h, h if given is None else given, run.batch_size), causal=False)
+
+
+@family("siglip_vision_model", architecture="SiglipVisionModel", heads={"Model": bare}, image_size=224, **SIGLIP_VISION)
+def siglip_vision(c: Config, run: Workload) -> Component:
+    """No class token: a trained query reads the patches."""
+    h, count = c.size("hidden_size"), product(grid(c))
+    stream = Sequences(run.batch_size, count)
+    embed = patches("patch_embedding", c, stream.tokens, width=h, kernel=pair(c, "patch_size"))
+    return _with_head(c, run, embed, count, stream)
+
+
+@family(
+    "siglip2_vision_model", architecture="Siglip2VisionModel", heads={"Model": bare}, num_patches=256, **SIGLIP_VISION
+)
+def siglip2_vision(c: Config, run: Workload) -> Component:
+    """Images of any shape, of up to ``num_patches`` patches."""
+    h, count, side = c.size("hidden_size"), c.size("num_patches"), c.size("patch_size")
+    stream = Sequences(run.batch_size, count)
+    embed = linear("patch_embedding", c.size("num_channels") * side * side, h, stream.tokens)
+    return _with_head(c, run, embed, count, stream)
+
+
+def _with_head(c: Config, run: Workload, embed: Component, count: Num, stream: Sequences) -> Component:
+    positions = learned_position("position_embedding", count, c.size("hidden_size"), stream.tokens)
+    whole = vision_tower(c, run, embed, positions, stream=stream)
+    head = [pooling(c, run, stream)] if c.flag("vision_use_head") else []
+    return whole._replace(parts=(*whole.parts, *head))
+
+
+def pooling(c: Config, run: Workload, stream: Sequences) -> Component:
+    """One trained query attends to all patches; a feed-forward network after it."""
+    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    probe = Sequences(run.batch_size, 1)
+    block = Attention(h, a, a, d, d, bias=True, names=FUSED)
+    return Component(
+        "head",
+        "pooler",
+        parts=(
+            parameter("probe", h),
+            block("attention", probe, stream, run, causal=False),
+            norm("layernorm", "layernorm", h, probe.tokens),
+            feed_forward(c, run, probe),
+        ),
+    )
+
+
+@family(
+    "siglip",
+    architecture="SiglipForImageClassification",
+    heads={"Model": bare, IMAGES_ONLY: classifier("siglip_vision_model")},
+)
+def siglip(c: Config, run: Workload) -> Component:
+    """Zhai et al. 2023 (arXiv 2303.15343): a trained temperature and bias for each pair's logit."""
+    return _compared(c, both(c, run, "siglip_text_model", "siglip_vision_model"))
+
+
+@family(
+    "siglip2",
+    architecture="Siglip2ForImageClassification",
+    heads={"Model": bare, IMAGES_ONLY: classifier("siglip2_vision_model")},
+)
+def siglip2(c: Config, run: Workload) -> Component:
+    """Tschannen et al. 2025 (arXiv 2502.14786)."""
+    return _compared(c, both(c, run, "siglip2_text_model", "siglip2_vision_model"))
+
+
+def _compared(c: Config, towers: tuple[Component, ...]) -> Component:
+    if c.head == IMAGES_ONLY:
+        return towers[0]
+    return Component("siglip", "model", parts=(*towers, parameter("logit_scale"), parameter("logit_bias")))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.core.component import Component
 from tfcalc.families.config import Config
 from tfcalc.families.family import family
@@ -9,7 +11,7 @@ from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import LLAMA, PRE_NORM, attention, decoder, gated, qk_norms, uniform
 from tfcalc.workload import Workload
 
-COHERE = LLAMA | {
+COHERE: dict[str, Any] = LLAMA | {
     "vocab_size": 256000,
     "hidden_size": 8192,
     "intermediate_size": 22528,
@@ -23,7 +25,7 @@ PARALLEL = ("input_layernorm",)
 
 @family("cohere", architecture="CohereForCausalLM", heads=CAUSAL_LM, **COHERE)
 def cohere(c: Config, run: Workload) -> Component:
-    """Command R (transformers' CohereDecoderLayer): one norm a layer, LayerNorm without bias; heads may be normed too."""
+    """Command R (transformers' CohereDecoderLayer): one LayerNorm a layer, without bias; a flag norms heads too."""
     kind = "layernorm-no-bias"
     within = qk_norms(kind, c, run, whole=True) if c.flag("use_qk_norm") else ()
     mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)

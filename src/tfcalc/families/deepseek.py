@@ -21,7 +21,7 @@ Kind = TypeVar("Kind", bound=Hashable)
 DENSE_OR_SPARSE = ("dense", "sparse")
 
 
-def latent_attention(c: Config, *, within: tuple[Component, ...] = ()) -> LatentAttention:
+def latent_attention(c: Config, *, value: Num | None = None, within: tuple[Component, ...] = ()) -> LatentAttention:
     """Multi-head latent attention. It has no use for ``head_dim`` and ``num_key_value_heads``."""
     return LatentAttention(
         c.size("hidden_size"),
@@ -30,7 +30,7 @@ def latent_attention(c: Config, *, within: tuple[Component, ...] = ()) -> Latent
         c.size("kv_lora_rank"),
         c.size("qk_nope_head_dim", least=0),
         c.size("qk_rope_head_dim", least=0),
-        c.size("v_head_dim"),
+        c.size("v_head_dim") if value is None else value,
         bias=c.flag("attention_bias"),
         within=within,
     )
@@ -54,20 +54,28 @@ def active(c: Config) -> Num:
     return c.size("num_experts_per_tok", least=0) if fewer else c.size("n_routed_experts")
 
 
-def experts(c: Config, run: Workload, *, bias: bool = False, corrected: bool = True) -> Component:
-    """Routed experts and a shared one, which is as wide as ``n_shared_experts`` of them.
+def experts(
+    c: Config,
+    run: Workload,
+    *,
+    bias: bool = False,
+    corrected: bool = True,
+    shared_width: str = "moe_intermediate_size",
+    within: tuple[Component, ...] = (),
+) -> Component:
+    """Routed experts and a shared one, which is as wide as ``n_shared_experts`` of ``shared_width``.
 
     The router's correction (``corrected``) balances the experts' load and is not trained by gradient: a buffer.
     """
     h, width, act = c.size("hidden_size"), c.size("moe_intermediate_size"), c.word("hidden_act")
-    stored, shared = c.size("n_routed_experts"), c.size("n_shared_experts", least=0) * width
+    stored, shared = c.size("n_routed_experts"), c.size("n_shared_experts", least=0) * c.size(shared_width)
     common = FeedForward(h, shared, act, bias=bias, names=GATED, gated=True)("shared_experts", run.target, run)
     block = MixtureOfExperts(
         h,
         stored,
         active(c),
         FeedForward(h, width, act, names=FUSED, gated=True),
-        within=(common, *([buffer("gate.e_score_correction_bias", stored)] if corrected else [])),
+        within=(common, *([buffer("gate.e_score_correction_bias", stored)] if corrected else []), *within),
     )
     return block("mlp", run.target, run)
 

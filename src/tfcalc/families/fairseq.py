@@ -1,4 +1,4 @@
-"""OPT, XGLM and BioGPT: GPT-likes with the layers of fairseq, whose feed-forward maps stand in the layer itself."""
+"""OPT, XGLM, BioGPT, TrOCR: GPT-likes with the layers of fairseq, whose feed-forward maps stand in the layer itself."""
 
 from __future__ import annotations
 
@@ -28,12 +28,20 @@ NORMS = ("self_attn_layer_norm", "final_layer_norm")
 
 
 def fairseq_layers(
-    c: Config, run: Workload, width: Num, activation: str, *, bias: bool = True, kind: str = "layernorm"
+    c: Config,
+    run: Workload,
+    width: Num,
+    activation: str,
+    *,
+    bias: bool = True,
+    kind: str = "layernorm",
+    cross: bool = False,
+    key_width: Num | None = None,
 ) -> Component:
-    """Self-attention, attention to an encoder where ``add_cross_attention`` asks for it, two maps."""
+    """Self-attention, attention to an encoder (``cross``, whose vectors are ``key_width`` wide), two maps."""
     parts = [attention(c, run, "self_attn", NAMES, bias=bias)]
-    if c.flag("add_cross_attention"):
-        parts.append(attention(c, run, "encoder_attn", NAMES, cross=True))
+    if cross:
+        parts.append(attention(c, run, "encoder_attn", NAMES, key_width=key_width, cross=True))
         parts.append(final(c, run, "encoder_attn_layer_norm"))
     parts.append(feed_forward(c, run, "(ffn)", ("fc1", "fc2"), width, activation, bias=bias))
     return layers(c, run, "layers", *parts, names=NORMS, kind=kind)
@@ -85,8 +93,10 @@ def opt_decoder(c: Config, run: Workload) -> Iterator[Component]:
     tie_word_embeddings=True,
 )
 def opt(c: Config, run: Workload) -> Component:
-    """Zhang et al. 2022 (arXiv 2205.01068): two rows of positions to spare. OPT-350m has its norms after the sub-layers,
-    so that none follows the last layer, and narrower word vectors."""
+    """Zhang et al. 2022 (arXiv 2205.01068): two rows of positions to spare.
+
+    OPT-350m has its norms after the sub-layers, so that none follows the last layer, and narrower word vectors.
+    """
     return transformer(transformer(*opt_decoder(c, run), name="decoder"), name="model")
 
 
@@ -111,7 +121,8 @@ def opt(c: Config, run: Workload) -> Component:
 )
 def xglm(c: Config, run: Workload) -> Component:
     """Lin et al. 2021 (arXiv 2112.10668): fixed positions."""
-    stack = fairseq_layers(c, run, c.size("ffn_dim"), c.word("activation_function"))
+    cross = c.flag("add_cross_attention")
+    stack = fairseq_layers(c, run, c.size("ffn_dim"), c.word("activation_function"), cross=cross)
     tables = words(c, run, "embed_tokens"), fixed_positions(c, run, "embed_positions", beside=2)
     return transformer(*tables, stack, final(c, run, "layer_norm"), name="model")
 
@@ -134,3 +145,38 @@ def biogpt(c: Config, run: Workload) -> Component:
     tables = words(c, run, "embed_tokens"), positions(c, run, "embed_positions", beside=2)
     stack = fairseq_layers(c, run, c.size("intermediate_size"), c.word("hidden_act"))
     return transformer(*tables, stack, final(c, run, "layer_norm"), name="biogpt")
+
+
+@family(
+    "trocr",
+    architecture="TrOCRForCausalLM",
+    heads={"ForCausalLM": lm_head("output_projection")},
+    aliases={
+        "d_model": "hidden_size",
+        "decoder_attention_heads": "num_attention_heads",
+        "decoder_layers": "num_hidden_layers",
+    },
+    vocab_size=50265,
+    hidden_size=1024,
+    num_hidden_layers=12,
+    num_attention_heads=16,
+    decoder_ffn_dim=4096,
+    activation_function="gelu",
+    max_position_embeddings=512,
+    use_learned_position_embeddings=True,
+    layernorm_embedding=True,
+    cross_attention_hidden_size=None,
+    tie_word_embeddings=True,
+)
+def trocr(c: Config, run: Workload) -> Component:
+    """Li et al. 2021 (arXiv 2109.10282): the decoder that reads an image's encoder, whatever the config says of it."""
+    learned = c.flag("use_learned_position_embeddings")
+    parts = [
+        words(c, run, "embed_tokens"),
+        (positions if learned else fixed_positions)(c, run, "embed_positions", beside=2),
+    ]
+    if c.flag("layernorm_embedding"):
+        parts.append(final(c, run, "layernorm_embedding"))
+    width, memory = c.size("decoder_ffn_dim"), c.optional("cross_attention_hidden_size")
+    parts.append(fairseq_layers(c, run, width, c.word("activation_function"), cross=True, key_width=memory))
+    return transformer(transformer(*parts, name="decoder"), name="model")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.core.component import Component
 from tfcalc.families.config import Config
 from tfcalc.families.family import family
@@ -9,7 +11,7 @@ from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import SANDWICH, attention, decoder, gated, qk_norms, uniform
 from tfcalc.workload import Workload
 
-GEMMA2 = {
+GEMMA2: dict[str, Any] = {
     "vocab_size": 256000,
     "hidden_size": 2304,
     "intermediate_size": 9216,
@@ -60,7 +62,7 @@ def vaultgemma(c: Config, run: Workload) -> Component:
 
 @family(
     "gemma3_text",
-    architecture="Gemma3ForCausalLM",
+    architecture="Gemma3TextModel",
     heads=CAUSAL_LM,
     **GEMMA2 | {"vocab_size": 262208, "max_position_embeddings": 131072},
 )

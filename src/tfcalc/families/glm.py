@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.blocks import FUSED
 from tfcalc.core.component import Component
 from tfcalc.families.config import Config
@@ -10,7 +12,7 @@ from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import LLAMA, PRE_NORM, attention, decoder, gated, uniform
 from tfcalc.workload import Workload
 
-GLM = LLAMA | {
+GLM: dict[str, Any] = LLAMA | {
     "vocab_size": 151552,
     "intermediate_size": 13696,
     "num_hidden_layers": 40,
@@ -19,17 +21,21 @@ GLM = LLAMA | {
     "attention_bias": True,
     "max_position_embeddings": 131072,
 }
-AROUND = (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm")
 
 
 @family("glm", architecture="GlmForCausalLM", heads=CAUSAL_LM, **GLM)
-def glm(c: Config, run: Workload, norms: tuple[str, ...] = PRE_NORM) -> Component:
+def glm(c: Config, run: Workload) -> Component:
     """ChatGLM (arXiv 2406.12793): no bias on the output, whatever the flag says."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=False)
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, names=FUSED), names=norms))
+    return fused(c, run, PRE_NORM)
 
 
 @family("glm4", architecture="Glm4ForCausalLM", heads=CAUSAL_LM, **GLM)
 def glm4(c: Config, run: Workload) -> Component:
     """GLM-4-0414 (transformers' Glm4DecoderLayer): a norm after each sub-layer too."""
-    return glm(c, run, AROUND)
+    return fused(c, run, (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm"))
+
+
+def fused(c: Config, run: Workload, norms: tuple[str, ...]) -> Component:
+    """Their layers, with these norms."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=False)
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run, names=FUSED), names=norms))

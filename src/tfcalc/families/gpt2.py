@@ -66,9 +66,11 @@ def attention(
     bias: bool = True,
     output_bias: bool | None = None,
     within: tuple[Component, ...] = (),
+    key_width: Num | None = None,
+    causal: bool = True,
     cross: bool = False,
 ) -> Component:
-    """Heads that split the hidden size evenly; as many of keys and values, or ``groups``. ``cross`` reads an encoder."""
+    """Heads that split the hidden size; as many of keys and values, or ``groups``. ``cross`` reads an encoder."""
     a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
     block = Attention(
         c.size("hidden_size"),
@@ -80,8 +82,10 @@ def attention(
         output_bias=output_bias,
         names=names,
         within=within,
+        key_width=key_width,
+        value_width=key_width,
     )
-    return block(name, run.target, run.source if cross else run.target, run, causal=not cross)
+    return block(name, run.target, run.source if cross else run.target, run, causal=causal and not cross)
 
 
 def feed_forward(
@@ -247,8 +251,7 @@ def one_norm(c: Config, run: Workload, *names: str) -> Component:
 @family(
     "gptj",
     architecture="GPTJForCausalLM",
-    heads=GPT_HEADS
-    | {"ForCausalLM": lm_head(bias=True), "ForQuestionAnswering": classifier("qa_outputs", bias=True)},
+    heads=GPT_HEADS | {"ForCausalLM": lm_head(bias=True), "ForQuestionAnswering": classifier("qa_outputs", bias=True)},
     aliases=SHORT,
     vocab_size=50400,
     max_position_embeddings=2048,

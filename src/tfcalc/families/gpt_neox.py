@@ -1,15 +1,19 @@
-"""GPT-NeoX and those that name their maps as Megatron-LM does, from ``query_key_value`` to ``dense_4h_to_h``; MPT."""
+"""GPT-NeoX and those that name their maps as Megatron-LM does: ``query_key_value``, ``dense_4h_to_h``. And MPT."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, product
 from tfcalc.families.config import Config
-from tfcalc.families.family import family
+from tfcalc.families.family import family, nested
 from tfcalc.families.gpt2 import GPT_HEADS, attention, feed_forward, final, inner, layers, transformer, words
-from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.heads import CAUSAL_LM, bare, lm_head, output
+from tfcalc.families.images import grid
 from tfcalc.families.llama import PRE_NORM
-from tfcalc.leaves import norm
+from tfcalc.leaves import linear, norm
 from tfcalc.workload import Workload
 
 QKV = ("query_key_value", "dense")
@@ -45,6 +49,31 @@ def gpt_neox(c: Config, run: Workload) -> Component:
     mlp = feed_forward(c, run, "mlp", MLP, c.size("intermediate_size"), c.word("hidden_act"))
     stack = layers(c, run, "layers", mixer, mlp, names=PRE_NORM)
     return transformer(words(c, run, "embed_in"), stack, final(c, run, "final_layer_norm"), name="gpt_neox")
+
+
+@family(
+    "gpt_neox_japanese",
+    architecture="GPTNeoXJapaneseForCausalLM",
+    heads={"Model": bare, "ForCausalLM": lm_head("embed_out")},
+    vocab_size=32000,
+    hidden_size=2560,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    intermediate_multiple_size=4,
+    hidden_act="gelu",
+    max_position_embeddings=2048,
+    tie_word_embeddings=True,
+)
+def gpt_neox_japanese(c: Config, run: Workload) -> Component:
+    """ABEJA 2022: no biases but that of the last layer's attention."""
+    width = c.size("hidden_size") * c.size("intermediate_multiple_size")
+    mlp = feed_forward(c, run, "mlp", MLP, width, c.word("hidden_act"), bias=False)
+    mixer, last = (attention(c, run, "attention", QKV, bias=False, output_bias=bias) for bias in (False, True))
+    before = layers(c, run, "layers[:-1]", mixer, mlp, names=PRE_NORM)
+    after = layers(c, run, "layers[-1]", last, mlp, names=PRE_NORM)._replace(copies=1)
+    stack = before._replace(copies=c.size("num_hidden_layers") - 1), after
+    table, norm_after = words(c, run, "embed_in"), final(c, run, "final_layer_norm")
+    return transformer(table, *stack, norm_after, name="gpt_neox_japanese")
 
 
 @family(
@@ -114,26 +143,56 @@ def falcon(c: Config, run: Workload) -> Component:
     return transformer(words(c, run, "word_embeddings"), stack, final(c, run, "ln_f"))
 
 
-@family(
-    "persimmon",
-    architecture="PersimmonForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=262144,
-    hidden_size=4096,
-    intermediate_size=16384,
-    num_hidden_layers=36,
-    num_attention_heads=64,
-    hidden_act="relu2",
-    max_position_embeddings=16384,
-    qk_layernorm=True,
-    tie_word_embeddings=False,
-)
+PERSIMMON: dict[str, Any] = {
+    "vocab_size": 262144,
+    "hidden_size": 4096,
+    "intermediate_size": 16384,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 64,
+    "hidden_act": "relu2",
+    "max_position_embeddings": 16384,
+    "qk_layernorm": True,
+    "tie_word_embeddings": False,
+}
+
+
+@family("persimmon", architecture="PersimmonForCausalLM", heads=CAUSAL_LM, **PERSIMMON)
 def persimmon(c: Config, run: Workload) -> Component:
     """Adept 2023: a norm of each head's query and key; squared ReLU."""
     mixer = attention(c, run, "self_attn", QKV, within=qk_norms(c, run))
     mlp = feed_forward(c, run, "mlp", MLP, c.size("intermediate_size"), c.word("hidden_act"))
     stack = layers(c, run, "layers", mixer, mlp, names=PRE_NORM)
     return transformer(words(c, run, "embed_tokens"), stack, final(c, run, "final_layernorm"), name="model")
+
+
+def text_of(c: Config) -> Config:
+    """Fuyu's language model: nested, or, as in its published file, not set apart."""
+    return c.sub("text_config", "persimmon") if c.has("text_config") else c
+
+
+def fuyu_logits(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """Logits of the language model."""
+    text = text_of(c)
+    yield base
+    yield output("lm_head", text.size("hidden_size"), text.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
+
+
+@family(
+    "fuyu",
+    architecture="FuyuForCausalLM",
+    heads={"Model": bare, "ForCausalLM": fuyu_logits},
+    **PERSIMMON,
+    image_size=300,
+    patch_size=30,
+    num_channels=3,
+)
+def fuyu(c: Config, run: Workload) -> Component:
+    """Adept 2023: Persimmon, which reads patches of an image by a single map of their pixels."""
+    text, side = text_of(c), c.size("patch_size")
+    language = persimmon(text, run) if text is c else nested(text, run, "language_model")
+    pixels, patches = side * side * c.size("num_channels"), run.batch_size * product(grid(c))
+    embed = linear("vision_embed_tokens", pixels, text.size("hidden_size"), patches)
+    return transformer(language._replace(name="language_model"), embed, name="model")
 
 
 @family(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, stack
 from tfcalc.blocks.mamba import Mamba
@@ -14,13 +15,27 @@ from tfcalc.families.config import Config
 from tfcalc.families.family import family
 from tfcalc.families.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.families.llama import PRE_NORM, attention, norms
-from tfcalc.families.mamba import backbone, mamba2_head_dim, time_step_rank
+from tfcalc.families.mamba import Channels, backbone, expanded, mamba2_head_dim, time_step_rank
 from tfcalc.leaves import buffer, linear, norm
 from tfcalc.workload import Workload
 
 LINEAR, FULL = "linear_attention", "full_attention"
 LEGACY = {"mamba": LINEAR, "attention": FULL}
 """What older files call these layers."""
+
+
+LM = {"Model": bare, "ForCausalLM": lm_head()}
+PRE_FF_NORM = ("input_layernorm", "pre_ff_layernorm")
+MAMBA2: dict[str, Any] = {
+    "mamba_n_heads": 128,
+    "mamba_n_groups": 1,
+    "mamba_d_state": 256,
+    "mamba_d_head": "auto",
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+    "mamba_conv_bias": True,
+    "mamba_proj_bias": False,
+}
 
 
 def layer_types(
@@ -87,7 +102,7 @@ def jamba(c: Config, run: Workload) -> Component:
         c.word("hidden_act"),
         bias=c.flag("mamba_proj_bias"),
         conv_bias=c.flag("mamba_conv_bias"),
-        norms=True,
+        norms="rmsnorm",
     )
     several = c.number("num_experts") > 1
 
@@ -100,18 +115,18 @@ def jamba(c: Config, run: Workload) -> Component:
             ffn = MixtureOfExperts(h, *experts, router="router")("feed_forward", stream, run)
         else:
             ffn = swiglu(c, width)("feed_forward", stream, run)
-        parts = (mixer, ffn, *norms(("input_layernorm", "pre_ff_layernorm"), "rmsnorm", c, run))
+        parts = (mixer, ffn, *norms(PRE_FF_NORM, "rmsnorm", c, run))
         return layer("layers", parts, stream.tokens * h)
 
     kinds = list(zip(periodic(c, "attn_layer"), periodic(c, "expert_layer"), strict=True))
     layers = stack("layers", kinds, c.size("num_hidden_layers"), made)
-    return backbone(c, run, *layers, name="model", tokens="embed_tokens", final="final_layernorm")
+    return named_decoder(c, run, *layers)
 
 
 @family(
     "granitemoehybrid",
     architecture="GraniteMoeHybridForCausalLM",
-    heads={"Model": bare, "ForCausalLM": lm_head()},
+    heads=LM,
     aliases={"layers_block_type": "layer_types"},
     vocab_size=32000,
     hidden_size=4096,
@@ -127,14 +142,7 @@ def jamba(c: Config, run: Workload) -> Component:
     num_experts_per_tok=2,
     shared_intermediate_size=1024,
     layer_types=None,
-    mamba_n_heads=128,
-    mamba_n_groups=1,
-    mamba_d_state=256,
-    mamba_d_head="auto",
-    mamba_d_conv=4,
-    mamba_expand=2,
-    mamba_conv_bias=True,
-    mamba_proj_bias=False,
+    **MAMBA2,
 )
 def granite_hybrid(c: Config, run: Workload) -> Component:
     """Granite 4: Mamba-2 or attention, then experts (none of them in a dense model) beside a network for all tokens."""
@@ -152,17 +160,18 @@ def granite_hybrid(c: Config, run: Workload) -> Component:
         return layer("layers", parts, stream.tokens * h)
 
     layers = stack("layers", layer_types(c, lambda _: LINEAR), c.size("num_hidden_layers"), made)
-    return backbone(c, run, *layers, name="model", tokens="embed_tokens", final="norm")
+    return named_decoder(c, run, *layers, final="norm")
 
 
 def granite_mamba2(c: Config) -> Mamba2:
     """Mamba-2 by the names of fields that Granite, Bamba and Falcon-H1 share."""
-    h = c.size("hidden_size")
+    given = c.optional("mamba_d_ssm")
+    channels = expanded(c, "mamba_expand") if given is None else Channels(given, c.number("mamba_d_ssm"))
     return Mamba2(
-        h,
+        c.size("hidden_size"),
         c.size("mamba_n_heads"),
-        mamba2_head_dim(c, "mamba_n_heads", "mamba_d_head", "mamba_expand"),
-        c.size("mamba_expand") * h,
+        mamba2_head_dim(c, "mamba_n_heads", "mamba_d_head", channels),
+        channels.size,
         c.size("mamba_d_state"),
         c.size("mamba_n_groups"),
         c.size("mamba_d_conv"),
@@ -170,6 +179,78 @@ def granite_mamba2(c: Config) -> Mamba2:
         bias=c.flag("mamba_proj_bias"),
         conv_bias=c.flag("mamba_conv_bias"),
     )
+
+
+@family(
+    "bamba",
+    architecture="BambaForCausalLM",
+    heads=LM,
+    vocab_size=128000,
+    tie_word_embeddings=False,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    hidden_act="silu",
+    max_position_embeddings=262144,
+    attn_layer_indices=None,
+    attention_bias=False,
+    mlp_bias=False,
+    **MAMBA2,
+)
+def bamba(c: Config, run: Workload) -> Component:
+    """Bamba (IBM, 2024): Mamba-2, attention in the layers of ``attn_layer_indices``."""
+    attends = c.numbers("attn_layer_indices") if c.get("attn_layer_indices") is not None else []
+    mamba = granite_mamba2(c)
+
+    def made(kind: bool) -> Component:
+        mixer = attention(c, run, bias=c.flag("attention_bias")) if kind else mamba("mamba", run.target)
+        return pre_ff_layer(c, run, mixer)
+
+    kinds = [place in attends for place in range(c.number("num_hidden_layers"))]
+    return named_decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))
+
+
+@family(
+    "falcon_h1",
+    architecture="FalconH1ForCausalLM",
+    heads=LM,
+    vocab_size=128000,
+    tie_word_embeddings=False,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    hidden_act="silu",
+    max_position_embeddings=8192,
+    mamba_d_ssm=1024,
+    mamba_rms_norm=False,
+    projectors_bias=False,
+    attention_bias=False,
+    mlp_bias=False,
+    **MAMBA2,
+)
+def falcon_h1(c: Config, run: Workload) -> Component:
+    """Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 side by side in every layer, their outputs added."""
+    gated_norm, bias = c.flag("mamba_rms_norm"), c.flag("projectors_bias")
+    mamba = granite_mamba2(c)._replace(gated_norm=gated_norm, output_bias=bias)
+    mixers = mamba("mamba", run.target), attention(c, run, bias=c.flag("attention_bias"))
+    made = pre_ff_layer(c, run, *mixers)
+    return named_decoder(c, run, made._replace(copies=c.size("num_hidden_layers")))
+
+
+def pre_ff_layer(c: Config, run: Workload, *mixers: Component) -> Component:
+    """Mixers, then a gated network, each after a norm."""
+    ffn = swiglu(c, c.size("intermediate_size"), bias=c.flag("mlp_bias"))("feed_forward", run.target, run)
+    parts = (*mixers, ffn, *norms(PRE_FF_NORM, "rmsnorm", c, run))
+    return layer("layers", parts, run.target.tokens * c.size("hidden_size"))
+
+
+def named_decoder(c: Config, run: Workload, *layers: Component, final: str = "final_layernorm") -> Component:
+    """The decoder by the names that hybrids have for its parts."""
+    return backbone(c, run, *layers, name="model", tokens="embed_tokens", final=final)
 
 
 MOE, MLP = "moe", "mlp"

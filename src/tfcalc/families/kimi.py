@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.blocks import layer
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.families.config import Config
 from tfcalc.families.family import family, nested
 from tfcalc.families.heads import bare, output
+from tfcalc.families.images import feed_forward, self_attention
 from tfcalc.leaves import activation, convolution, linear, norm
 from tfcalc.leaves.position import learned_position
 from tfcalc.workload import Sequences, Workload
@@ -51,12 +52,10 @@ def images(c: Config, run: Workload) -> Sequences:
 def kimi_k25_vision(c: Config, run: Workload) -> Component:
     """MoonViT-3D (Kimi K2.5, arXiv 2602.02276): a table of positions of an image, fixed ones of its time."""
     h, patch, seen = c.size("hidden_size"), c.size("patch_size"), images(c, run)
-    t, width, heads = seen.tokens, c.quotient("hidden_size", "num_attention_heads"), c.size("num_attention_heads")
-    mixer = Attention(h, heads, heads, width, width, bias=True, names=VISION_NAMES)
-    mlp = FeedForward(h, c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=("fc1", "fc2"))
+    t = seen.tokens
     parts = (
-        mixer("attn", seen, seen, run, causal=False),
-        mlp("mlp", seen, run),
+        self_attention(c, run, seen, name="attn", names=VISION_NAMES),
+        feed_forward(c, run, seen),
         *(norm(name, "layernorm", h, t) for name in ("norm1", "norm2")),
     )
     return Component(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer
 from tfcalc.core.component import Component
@@ -19,7 +20,7 @@ SANDWICH = (*PRE_NORM, "pre_feedforward_layernorm", "post_feedforward_layernorm"
 LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weight",), ())}
 """The trained scalars of an activation, and its buffers."""
 
-LLAMA = {
+LLAMA: dict[str, Any] = {
     "vocab_size": 32000,
     "hidden_size": 4096,
     "intermediate_size": 11008,
@@ -82,7 +83,7 @@ def attention(
     causal: bool = True,
     width: Num | None = None,
 ) -> Component:
-    """Self-attention with the fields that nearly all configs share; ``width`` is that of a head, if not ``head_dim``."""
+    """Self-attention with the fields that nearly all configs share; ``width`` is a head's, if not ``head_dim``."""
     d = head_dim(c) if width is None else width
     block = Attention(
         c.size("hidden_size"),
@@ -124,7 +125,7 @@ def feed_forward(
 ) -> Component:
     """The feed-forward network, without a gate unless it is ``gated``; ``act`` is the field of its activation."""
     kind = c.word(act)
-    within = (*learned(kind, "activation_fn" if names == FUSED else "act_fn"), *within)
+    within = (*learned(kind, "act_fn" if "up_proj" in names else "activation_fn"), *within)
     block = FeedForward(
         c.size("hidden_size"), c.size("intermediate_size"), kind, bias=bias, names=names, gated=gated, within=within
     )
@@ -132,7 +133,7 @@ def feed_forward(
 
 
 def learned(kind: str, name: str) -> Iterator[Component]:
-    """What an activation has trained, and holds: xIELU (arXiv 2411.13010) and PReLU (arXiv 1502.01852) are not fixed."""
+    """What an activation has trained, and what it holds: xIELU (arXiv 2411.13010), PReLU (arXiv 1502.01852)."""
     weights, buffers = LEARNED.get(kind, ((), ()))
     for weight in weights:
         yield parameter(f"{name}.{weight}", 1, minor=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, FeedForward, MixtureOfExperts, layer, stack
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div
-from tfcalc.errors import InvalidModel
+from tfcalc.core.number import ceil_div
 from tfcalc.families.config import Config
 from tfcalc.families.family import family, nested
 from tfcalc.families.heads import CAUSAL_LM, bare, output
+from tfcalc.families.images import FC, grid, ratio, self_attention
 from tfcalc.families.llama import PRE_NORM, attention, decoder, norms
 from tfcalc.leaves import activation, linear, norm, parameter
 from tfcalc.leaves.position import learned_position
@@ -71,20 +71,6 @@ def llama4_text(c: Config, run: Workload) -> Component:
     return decoder(c, run, *stack("layers", sparse_layers(c), c.size("num_hidden_layers"), make))
 
 
-def side(c: Config) -> Num:
-    """Patches along the side of an image; what is left over of it is cut off."""
-    image, patch = c.number("image_size"), c.number("patch_size")
-    return image // patch if image % patch else c.quotient("image_size", "patch_size")
-
-
-def merged(c: Config) -> int:
-    """How many patches become one vector: pixels are shuffled from the two sides into the width."""
-    ratio = c.get("pixel_shuffle_ratio")
-    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= 1:
-        raise InvalidModel(f"{c.path('pixel_shuffle_ratio')} {ratio!r:.80} is not between 0 and 1", "0.5 is usual")
-    return round(1 / ratio) ** 2
-
-
 def adapter(c: Config, images: Sequences) -> Component:
     """Two linear maps of the shuffled pixels, each with an activation behind it."""
     into, out, t = c.size("projector_input_dim"), c.size("projector_output_dim"), images.tokens
@@ -98,8 +84,9 @@ def adapter(c: Config, images: Sequences) -> Component:
 
 
 def shuffled(c: Config, run: Workload) -> Sequences:
-    """What the tower gives to the text: one image per sequence."""
-    return Sequences(run.batch_size, ceil_div(side(c) * side(c), merged(c)))
+    """What the tower gives to the text of one image per sequence: pixels move from both sides into the width."""
+    rows, columns = grid(c)
+    return Sequences(run.batch_size, ceil_div(rows * columns, round(1 / ratio(c, "pixel_shuffle_ratio")) ** 2))
 
 
 @family(
@@ -120,14 +107,12 @@ def shuffled(c: Config, run: Workload) -> Sequences:
 )
 def llama4_vision_model(c: Config, run: Workload) -> Component:
     """Llama 4's images (Meta 2025): patches and a class token, biases everywhere but in the adapter."""
-    h, patch, n = c.size("hidden_size"), c.size("patch_size"), side(c) * side(c)
-    images = Sequences(run.batch_size, n + 1)
-    t, width = images.tokens, c.quotient("hidden_size", "num_attention_heads")
-    heads = c.size("num_attention_heads")
-    mixer = Attention(h, heads, heads, width, width, bias=True, names=LLAMA_NAMES)
-    mlp = FeedForward(h, c.size("intermediate_size"), "gelu", bias=True, names=("fc1", "fc2"))
+    h, patch, (rows, columns) = c.size("hidden_size"), c.size("patch_size"), grid(c)
+    images = Sequences(run.batch_size, rows * columns + 1)
+    t, pixels = images.tokens, c.size("num_channels") * patch * patch
+    mlp = FeedForward(h, c.size("intermediate_size"), "gelu", bias=True, names=FC)
     parts = (
-        mixer("self_attn", images, images, run, causal=False),
+        self_attention(c, run, images, names=LLAMA_NAMES),
         mlp("mlp", images, run),
         *(norm(name, "layernorm", h, t) for name in PRE_NORM),
     )
@@ -135,9 +120,9 @@ def llama4_vision_model(c: Config, run: Workload) -> Component:
         "vision_model",
         "encoder",
         parts=(
-            linear("patch_embedding.linear", c.size("num_channels") * patch * patch, h, run.batch_size * n, bias=False),
+            linear("patch_embedding.linear", pixels, h, run.batch_size * rows * columns, bias=False),
             parameter("class_embedding", h),
-            learned_position("positional_embedding_vlm", n + 1, h, t),
+            learned_position("positional_embedding_vlm", images.length, h, t),
             norm("layernorm_pre", "layernorm", h, t),
             layer("model.layers", parts, t * h, copies=c.size("num_hidden_layers")),
             norm("layernorm_post", "layernorm", h, t),

@@ -168,14 +168,14 @@ def nemotron(c: Config, run: Workload) -> Component:
     },
 )
 def helium(c: Config, run: Workload) -> Component:
-    """Helium (transformers' HeliumAttention): the output projection is h × h, whatever the heads' width, and unbiased."""
+    """Helium (transformers' HeliumAttention): the output projection is h × h without bias, however wide heads are."""
     mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=False, output_from=c.size("hidden_size"))
     return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
 
 
 @family("hyperclovax", architecture="HyperCLOVAXForCausalLM", heads=CAUSAL_LM, **LLAMA | {"use_post_norm": True})
 def hyperclovax(c: Config, run: Workload) -> Component:
-    """HyperCLOVA X SEED (transformers' HyperCLOVAXDecoderLayer): norms after the sub-layers too, unless switched off."""
+    """HyperCLOVA X SEED (transformers' HyperCLOVAXDecoderLayer): norms after sub-layers too, if not switched off."""
     mixer = attention(c, run, bias=c.flag("attention_bias"))
     names = (*PRE_NORM, "post_norm1", "post_norm2") if c.flag("use_post_norm") else PRE_NORM
     return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias")), names=names))
@@ -270,7 +270,7 @@ def hunyuan(c: Config, run: Workload) -> Component:
 def diffllama(c: Config, run: Workload) -> Component:
     """Differential Transformer (arXiv 2410.05258): one attention is subtracted from another, by four trained vectors.
 
-    Both halves of the values go through all heads, so that scores are computed twice (transformers' DiffLlamaAttention).
+    Each half of the values goes through all heads, so scores are computed twice (transformers' DiffLlamaAttention).
     """
     a, d, stream = c.size("num_attention_heads"), head_dim(c), run.target
     pairs, scores = run.twice_pairs(stream, stream, causal=True), stream.tokens * stream.length

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tfcalc.blocks import layer
 from tfcalc.blocks.mamba import Mamba
 from tfcalc.blocks.mamba2 import Mamba2
@@ -23,17 +25,37 @@ def time_step_rank(c: Config, name: str) -> Num:
     return rank
 
 
-def mamba2_head_dim(c: Config, n_heads: str, head_dim: str, expand: str) -> Num:
+class Channels(NamedTuple):
+    """The width of a state-space mixer: as a size, which may be a symbol, and as a number."""
+
+    size: Num
+    number: int
+
+    def split(self, c: Config, n_heads: str) -> Num:
+        """What each of these heads has of it. Raises InvalidModel where it does not come out even."""
+        heads = c.number(n_heads)
+        if self.number % heads:
+            raise InvalidModel(f"{c.path(n_heads)} {heads} does not divide {self.number} channels", "give a divisor")
+        width: Num = divide(self.size, c.size(n_heads))
+        return width
+
+
+def expanded(c: Config, expand: str) -> Channels:
+    """So many channels for each of the hidden size."""
+    return Channels(c.size(expand) * c.size("hidden_size"), c.number(expand) * c.number("hidden_size"))
+
+
+def mamba2_head_dim(c: Config, n_heads: str, head_dim: str, channels: Channels) -> Num:
     """The width of a Mamba-2 head: given, or ``"auto"``. Raises InvalidModel where heads do not fill the channels."""
-    heads, channels = c.number(n_heads), c.number(expand) * c.number("hidden_size")
-    auto = c.get(head_dim) in (None, "auto")
-    if channels % heads or (not auto and heads * c.number(head_dim) != channels):
+    width = channels.split(c, n_heads)
+    if c.get(head_dim) == "auto":
+        return width
+    if c.number(n_heads) * c.number(head_dim) != channels.number:
         raise InvalidModel(
-            f"{c.path(n_heads)} {heads} of {c.path(head_dim)} {c.get(head_dim)} do not fill {channels} channels",
-            f"{n_heads}·{head_dim} is {expand}·hidden_size",
+            f"{c.path(head_dim)} {c.number(head_dim)} of {n_heads} {c.number(n_heads)} do not fill the channels",
+            f"{n_heads}·{head_dim} must be {channels.number}",
         )
-    width: Num = divide(c.size(expand) * c.size("hidden_size"), c.size(n_heads)) if auto else c.size(head_dim)
-    return width
+    return c.size(head_dim)
 
 
 def backbone(
@@ -67,10 +89,20 @@ MAMBA = {
 }
 
 
-@family("falcon_mamba", architecture="FalconMambaForCausalLM", heads=HEADS, **MAMBA)
 @family("mamba", architecture="MambaForCausalLM", heads=HEADS, **MAMBA)
 def mamba(c: Config, run: Workload) -> Component:
-    """Mamba (arXiv 2312.00752). ``intermediate_size`` rules over ``expand``; Falcon Mamba's norms have no weights."""
+    """Mamba (arXiv 2312.00752)."""
+    return mamba_layers(c, run)
+
+
+@family("falcon_mamba", architecture="FalconMambaForCausalLM", heads=HEADS, **MAMBA)
+def falcon_mamba(c: Config, run: Workload) -> Component:
+    """Falcon Mamba (arXiv 2410.05355): norms of time step, B and C, without weights."""
+    return mamba_layers(c, run, norms="rmsnorm-plain")
+
+
+def mamba_layers(c: Config, run: Workload, norms: str = "") -> Component:
+    """Layers of Mamba's mixer; ``intermediate_size`` rules over ``expand``."""
     h, stream = c.size("hidden_size"), run.target
     given = c.optional("intermediate_size")
     mixer = Mamba(
@@ -82,6 +114,7 @@ def mamba(c: Config, run: Workload) -> Component:
         c.word("hidden_act"),
         bias=c.flag("use_bias"),
         conv_bias=c.flag("use_conv_bias"),
+        norms=norms,
     )
     parts = (norm("norm", "rmsnorm", h, stream.tokens), mixer("mixer", stream))
     return backbone(c, run, layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers")))
@@ -107,12 +140,12 @@ def mamba(c: Config, run: Workload) -> Component:
 )
 def mamba2(c: Config, run: Workload) -> Component:
     """Mamba-2 (arXiv 2405.21060)."""
-    h, stream = c.size("hidden_size"), run.target
+    h, stream, channels = c.size("hidden_size"), run.target, expanded(c, "expand")
     mixer = Mamba2(
         h,
         c.size("num_heads"),
-        mamba2_head_dim(c, "num_heads", "head_dim", "expand"),
-        c.size("expand") * h,
+        mamba2_head_dim(c, "num_heads", "head_dim", channels),
+        channels.size,
         c.size("state_size"),
         c.size("n_groups"),
         c.size("conv_kernel"),

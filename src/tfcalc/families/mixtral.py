@@ -21,9 +21,12 @@ HEADS = CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True,
 """Most of these call the base ``model`` under every head."""
 
 
-def chosen(c: Config, experts: str = "num_local_experts", each: str = "num_experts_per_tok") -> Num:
-    """How many experts a token goes through: no more than there are."""
-    return c.size(each) if c.number(each) < c.number(experts) else c.size(experts)
+def chosen(c: Config, experts: str = "num_local_experts", each: str | int = "num_experts_per_tok") -> Num:
+    """How many experts a token goes through, by a field or by a number: no more than there are."""
+    fewer = (each if isinstance(each, int) else c.number(each)) < c.number(experts)
+    if not fewer:
+        return c.size(experts)
+    return each if isinstance(each, int) else c.size(each)
 
 
 def swiglu(name: str, width: Num, c: Config, run: Workload, *, bias: bool = False) -> Component:
@@ -32,7 +35,7 @@ def swiglu(name: str, width: Num, c: Config, run: Workload, *, bias: bool = Fals
     return block(name, run.target, run)
 
 
-def shared(c: Config, width: str = "moe_intermediate_size", count: str = "num_shared_experts") -> Num:
+def shared(c: Config, count: str = "n_shared_experts", width: str = "moe_intermediate_size") -> Num:
     """The width of shared experts, which are one network as wide as ``count`` of them; 0 where there are none."""
     return c.size(width) * c.size(count, least=0)
 
@@ -43,10 +46,11 @@ def mixture(
     *,
     name: str = "mlp",
     experts: str = "num_local_experts",
-    each: str = "num_experts_per_tok",
+    each: str | int = "num_experts_per_tok",
     width: str = "intermediate_size",
     router: str = "gate",
     bias: bool = False,
+    names: tuple[str, ...] = FUSED,
     within: tuple[Component, ...] = (),
 ) -> Component:
     """``experts`` gated networks of this ``width``, of which each token goes through ``each``: names of the fields."""
@@ -55,7 +59,7 @@ def mixture(
         h,
         c.size(experts),
         chosen(c, experts, each),
-        FeedForward(h, c.size(width), c.word("hidden_act"), bias=bias, names=FUSED, gated=True),
+        FeedForward(h, c.size(width), c.word("hidden_act"), bias=bias, names=names, gated=True),
         router=router,
         router_bias=bias,
         within=within,
@@ -185,7 +189,7 @@ def whole_norms(c: Config, run: Workload) -> Component:
     num_local_experts=256,
 )
 def minimax_m2(c: Config, run: Workload) -> Component:
-    """MiniMax-M2 (transformers' MiniMaxM2Model): norms of whole queries and keys, a correction of the router's choice."""
+    """MiniMax-M2 (transformers' MiniMaxM2Model): norms of whole queries and keys, a correction of the router."""
     experts = mixture(c, run, within=(correction(c, "e_score_correction_bias", "num_local_experts"),))
     return decoder(c, run, uniform(c, run, whole_norms(c, run), experts))
 

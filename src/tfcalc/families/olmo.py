@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.core.component import Component
 from tfcalc.families.config import Config
 from tfcalc.families.family import family
@@ -9,7 +11,7 @@ from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import LLAMA, attention, decoder, gated, qk_norms, uniform
 from tfcalc.workload import Workload
 
-OLMO = LLAMA | {"vocab_size": 50304}
+OLMO: dict[str, Any] = LLAMA | {"vocab_size": 50304}
 POST_NORM = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 

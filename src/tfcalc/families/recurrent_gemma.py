@@ -54,7 +54,7 @@ def block_types(c: Config) -> list[str]:
     tie_word_embeddings=True,
 )
 def recurrent_gemma(c: Config, run: Workload) -> Component:
-    """RecurrentGemma (arXiv 2404.07839): ``intermediate_size`` is gate and input together, so the network is half of it."""
+    """RecurrentGemma (arXiv 2404.07839): ``intermediate_size`` counts gate and input, twice the network's width."""
     h, stream = c.size("hidden_size"), run.target
     half: Num = floor_div(c.size("intermediate_size"), 2)
     ffn = FeedForward(h, half, c.word("hidden_activation"), bias=True, names=GATED, gated=True)

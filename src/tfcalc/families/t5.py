@@ -10,7 +10,7 @@ from tfcalc.core.component import Component
 from tfcalc.families.bart import sentence
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family
-from tfcalc.families.heads import bare, classifier, output, renamed
+from tfcalc.families.heads import bare, classifier, output
 from tfcalc.leaves import embedding, norm, parameter
 from tfcalc.workload import Sequences, Workload
 
@@ -21,9 +21,10 @@ ALIASES = {
     "head_dim": "d_kv",
 }
 ENCODER_ONLY = ("EncoderModel", "ForTokenClassification")
+Network = Callable[[Config, Workload, Sequences], Component]
 
 
-def dense(c: Config, run: Workload, stream: Sequences, *, sparse: bool = False) -> Component:
+def dense(c: Config, run: Workload, stream: Sequences) -> Component:
     """The feed-forward network; ``feed_forward_proj`` says its activation, and with ``gated-`` before it its gate."""
     gate, _, kind = c.word("feed_forward_proj").rpartition("-")
     gated = c.flag("is_gated_act") if c.has("is_gated_act") else gate == "gated"
@@ -38,15 +39,16 @@ class Kin(NamedTuple):
 
     ``everywhere``: each layer has its table of relative positions, rather than the first one for all. ``mixer`` is the
     encoder's self-attention; a ``global_norm`` in it is for summaries of blocks of tokens, which have positions too.
-    ``ffn`` makes a layer's network, ``sparse`` says which layers of a stack of so many have experts. ``tied`` tables are
-    one, whatever ``tie_word_embeddings`` says of the output.
+    ``ffn`` makes a layer's network, or ``experts`` in those layers that ``sparse`` tells of the so many of a stack.
+    ``tied`` tables are one, whatever ``tie_word_embeddings`` says of the output.
     """
 
     everywhere: bool = False
     mixer: str = "SelfAttention"
     global_norm: bool = False
-    ffn: Callable[..., Component] = dense
-    sparse: Callable[[Config, str, int], list[bool]] = lambda c, side, n: [False] * n
+    ffn: Network = dense
+    experts: Network = dense
+    sparse: Callable[[Config, str, int], list[bool]] | None = None
     tied: bool = True
 
 
@@ -88,13 +90,7 @@ def encoder(c: Config, run: Workload, kin: Kin) -> Component:
     mixer = attention(c, run, kin.mixer, stream, stream, *within)
     tables = [] if kin.everywhere else [_first(c, kin.mixer, "relative_attention_bias")]
     tables += [_first(c, kin.mixer, "global_relative_attention_bias")] if kin.global_norm else []
-    blocks = stack(
-        "block",
-        kin.sparse(c, "encoder", c.number("num_layers")),
-        c.size("num_layers"),
-        lambda sparse: block(c, stream, mixer, kin.ffn(c, run, stream, sparse=sparse)),
-    )
-    return _half(c, "encoder", stream, kin, *tables, *blocks)
+    return _half(c, run, "encoder", stream, kin, "num_layers", tables, mixer)
 
 
 def decoder(c: Config, run: Workload, kin: Kin) -> Component:
@@ -103,14 +99,8 @@ def decoder(c: Config, run: Workload, kin: Kin) -> Component:
     within = [relative_bias(c)] if kin.everywhere else []
     mixer = attention(c, run, "SelfAttention", stream, stream, *within, causal=True)
     reader = attention(c, run, "EncDecAttention", stream, run.source)
-    blocks = stack(
-        "block",
-        kin.sparse(c, "decoder", c.number(depth)),
-        c.size(depth),
-        lambda sparse: block(c, stream, mixer, reader, kin.ffn(c, run, stream, sparse=sparse)),
-    )
     tables = [] if kin.everywhere else [_first(c, "SelfAttention", "relative_attention_bias")]
-    return _half(c, "decoder", stream, kin, *tables, *blocks)
+    return _half(c, run, "decoder", stream, kin, depth, tables, mixer, reader)
 
 
 def _first(c: Config, mixer: str, name: str) -> Component:
@@ -118,14 +108,31 @@ def _first(c: Config, mixer: str, name: str) -> Component:
     return relative_bias(c, f"block[0].layer.0.{mixer}.{name}")
 
 
-def _half(c: Config, name: str, stream: Sequences, kin: Kin, *inside: Component) -> Component:
+def _half(
+    c: Config,
+    run: Workload,
+    name: str,
+    stream: Sequences,
+    kin: Kin,
+    depth: str,
+    tables: list[Component],
+    *mixers: Component,
+) -> Component:
     h, tied_to = c.size("d_model"), "shared" if kin.tied or c.flag("tie_word_embeddings") else None
+    count = c.number(depth)
+    blocks = stack(
+        "block",
+        kin.sparse(c, name, count) if kin.sparse else [False] * count,
+        c.size(depth),
+        lambda sparse: block(c, stream, *mixers, (kin.experts if sparse else kin.ffn)(c, run, stream)),
+    )
     return Component(
         name,
         name,
         parts=(
             embedding("embed_tokens", c.size("vocab_size"), h, stream.tokens, tied_to=tied_to),
-            *inside,
+            *tables,
+            *blocks,
             norm("final_layer_norm", "rmsnorm", h, stream.tokens),
         ),
     )
@@ -271,21 +278,33 @@ def longt5(c: Config, run: Workload) -> Component:
 )
 def switch_transformers(c: Config, run: Workload) -> Component:
     """Fedus et al. 2021 (arXiv 2101.03961): every so many layers, one of many networks for each token."""
-    return seq2seq(c, run, Kin(ffn=_switch, sparse=_every, tied=False))
+    return seq2seq(c, run, Kin(ffn=_expert, experts=_switch, sparse=_every, tied=False))
 
 
-def _switch(c: Config, run: Workload, stream: Sequences, *, sparse: bool) -> Component:
-    h = c.size("d_model")
-    expert = FeedForward(h, c.size("d_ff"), c.word("dense_act_fn"), names=("wi", "wo"))
-    if not sparse:
-        return expert("mlp", stream, run)
-    experts = c.size("num_experts")
-    router = "router.classifier"
-    return MixtureOfExperts(h, experts, 1, expert, router=router, router_bias=c.flag("router_bias"))("mlp", stream, run)
+def _network(c: Config) -> FeedForward:
+    return FeedForward(c.size("d_model"), c.size("d_ff"), c.word("dense_act_fn"), names=("wi", "wo"))
+
+
+def _expert(c: Config, run: Workload, stream: Sequences) -> Component:
+    return _network(c)("mlp", stream, run)
+
+
+def _switch(c: Config, run: Workload, stream: Sequences) -> Component:
+    block = MixtureOfExperts(
+        c.size("d_model"),
+        c.size("num_experts"),
+        1,
+        _network(c),
+        router="router.classifier",
+        router_bias=c.flag("router_bias"),
+    )
+    return block("mlp", stream, run)
 
 
 def _every(c: Config, side: str, depth: int) -> list[bool]:
     """Which layers have experts: the second, and each that is ``step`` after it."""
     some = c.number(f"num_sparse_{side}_layers", least=0)
-    step = c.number(f"{side}_sparse_step", least=0) if c.has(f"{side}_sparse_step") else depth // some if some else depth
+    step = (
+        c.number(f"{side}_sparse_step", least=0) if c.has(f"{side}_sparse_step") else depth // some if some else depth
+    )
     return [step == 1 or (step > 0 and place % step == 1) for place in range(depth)]

@@ -27,6 +27,9 @@ NORMS = {
     # square, sum, times 1/rms, times γ; backward: g·γ, x̂, its row mean (2), dx (3), dγ (2)
     "rmsnorm": NormKind(("γ",), 4, 9),
     "rmsnorm-plain": NormKind((), 3, 6),
+    "rmsnorm-bias": NormKind(("γ", "β"), 5, 10),
+    # times γ, plus β (MobileBERT, arXiv 2004.02984, eq. 1); backward: g·γ, dγ (2), dβ
+    "affine": NormKind(("γ", "β"), 2, 4),
 }
 
 

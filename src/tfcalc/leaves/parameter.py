@@ -7,12 +7,13 @@ from tfcalc.core.cost import Cost, Tensor
 from tfcalc.core.number import Num
 
 
-def parameter(name: str, *shape: Num, minor: bool = False) -> Component:
+def parameter(name: str, *shape: Num, minor: bool = False, frozen: bool = False) -> Component:
     """A trained tensor such as a class token, an attention sink or a scale: the product of its ``shape`` parameters.
 
-    What is computed with it belongs to the operation that uses it. Source: torch.nn.Parameter.
+    ``frozen`` ones are parameters that no gradient trains. What is computed with it belongs to the operation that uses
+    it. Source: torch.nn.Parameter.
     """
-    return Component(name, "parameter", Cost(weights=(Tensor(name, shape, minor=minor, key=""),)))
+    return Component(name, "parameter", Cost(weights=(Tensor(name, shape, minor=minor, key="", frozen=frozen),)))
 
 
 def buffer(name: str, *shape: Num) -> Component:

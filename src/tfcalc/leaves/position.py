@@ -35,7 +35,7 @@ def sinusoidal_position(name: str, max_len: Num, width: Num, tokens: Num, *, sto
         name,
         "position",
         Cost(
-            weights=(table,) if stored == "parameter" else (),
+            weights=(table._replace(frozen=True),) if stored == "parameter" else (),
             buffers=(table,) if stored == "buffer" else (),
             elementwise=(Elementwise("+ P (fixed)", tokens * width, forward=1, backward=0),),
             lookups=tokens,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Definitions
-from tfcalc.core.component import Component
-from tfcalc.core.measure import active_params, major_params
+from tfcalc.core.component import Component, Measure, Node
+from tfcalc.core.measure import active_params, buffer_elements, frozen_params, major_params
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import Num, total
 from tfcalc.questions.common import subject
@@ -30,16 +31,26 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     """
     asked, by = subject(model, run), Definitions()
     root = asked.node.component
-    entry = asked.entry(parameters, {"approx_params": major_params} if approx else {}, depth)
-    count, embedded = entry.value, exact(_embedding(root))
+    extras: dict[str, Measure] = {"active_params": active_params} | ({"approx_params": major_params} if approx else {})
+    entry = asked.entry(parameters, extras, depth)
+    count, active, embedded = entry.value, exact(root.total(active_params)), exact(_embedding(root))
+    frozen, buffers = exact(root.total(frozen_params)), exact(root.total(buffer_elements))
     totals: dict[str, int | float | str] = {
         "total_params": count,
-        "active_params": exact(root.total(active_params)),
+        "active_params": active,
         "embedding_params": embedded,
         "non_embedding_params": count - embedded,
-        "trainable_params": count,
+        "trainable_params": count - frozen,
+        "buffer_elements": buffers,
     }
-    notes = [*in_words("params", asked.run, by), *asked.model.assumptions]
+    notes = [
+        *([f"active per token: {active:,} ({active / count:.1%})"] if active != count else []),
+        *([f"frozen: {frozen:,}, stored as parameters but not trained"] if frozen else []),
+        *([f"buffers: {buffers:,} more numbers in a checkpoint that are no parameters"] if buffers else []),
+        *_sharing(asked.node),
+        *in_words("params", asked.run, by),
+        *asked.model.assumptions,
+    ]
     if approx:
         major = exact(root.total(major_params))
         totals["approx_params"] = major
@@ -63,6 +74,19 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
 def parameter_count(model: Model) -> int:
     """The number alone, without the formulas."""
     return exact(model.tree(Workload()).total(parameters))
+
+
+def _sharing(root: Node) -> Iterator[str]:
+    """What is stored once and used more than once, and what is stored but not always used."""
+    for node in root.walk():
+        component = node.component
+        for weight in component.own.weights:
+            if weight.tied_to is not None and not weight.minor:
+                yield f"{node.path.partition('.')[2]} is tied to {weight.tied_to}: stored there"
+        if component.passes != 1:
+            yield f"{node.path.partition('.')[2]}: stored {component.copies} times, run {component.times.run} times"
+        if component.active is not None:
+            yield f"{node.path.partition('.')[2]}: {component.copies} stored, {component.active} active per token"
 
 
 def _embedding(component: Component) -> Num:

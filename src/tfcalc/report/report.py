@@ -13,8 +13,24 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-BLOCKS = ("attention", "ffn", "norm", "embedding", "position", "output")
+BLOCKS = (
+    "attention",
+    "ffn",
+    "router",
+    "experts",
+    "ssm",
+    "norm",
+    "embedding",
+    "position",
+    "pooler",
+    "head",
+    "output",
+)
 """What a breakdown shows unless it is asked to go deeper."""
+
+
+WORTH_SAYING = ("embedding", "output")
+"""What is shown even where it adds nothing."""
 
 
 class Entry(NamedTuple):
@@ -159,7 +175,7 @@ class Report(NamedTuple):
 
         if self.unit == "bytes":
             return short_bytes(self.answer, str(self.conventions["units"]))
-        return short(self.answer)
+        return short(self.answer, billion="B" if self.unit == "params" else "G")
 
     def to_json(self) -> str:
         """``to_dict`` as text."""
@@ -185,7 +201,8 @@ def breakdown(
 ) -> Entry:
     """The entries of a tree for one measure, with formulas from its symbolic twin; ``extras`` go into the JSON too.
 
-    What adds nothing to the measure is left out, except an embedding: that its lookup costs nothing is worth saying.
+    What adds nothing to the measure is left out, except an embedding and an output: that a lookup costs nothing, or that
+    an output is tied and stores nothing, is worth saying.
     """
     component, parts = node.component, []
     if inside_blocks or component.kind not in BLOCKS:
@@ -210,7 +227,7 @@ def breakdown(
             name: value if one is measure else amount(one, (part.extra[name] for part in parts))
             for name, one in extras.items()
         },
-        parts=tuple(part for part in parts if part.value or part.kind == "embedding"),
+        parts=tuple(part for part in parts if part.value or part.kind in WORTH_SAYING),
     )
 
 

@@ -27,7 +27,7 @@ def verify_config(model: Published) -> Verification:
     for path, field in model.reading.fields.items():
         if field.letter.startswith("n") and model.reading.sizes[path] > MOST_LAYERS:
             raise UsageError(f"{path} {model.reading.sizes[path]} is too much to build", f"at most {MOST_LAYERS}")
-    theirs = parameters(model.config, model.architecture)
+    theirs = parameters(build(model.config, model.architecture))
     ours = {name: exact(size) for name, size in tensors(model.tree(Workload())).items()}
     import transformers
 
@@ -46,7 +46,7 @@ def verify_config(model: Published) -> Verification:
 def count(data: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
     """The class that transformers makes of a config that no family of ours knows, and its parameters by plain name."""
     architecture = _architecture(data)
-    return architecture, parameters(data, architecture)
+    return architecture, parameters(build(data, architecture))
 
 
 def _architecture(data: Mapping[str, Any]) -> str:
@@ -64,13 +64,8 @@ def _architecture(data: Mapping[str, Any]) -> str:
     return found
 
 
-def parameters(data: Mapping[str, Any], architecture: str) -> dict[str, int]:
-    """The unique parameters of this class with this config, summed over layers, by their plain name.
-
-    Nothing is downloaded, and no code but transformers' own runs. Raises Unavailable where transformers is not
-    installed or cannot build it.
-    """
-    model = build(data, architecture)
+def parameters(model: Any) -> dict[str, int]:
+    """The unique parameters of a model that was built, summed over layers, by their plain name."""
     found: dict[str, int] = {}
     for name, parameter in _once(model):
         found[plain(name)] = found.get(plain(name), 0) + parameter.numel()
@@ -86,9 +81,8 @@ def _once(model: Any) -> Iterable[tuple[str, Any]]:
     return names.values()
 
 
-def buffers(data: Mapping[str, Any], architecture: str) -> dict[str, int]:
-    """What a checkpoint of this class holds beside its parameters, by plain name."""
-    model = build(data, architecture)
+def buffers(model: Any) -> dict[str, int]:
+    """What its checkpoint holds beside parameters, by plain name."""
     trained = dict(model.named_parameters(remove_duplicate=False))
     found: dict[str, int] = {}
     for name, tensor in model.state_dict().items():
@@ -98,7 +92,11 @@ def buffers(data: Mapping[str, Any], architecture: str) -> dict[str, int]:
 
 
 def build(data: Mapping[str, Any], architecture: str) -> Any:
-    """The model on the meta device, its weights tied."""
+    """The class with this config on the meta device, its weights tied.
+
+    Nothing is downloaded, and no code but transformers' own runs. Raises Unavailable where transformers is not
+    installed or cannot build it.
+    """
     try:
         import torch
         import transformers

@@ -38,9 +38,7 @@ def of(random: Random, name: str, *heads: str) -> dict[str, Any]:
 @space("bart")
 def bart(random: Random) -> dict[str, Any]:
     """All heads."""
-    return both_stacks(random) | of(
-        random, "Bart", "Model", GENERATION, CAUSAL, "ForSequenceClassification", QUESTIONS
-    )
+    return both_stacks(random) | of(random, "Bart", "Model", GENERATION, CAUSAL, "ForSequenceClassification", QUESTIONS)
 
 
 @space("mbart")

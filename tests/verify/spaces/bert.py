@@ -114,3 +114,162 @@ def xlm_roberta_xl(random: Random) -> dict[str, Any]:
 def bert_generation(random: Random) -> dict[str, Any]:
     """An encoder, or a decoder."""
     return decoder(random, "BertGeneration", ("Encoder", "Decoder"))
+
+
+@space("albert")
+def albert(random: Random) -> dict[str, Any]:
+    """Groups of layers, each run again."""
+    more = {
+        "embedding_size": random.choice([6, 10]),
+        "num_hidden_groups": random.randint(1, 3),
+        "inner_group_num": random.randint(1, 3),
+    }
+    return encoder(random, "Albert", (*TASKS, "ForPreTraining"), **more)
+
+
+@space("electra")
+def electra(random: Random) -> dict[str, Any]:
+    """Words as wide as the stream, or narrower."""
+    made = decoder(random, "Electra", (*DECODES, "ForPreTraining"), summary_use_proj=coin(random))
+    return made | {"embedding_size": random.choice([6, 10, made["hidden_size"]])}
+
+
+@space("distilbert")
+def distilbert(random: Random) -> dict[str, Any]:
+    """Other names of the sizes."""
+    made = encoder(random, "DistilBert", TASKS)
+    made |= {"n_heads": made.pop("num_attention_heads"), "dim": made.pop("hidden_size")}
+    made |= {"n_layers": made.pop("num_hidden_layers"), "hidden_dim": made.pop("intermediate_size")}
+    if made["architectures"] == ["DistilBertForQuestionAnswering"]:
+        made.pop("num_labels", None)
+    return made | {"activation": made.pop("hidden_act"), "sinusoidal_pos_embds": coin(random)}
+
+
+@space("mobilebert")
+def mobilebert(random: Random) -> dict[str, Any]:
+    """With and without bottlenecks."""
+    n_heads = random.choice([2, 4])
+    more = {
+        "num_attention_heads": n_heads,
+        "hidden_size": n_heads * random.choice([8, 12]),
+        "intra_bottleneck_size": n_heads * random.choice([2, 4]),
+        "embedding_size": random.choice([6, 10]),
+        "trigram_input": coin(random),
+        "use_bottleneck": coin(random),
+        "use_bottleneck_attention": coin(random),
+        "key_query_shared_bottleneck": coin(random),
+        "num_feedforward_networks": random.randint(1, 3),
+        "normalization_type": random.choice(["no_norm", "layer_norm"]),
+        "classifier_activation": coin(random),
+    }
+    return encoder(random, "MobileBert", (*TASKS, *PAIRS), **more)
+
+
+@space("squeezebert")
+def squeezebert(random: Random) -> dict[str, Any]:
+    """Groups of channels in each map."""
+    h = random.choice([16, 24, 32])
+    names = ("q", "k", "v", "post_attention", "intermediate", "output")
+    more = {f"{name}_groups": random.choice([1, 2, 4, 8]) for name in names}
+    return encoder(random, "SqueezeBert", TASKS, hidden_size=h, embedding_size=h, num_attention_heads=4, **more)
+
+
+def relative(random: Random, name: str, heads: tuple[str, ...]) -> dict[str, Any]:
+    """DeBERTa's flags."""
+    more = {
+        "relative_attention": coin(random),
+        "position_biased_input": coin(random),
+        "max_relative_positions": random.choice([-1, 12]),
+        "pos_att_type": random.choice([None, "c2p", "p2c|c2p", ["p2c"], ["c2p", "p2c"]]),
+        "type_vocab_size": random.randint(0, 2),
+        "legacy": coin(random),
+        "embedding_size": random.choice([6, 10]),
+        "pooler_hidden_size": random.choice([8, 12]),
+    }
+    for field in ("embedding_size", "pooler_hidden_size"):
+        if coin(random):
+            del more[field]
+    return encoder(random, name, heads, **more)
+
+
+@space("deberta")
+def deberta(random: Random) -> dict[str, Any]:
+    """Fused queries, keys and values."""
+    heads = tuple(head for head in TASKS if head != "ForMultipleChoice")
+    return relative(random, "Deberta", heads) | {"talking_head": coin(random)}
+
+
+@space("deberta-v2")
+def deberta_v2(random: Random) -> dict[str, Any]:
+    """Buckets, shared maps, a convolution."""
+    more = {
+        "position_buckets": random.choice([-1, 8]),
+        "share_att_key": coin(random),
+        "norm_rel_ebd": random.choice(["none", "layer_norm", "layer_norm|none"]),
+        "conv_kernel_size": random.choice([0, 3, 5]),
+        "conv_groups": random.choice([1, 2]),
+        "conv_act": "gelu",
+        "num_attention_heads": 2,
+        "hidden_size": random.choice([8, 16]),
+    }
+    return relative(random, "DebertaV2", TASKS) | (more if coin(random) else {})
+
+
+@space("longformer")
+def longformer(random: Random) -> dict[str, Any]:
+    """A window for all layers, or for each."""
+    made = encoder(random, "Longformer", TASKS)
+    return made | {"attention_window": random.choice([4, [8] * made["num_hidden_layers"]])}
+
+
+@space("big_bird")
+def big_bird(random: Random) -> dict[str, Any]:
+    """With biases or without, sparse or not."""
+    more = {"use_bias": coin(random), "attention_type": random.choice(["block_sparse", "original_full"])}
+    return decoder(random, "BigBird", (*DECODES, "ForPreTraining"), **more)
+
+
+@space("mpnet")
+def mpnet(random: Random) -> dict[str, Any]:
+    """Buckets of distances."""
+    return encoder(random, "MPNet", TASKS, relative_attention_num_buckets=random.choice([8, 12]))
+
+
+@space("esm")
+def esm(random: Random) -> dict[str, Any]:
+    """Positions by a table or by rotation."""
+    heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
+    more = {
+        "position_embedding_type": random.choice(["absolute", "rotary"]),
+        "emb_layer_norm_before": random.choice([None, True, False]),
+        "token_dropout": coin(random),
+        "mask_token_id": 3,
+    }
+    return decoder(random, "Esm", heads, **more)
+
+
+def modern(random: Random, name: str, heads: tuple[str, ...]) -> dict[str, Any]:
+    """Biases anywhere."""
+    made = encoder(random, name, heads, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    made |= {f"{part}_bias": coin(random) for part in ("norm", "attention", "mlp", "decoder", "classifier")}
+    del made["type_vocab_size"]
+    return made | {"hidden_activation": made.pop("hidden_act"), "global_attn_every_n_layers": random.randint(1, 3)}
+
+
+@space("modernbert")
+def modernbert(random: Random) -> dict[str, Any]:
+    """An encoder."""
+    return modern(random, "ModernBert", TASKS)
+
+
+@space("modernbert-decoder")
+def modernbert_decoder(random: Random) -> dict[str, Any]:
+    """A decoder."""
+    return modern(random, "ModernBertDecoder", ("Model", "ForCausalLM", "ForSequenceClassification"))
+
+
+@space("nomic_bert")
+def nomic_bert(random: Random) -> dict[str, Any]:
+    """Heads of any width."""
+    heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
+    return encoder(random, "NomicBert", heads, **({"head_dim": random.choice([4, 8])} if coin(random) else {}))

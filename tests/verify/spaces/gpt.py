@@ -69,13 +69,14 @@ def gpt_bigcode(random: Random) -> dict[str, Any]:
 
 @space("openai-gpt")
 def openai_gpt(random: Random) -> dict[str, Any]:
-    """Nothing but sizes and heads."""
-    return (
+    """Nothing but sizes and heads. Where two heads are tied, transformers names the table after the logits."""
+    config = (
         openai(random)
         | classes(random, "OpenAIGPT", "Model", "LMHeadModel", "DoubleHeadsModel", "ForSequenceClassification")
         | {"afn": random.choice(["gelu", "relu"])}
         | {"summary_use_proj": coin(random), "summary_proj_to_labels": coin(random)}
     )
+    return config | ({"tie_word_embeddings": False} if "DoubleHeads" in config["architectures"][0] else {})
 
 
 @space("gpt_neo")
@@ -239,3 +240,237 @@ def xglm(random: Random) -> dict[str, Any]:
 def biogpt(random: Random) -> dict[str, Any]:
     """Nothing but sizes."""
     return plain(random) | classes(random, "BioGpt", *GENERIC)
+
+
+@space("xlnet")
+def xlnet(random: Random) -> dict[str, Any]:
+    """Looking back or both ways; each of its heads."""
+    kinds = ("Model", "LMHeadModel", "ForSequenceClassification", "ForMultipleChoice", "ForTokenClassification")
+    heads = random.choice([2, 4])
+    return {
+        "d_model": heads * random.choice([4, 8]),
+        "n_head": heads,
+        "n_layer": random.randint(1, 4),
+        "d_inner": random.randint(20, 50),
+        "vocab_size": random.randint(50, 120),
+        "attn_type": random.choice(["bi", "uni"]),
+        "untie_r": coin(random),
+        "summary_use_proj": coin(random),
+        "tie_word_embeddings": coin(random),
+        **classes(random, "XLNet", *kinds, "ForQuestionAnswering", "ForQuestionAnsweringSimple"),
+    }
+
+
+@space("gpt_neox_japanese")
+def gpt_neox_japanese(random: Random) -> dict[str, Any]:
+    """From a single layer on."""
+    sizes = without(plain(random), "intermediate_size") | {"intermediate_multiple_size": random.randint(1, 5)}
+    return sizes | classes(random, "GPTNeoXJapanese", "Model", "ForCausalLM")
+
+
+@space("fuyu")
+def fuyu(random: Random) -> dict[str, Any]:
+    """The language model nested, or not set apart."""
+    text = without(plain(random), "tie_word_embeddings") | {"qk_layernorm": coin(random)}
+    sizes = {"patch_size": random.choice([2, 3]), "image_size": 10, "num_channels": random.choice([1, 3])}
+    nested = {"text_config": {"model_type": "persimmon", **text}} if coin(random) else text
+    tied = {"tie_word_embeddings": coin(random)}
+    return nested | sizes | tied | classes(random, "Fuyu", "Model", "ForCausalLM")
+
+
+@space("trocr")
+def trocr(random: Random) -> dict[str, Any]:
+    """An encoder of any width; positions trained or fixed."""
+    heads = random.choice([2, 4])
+    return {
+        "d_model": heads * random.choice([4, 8]),
+        "decoder_attention_heads": heads,
+        "decoder_layers": random.randint(1, 4),
+        "decoder_ffn_dim": random.randint(20, 50),
+        "vocab_size": random.randint(50, 120),
+        "max_position_embeddings": 32,
+        "use_learned_position_embeddings": coin(random),
+        "layernorm_embedding": coin(random),
+        "tie_word_embeddings": coin(random),
+        "pad_token_id": 1,
+        **either(random, "cross_attention_hidden_size", 12),
+        **classes(random, "TrOCR", "ForCausalLM"),
+    }
+
+
+@space("cpmant")
+def cpmant(random: Random) -> dict[str, Any]:
+    """Heads of any width; prompts and segments."""
+    sizes = without(plain(random), "intermediate_size", "max_position_embeddings")
+    names = ("prompt_types", "prompt_length", "segment_types", "position_bias_num_buckets")
+    wide = {"dim_head": random.choice([4, 6]), "dim_ff": random.randint(20, 50)}
+    return sizes | wide | {n: random.randint(2, 6) for n in names} | classes(random, "CpmAnt", "Model", "ForCausalLM")
+
+
+@space("git")
+def git(random: Random) -> dict[str, Any]:
+    """One image or several."""
+    images = either(random, "num_image_with_embedding", random.randint(1, 3))
+    return (
+        plain(random) | {"vision_config": git_sight(random)} | images | classes(random, "Git", "Model", "ForCausalLM")
+    )
+
+
+def git_sight(random: Random) -> dict[str, Any]:
+    """CLIP's sizes."""
+    return {
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": random.randint(1, 3),
+        "num_attention_heads": 2,
+        "image_size": random.choice([12, 13]),
+        "patch_size": random.choice([3, 4]),
+        "num_channels": random.choice([1, 3]),
+    }
+
+
+@space("git_vision_model")
+def git_vision(random: Random) -> dict[str, Any]:
+    """The image's part by itself."""
+    return git_sight(random) | {"architectures": ["GitVisionModel"]}
+
+
+@space("moshi")
+def moshi(random: Random) -> dict[str, Any]:
+    """Grouped heads of any width."""
+    sizes = without(grouped(random, head_dim=True), "intermediate_size")
+    ffn = {"ffn_dim": 2 * random.randint(10, 30)}
+    return sizes | ffn | classes(random, "Moshi", "Model", "ForCausalLM")
+
+
+def xlm_like(random: Random, prefix: str) -> dict[str, Any]:
+    """Languages with vectors or without; each of its heads."""
+    kinds = ("Model", "WithLMHeadModel", "ForSequenceClassification", "ForMultipleChoice", "ForTokenClassification")
+    heads = random.choice([2, 4])
+    flags = ("gelu_activation", "causal", "use_lang_emb", "sinusoidal_embeddings", "summary_use_proj")
+    return {
+        "emb_dim": heads * random.choice([4, 8]),
+        "n_heads": heads,
+        "n_layers": random.randint(1, 4),
+        "n_langs": random.randint(1, 3),
+        random.choice(["vocab_size", "n_words"]): random.randint(50, 120),
+        "max_position_embeddings": 32,
+        "tie_word_embeddings": coin(random),
+        **{flag: coin(random) for flag in flags},
+        **classes(random, prefix, *kinds, "ForQuestionAnswering", "ForQuestionAnsweringSimple"),
+    }
+
+
+@space("xlm")
+def xlm(random: Random) -> dict[str, Any]:
+    """XLM's classes."""
+    return xlm_like(random, "XLM")
+
+
+@space("flaubert")
+def flaubert(random: Random) -> dict[str, Any]:
+    """FlauBERT's classes."""
+    return xlm_like(random, "Flaubert") | {"pre_norm": coin(random)}
+
+
+@space("reformer")
+def reformer(random: Random) -> dict[str, Any]:
+    """Both kinds of attention; positions by axes or not."""
+    kinds = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForQuestionAnswering")
+    sizes = without(plain(random), "num_hidden_layers", "intermediate_size")
+    first = random.randint(1, sizes["hidden_size"] - 1)
+    return {
+        **sizes,
+        "attn_layers": [random.choice(["local", "lsh"]) for _ in range(random.randint(1, 5))],
+        "attention_head_size": random.choice([4, 6]),
+        "feed_forward_size": random.randint(20, 50),
+        "axial_pos_embds": coin(random),
+        "axial_pos_shape": [4, 8],
+        "axial_pos_embds_dim": [first, sizes["hidden_size"] - first],
+        "num_hashes": random.randint(1, 3),
+        **classes(random, "Reformer", *kinds),
+    }
+
+
+@space("xmod")
+def xmod(random: Random) -> dict[str, Any]:
+    """Languages; norms of adapters and of the last layer; a decoder that reads an encoder."""
+    kinds = ("Model", "ForCausalLM", "ForMaskedLM", "ForSequenceClassification", "ForMultipleChoice")
+    decoder = coin(random)
+    return {
+        **plain(random),
+        "languages": random.choice([["en_XX"], ["en_XX", "de_DE", "fr_XX"]]),
+        "adapter_reduction_factor": random.choice([1, 2, 3]),
+        "type_vocab_size": random.randint(1, 3),
+        **{flag: coin(random) for flag in ("adapter_layer_norm", "adapter_reuse_layer_norm", "pre_norm")},
+        "is_decoder": decoder,
+        "add_cross_attention": decoder and coin(random),
+        **classes(random, "Xmod", *kinds, "ForTokenClassification", "ForQuestionAnswering"),
+    }
+
+
+@space("doge")
+def doge(random: Random) -> dict[str, Any]:
+    """With experts and without."""
+    flags = {flag: coin(random) for flag in ("attention_bias", "mlp_bias", "is_moe")}
+    experts = {"num_experts": random.randint(9, 40), "num_experts_per_tok": random.randint(1, 4)}
+    kinds = ("Model", "ForCausalLM", "ForSequenceClassification")
+    return grouped(random, head_dim=True) | flags | experts | classes(random, "Doge", *kinds)
+
+
+@space("hrm_text")
+def hrm_text(random: Random) -> dict[str, Any]:
+    """Both ways to say how many layers are stored."""
+    flags = {flag: coin(random) for flag in ("attention_bias", "mlp_bias")}
+    cycles = {"H_cycles": random.randint(1, 3), "L_cycles": random.randint(1, 3), "head_dim": random.choice([4, 6])}
+    stacks = either(random, "num_layers_per_stack", random.randint(1, 3))
+    return plain(random) | flags | cycles | stacks | classes(random, "HrmText", "Model", "ForCausalLM")
+
+
+@space("prophetnet")
+def prophetnet(random: Random) -> dict[str, Any]:
+    """Both halves of sizes of their own, or the decoder alone."""
+    heads = [random.choice([2, 4]) for _ in range(2)]
+    return {
+        "hidden_size": random.choice([16, 32]),
+        "num_encoder_attention_heads": heads[0],
+        "num_decoder_attention_heads": heads[1],
+        "num_encoder_layers": random.randint(1, 3),
+        "num_decoder_layers": random.randint(1, 3),
+        "encoder_ffn_dim": random.randint(20, 50),
+        "decoder_ffn_dim": random.randint(20, 50),
+        "vocab_size": random.randint(50, 120),
+        "max_position_embeddings": 32,
+        "ngram": random.randint(1, 3),
+        "num_buckets": random.choice([8, 16]),
+        "add_cross_attention": coin(random),
+        "tie_word_embeddings": coin(random),
+        **classes(random, "ProphetNet", "Model", "ForConditionalGeneration", "ForCausalLM"),
+    }
+
+
+@space("blt")
+def blt(random: Random) -> dict[str, Any]:
+    """Four models of sizes of their own; with and without the one that cuts the patches."""
+
+    def part() -> dict[str, Any]:
+        sizes = without(grouped(random), "max_position_embeddings", "tie_word_embeddings", "pad_token_id")
+        return sizes if coin(random) else without(sizes, "intermediate_size", "num_key_value_heads")
+
+    k, encoder, decoder, whole, patcher = random.randint(1, 3), part(), part(), part(), part()
+    for nested in (encoder, decoder):
+        nested |= {"cross_attn_k": k, "cross_attn_all_layers": coin(random), "vocab_size": 60}
+    return {
+        "vocab_size": 60,
+        "encoder_config": encoder,
+        "decoder_config": decoder | {"hidden_size_global": whole["hidden_size"]},
+        "global_config": without(whole, "vocab_size"),
+        "patcher_config": patcher,
+        "cross_attn_k": k,
+        "tie_word_embeddings": coin(random),
+        "patch_in_forward": coin(random),
+        "encoder_hash_byte_group_vocab": random.randint(20, 50),
+        "encoder_hash_byte_group_nb_functions": random.randint(1, 2),
+        **random.choice([{}, {"encoder_hash_byte_group_size": [3, 4]}]),
+        **classes(random, "Blt", "Model", "ForCausalLM"),
+    }

@@ -84,6 +84,20 @@ def eurobert(random: Random) -> dict[str, Any]:
     return kin(random) | {"architectures": [f"EuroBert{random.choice(heads)}"]}
 
 
+@space("mellum")
+def mellum(random: Random) -> dict[str, Any]:
+    """Experts in some layers."""
+    drawn = grouped(random, head_dim=True) | {
+        "attention_bias": coin(random),
+        "moe_intermediate_size": random.choice([8, 16]),
+        random.choice(["num_experts", "num_local_experts"]): random.choice([4, 6]),
+        "num_experts_per_tok": random.randint(1, 3),
+        "architectures": [random.choice(["MellumModel", "MellumForCausalLM"])],
+    }
+    layers = drawn["num_hidden_layers"]
+    return drawn | ({"mlp_layer_types": random.choices(["sparse", "dense"], k=layers)} if coin(random) else {})
+
+
 def kin(random: Random) -> dict[str, Any]:
     """Biases anywhere, heads of any width, any number of labels; each flag is given as often as not."""
     labels = {"num_labels": random.randint(2, 5)} if coin(random) else {}
@@ -102,6 +116,8 @@ def of(model_type: str) -> None:
         drawn = kin(random) | {"architectures": [begin + random.choice(heads)]}
         if model_type == "internlm3":  # transformers has one bias for both
             drawn["attention_bias"] = drawn["mlp_bias"] = coin(random)
+        if model_type in ("ministral", "hunyuan_v1_dense"):  # transformers needs it
+            drawn.setdefault("head_dim", random.choice([4, 8, 10]))
         if model_type == "diffllama":  # pairs of heads
             drawn["num_key_value_heads"] = random.choice([2, drawn["num_attention_heads"]])
         return drawn

@@ -261,3 +261,290 @@ def recurrent_gemma(random: Random) -> dict[str, Any]:
         ),
         **named(random, "RecurrentGemma"),
     }
+
+
+def kinds_of(random: Random, length: int, *words: str) -> dict[str, Any]:
+    """One word per layer."""
+    return {"layer_types": [random.choice(words) for _ in range(length)]}
+
+
+def short_convolutions(random: Random) -> dict[str, Any]:
+    """What LFM's layers share."""
+    return grouped(random, head_dim=True) | some(random, conv_bias=[True, False], conv_L_cache=[2, 5])
+
+
+@space("lfm2")
+def lfm2(random: Random) -> dict[str, Any]:
+    drawn = short_convolutions(random)
+    return {
+        **drawn,
+        **random.choice(
+            [{}, {"full_attn_idxs": [0, 2]}, kinds_of(random, drawn["num_hidden_layers"], "conv", "full_attention")]
+        ),
+        **some(
+            random,
+            block_ff_dim=[31, 44],
+            block_multiple_of=[1, 8, 16],
+            block_ffn_dim_multiplier=[1.0, 1.3, 2, 0.7],
+            block_auto_adjust_ff_dim=[True, False],
+            tie_embedding=[True, False],
+        ),
+        **named(random, "Lfm2"),
+    }
+
+
+@space("lfm2_moe")
+def lfm2_moe(random: Random) -> dict[str, Any]:
+    drawn = short_convolutions(random)
+    return {
+        **drawn,
+        **kinds_of(random, drawn["num_hidden_layers"], "conv", "full_attention"),
+        "num_experts": random.choice([1, 4]),
+        "num_experts_per_tok": random.choice([1, 2]),
+        "moe_intermediate_size": random.choice([10, 14]),
+        **some(random, num_dense_layers=[0, 1, 3], use_expert_bias=[True, False], tie_embedding=[True, False]),
+        **named(random, "Lfm2Moe"),
+    }
+
+
+@space("lfm3")
+def lfm3(random: Random) -> dict[str, Any]:
+    drawn = short_convolutions(random) | {"num_hidden_layers": random.randint(1, 7), "head_dim": random.choice([4, 8])}
+    words = ("conv", "full_attention", "sliding_attention")
+    return {
+        **drawn,
+        **random.choice([{}, kinds_of(random, drawn["num_hidden_layers"], *words)]),
+        **some(
+            random,
+            use_sandwich_norm=[True, False],
+            use_attention_gate=[True, False],
+            attention_bias=[True, False],
+        ),
+        **named(random, "Lfm3"),
+    }
+
+
+@space("bamba")
+def bamba(random: Random) -> dict[str, Any]:
+    drawn = grouped(random, head_dim=True)
+    return {
+        **drawn,
+        **mamba2_heads(random, drawn["hidden_size"]),
+        **some(
+            random,
+            attn_layer_indices=[[0], [1, 2], []],
+            attention_bias=[True, False],
+            mlp_bias=[True, False],
+        ),
+        **named(random, "Bamba"),
+    }
+
+
+@space("falcon_h1")
+def falcon_h1(random: Random) -> dict[str, Any]:
+    drawn = grouped(random, head_dim=True)
+    heads = mamba2_heads(random, drawn["hidden_size"])
+    width = heads["mamba_n_heads"] * 5
+    narrow = {"mamba_d_ssm": width, "mamba_d_head": random.choice(["auto", 5])}
+    return {
+        **drawn,
+        **heads,
+        **random.choice([narrow, {"mamba_d_ssm": None}]),
+        **some(
+            random,
+            mamba_rms_norm=[True, False],
+            projectors_bias=[True, False],
+            attention_bias=[True, False],
+            mlp_bias=[True, False],
+        ),
+        **named(random, "FalconH1"),
+    }
+
+
+def hybrid_layers(random: Random, length: int) -> dict[str, Any]:
+    """At least two hybrid layers among these: transformers cannot tie a single one to itself."""
+    kinds = ["hybrid", "hybrid", *(random.choice(["mamba", "hybrid", "linear_attention"]) for _ in range(length - 2))]
+    random.shuffle(kinds)
+    return {"num_hidden_layers": length, "layers_block_type": kinds}
+
+
+@space("zamba")
+def zamba(random: Random) -> dict[str, Any]:
+    drawn = grouped(random)
+    period = random.randint(1, 3)
+    periods = {
+        "num_hidden_layers": random.randint(7, 9),
+        "attn_layer_period": period,
+        "attn_layer_offset": random.randrange(period),
+    }
+    expand = random.choice([1, 2, 3])
+    return {
+        **drawn,
+        **random.choice([periods, hybrid_layers(random, random.randint(2, 6))]),
+        "mamba_expand": expand,
+        "n_mamba_heads": random.choice([size for size in range(1, 5) if drawn["hidden_size"] * expand % size == 0]),
+        **some(
+            random,
+            attention_hidden_size=[20, 28],
+            attention_head_dim=[6, 10],
+            mamba_d_state=[3, 8],
+            mamba_d_conv=[2, 5],
+            mamba_dt_rank=["auto", 5],
+            mamba_conv_bias=[True, False],
+            mamba_proj_bias=[True, False],
+        ),
+        **named(random, "Zamba", "ForSequenceClassification"),
+    }
+
+
+@space("zamba2")
+def zamba2(random: Random) -> dict[str, Any]:
+    drawn = grouped(random)
+    expand = random.choice([1, 2])
+    heads = random.choice([size for size in range(1, 9) if drawn["hidden_size"] * expand % size == 0])
+    return {
+        **drawn,
+        **hybrid_layers(random, random.randint(2, 8)),
+        "mamba_expand": expand,
+        "n_mamba_heads": heads,
+        "mamba_ngroups": random.choice([size for size in range(1, heads + 1) if heads % size == 0]),
+        "adapter_rank": random.choice([3, 5]),
+        **some(
+            random,
+            num_mem_blocks=[1, 2],
+            use_shared_attention_adapter=[True, False],
+            add_bias_linear=[True, False],
+            attention_hidden_size=[20, 28],
+            attention_head_dim=[6, 10],
+            mamba_d_state=[3, 8],
+            mamba_d_conv=[2, 5],
+        ),
+        **named(random, "Zamba2", "ForSequenceClassification"),
+    }
+
+
+@space("xlstm")
+def xlstm(random: Random) -> dict[str, Any]:
+    heads = random.choice([1, 2, 4])
+    return {
+        "hidden_size": heads * random.choice([8, 12]),
+        "num_heads": heads,
+        "num_hidden_layers": random.randint(1, 4),
+        "vocab_size": random.randint(50, 120),
+        "pad_token_id": 0,
+        **some(
+            random,
+            use_bias=[True, False],
+            embedding_dim=[12, 20],
+            num_blocks=[1, 3],
+            qk_dim_factor=[0.25, 1.0],
+            v_dim_factor=[0.5, 2.0],
+            ffn_proj_factor=[1.3, 2.0, 2.7],
+            ffn_round_up_to_multiple_of=[1, 8, 10],
+            weight_mode=["single", "fused"],
+            tie_word_embeddings=[True, False],
+        ),
+        **named(random, "xLSTM"),
+    }
+
+
+@space("olmo_hybrid")
+def olmo_hybrid(random: Random) -> dict[str, Any]:
+    drawn = grouped(random, head_dim=True) | {"num_hidden_layers": random.randint(2, 9)}
+    kinds = ["linear_attention", "full_attention"] * 5
+    return {
+        **drawn,
+        **some(
+            random,
+            attention_bias=[True, False],
+            layer_types=[kinds[: drawn["num_hidden_layers"]]],
+            linear_num_key_heads=[drawn["num_attention_heads"], 3],
+            linear_num_value_heads=[drawn["num_attention_heads"], 6],
+            linear_key_head_dim=[4, 7],
+            linear_value_head_dim=[5, 9],
+            linear_conv_kernel_dim=[2, 5],
+        ),
+        **named(random, "OlmoHybrid"),
+    }
+
+
+def latent_and_experts(random: Random) -> dict[str, Any]:
+    """What Kimi Linear and Bailing share."""
+    drawn = grouped(random)
+    del drawn["num_key_value_heads"]
+    length = random.randint(1, 7)
+    kinds = {
+        "layer_types": [random.choice(["full_attention", "linear_attention"]) for _ in range(length)],
+        "mlp_layer_types": [random.choice(["dense", "sparse"]) for _ in range(length)],
+    }
+    return {
+        **drawn,
+        "num_hidden_layers": length,
+        "kv_lora_rank": random.choice([5, 8]),
+        "qk_nope_head_dim": random.choice([4, 6]),
+        "qk_rope_head_dim": random.choice([2, 4]),
+        "v_head_dim": random.choice([4, 10]),
+        "moe_intermediate_size": random.choice([10, 14]),
+        random.choice(["num_experts", "num_local_experts"]): random.choice([1, 4]),
+        random.choice(["num_experts_per_tok", "num_experts_per_token"]): random.choice([1, 2]),
+        random.choice(["n_shared_experts", "num_shared_experts"]): random.choice([1, 2]),
+        **some(random, attention_bias=[True, False], first_k_dense_replace=[0, 1, 2]),
+        **random.choice([{}, kinds, {"layer_types": kinds["layer_types"]}]),
+    }
+
+
+@space("kimi_linear")
+def kimi_linear(random: Random) -> dict[str, Any]:
+    drawn = latent_and_experts(random)
+    places = list(range(1, drawn["num_hidden_layers"] + 1))
+    full = [place for place in places if coin(random)]
+    nested = {"num_heads": 3, "head_dim": 6, "short_conv_kernel_size": 5}
+    lists = {"full_attn_layers": full, "kda_layers": [place for place in places if place not in full]}
+    return {
+        **drawn,
+        "linear_num_heads": random.choice([2, 4]),
+        "linear_head_dim": random.choice([4, 6]),
+        **some(
+            random,
+            q_lora_rank=[None, 7],
+            linear_conv_kernel_dim=[2, 3],
+            linear_attn_config=[nested, lists, nested | lists],
+        ),
+        **named(random, "KimiLinear"),
+    }
+
+
+@space("bailing_hybrid")
+def bailing_hybrid(random: Random) -> dict[str, Any]:
+    return {
+        **latent_and_experts(random),
+        "head_dim": random.choice([4, 6]),
+        **some(
+            random,
+            layer_group_size=[1, 2, 3],
+            short_conv_kernel_size=[2, 3],
+            linear_num_heads=[3],
+            linear_head_dim=[8],
+            linear_conv_kernel_dim=[5],
+        ),
+        **named(random, "BailingHybrid"),
+    }
+
+
+@space("zaya")
+def zaya(random: Random) -> dict[str, Any]:
+    return {
+        **grouped(random),
+        "head_dim": random.choice([4, 6]),
+        "num_experts": random.choice([1, 4]),
+        "moe_intermediate_size": random.choice([10, 14]),
+        "router_hidden_size": random.choice([6, 9]),
+        **some(
+            random,
+            attention_bias=[True, False],
+            lm_head_bias=[True, False],
+            cca_time0=[1, 3],
+            cca_time1=[1, 4],
+        ),
+        **named(random, "Zaya"),
+    }

@@ -1,0 +1,309 @@
+"""BART's further kin: other sizes, prompts, sparse attention, experts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from tfcalc.blocks import Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.families.bart import (
+    ALIASES,
+    ALONE,
+    BART_POSITIONS,
+    HEADS,
+    SINES,
+    Side,
+    attention,
+    decoder_layer,
+    encoder_layer,
+    feed_forward,
+    half,
+    learned,
+    reading,
+    seq2seq,
+    side,
+    writing,
+)
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import bare, lm_head, output
+from tfcalc.leaves import activation, embedding, linear, norm
+from tfcalc.workload import Sequences, Workload
+
+LARGE: dict[str, Any] = {
+    "encoder_layers": 12,
+    "encoder_ffn_dim": 4096,
+    "encoder_attention_heads": 16,
+    "decoder_layers": 12,
+    "decoder_ffn_dim": 4096,
+    "decoder_attention_heads": 16,
+    "activation_function": "gelu",
+    "d_model": 1024,
+    "tie_word_embeddings": True,
+}
+BARE_AND_GENERATION = {"Model": bare, "ForConditionalGeneration": lm_head(width="d_model")}
+
+
+@family(
+    "plbart",
+    architecture="PLBartForCausalLM",
+    heads={head: build for head, build in HEADS.items() if head != "ForQuestionAnswering"},
+    aliases=ALIASES,
+    vocab_size=50005,
+    max_position_embeddings=1024,
+    encoder_layers=6,
+    encoder_ffn_dim=3072,
+    encoder_attention_heads=12,
+    decoder_layers=6,
+    decoder_ffn_dim=3072,
+    decoder_attention_heads=12,
+    activation_function="gelu",
+    d_model=768,
+    tie_word_embeddings=True,
+)
+def plbart(c: Config, run: Workload) -> Component:
+    """Ahmad et al. 2021 (arXiv 2103.06333): BART for programs."""
+    return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding",))
+
+
+@family(
+    "blenderbot-small",
+    architecture="BlenderbotSmallForCausalLM",
+    heads=HEADS,
+    aliases=ALIASES,
+    vocab_size=50265,
+    max_position_embeddings=512,
+    encoder_layers=8,
+    encoder_ffn_dim=2048,
+    encoder_attention_heads=16,
+    decoder_layers=8,
+    decoder_ffn_dim=2048,
+    decoder_attention_heads=16,
+    activation_function="gelu",
+    d_model=512,
+    tie_word_embeddings=True,
+)
+def blenderbot_small(c: Config, run: Workload) -> Component:
+    """Roller et al. 2020 (arXiv 2004.13637): the smallest is normed as BART is."""
+    return seq2seq(c, run, positions=learned, norms=("layernorm_embedding",))
+
+
+@family(
+    "mvp",
+    architecture="MvpForCausalLM",
+    heads=HEADS,
+    aliases=ALIASES,
+    vocab_size=50267,
+    max_position_embeddings=1024,
+    use_prompt=False,
+    prompt_length=100,
+    prompt_mid_dim=800,
+    **LARGE,
+)
+def mvp(c: Config, run: Workload) -> Component:
+    """Tang et al. 2022 (arXiv 2206.12131): BART with prompts for each layer's attention.
+
+    In transformers 5 it is only the decoder that gets them: the encoder takes ``use_prompt`` for another argument.
+    """
+    prompts = c.flag("use_prompt") and c.head != ALONE
+    writer = partial(_prompted, c) if prompts else writing
+    return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding",), writer=writer)
+
+
+def _prompted(c: Config, s: Side, run: Workload, memory: Sequences | None) -> Iterator[Component]:
+    """Keys and values for each layer, made of a short table by two maps."""
+    yield from writing(s, run, memory)
+    rows, inner = c.size("prompt_length"), c.size("prompt_mid_dim")
+    for name in ("self_attn_prompt", "cross_attn_prompt"):
+        yield Component(
+            name,
+            "prompt",
+            parts=(
+                embedding("prompt_embedding", rows, s.width, rows),
+                linear("prompt_trans.0", s.width, inner, rows),
+                activation("prompt_trans.1", "gelu", rows * inner),
+                linear("prompt_trans.2", inner, 2 * s.layers * s.width, rows),
+            ),
+        )
+
+
+@family(
+    "bigbird_pegasus",
+    architecture="BigBirdPegasusForCausalLM",
+    heads=HEADS | {ALONE: lambda c, run, base: _untied(c, run, base)},
+    aliases=ALIASES,
+    vocab_size=96103,
+    max_position_embeddings=4096,
+    attention_type="block_sparse",
+    use_bias=False,
+    **LARGE | {"encoder_layers": 16, "decoder_layers": 16, "activation_function": "gelu_new"},
+)
+def bigbird_pegasus(c: Config, run: Workload) -> Component:
+    """Zaheer et al. 2020 (arXiv 2007.14062): the encoder's attention is sparse, or full; a flag for biases of all."""
+    c.word("attention_type", ("block_sparse", "original_full"))
+    bias = c.flag("use_bias")
+    return seq2seq(
+        c,
+        run,
+        positions=learned,
+        norms=("layernorm_embedding",),
+        reader=partial(_sparse, bias=bias),
+        writer=partial(_plain_writer, bias=bias),
+    )
+
+
+def _sparse(s: Side, run: Workload, *, bias: bool) -> Iterator[Component]:
+    stream, names = run.source, ("self.query", "self.key", "self.value", "output")
+    block = Attention(s.width, s.heads, s.heads, s.head_dim, s.head_dim, bias=bias, names=names)
+    mixer = block("self_attn", stream, stream, run, causal=False)
+    yield encoder_layer(s, stream, mixer, feed_forward(s, stream, run))._replace(copies=s.layers)
+
+
+def _plain_writer(s: Side, run: Workload, memory: Sequences | None, *, bias: bool) -> Iterator[Component]:
+    yield decoder_layer(s, run, memory, bias=bias)._replace(copies=s.layers)
+
+
+def _untied(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """Its ``ForCausalLM`` is the one that transformers does not tie."""
+    yield base
+    yield output("lm_head", c.size("d_model"), c.size("vocab_size"), run, tied=False)
+
+
+@family(
+    "pegasus_x",
+    architecture="PegasusXForConditionalGeneration",
+    heads=BARE_AND_GENERATION,
+    aliases=ALIASES,
+    vocab_size=96103,
+    max_position_embeddings=16384,
+    num_global_tokens=32,
+    **LARGE | {"encoder_layers": 16, "decoder_layers": 16},
+)
+def pegasus_x(c: Config, run: Workload) -> Component:
+    """Phang et al. 2022 (arXiv 2208.04347): blocks of tokens, and global tokens with a norm of their own; no biases."""
+    return seq2seq(
+        c,
+        run,
+        positions=partial(SINES, stored="nothing"),
+        reader=partial(_global_tokens, c.size("num_global_tokens")),
+        writer=partial(_plain_writer, bias=False),
+    )
+
+
+def _global_tokens(rows: Num, s: Side, run: Workload) -> Iterator[Component]:
+    stream, marked = run.source, run.source.batch * rows
+    made = encoder_layer(
+        s, stream, attention("self_attn", s, stream, stream, run, bias=False), feed_forward(s, stream, run)
+    )
+    global_norm = norm("global_self_attn_layer_norm", "layernorm", s.width, marked)
+    yield embedding("embed_global", rows, s.width, marked)
+    yield made._replace(parts=(*made.parts, global_norm), copies=s.layers)
+
+
+@family(
+    "nllb-moe",
+    architecture="NllbMoeForConditionalGeneration",
+    heads=BARE_AND_GENERATION,
+    aliases=ALIASES,
+    vocab_size=128112,
+    max_position_embeddings=1024,
+    router_bias=False,
+    num_experts=128,
+    encoder_sparse_step=4,
+    decoder_sparse_step=4,
+    **LARGE | {"activation_function": "relu"},
+)
+def nllb_moe(c: Config, run: Workload) -> Component:
+    """NLLB-200 (arXiv 2207.04672): every so many layers, two of many networks for each token."""
+    positions = partial(SINES, stored="nothing")
+    return seq2seq(c, run, positions=positions, reader=partial(_experts_read, c), writer=partial(_experts_write, c))
+
+
+def _experts_read(c: Config, s: Side, run: Workload) -> Iterator[Component]:
+    stream = run.source
+    mixer = attention("self_attn", s, stream, stream, run)
+    yield from _sparsely(c, "encoder", s, run, stream, {"self_attn_layer_norm": mixer})
+
+
+def _experts_write(c: Config, s: Side, run: Workload, memory: Sequences | None) -> Iterator[Component]:
+    stream = run.target
+    mixers = {
+        "self_attn_layer_norm": attention("self_attn", s, stream, stream, run, causal=True),
+        "cross_attention_layer_norm": attention("cross_attention", s, stream, memory or run.source, run),
+    }
+    yield from _sparsely(c, "decoder", s, run, stream, mixers)
+
+
+def _sparsely(
+    c: Config, name: str, s: Side, run: Workload, stream: Sequences, mixers: dict[str, Component]
+) -> Iterator[Component]:
+    """Layers of which each ``step``-th has experts."""
+    step, depth = c.number(f"{name}_sparse_step", least=0), c.number(f"{name}_layers")
+    expert = FeedForward(s.width, s.d_ff, s.activation, bias=True, names=("fc1", "fc2"))
+    router, bias = "router.classifier", c.flag("router_bias")
+    experts = MixtureOfExperts(s.width, c.size("num_experts"), 2, expert, router=router, router_bias=bias)
+
+    def make(sparse: bool) -> Component:
+        ffn = (experts if sparse else expert)("ffn", stream, run)
+        return _normed(s, stream, mixers | {"ff_layer_norm": ffn})
+
+    return stack("layers", [step > 0 and (place + 1) % step == 0 for place in range(depth)], s.layers, make)
+
+
+def _normed(s: Side, stream: Sequences, sublayers: dict[str, Component]) -> Component:
+    parts = [
+        part for name, each in sublayers.items() for part in (each, norm(name, "layernorm", s.width, stream.tokens))
+    ]
+    return layer("layers", parts, stream.tokens * s.width)
+
+
+@family(
+    "fsmt",
+    architecture="FSMTForConditionalGeneration",
+    heads={"Model": bare, "ForConditionalGeneration": lambda c, run, base: (base,)},
+    aliases={**ALIASES, "vocab_size": "tgt_vocab_size"},
+    src_vocab_size=42024,
+    tgt_vocab_size=42024,
+    max_position_embeddings=1024,
+    pad_token_id=1,
+    **LARGE | {"activation_function": "relu", "tie_word_embeddings": False},
+)
+def fsmt(c: Config, run: Workload) -> Component:
+    """Ng et al. 2019 (arXiv 1907.06616): a table for each language, and the output matrix within the decoder.
+
+    Tied, all three are one, as long as the target language has words. Positions begin as sines, after the padding
+    word's index, and nothing keeps them from being trained.
+    """
+    source, target = run.source, run.target
+    places = c.size("max_position_embeddings") + (c.number("pad_token_id", least=0) + 1)
+    reads, writes = side(c, "encoder"), side(c, "decoder")
+    h, target_words = reads.width, c.size("tgt_vocab_size")
+    encoder = half(
+        "encoder",
+        reads,
+        source,
+        _source_words(c, h, source.tokens),
+        learned(places, h, source.tokens),
+        *reading(reads, run),
+        norms=(),
+    )
+    decoder = half(
+        "decoder",
+        writes,
+        target,
+        embedding("embed_tokens", target_words, h, target.tokens),
+        learned(places, h, target.tokens),
+        *writing(writes, run, source),
+        output("output_projection", h, target_words, run, tied=c.flag("tie_word_embeddings")),
+        norms=(),
+    )
+    return Component("model", "encoder-decoder", parts=(encoder, decoder))
+
+
+def _source_words(c: Config, width: Num, tokens: Num) -> Component:
+    tied = c.flag("tie_word_embeddings")
+    rows = "tgt_vocab_size" if tied else "src_vocab_size"
+    return embedding("embed_tokens", c.size(rows), width, tokens, tied_to="decoder" if tied else None)

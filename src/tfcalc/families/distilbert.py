@@ -1,0 +1,243 @@
+"""BERTs made small: DistilBERT, MobileBERT, SqueezeBERT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.blocks import FeedForward, layer
+from tfcalc.blocks.attention import Attention
+from tfcalc.blocks.grouped_projections import GroupedFeedForward, GroupedProjections
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
+from tfcalc.families.bert import (
+    BERT,
+    FFN,
+    NAMES,
+    PAIRED,
+    attention,
+    embeddings,
+    feed_forward,
+    layers,
+    pooler,
+    positions,
+    stacked,
+    token_types,
+    with_tables,
+)
+from tfcalc.families.bert_heads import (
+    BERT_HEADS,
+    NEXT_SENTENCE,
+    TASKS,
+    apart,
+    dense_classes,
+    lm,
+    logits,
+    on_top,
+    transform,
+)
+from tfcalc.families.config import Config
+from tfcalc.families.family import Head, family
+from tfcalc.leaves import embedding, linear, norm
+from tfcalc.workload import Workload
+
+PRE_CLASSIFIER = ("pre_classifier", "classifier")
+DISTILBERT_HEADS: dict[str, Head] = {
+    **TASKS,
+    **lm(apart(("vocab_transform", "vocab_layer_norm", "vocab_projector"))),
+    "ForSequenceClassification": on_top(dense_classes(PRE_CLASSIFIER)),
+    "ForMultipleChoice": on_top(dense_classes(PRE_CLASSIFIER, 1)),
+}
+
+
+@family(
+    "distilbert",
+    architecture="DistilBertForMaskedLM",
+    heads=DISTILBERT_HEADS,
+    aliases={
+        "dim": "hidden_size",
+        "hidden_dim": "intermediate_size",
+        "n_heads": "num_attention_heads",
+        "n_layers": "num_hidden_layers",
+        "activation": "hidden_act",
+    },
+    vocab_size=30522,
+    hidden_size=768,
+    intermediate_size=3072,
+    num_hidden_layers=6,
+    num_attention_heads=12,
+    hidden_act="gelu",
+    max_position_embeddings=512,
+    tie_word_embeddings=True,
+)
+def distilbert(c: Config, run: Workload) -> Component:
+    """Sanh et al. 2019 (arXiv 1910.01108): BERT without token types and without a pooler."""
+    mixer = attention(c, run, names=("q_lin", "k_lin", "v_lin", "out_lin"))
+    ffn = feed_forward(c, run, name="ffn", names=("lin1", "lin2"))
+    stack = layers(c, run, mixer, norms=("sa_layer_norm", "", "output_layer_norm"), ffn=ffn)
+    table = positions(c, run)
+    return Component(
+        "distilbert",
+        "encoder",
+        parts=(embeddings(c, run, table), Component("transformer", "encoder", parts=(stack,))),
+    )
+
+
+def mobilebert_predictions(c: Config, run: Workload) -> Iterator[Component]:
+    """Logits by the words' vectors, which are narrower than the stream, and for the rest by columns of their own."""
+    h, e, vocabulary = c.size("hidden_size"), c.size("embedding_size"), c.size("vocab_size")
+    if c.number("embedding_size") > c.number("hidden_size"):
+        raise InvalidModel(f"{c.path('embedding_size')} is larger than hidden_size", "give at most the hidden size")
+    parts = (
+        *transform(c, run, h, ("transform.dense", "transform.LayerNorm")),
+        linear("dense", h - e, vocabulary, run.target.tokens, bias=False),
+        *logits(c, run, e),
+    )
+    yield Component("cls.predictions", "head", parts=parts)
+
+
+MOBILEBERT_HEADS: dict[str, Head] = BERT_HEADS | {
+    **lm(mobilebert_predictions),
+    "ForPreTraining": on_top(mobilebert_predictions, NEXT_SENTENCE),
+}
+WIDTHS = ("hidden_size", "intermediate_size")
+NORM_KINDS = {"layer_norm": "layernorm", "no_norm": "affine"}
+
+
+@family(
+    "mobilebert",
+    architecture="MobileBertForPreTraining",
+    heads=MOBILEBERT_HEADS,
+    vocab_size=30522,
+    hidden_size=512,
+    num_hidden_layers=24,
+    num_attention_heads=4,
+    intermediate_size=512,
+    hidden_act="relu",
+    max_position_embeddings=512,
+    type_vocab_size=2,
+    embedding_size=128,
+    trigram_input=True,
+    use_bottleneck=True,
+    intra_bottleneck_size=128,
+    use_bottleneck_attention=False,
+    key_query_shared_bottleneck=True,
+    num_feedforward_networks=4,
+    normalization_type="no_norm",
+    classifier_activation=True,
+    tie_word_embeddings=True,
+)
+def mobilebert(c: Config, run: Workload) -> Component:
+    """Sun et al. 2020 (arXiv 2004.02984): layers narrower than the stream, with several feed-forward networks each."""
+    h, tokens = c.size("hidden_size"), run.target.tokens
+    stack = layer("layer", mobilebert_parts(c, run), tokens * h, copies=c.size("num_hidden_layers"))
+    pooled = pooler(c, run, PAIRED) if c.flag("classifier_activation") else ()
+    return Component("mobilebert", "encoder", parts=(mobilebert_words(c, run), stacked(stack), *pooled))
+
+
+def mobilebert_words(c: Config, run: Workload) -> Component:
+    """Narrow vectors of words; with ``trigram_input`` those of both neighbours are put beside each."""
+    h, e, tokens = c.size("hidden_size"), c.size("embedding_size"), run.target.tokens
+    parts = (
+        embedding("word_embeddings", c.size("vocab_size"), e, tokens),
+        linear("embedding_transformation", 3 * e if c.flag("trigram_input") else e, h, tokens),
+        positions(c, run),
+        token_types(c, run),
+        scaled("LayerNorm", h, c, run),
+    )
+    return Component("embeddings", "embeddings", parts=parts)
+
+
+def mobilebert_parts(c: Config, run: Workload) -> Iterator[Component]:
+    """Down into the bottleneck, attention, feed-forward networks, and up again."""
+    h, w, narrow = c.size("hidden_size"), inner_width(c), c.flag("use_bottleneck")
+    tokens, further = run.target.tokens, c.number("num_feedforward_networks") - 1
+    if narrow:
+        yield from projected("bottleneck.input", h, w, c, run)
+    if narrow and c.flag("key_query_shared_bottleneck"):
+        yield from projected("bottleneck.attention", h, w, c, run)
+    yield mobilebert_attention(c, run)
+    yield scaled("attention.output.LayerNorm", w, c, run)
+    if further > 0:
+        network = mobilebert_ffn("(network)", c, run)
+        parts = (network, scaled("output.LayerNorm", w, c, run))
+        yield layer("ffn", parts, tokens * w, copies=c.size("num_feedforward_networks") - 1)
+    yield mobilebert_ffn("(ffn)", c, run)
+    yield scaled("output.LayerNorm", w, c, run)
+    if narrow:
+        yield from projected("output.bottleneck", w, h, c, run)
+
+
+def inner_width(c: Config) -> Num:
+    """The width within a layer."""
+    return c.size("intra_bottleneck_size" if c.flag("use_bottleneck") else "hidden_size")
+
+
+def mobilebert_attention(c: Config, run: Workload) -> Component:
+    """Queries and keys of the narrow vectors; values of the stream itself, unless ``use_bottleneck_attention``."""
+    field = "intra_bottleneck_size" if c.flag("use_bottleneck") else "hidden_size"
+    w, a, d = c.size(field), c.size("num_attention_heads"), c.quotient(field, "num_attention_heads")
+    seen = w if c.flag("use_bottleneck_attention") else c.size("hidden_size")
+    block = Attention(w, a, a, d, d, bias=True, value_width=seen, names=NAMES)
+    return block("attention", run.target, run.target, run, causal=False)
+
+
+def mobilebert_ffn(name: str, c: Config, run: Workload) -> Component:
+    """One of the feed-forward networks."""
+    block = FeedForward(inner_width(c), c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=FFN)
+    return block(name, run.target, run)
+
+
+def projected(name: str, fan_in: Num, fan_out: Num, c: Config, run: Workload) -> tuple[Component, Component]:
+    """A map to another width, and its norm."""
+    dense = linear(f"{name}.dense", fan_in, fan_out, run.target.tokens)
+    return dense, scaled(f"{name}.LayerNorm", fan_out, c, run)
+
+
+def scaled(name: str, width: Num, c: Config, run: Workload) -> Component:
+    """A norm, or only its scale and shift (``no_norm``)."""
+    return norm(name, NORM_KINDS[c.word("normalization_type", tuple(NORM_KINDS))], width, run.target.tokens)
+
+
+@family(
+    "squeezebert",
+    architecture="SqueezeBertForMaskedLM",
+    heads=BERT_HEADS,
+    **BERT,
+    embedding_size=768,
+    q_groups=4,
+    k_groups=4,
+    v_groups=4,
+    post_attention_groups=1,
+    intermediate_groups=4,
+    output_groups=4,
+)
+def squeezebert(c: Config, run: Workload) -> Component:
+    """Iandola et al. 2020 (arXiv 2006.11316): maps in groups of channels; all classes have the pooler."""
+    h, f = c.size("hidden_size"), c.size("intermediate_size")
+    if c.number("embedding_size") != c.number("hidden_size"):
+        raise InvalidModel(f"{c.path('embedding_size')} must be hidden_size", "give the hidden size")
+    names = ("attention.query", "attention.key", "attention.value", "post_attention.conv1d")
+    heads, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    q, k, v, o = (groups(c, f"{part}_groups", "hidden_size") for part in ("q", "k", "v", "post_attention"))
+    inward, outward = (groups(c, f"{part}_groups", *WIDTHS) for part in ("intermediate", "output"))
+    mixer = GroupedProjections(h, heads, d, (q, k, v, o), names)("(attention)", run.target, run)
+    ffn = GroupedFeedForward(h, f, c.word("hidden_act"), (inward, outward), ("intermediate.conv1d", "output.conv1d"))
+    norms = ("post_attention.layernorm", "", "output.layernorm")
+    stack = layers(c, run, mixer, norms=norms, ffn=ffn("(ffn)", run.target))
+    return Component(
+        "transformer",
+        "encoder",
+        parts=(
+            embeddings(c, run, *with_tables(c, run)),
+            stacked(stack._replace(name="layers")),
+            *pooler(c, run, tuple(BERT_HEADS)),
+        ),
+    )
+
+
+def groups(c: Config, name: str, *widths: str) -> Num:
+    """A number of groups, that must divide these widths."""
+    for width in widths:
+        c.quotient(width, name)
+    return c.size(name)

@@ -1,0 +1,61 @@
+"""Doge: Llama with a learned mask over keys, weighted residuals, and experts of a single neuron each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt
+
+from tfcalc.blocks import GATED, FeedForward
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import attention, decoder, gated, head_dim, kv_heads, qk_norms, uniform
+from tfcalc.leaves import linear, parameter
+from tfcalc.workload import Workload
+
+
+def mask(c: Config, run: Workload, *, bias: bool) -> tuple[Component, ...]:
+    """How much each key counts, made of its value: which of them each head of keys keeps."""
+    g = kv_heads(c)
+    keep = linear("dt_proj", g * head_dim(c), g, run.target.tokens, bias=bias)
+    return parameter("A", g, minor=True), keep
+
+
+def experts(c: Config, run: Workload) -> Iterator[Component]:
+    """A router with a logit for each row and column of a square of experts; ``num_experts_per_tok`` neurons run."""
+    h, tokens, total = c.size("hidden_size"), run.target.tokens, c.number("num_experts")
+    neuron = FeedForward(h, 1, c.word("hidden_act"), names=("down_embed", "up_embed"))("(experts)", run.target, run)
+    active = c.size("num_experts_per_tok")
+    yield linear("router_gate", h, 2 * isqrt(total), tokens, bias=False)._replace(kind="router")
+    yield neuron._replace(kind="experts", copies=c.size("num_experts"), active=active)
+
+
+@family(
+    "doge",
+    architecture="DogeForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=32768,
+    hidden_size=1024,
+    intermediate_size=2048,
+    num_hidden_layers=32,
+    num_attention_heads=8,
+    num_key_value_heads=None,
+    hidden_act="silu",
+    max_position_embeddings=2048,
+    attention_bias=False,
+    mlp_bias=False,
+    is_moe=False,
+    num_experts=16384,
+    num_experts_per_tok=64,
+    tie_word_embeddings=False,
+)
+def doge(c: Config, run: Workload) -> Component:
+    """Shi et al. 2024 (arXiv 2412.11834); experts as in He 2024 (arXiv 2407.04153), beside a dense network."""
+    bias, h = c.flag("attention_bias"), c.size("hidden_size")
+    mixer = attention(c, run, bias=bias, within=(*mask(c, run, bias=bias), *qk_norms("rmsnorm", c, run)))
+    mlp = gated(c, run, bias=c.flag("mlp_bias"), names=GATED)
+    if c.flag("is_moe"):
+        mlp = mlp._replace(kind="moe", parts=(*mlp.parts, *experts(c, run)))
+    weights = (parameter(f"{name}_residual", h, minor=True) for name in ("input", "post_attention"))
+    return decoder(c, run, uniform(c, run, mixer, mlp, *weights))

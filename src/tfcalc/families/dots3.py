@@ -1,0 +1,346 @@
+"""dots 3 Note: latent attention in two sizes, experts, and towers for images and for sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tfcalc.blocks import (
+    FUSED,
+    GATED,
+    LLAMA_NAMES,
+    Attention,
+    FeedForward,
+    LatentAttention,
+    MixtureOfExperts,
+    layer,
+    stack,
+)
+from tfcalc.blocks.indexer import Indexer
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div
+from tfcalc.families.config import Config
+from tfcalc.families.deepseek import DENSE_OR_SPARSE, experts, layers, mlp_types, sparse_after
+from tfcalc.families.family import family, find, nested
+from tfcalc.families.heads import CAUSAL_LM, bare, lm_head, output
+from tfcalc.families.images import patches, self_attention
+from tfcalc.families.llama import PRE_NORM, decoder, gated
+from tfcalc.leaves import activation, buffer, convolution, linear, norm
+from tfcalc.workload import Sequences, Workload
+
+WINDOW, SPARSE, FULL = "sliding_attention", "indexed_attention", "full_attention"
+
+
+def layer_types(c: Config) -> list[str]:
+    """Given, or a window in most layers; ``use_dsa`` says whether an indexer chooses the keys in the others."""
+    count, full = c.number("num_hidden_layers"), FULL if c.get("use_dsa") is False else SPARSE
+    if not c.has("layer_types"):
+        window = c.flag("use_sliding_window")
+        return [WINDOW if window and place >= 2 and place % 4 != 1 else full for place in range(count)]
+    given = c.words("layer_types", count, (WINDOW, SPARSE, FULL))
+    decided = c.has("use_dsa") or not c.has("per_layer_config")
+    return [full if decided and kind != WINDOW else kind for kind in given]
+
+
+def which_are_sparse(c: Config) -> list[str]:
+    """``moe_layer_freq`` is a number, or a list of one for each layer."""
+    first = c.number("first_k_dense_replace", least=0)
+    if not isinstance(c.get("moe_layer_freq"), list | tuple):
+        return mlp_types(c, sparse_after(c, first, c.number("moe_layer_freq")))
+    marks = c.numbers("moe_layer_freq", c.number("num_hidden_layers"))
+    return mlp_types(c, [DENSE_OR_SPARSE[mark > 0 and place >= first] for place, mark in enumerate(marks)])
+
+
+class OfKind:
+    """The sizes of the layers of one kind: their own where they have one, else the model's."""
+
+    def __init__(self, c: Config, place: int, kind: str) -> None:
+        self.c = c
+        each = c.sub("per_layer_config", defaults={})
+        key = next((key for key in each.data if str(key).isdigit() and int(key) == place), None)
+        self.own = each if key is None else each.sub(key, defaults={})
+        self.prefix = "swa_" if kind == WINDOW and not c.has("per_layer_config") else ""
+
+    def size(self, name: str) -> Num:
+        """This size, for these layers."""
+        if self.own.has(name):
+            return self.own.size(name)
+        return self.c.size(self.prefix + name)
+
+    @property
+    def rope_dim(self) -> Num:
+        """What is left of a head's width in a window, where the file does not say."""
+        if self.prefix and not self.c.has("swa_qk_rope_head_dim"):
+            return self.c.size("swa_head_dim") - self.c.size("swa_qk_nope_head_dim")
+        return self.size("qk_rope_head_dim")
+
+
+def attention(kind: str, place: int, c: Config, run: Workload) -> Component:
+    """Latent attention with a norm of the rotated key and a gate for each head."""
+    of, h, t = OfKind(c, place, kind), c.size("hidden_size"), run.target.tokens
+    heads, rank = of.size("num_attention_heads"), of.size("q_lora_rank")
+    within = [
+        norm("k_rope_only_layernorm", "rmsnorm", of.rope_dim, t),
+        linear("g_proj", h, heads, t, bias=False),
+        activation("gate", "sigmoid", t * heads),
+    ]
+    if kind == SPARSE:
+        chooser = Indexer(h, rank, c.size("index_n_heads"), c.size("index_head_dim"))
+        within.append(chooser("indexer", run.target, run))
+    block = LatentAttention(
+        h,
+        heads,
+        rank,
+        of.size("kv_lora_rank"),
+        of.size("qk_nope_head_dim"),
+        of.rope_dim,
+        of.size("v_head_dim"),
+        bias=c.flag("attention_bias"),
+        within=tuple(within),
+    )
+    return block("self_attn", run.target, run)
+
+
+@family(
+    "dots3_note_text",
+    architecture="Dots3NoteForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={
+        "num_local_experts": "n_routed_experts",
+        "moe_shared_expert_intermediate_size": "shared_experts_intermediate_size",
+    },
+    vocab_size=152064,
+    hidden_size=5120,
+    intermediate_size=13824,
+    moe_intermediate_size=1536,
+    shared_experts_intermediate_size=1536,
+    num_hidden_layers=46,
+    num_attention_heads=128,
+    n_shared_experts=1,
+    n_routed_experts=256,
+    num_experts_per_tok=8,
+    first_k_dense_replace=1,
+    moe_layer_freq=1,
+    mlp_layer_types=None,
+    layer_types=None,
+    use_dsa=None,
+    use_sliding_window=True,
+    kv_lora_rank=512,
+    q_lora_rank=1024,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    v_head_dim=128,
+    swa_num_attention_heads=64,
+    swa_kv_lora_rank=1024,
+    swa_q_lora_rank=1024,
+    swa_head_dim=256,
+    swa_qk_nope_head_dim=192,
+    swa_v_head_dim=128,
+    index_head_dim=128,
+    index_n_heads=64,
+    hidden_act="silu",
+    max_position_embeddings=524288,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def dots3_note_text(c: Config, run: Workload) -> Component:
+    """Its text: layers of a window have fewer heads and a wider latent vector than those that see everything."""
+    mixers = layer_types(c)
+
+    def parts(kind: tuple[str, str]) -> tuple[Component, ...]:
+        mixer, mlp = kind
+        sparse = mlp == "sparse"
+        ffn = experts(c, run, shared_width="shared_experts_intermediate_size") if sparse else gated(c, run)
+        return attention(mixer, mixers.index(mixer), c, run), ffn
+
+    return decoder(c, run, *layers(c, run, list(zip(mixers, which_are_sparse(c), strict=True)), parts))
+
+
+def expert_counts(c: Config) -> list[int]:
+    """How many experts each layer of the tower has; none in dense layers."""
+    count = c.number("num_hidden_layers")
+    if c.has("pyramid_num_routed") or not c.has("mlp_layer_types"):
+        return [max(number, 0) for number in c.numbers("pyramid_num_routed", count, least=-1)]
+    each, kinds = c.sub("per_layer_config", defaults={}), c.words("mlp_layer_types", count, DENSE_OR_SPARSE)
+    own = {int(key): each.sub(key, defaults={}) for key in each.data if str(key).isdigit()}
+    counts = [of if (of := own.get(place)) and of.has("num_local_experts") else c for place in range(count)]
+    return [of.number("num_local_experts") if kind == "sparse" else 0 for of, kind in zip(counts, kinds, strict=True)]
+
+
+def vision_feed_forward(count: int, c: Config, run: Workload, seen: Sequences) -> Component:
+    """One network, or ``count`` experts without a shared one."""
+    h, act = c.size("hidden_size"), c.word("hidden_act")
+    if not count:
+        dense = FeedForward(h, c.size("intermediate_size"), act, bias=c.flag("mlp_bias"), names=GATED, gated=True)
+        return dense("mlp", seen, run)
+    expert = FeedForward(h, c.size("moe_intermediate_size"), act, names=FUSED, gated=True)
+    active = min(c.number("num_experts_per_tok"), count)
+    correction = buffer("e_score_correction_bias", count)
+    return MixtureOfExperts(h, count, active, expert, within=(correction,))("mlp", seen, run)
+
+
+@family(
+    "dots3_note_vision_encoder",
+    architecture="Dots3NoteVisionModel",
+    heads={"Model": bare},
+    aliases={
+        "embed_dim": "hidden_size",
+        "num_heads": "num_attention_heads",
+        "use_bias": "attention_bias",
+        "capacity_factor": "num_experts_per_tok",
+    },
+    hidden_size=1536,
+    intermediate_size=4224,
+    moe_intermediate_size=2112,
+    num_hidden_layers=42,
+    num_attention_heads=24,
+    num_channels=3,
+    patch_size=14,
+    num_local_experts=64,
+    num_experts_per_tok=2,
+    mlp_layer_types=None,
+    pyramid_num_routed=[-1] * 25 + list(range(4, 65, 4)) + [64],
+    adapter_in_dim=1536,
+    adapter_out_dim=5120,
+    adapter_merge_size=2,
+    hidden_act="silu",
+    attention_bias=False,
+    mlp_bias=False,
+)
+def dots3_note_vision_encoder(c: Config, run: Workload) -> Component:
+    """Its tower for images of any size, as many patches as the source is long: more experts the higher the layer."""
+    h, patch, seen = c.size("hidden_size"), c.size("patch_size"), run.source
+    t, width, heads = seen.tokens, c.quotient("hidden_size", "num_attention_heads"), c.size("num_attention_heads")
+    bias, within = c.flag("attention_bias"), tuple(norm(f"{of}_norm", "rmsnorm", width, t * heads) for of in "qk")
+    mixer = self_attention(c, run, seen, name="attn", names=("qkv", "proj"), bias=bias, within=within)
+
+    def make(count: int) -> Component:
+        around = (norm(name, "rmsnorm", h, t) for name in ("norm1", "norm2"))
+        return layer("blocks", (mixer, vision_feed_forward(count, c, run, seen), *around), t * h)
+
+    return Component(
+        "vision_tower",
+        "encoder",
+        parts=(
+            patches("patch_embed.proj", c, t, width=h, kernel=(patch, patch)),
+            norm("patch_embed.norm", "rmsnorm", h, t),
+            *stack("blocks", expert_counts(c), c.size("num_hidden_layers"), make),
+            norm("norm", "rmsnorm", h, t),
+            merger(c, seen),
+        ),
+    )
+
+
+def merger(c: Config, seen: Sequences) -> Component:
+    """Patches that lie in a square become one vector of the text's width."""
+    side = c.number("adapter_merge_size")
+    width, out = c.size("adapter_in_dim"), c.size("adapter_out_dim")
+    inner = width * c.size("adapter_merge_size") * c.size("adapter_merge_size")
+    t = seen.batch * ceil_div(seen.length, side * side)
+    parts = (
+        norm("ln_q", "layernorm", width, seen.tokens),
+        linear("mlp.0", inner, inner, t),
+        activation("activation", "gelu", t * inner),
+        linear("mlp.2", inner, out, t),
+    )
+    return Component("merger", "projector", parts=parts)
+
+
+def stem(c: Config, heard: Sequences) -> Component:
+    """Three convolutions over frequency and time, each of which halves both, and a map of what is left."""
+    width, bands = c.size("downsample_hidden_size"), c.number("feature_size")
+    convolutions = []
+    for place, channels in enumerate((1, width, width)):
+        bands, steps = ceil_div(bands, 2), heard.tokens * 2 ** (2 - place)
+        convolutions.append(convolution(f"convs.{place}", channels, width, (3, 3), steps * bands))
+        convolutions.append(activation(f"activation.{place}", "gelu", steps * bands * width))
+    out = linear("conv_out", width * bands, c.size("hidden_size"), heard.tokens, bias=False)
+    return Component("conv_stem", "stem", parts=(*convolutions, out))
+
+
+@family(
+    "dots3_note_audio_encoder",
+    architecture="Dots3NoteAudioModel",
+    heads={"Model": bare},
+    aliases={
+        "whisper_adapter_in_dim": "adapter_input_size",
+        "whisper_adapter_out_dim": "adapter_out_dim",
+        "adapter_output_size": "adapter_out_dim",
+    },
+    hidden_size=1280,
+    intermediate_size=5120,
+    num_hidden_layers=32,
+    num_attention_heads=20,
+    feature_size=128,
+    downsample_hidden_size=480,
+    adapter_input_size=1280,
+    adapter_out_dim=5120,
+    hidden_act="silu",
+    attention_bias=True,
+)
+def dots3_note_audio_encoder(c: Config, run: Workload) -> Component:
+    """Its tower for sound, as many steps as the source is long: Whisper's shape, but with gated networks."""
+    h, heard = c.size("hidden_size"), run.source
+    t, width, heads = heard.tokens, c.quotient("hidden_size", "num_attention_heads"), c.size("num_attention_heads")
+    mixer = Attention(h, heads, heads, width, width, bias=c.flag("attention_bias"), key_bias=False, names=LLAMA_NAMES)
+    mlp = FeedForward(h, c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=FUSED, gated=True)
+    parts = (
+        mixer("self_attn", heard, heard, run, causal=False),
+        mlp("mlp", heard, run),
+        *(norm(name, "rmsnorm", h, t) for name in PRE_NORM),
+    )
+    into, out = c.size("adapter_input_size"), c.size("adapter_out_dim")
+    adapter = (
+        norm("norm", "layernorm", into, t),
+        linear("fc1", into, out, t),
+        activation("activation", "gelu", t * out),
+        linear("fc2", out, out, t),
+    )
+    return Component(
+        "audio_tower",
+        "encoder",
+        parts=(
+            stem(c, heard),
+            layer("layers", parts, t * h, copies=c.size("num_hidden_layers")),
+            norm("layer_norm", "rmsnorm", h, t),
+            Component("adapter", "projector", parts=adapter),
+        ),
+    )
+
+
+def text_of(c: Config) -> Config:
+    """The text's config: nested, or spread over the whole's own fields."""
+    if c.has("text_config"):
+        return c.sub("text_config", "dots3_note_text")
+    text = find("dots3_note_text")
+    return Config(c.data, text.model_type, text.defaults, text.aliases, c.head, c.reading, c.prefix)
+
+
+def conditional(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
+    """Logits of the text; the whole's config says whether they are made by the embedding."""
+    text, tied = text_of(c), c.flag("tie_word_embeddings")
+    return base, output("lm_head", text.size("hidden_size"), text.size("vocab_size"), run, tied=tied)
+
+
+def text_alone(c: Config, run: Workload, _base: Component) -> Iterable[Component]:
+    """The text without towers, and its head."""
+    text = text_of(c)
+    return lm_head()(text, run, nested(text, run, "model"))
+
+
+@family(
+    "dots3_note",
+    architecture="Dots3NoteForCausalLM",
+    heads={"Model": bare, "ForCausalLM": text_alone, "ForConditionalGeneration": conditional},
+    tie_word_embeddings=False,
+)
+def dots3_note(c: Config, run: Workload) -> Component:
+    """Text, images and sound (dots 3 Note, rednote 2026)."""
+    return Component(
+        "model",
+        "multimodal",
+        parts=(
+            nested(text_of(c), run, "language_model"),
+            nested(c.sub("vision_config", "dots3_note_vision_encoder"), run, "vision_tower"),
+            nested(c.sub("audio_config", "dots3_note_audio_encoder"), run, "audio_tower"),
+        ),
+    )

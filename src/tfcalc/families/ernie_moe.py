@@ -1,0 +1,176 @@
+"""Mixtures of experts whose configs have fields of their own: ERNIE 4.5, Hunyuan-Large, Command A, Aria."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.families.config import Config
+from tfcalc.families.deepseek import mlp_types, sparse_after
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import attention, decoder, gated, qk_norms, uniform
+from tfcalc.families.mixtral import layers, mixture, shared, swiglu
+from tfcalc.leaves import parameter
+from tfcalc.workload import Workload
+
+
+def ernie_layers(c: Config) -> list[bool]:
+    """Experts in every ``moe_layer_interval``-th layer from ``moe_layer_start_index`` on; -1 ends with the last one."""
+    every, count = c.number("moe_layer_interval"), c.number("num_hidden_layers")
+    last = count - 1 if c.get("moe_layer_end_index") == -1 else c.number("moe_layer_end_index", least=0)
+    first = c.number("moe_layer_start_index", least=0)
+    return [first <= place <= last and (place + 1) % every == 0 for place in range(count)]
+
+
+@family(
+    "ernie4_5_moe",
+    architecture="Ernie4_5_MoeForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
+    vocab_size=103424,
+    hidden_size=2560,
+    intermediate_size=12288,
+    moe_intermediate_size=1536,
+    num_hidden_layers=28,
+    num_attention_heads=20,
+    num_key_value_heads=4,
+    moe_k=6,
+    moe_num_experts=64,
+    moe_num_shared_experts=2,
+    moe_layer_start_index=1,
+    moe_layer_end_index=-1,
+    moe_layer_interval=1,
+    hidden_act="silu",
+    max_position_embeddings=131072,
+    tie_word_embeddings=True,
+    use_bias=False,
+)
+def ernie4_5_moe(c: Config, run: Workload) -> Component:
+    """ERNIE 4.5 (Baidu 2025, technical report): one flag for all biases but those of experts and router."""
+    bias, experts = c.flag("use_bias"), "moe_num_experts"
+
+    def within() -> Iterator[Component]:
+        yield parameter("gate.moe_statics.e_score_correction_bias", c.size(experts), minor=True, frozen=True)
+        if c.number("moe_num_shared_experts", least=0):
+            yield swiglu("shared_experts", shared(c, "moe_num_shared_experts"), c, run, bias=bias)
+
+    def parts(sparse: bool) -> tuple[Component, ...]:
+        mixer = attention(c, run, bias=bias)
+        if not sparse:
+            return mixer, gated(c, run, bias=bias)
+        width = "moe_intermediate_size"
+        return mixer, mixture(c, run, experts=experts, each="moe_k", width=width, within=tuple(within()))
+
+    return decoder(c, run, *layers(c, run, ernie_layers(c), parts))
+
+
+@family(
+    "hunyuan_v1_moe",
+    architecture="HunYuanMoEV1ForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk"},
+    vocab_size=290943,
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=None,
+    head_dim=None,
+    num_experts=1,
+    moe_topk=1,
+    hidden_act="silu",
+    max_position_embeddings=2048,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def hunyuan_v1_moe(c: Config, run: Workload) -> Component:
+    """Hunyuan-A13B (transformers' HunYuanMoEV1Model): a shared network as wide as an expert; k may differ by layer."""
+    names = ("query_layernorm", "key_layernorm")
+    within = (part._replace(name=name) for part, name in zip(qk_norms("rmsnorm", c, run), names, strict=True))
+    mixer = attention(c, run, bias=c.flag("attention_bias"), within=tuple(within))
+    beside = swiglu("shared_mlp", c.size("intermediate_size"), c, run)
+
+    def parts(each: int | str) -> tuple[Component, ...]:
+        return mixer, mixture(c, run, experts="num_experts", each=each, router="gate.wg", within=(beside,))
+
+    count, listed = c.number("num_hidden_layers"), isinstance(c.get("moe_topk"), list)
+    kinds = c.numbers("moe_topk", count, least=1) if listed else ["moe_topk"] * count
+    return decoder(c, run, *layers(c, run, kinds, parts))
+
+
+@family(
+    "cohere2_moe",
+    architecture="Cohere2MoeForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=256000,
+    hidden_size=8192,
+    intermediate_size=22528,
+    prefix_dense_intermediate_size=None,
+    num_hidden_layers=40,
+    num_attention_heads=64,
+    num_key_value_heads=None,
+    head_dim=128,
+    num_experts=8,
+    num_experts_per_tok=2,
+    num_shared_experts=0,
+    first_k_dense_replace=0,
+    mlp_layer_types=None,
+    hidden_act="silu",
+    max_position_embeddings=8192,
+    rms_norm_eps=None,
+    tie_word_embeddings=True,
+    attention_bias=False,
+)
+def cohere2_moe(c: Config, run: Workload) -> Component:
+    """Cohere's mixture of experts (transformers' Cohere2MoeModel): attention and experts side by side after one norm."""
+    norm = "layernorm-no-bias" if c.get("rms_norm_eps") is None else "rmsnorm"
+    some = c.number("num_shared_experts", least=0) > 0
+
+    def mlp(kind: str) -> Component:
+        if kind == "dense":
+            return swiglu("mlp", dense_width(c), c, run)
+        common = shared(c, "num_shared_experts", "intermediate_size")
+        return mixture(
+            c, run, experts="num_experts", within=(swiglu("shared_experts", common, c, run),) if some else ()
+        )
+
+    mixer = attention(c, run, bias=c.flag("attention_bias"))
+    kinds = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0)))
+    stack = layers(c, run, kinds, lambda kind: (mixer, mlp(kind)), norm=norm, names=("input_layernorm",))
+    return decoder(c, run, *stack, final=norm)
+
+
+def dense_width(c: Config) -> Num:
+    """The first layers' own width, else that of an expert."""
+    own = c.optional("prefix_dense_intermediate_size")
+    return c.size("intermediate_size") if own is None else own
+
+
+@family(
+    "aria_text",
+    architecture="AriaTextForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=4096,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=None,
+    head_dim=None,
+    moe_num_experts=8,
+    moe_topk=2,
+    moe_num_shared_experts=2,
+    hidden_act="silu",
+    max_position_embeddings=2048,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    mlp_bias=False,
+)
+def aria_text(c: Config, run: Workload) -> Component:
+    """Aria (arXiv 2410.05993): only the shared experts may have biases."""
+    common = shared(c, "moe_num_shared_experts", "intermediate_size")
+    beside = swiglu("shared_experts", common, c, run, bias=c.flag("mlp_bias"))
+    experts = mixture(c, run, experts="moe_num_experts", each="moe_topk", router="router", within=(beside,))
+    return decoder(c, run, uniform(c, run, attention(c, run, bias=c.flag("attention_bias")), experts))

@@ -1,0 +1,164 @@
+"""Gemma 3n: several residual streams, a table of tokens for each layer, and late layers that reuse keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
+from tfcalc.blocks.alt_up import AltUp
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import SANDWICH, decoder, head_dim, kv_heads, norms
+from tfcalc.leaves import activation, embedding, linear, norm
+from tfcalc.workload import Workload
+
+
+def reusing(c: Config, layer_types: list[str]) -> list[bool]:
+    """Which layers read the keys and values of an earlier one: the last ``num_kv_shared_layers``.
+
+    Each reads those of the last layer of its own type that makes any, so that there must be one.
+    """
+    count = len(layer_types)
+    shared = c.number("num_kv_shared_layers", least=0)
+    if shared and set(layer_types[: max(count - shared, 0)]) != set(layer_types):
+        raise InvalidModel(
+            f"{c.path('num_kv_shared_layers')} {shared} of {count} layers leaves a type of layer without keys and values",
+            "let at least one layer of each type have its own",
+        )
+    return [place >= count - shared for place in range(count)]
+
+
+def layer_types(c: Config, every: int) -> list[str]:
+    """The kind of each layer; where none is given, all see a window but ``every`` so manieth."""
+    count = c.number("num_hidden_layers")
+    if c.get("layer_types") is not None:
+        return c.words("layer_types", count)
+    return ["sliding_attention" if (place + 1) % every else "full_attention" for place in range(count)]
+
+
+def attention(
+    c: Config, run: Workload, *, width: Num, groups: Num, made: str = "KV", causal: bool = True
+) -> Component:
+    """Norms of each head's query, key and value (that of the value without weights); ``made`` is Attention's."""
+    h, a, tokens = c.size("hidden_size"), c.size("num_attention_heads"), run.target.tokens
+    own = (norm("k_norm", "rmsnorm", width, tokens * groups), norm("v_norm", "rmsnorm-plain", width, tokens * groups))
+    block = Attention(
+        h,
+        a,
+        groups,
+        width,
+        width,
+        bias=c.flag("attention_bias"),
+        names=LLAMA_NAMES,
+        within=(norm("q_norm", "rmsnorm", width, tokens * a), *(own if made else ())),
+        made=made,
+    )
+    return block("self_attn", run.target, run.target, run, causal=causal)
+
+
+def per_layer_input(c: Config, run: Workload) -> Iterator[Component]:
+    """In a layer: its own vector of the token, gated by the stream, is added to it."""
+    h, p, tokens = c.size("hidden_size"), c.size("hidden_size_per_layer_input"), run.target.tokens
+    parts = (
+        linear("per_layer_input_gate", h, p, tokens, bias=False),
+        activation("activation", c.word("hidden_activation"), tokens * p),
+        linear("per_layer_projection", p, h, tokens, bias=False),
+    )
+    yield Component("(per_layer_input)", "per_layer_input", parts=parts)
+    yield norm("post_per_layer_input_norm", "rmsnorm", h, tokens)
+
+
+def per_layer_tables(c: Config, run: Workload) -> tuple[Component, ...]:
+    """Before the layers: a vector for each of them, from a table of its own and from the token's embedding."""
+    p, n, tokens = c.size("hidden_size_per_layer_input"), c.size("num_hidden_layers"), run.target.tokens
+    return (
+        embedding("embed_tokens_per_layer", c.size("vocab_size_per_layer_input"), n * p, tokens),
+        linear("per_layer_model_projection", c.size("hidden_size"), n * p, tokens, bias=False),
+        norm("per_layer_projection_norm", "rmsnorm", p, tokens * n),
+    )
+
+
+class Kind(NamedTuple):
+    """How a layer differs from others: it may reuse keys and values, or have a width of its own (0: the usual)."""
+
+    reuses: bool
+    width: int
+
+
+def laurel(c: Config, run: Workload) -> Component:
+    """Learned augmented residual layer: a map of low rank beside the attention."""
+    h, r, tokens = c.size("hidden_size"), c.size("laurel_rank"), run.target.tokens
+    return Component(
+        "laurel",
+        "laurel",
+        parts=(
+            linear("linear_left", h, r, tokens, bias=False),
+            linear("linear_right", r, h, tokens, bias=False),
+            norm("post_laurel_norm", "rmsnorm", h, tokens),
+        ),
+    )
+
+
+def gemma3n_layer(c: Config, run: Workload, kind: Kind) -> Component:
+    """Attention, a feed-forward network and what is particular to Gemma 3n, in one layer of this kind."""
+    h, act = c.size("hidden_size"), c.word("hidden_activation")
+    inner = kind.width or c.size("intermediate_size")
+    return layer(
+        "layers",
+        (
+            AltUp(h, c.size("altup_num_inputs"))("altup", run.target),
+            attention(c, run, width=head_dim(c), groups=kv_heads(c), made="" if kind.reuses else "KV"),
+            laurel(c, run),
+            FeedForward(h, inner, act, names=GATED, gated=True)("mlp", run.target, run),
+            *per_layer_input(c, run),
+            *norms(SANDWICH, "rmsnorm", c, run),
+        ),
+        run.target.tokens * h,
+    )
+
+
+def widths(c: Config, count: int) -> list[int]:
+    """``intermediate_size`` of each layer, where it is a list; else zeros."""
+    listed = isinstance(c.get("intermediate_size"), list | tuple)
+    return c.numbers("intermediate_size", count, least=1) if listed else [0] * count
+
+
+@family(
+    "gemma3n_text",
+    architecture="Gemma3nForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=262400,
+    hidden_size=2048,
+    intermediate_size=16384,
+    num_hidden_layers=35,
+    num_attention_heads=8,
+    num_key_value_heads=2,
+    head_dim=256,
+    hidden_activation="gelu_pytorch_tanh",
+    max_position_embeddings=32768,
+    tie_word_embeddings=True,
+    attention_bias=False,
+    layer_types=None,
+    vocab_size_per_layer_input=262144,
+    hidden_size_per_layer_input=256,
+    altup_num_inputs=4,
+    num_kv_shared_layers=15,
+    laurel_rank=64,
+)
+def gemma3n_text(c: Config, run: Workload) -> Component:
+    """Gemma 3n (Google 2025; MatFormer, arXiv 2310.07707; AltUp, arXiv 2301.13310; LAuReL, arXiv 2411.07501)."""
+    h, streams, tokens = c.size("hidden_size"), c.size("altup_num_inputs"), run.target.tokens
+    types = layer_types(c, 5)
+    kinds = [Kind(*pair) for pair in zip(reusing(c, types), widths(c, len(types)), strict=True)]
+    layers = stack("layers", kinds, c.size("num_hidden_layers"), lambda kind: gemma3n_layer(c, run, kind))
+    whole = decoder(c, run, *layers)
+    further = (
+        linear(name, h, h, tokens, bias=False)._replace(copies=streams - 1)
+        for name in ("altup_projections", "altup_unembed_projections")
+    )
+    return whole._replace(parts=(*whole.parts, *per_layer_tables(c, run), *further))

@@ -1,0 +1,152 @@
+"""Gemma 4: layers of two widths of heads, with images, sounds and experts where a config asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.gemma3n import attention, layer_types, per_layer_input, per_layer_tables, reusing
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import SANDWICH, decoder, norms
+from tfcalc.leaves import buffer, norm, parameter
+from tfcalc.workload import Workload
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+class Kind(NamedTuple):
+    """How a layer differs from others. A width or number of heads that is 0 is that of its type."""
+
+    full: bool
+    reuses: bool
+    head_dim: int = 0
+    kv_heads: int = 0
+
+
+def kinds(c: Config) -> list[Kind]:
+    """One for each layer; the last always sees everything."""
+    types = layer_types(c, 6)
+    types[-1] = FULL
+    reuses = reusing(c, types)
+    if "per_layer_config" not in c.data:
+        return [Kind(kind == FULL, shared) for kind, shared in zip(types, reuses, strict=True)]
+    return [
+        Kind(kind == FULL, shared, *_overridden(c, place))
+        for place, (kind, shared) in enumerate(zip(types, reuses, strict=True))
+    ]
+
+
+def _overridden(c: Config, place: int) -> tuple[int, int]:
+    """Width and number of key heads that ``per_layer_config`` gives a layer, else those of the config itself."""
+    given = c.get("per_layer_config") or {}
+    if not isinstance(given, Mapping):
+        raise InvalidModel(f"{c.path('per_layer_config')} is not an object", "write { … }")
+    name = next((key for key in given if str(key).isdecimal() and int(key) == place), "")
+    own: Mapping[str, Any] = {"head_dim": c.number("head_dim"), "num_key_value_heads": c.number("num_key_value_heads")}
+    if not name:
+        return own["head_dim"], own["num_key_value_heads"]
+    layer_config = c.sub("per_layer_config", defaults={}).sub(name, defaults=own)
+    return layer_config.number("head_dim"), layer_config.number("num_key_value_heads")
+
+
+def _width(c: Config, kind: Kind) -> Num:
+    return kind.head_dim or c.size("global_head_dim" if kind.full else "head_dim")
+
+
+def _groups(c: Config, kind: Kind) -> Num:
+    """Key and value heads, which share the query heads evenly."""
+    of_its_own = kind.full and c.flag("attention_k_eq_v") and c.get("num_global_key_value_heads") is not None
+    name = "num_global_key_value_heads" if of_its_own else "num_key_value_heads"
+    heads, groups = c.number("num_attention_heads"), kind.kv_heads or c.number(name)
+    if heads % groups:
+        raise InvalidModel(
+            f"{c.path('num_attention_heads')} {heads} cannot be shared evenly by {name} {groups}",
+            f"give a divisor of {heads}",
+        )
+    return kind.kv_heads or c.size(name)
+
+
+def gemma4_layer(c: Config, run: Workload, kind: Kind) -> Component:
+    """Attention and a feed-forward network, with experts beside it where ``enable_moe_block`` says so."""
+    h, wide = c.size("hidden_size"), c.flag("use_double_wide_mlp") and kind.reuses
+    same = kind.full and c.flag("attention_k_eq_v")
+    mlp = FeedForward(
+        h, (2 if wide else 1) * c.size("intermediate_size"), c.word("hidden_activation"), names=GATED, gated=True
+    )
+    return layer(
+        "layers",
+        (
+            attention(
+                c,
+                run,
+                width=_width(c, kind),
+                groups=_groups(c, kind),
+                made="" if kind.reuses else "K" if same else "KV",
+                causal=c.get("use_bidirectional_attention") != "all",
+            ),
+            mlp("mlp", run.target, run),
+            *(experts(c, run) if c.flag("enable_moe_block") else ()),
+            *(per_layer_input(c, run) if c.get("hidden_size_per_layer_input") else ()),
+            *norms(SANDWICH, "rmsnorm", c, run),
+            buffer("layer_scalar", 1),
+        ),
+        run.target.tokens * h,
+    )
+
+
+def experts(c: Config, run: Workload) -> Iterator[Component]:
+    """Experts beside the dense network, both with norms of their own; the router's scales are trained."""
+    h, count, tokens = c.size("hidden_size"), c.size("num_experts"), run.target.tokens
+    expert = FeedForward(h, c.size("moe_intermediate_size"), c.word("hidden_activation"), names=FUSED, gated=True)
+    within = (
+        norm("router.norm", "rmsnorm-plain", h, tokens),
+        parameter("router.scale", h, minor=True),
+        parameter("router.per_expert_scale", count, minor=True),
+    )
+    moe = MixtureOfExperts(h, count, c.size("top_k_experts"), expert, router="router.proj", within=within)
+    yield moe("(moe)", run.target, run)
+    yield from norms(
+        ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"),
+        "rmsnorm",
+        c,
+        run,
+    )
+
+
+@family(
+    "gemma4_text",
+    architecture="Gemma4ForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=262144,
+    hidden_size=2304,
+    intermediate_size=9216,
+    num_hidden_layers=30,
+    num_attention_heads=8,
+    num_key_value_heads=4,
+    head_dim=256,
+    global_head_dim=512,
+    num_global_key_value_heads=None,
+    hidden_activation="gelu_pytorch_tanh",
+    max_position_embeddings=131072,
+    tie_word_embeddings=True,
+    attention_bias=False,
+    layer_types=None,
+    vocab_size_per_layer_input=262144,
+    hidden_size_per_layer_input=256,
+    attention_k_eq_v=False,
+    num_kv_shared_layers=0,
+    enable_moe_block=False,
+    use_double_wide_mlp=False,
+)
+def gemma4_text(c: Config, run: Workload) -> Component:
+    """Gemma 4 (Google 2026): layers that see everything have wider heads, and may have values that are the keys."""
+    layers = stack("layers", kinds(c), c.size("num_hidden_layers"), lambda kind: gemma4_layer(c, run, kind))
+    whole = decoder(c, run, *layers)
+    tables = per_layer_tables(c, run) if c.get("hidden_size_per_layer_input") else ()
+    return whole._replace(parts=(*whole.parts, *tables))

@@ -1,0 +1,75 @@
+"""GIT: BERT's layers as a decoder that reads an image's patches before the text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, product
+from tfcalc.families.bert import attention, embeddings, layers, positions
+from tfcalc.families.clip import clip_vision
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import bare, lm_head
+from tfcalc.families.images import grid
+from tfcalc.leaves import linear, norm, parameter
+from tfcalc.workload import Workload
+
+
+@family(
+    "git_vision_model",
+    architecture="GitVisionModel",
+    heads={"Model": bare},
+    hidden_size=768,
+    intermediate_size=3072,
+    num_hidden_layers=12,
+    num_attention_heads=12,
+    num_channels=3,
+    image_size=224,
+    patch_size=16,
+    hidden_act="quick_gelu",
+)
+def git_vision(c: Config, run: Workload) -> Component:
+    """CLIP's vision tower."""
+    return Component("image_encoder", "encoder", parts=(clip_vision(c, run),))
+
+
+def projection(c: Config, seen: Num, vectors: Num) -> Component:
+    """A map from the image's width to the text's, and a norm."""
+    h = c.size("hidden_size")
+    parts = (linear("0", seen, h, vectors), norm("1", "layernorm", h, vectors))
+    return Component("visual_projection.visual_projection", "projection", parts=parts)
+
+
+@family(
+    "git",
+    architecture="GitForCausalLM",
+    heads={"Model": bare, "ForCausalLM": lm_head("output", bias=True)},
+    vocab_size=30522,
+    hidden_size=768,
+    num_hidden_layers=6,
+    num_attention_heads=12,
+    intermediate_size=3072,
+    hidden_act="gelu",
+    max_position_embeddings=1024,
+    num_image_with_embedding=None,
+    tie_word_embeddings=False,
+)
+def git(c: Config, run: Workload) -> Component:
+    """Wang et al. 2022 (arXiv 2205.14100); several images (frames of a film) have a vector each for their place."""
+    vision, images = c.sub("vision_config", "git_vision_model"), c.optional("num_image_with_embedding")
+    seen, count = vision.size("hidden_size"), 1 if images is None else images
+    patches = count * (product(grid(vision)) + 1)
+    both = replace(run, seq_len=patches + run.seq_len)
+    times = parameter("img_temporal_embedding", 1, 1, seen)._replace(copies=count)
+    return Component(
+        "git",
+        "decoder",
+        parts=(
+            embeddings(c, run, positions(c, run)),
+            git_vision(vision, replace(run, batch_size=run.batch_size * count)),
+            Component("encoder", "encoder", parts=(layers(c, both, attention(c, both)),)),
+            projection(c, seen, run.batch_size * patches),
+            *([] if images is None else [times]),
+        ),
+    )

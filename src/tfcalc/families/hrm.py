@@ -1,0 +1,62 @@
+"""The Hierarchical Reasoning Model for text: two stacks of layers that are run through again and again."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import LLAMA_NAMES, Attention, layer
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import bare, lm_head
+from tfcalc.families.llama import PRE_NORM, gated, norms
+from tfcalc.leaves import embedding, linear, parameter
+from tfcalc.workload import Workload
+
+
+def module(c: Config, run: Workload) -> Component:
+    """Llama's layers with gated attention, and norms without weights."""
+    h, a, d, tokens = c.size("hidden_size"), c.size("num_attention_heads"), c.size("head_dim"), run.target.tokens
+    bias = c.flag("attention_bias")
+    gate = linear("gate_proj", h, a * d, tokens, bias=bias, letter="gate")
+    block = Attention(h, a, a, d, d, bias=bias, names=LLAMA_NAMES, within=(gate,))
+    mixer = block("self_attn", run.target, run.target, run, causal=True)
+    mlp = gated(c, run, bias=c.flag("mlp_bias"))
+    copies = c.size("num_layers_per_stack" if c.has("num_layers_per_stack") else "num_hidden_layers")
+    layers = layer("layers", (mixer, mlp, *norms(PRE_NORM, "rmsnorm-plain", c, run)), tokens * h, copies=copies)
+    return Component("module", "decoder", parts=(layers, *norms(("final_norm",), "rmsnorm-plain", c, run)))
+
+
+@family(
+    "hrm_text",
+    architecture="HrmTextForCausalLM",
+    heads={"Model": bare, "ForCausalLM": lm_head()},
+    vocab_size=151808,
+    hidden_size=1536,
+    intermediate_size=4096,
+    num_hidden_layers=16,
+    num_layers_per_stack=None,
+    num_attention_heads=12,
+    head_dim=128,
+    hidden_act="silu",
+    max_position_embeddings=2048,
+    attention_bias=False,
+    mlp_bias=False,
+    H_cycles=2,
+    L_cycles=3,
+    tie_word_embeddings=False,
+)
+def hrm_text(c: Config, run: Workload) -> Component:
+    """Wang et al. 2025 (arXiv 2506.21734): the slow stack runs ``H_cycles`` times, the fast one L_cycles as often.
+
+    A saved config has the number of layers that run in ``num_hidden_layers``, and those that are stored beside it.
+    """
+    h, slow, fast, stack = c.size("hidden_size"), c.size("H_cycles"), c.size("L_cycles"), module(c, run)
+    return Component(
+        "model",
+        "decoder",
+        parts=(
+            embedding("embed_tokens", c.size("vocab_size"), h, run.target.tokens),
+            parameter("z_L_init", h, minor=True, frozen=True),
+            stack._replace(name="L_module", passes=slow * fast),
+            stack._replace(name="H_module", passes=slow),
+        ),
+    )

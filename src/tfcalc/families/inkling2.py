@@ -1,0 +1,124 @@
+"""Inkling 2's text: windows and full attention, both with learned distances, short convolutions and gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.families.config import Config
+from tfcalc.families.deepseek import active
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.hybrid import never_tied
+from tfcalc.families.llama import decoder
+from tfcalc.leaves import activation, buffer, linear, norm, parameter
+from tfcalc.leaves.convolution import depthwise
+from tfcalc.workload import Workload
+
+WINDOW, FULL = "hybrid_sliding", "hybrid"
+
+
+def convolved(name: str, full: bool, groups: Num, width: Num, c: Config, run: Workload) -> Iterator[Component]:
+    """A short convolution of keys or values; where attention sees everything, its weights depend on the token too."""
+    kernel, t = c.size("conv_kernel_size"), run.target.tokens
+    if full:
+        yield linear(f"{name}.weight_proj", c.size("hidden_size"), groups * kernel, t, bias=False)
+    yield depthwise(f"{name}.{'static' if full else 'conv1d'}", groups * width, kernel, t, bias=False)
+
+
+def attention(kind: str, c: Config, run: Workload) -> Component:
+    """Each head mixes profiles of bias over distance; a gate of the output, and a sink that depends on the token."""
+    full, prefix = kind == FULL, "" if kind == FULL else "swa_"
+    c.quotient(f"{prefix}num_attention_heads", f"{prefix}num_key_value_heads")  # heads share keys evenly
+    a, g = c.size(f"{prefix}num_attention_heads"), c.size(f"{prefix}num_key_value_heads")
+    h, d, rel, t = c.size("hidden_size"), c.size(f"{prefix}head_dim"), c.size("d_rel"), run.target.tokens
+    extent = c.size("rel_extent" if full else "sliding_window_size")
+    within = (
+        *(part for name in ("k_sconv", "v_sconv") for part in convolved(name, full, g, d, c, run)),
+        linear("r_proj", h, a * rel, t, bias=False),
+        linear("rel_logits_proj.proj", rel, extent, t * a, bias=False),
+        linear("sink_proj", h, a, t, bias=False),
+        linear("gate_proj", h, a * d, t, bias=False),
+        activation("gate", "sigmoid", t * a * d),
+        parameter("q_l2_clip.scale", a, d, minor=True),
+        parameter("rel_l2_clip.scale", a, rel, minor=True),
+    )
+    return Attention(h, a, g, d, d, names=LLAMA_NAMES, within=within)(
+        "self_attn", run.target, run.target, run, causal=True
+    )
+
+
+def experts(c: Config, run: Workload) -> Component:
+    """Routed experts, none shared."""
+    h, stored = c.size("hidden_size"), c.size("n_routed_experts")
+    expert = FeedForward(h, c.size("moe_intermediate_size"), c.word("hidden_act"), names=FUSED, gated=True)
+    correction = buffer("gate.e_score_correction_bias", stored)
+    return MixtureOfExperts(h, stored, active(c), expert, within=(correction,))("mlp", run.target, run)
+
+
+def layer_types(c: Config) -> list[str]:
+    """Given, or full attention in every sixth layer."""
+    count = c.number("num_hidden_layers")
+    if c.has("layer_types"):
+        return c.words("layer_types", count, (WINDOW, FULL))
+    return [FULL if (place + 1) % 6 == 0 else WINDOW for place in range(count)]
+
+
+@family(
+    "inkling2_text",
+    architecture="Inkling2ForCausalLM",
+    heads=CAUSAL_LM | {"ForCausalLM": never_tied},
+    aliases={
+        "sliding_window": "sliding_window_size",
+        "num_local_experts": "n_routed_experts",
+        "sconv_kernel_size": "conv_kernel_size",
+        "model_max_length": "max_position_embeddings",
+        "intermediate_size": "moe_intermediate_size",
+    },
+    vocab_size=201024,
+    hidden_size=4608,
+    num_hidden_layers=48,
+    num_attention_heads=48,
+    num_key_value_heads=8,
+    head_dim=128,
+    swa_num_attention_heads=48,
+    swa_num_key_value_heads=8,
+    swa_head_dim=128,
+    sliding_window_size=1024,
+    d_rel=16,
+    rel_extent=1024,
+    layer_types=None,
+    max_position_embeddings=1048576,
+    conv_kernel_size=4,
+    moe_intermediate_size=2304,
+    n_routed_experts=384,
+    num_experts_per_tok=8,
+    hidden_act="silu",
+)
+def inkling2_text(c: Config, run: Workload) -> Component:
+    """Its layers read the stream through a query over blocks of layers before them; full ones with three queries.
+
+    What those queries do is left out of the work: they choose among as few vectors as there are blocks.
+    """
+    h, t, kernel = c.size("hidden_size"), run.target.tokens, c.size("conv_kernel_size")
+
+    def make(kind: tuple[str, bool]) -> Component:
+        mixer, first = kind
+        inputs = [f"{letter}_input_layernorm" for letter in "qkv"] if mixer == FULL else ["input_layernorm"]
+        parts = (
+            *([] if first else [parameter("attention_input.query", len(inputs), h)]),
+            parameter("mlp_input.query", h),
+            attention(mixer, c, run),
+            depthwise("post_attention_convolution.conv1d", h, kernel, t, bias=False),
+            experts(c, run),
+            depthwise("post_mlp_convolution.conv1d", h, kernel, t, bias=False),
+            *(norm(name, "rmsnorm", h, t) for name in (*inputs, "post_attention_layernorm")),
+        )
+        return layer("layers", parts, t * h)
+
+    kinds = [(kind, place == 0) for place, kind in enumerate(layer_types(c))]
+    base = decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
+    further = norm("embed_tokens.embed_norm", "rmsnorm", h, t), parameter("final_input.query", h)
+    return base._replace(parts=(*base.parts, *further))

@@ -1,0 +1,160 @@
+"""Kimi Linear and Ling 2.5 (Bailing): Kimi Delta Attention, latent attention in some layers, experts in most."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfcalc.blocks import FUSED, LatentAttention, MixtureOfExperts, layer, stack
+from tfcalc.blocks.kimi_delta import KimiDeltaAttention
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import bare
+from tfcalc.families.hybrid import FULL, LINEAR, first, layer_types, never_tied, swiglu
+from tfcalc.families.llama import PRE_NORM, decoder, gated, norms
+from tfcalc.leaves import buffer, linear
+from tfcalc.workload import Workload
+
+HEADS = {"Model": bare, "ForCausalLM": never_tied}
+ALIASES = {
+    "max_position_embeddings": "model_max_length",
+    "num_local_experts": "num_experts",
+    "num_experts_per_tok": "num_experts_per_token",
+    "n_shared_experts": "num_shared_experts",
+}
+SHARED: dict[str, Any] = {
+    "num_attention_heads": 32,
+    "num_shared_experts": 1,
+    "kv_lora_rank": 512,
+    "q_lora_rank": None,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "qk_nope_head_dim": 128,
+    "num_experts_per_token": 8,
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "mlp_layer_types": None,
+    "layer_types": None,
+}
+
+
+def latent(c: Config, run: Workload, *, rank: Num | None = None, within: tuple[Component, ...] = ()) -> Component:
+    """Latent attention, by the names of fields that DeepSeek gave them."""
+    block = LatentAttention(
+        c.size("hidden_size"),
+        c.size("num_attention_heads"),
+        rank,
+        c.size("kv_lora_rank"),
+        c.size("qk_nope_head_dim"),
+        c.size("qk_rope_head_dim"),
+        c.size("v_head_dim"),
+        bias=c.flag("attention_bias"),
+        within=within,
+    )
+    return block("self_attn", run.target, run)
+
+
+def experts(c: Config, run: Workload) -> Component:
+    """Experts chosen with a correction that is not trained; the shared ones are one wide network."""
+    some = c.size("num_experts")
+    wide = swiglu(c, c.size("moe_intermediate_size") * c.size("num_shared_experts", least=0))
+    block = MixtureOfExperts(
+        c.size("hidden_size"),
+        some,
+        c.size("num_experts_per_token"),
+        swiglu(c, c.size("moe_intermediate_size"), FUSED),
+        within=(buffer("gate.e_score_correction_bias", some), wide("shared_experts", run.target, run)),
+    )
+    return block("mlp", run.target, run)
+
+
+def layers(c: Config, run: Workload, kinds: list[str], full: Component, recurrent: Component) -> Component:
+    """Layers with the one mixer or the other, the first few without experts."""
+    dense = c.number("first_k_dense_replace", least=0)
+    pattern = ["dense" if place < dense else "sparse" for place in range(len(kinds))]
+    given = c.get("mlp_layer_types") is not None
+    sparse = c.words("mlp_layer_types", len(kinds), ("dense", "sparse")) if given else pattern
+
+    def made(kind: tuple[str, str]) -> Component:
+        mixer = full if kind[0] == FULL else recurrent
+        ffn = experts(c, run) if kind[1] == "sparse" else gated(c, run)
+        parts = (mixer, ffn, *norms(PRE_NORM, "rmsnorm", c, run))
+        return layer("layers", parts, run.target.tokens * c.size("hidden_size"))
+
+    both = list(zip(kinds, sparse, strict=True))
+    return decoder(c, run, *stack("layers", both, c.size("num_hidden_layers"), made))
+
+
+@family(
+    "kimi_linear",
+    architecture="KimiLinearForCausalLM",
+    heads=HEADS,
+    aliases=ALIASES,
+    vocab_size=163840,
+    hidden_size=2304,
+    intermediate_size=9216,
+    moe_intermediate_size=1024,
+    num_hidden_layers=27,
+    model_max_length=1048576,
+    num_experts=256,
+    first_k_dense_replace=1,
+    linear_head_dim=128,
+    linear_num_heads=32,
+    linear_conv_kernel_dim=4,
+    **SHARED,
+)
+def kimi_linear(c: Config, run: Workload) -> Component:
+    """Kimi Linear (arXiv 2510.26692); published files keep what is linear in ``linear_attn_config``."""
+    own = c.sub("linear_attn_config", defaults={})
+
+    def size(name: str, otherwise: str) -> Num:
+        return own.size(name) if own.has(name) else c.size(otherwise)
+
+    heads, width = size("num_heads", "linear_num_heads"), size("head_dim", "linear_head_dim")
+    kernel = size("short_conv_kernel_size", "linear_conv_kernel_dim")
+    mixer = KimiDeltaAttention(c.size("hidden_size"), heads, width, kernel, c.word("hidden_act"))
+    full = latent(c, run, rank=c.optional("q_lora_rank"))
+    return layers(c, run, kimi_layers(c, own), full, mixer("self_attn", run.target))
+
+
+def kimi_layers(c: Config, own: Config) -> list[str]:
+    """``layer_types``, or the layers that ``full_attn_layers`` counts from one, or every fourth but the first."""
+    if own.has("full_attn_layers") and own.has("kda_layers"):
+        attends = set(own.numbers("full_attn_layers")) - set(own.numbers("kda_layers"))
+        return layer_types(c, lambda place: FULL if place + 1 in attends else LINEAR)
+    return layer_types(c, lambda place: FULL if place and place % 4 == 0 else LINEAR)
+
+
+@family(
+    "bailing_hybrid",
+    architecture="BailingHybridForCausalLM",
+    heads=HEADS,
+    aliases=ALIASES,
+    vocab_size=157184,
+    hidden_size=2560,
+    intermediate_size=6144,
+    moe_intermediate_size=768,
+    num_hidden_layers=42,
+    model_max_length=262144,
+    num_experts=512,
+    first_k_dense_replace=2,
+    head_dim=128,
+    short_conv_kernel_size=4,
+    layer_group_size=6,
+    **SHARED,
+)
+def bailing_hybrid(c: Config, run: Workload) -> Component:
+    """Ling 2.5 (Ant Group, 2026): Kimi Linear with gates of full rank, and a gate for each head of latent attention."""
+    h, a, group = c.size("hidden_size"), c.size("num_attention_heads"), c.number("layer_group_size")
+    mixer = KimiDeltaAttention(
+        h,
+        c.size(first(c, "linear_num_heads", "num_attention_heads")),
+        c.size(first(c, "linear_head_dim", "head_dim")),
+        c.size(first(c, "linear_conv_kernel_dim", "short_conv_kernel_size")),
+        c.word("hidden_act"),
+        low_rank=False,
+    )
+    kinds = layer_types(c, lambda place: LINEAR if (place + 1) % group else FULL)
+    full = latent(c, run, within=(linear("g_proj", h, a, run.target.tokens, bias=False, letter="g"),))
+    return layers(c, run, kinds, full, mixer("self_attn", run.target))

@@ -1,0 +1,267 @@
+"""Models that took over DeepSeek's latent attention, some without its experts, some with more beside it."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
+from tfcalc.core.component import Component
+from tfcalc.core.number import ceil_div
+from tfcalc.families.config import Config
+from tfcalc.families.deepseek import (
+    experts,
+    feed_forward,
+    indexer,
+    latent,
+    latent_attention,
+    layers,
+    mlp_types,
+    sparse_after,
+)
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import PRE_NORM, decoder, gated, norms, uniform
+from tfcalc.leaves import activation, buffer, linear, norm
+from tfcalc.workload import Workload
+
+
+@family(
+    "minicpm3",
+    architecture="MiniCPM3ForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=73448,
+    hidden_size=2560,
+    intermediate_size=6400,
+    num_hidden_layers=62,
+    num_attention_heads=40,
+    kv_lora_rank=256,
+    q_lora_rank=768,
+    qk_nope_head_dim=64,
+    qk_rope_head_dim=32,
+    v_head_dim=None,
+    hidden_act="silu",
+    max_position_embeddings=32768,
+    tie_word_embeddings=True,
+    attention_bias=False,
+    mlp_bias=False,
+)
+def minicpm3(c: Config, run: Workload) -> Component:
+    """MiniCPM3 (arXiv 2404.06395): no experts; values are as wide as the hidden size allows."""
+    even = c.quotient("hidden_size", "num_attention_heads")
+    given = c.optional("v_head_dim")
+    mixer = latent_attention(c, value=even if given is None else given)("self_attn", run.target, run)
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
+
+
+@family(
+    "youtu",
+    architecture="YoutuForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=128256,
+    hidden_size=2048,
+    intermediate_size=6144,
+    num_hidden_layers=32,
+    num_attention_heads=16,
+    kv_lora_rank=512,
+    q_lora_rank=1536,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    v_head_dim=128,
+    hidden_act="silu",
+    max_position_embeddings=131072,
+    tie_word_embeddings=True,
+    attention_bias=False,
+)
+def youtu(c: Config, run: Workload) -> Component:
+    """Youtu-LLM (arXiv 2512.24618): no experts."""
+    return decoder(c, run, uniform(c, run, latent(c, run), gated(c, run)))
+
+
+@family(
+    "glm4_moe_lite",
+    architecture="Glm4MoeLiteForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "n_routed_experts", "head_dim": "qk_rope_head_dim"},
+    vocab_size=154880,
+    hidden_size=2048,
+    intermediate_size=10240,
+    moe_intermediate_size=1536,
+    num_hidden_layers=47,
+    num_attention_heads=20,
+    n_shared_experts=1,
+    n_routed_experts=64,
+    num_experts_per_tok=4,
+    mlp_layer_types=None,
+    kv_lora_rank=512,
+    q_lora_rank=768,
+    qk_nope_head_dim=192,
+    qk_rope_head_dim=64,
+    v_head_dim=256,
+    hidden_act="silu",
+    max_position_embeddings=202752,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def glm4_moe_lite(c: Config, run: Workload) -> Component:
+    """GLM-4.7-Flash (Z.ai 2026): DeepSeek-V3 whose first layer alone is dense."""
+    kinds = mlp_types(c, sparse_after(c, 1))
+    return decoder(c, run, *layers(c, run, kinds, lambda kind: (latent(c, run), feed_forward(kind, c, run))))
+
+
+@family(
+    "axk1",
+    architecture="AXK1ForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "n_routed_experts"},
+    vocab_size=163840,
+    hidden_size=7168,
+    intermediate_size=18432,
+    moe_intermediate_size=2048,
+    num_hidden_layers=61,
+    num_attention_heads=64,
+    n_shared_experts=1,
+    n_routed_experts=192,
+    num_experts_per_tok=8,
+    first_k_dense_replace=1,
+    moe_layer_freq=1,
+    mlp_layer_types=None,
+    kv_lora_rank=512,
+    q_lora_rank=1536,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    v_head_dim=128,
+    hidden_act="silu",
+    max_position_embeddings=32768,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def axk1(c: Config, run: Workload) -> Component:
+    """A.X K1 (arXiv 2601.09200): a norm after the experts too."""
+    kinds = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0), c.number("moe_layer_freq")))
+
+    def parts(kind: str) -> tuple[Component, ...]:
+        after = norm("post_mlp_layernorm", "rmsnorm", c.size("hidden_size"), run.target.tokens)
+        return latent(c, run), experts(c, run, within=(after,)) if kind == "sparse" else gated(c, run)
+
+    return decoder(c, run, *layers(c, run, kinds, parts))
+
+
+def gated_norm(name: str, c: Config, run: Workload) -> Component:
+    """A norm whose output is gated by a small network of itself."""
+    h, rank, t = c.size("hidden_size"), c.size("gated_norm_rank"), run.target.tokens
+    gate = (
+        linear("fc1", h, rank, t, bias=False),
+        activation("activation", "silu", t * rank),
+        linear("fc2", rank, h, t, bias=False),
+        activation("gate", "sigmoid", t * h),
+    )
+    return Component(name, "norm", parts=(norm("norm", "rmsnorm", h, t), Component("mlp", "gate", parts=gate)))
+
+
+@family(
+    "axk2",
+    architecture="AXK2ForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "n_routed_experts"},
+    vocab_size=163840,
+    hidden_size=2048,
+    intermediate_size=5120,
+    moe_intermediate_size=512,
+    num_hidden_layers=48,
+    num_attention_heads=32,
+    n_shared_experts=1,
+    n_routed_experts=128,
+    num_experts_per_tok=8,
+    first_k_dense_replace=1,
+    moe_layer_freq=1,
+    mlp_layer_types=None,
+    kv_lora_rank=128,
+    q_lora_rank=384,
+    qk_nope_head_dim=64,
+    qk_rope_head_dim=32,
+    v_head_dim=64,
+    index_head_dim=128,
+    index_n_heads=16,
+    gated_norm_rank=16,
+    hidden_act="silu",
+    max_position_embeddings=131072,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def axk2(c: Config, run: Workload) -> Component:
+    """A.X K2 (SK Telecom 2026): an indexer, gated values, and gated norms before attention and before experts."""
+    h, tokens = c.size("hidden_size"), run.target.tokens
+    block = latent_attention(c, within=(indexer(c, run),))._replace(gated=True)
+    mixer = block("self_attn", run.target, run)
+    kinds = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0), c.number("moe_layer_freq")))
+    before, between = PRE_NORM
+
+    def make(kind: str) -> Component:
+        second = gated_norm(between, c, run) if kind == "sparse" else norm(between, "rmsnorm", h, tokens)
+        return layer("layers", (mixer, feed_forward(kind, c, run), gated_norm(before, c, run), second), tokens * h)
+
+    return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
+
+
+def with_zero_experts(c: Config, run: Workload) -> Component:
+    """Experts, and some that do nothing, of which transformers stores the first matrix all the same."""
+    h, t, width = c.size("hidden_size"), run.target.tokens, c.size("expert_ffn_hidden_size")
+    real, chosen = c.size("n_routed_experts"), c.size("moe_topk")
+    every = real + (0 if c.get("zero_expert_num") is None else c.size("zero_expert_num", least=0))
+    inward, act, down = FeedForward(h, width, c.word("hidden_act"), names=FUSED, gated=True)("", run.target, run).parts
+    parts = (
+        inward._replace(copies=every, active=chosen),
+        act._replace(passes=chosen),
+        down._replace(copies=real, active=chosen),
+    )
+    router = linear("router.classifier", h, every, t, bias=c.flag("router_bias"), letter="router")
+    return Component(
+        "mlp",
+        "moe",
+        parts=(
+            router._replace(kind="router"),
+            Component("experts", "experts", parts=parts),
+            buffer("router.e_score_correction_bias", every),
+        ),
+    )
+
+
+@family(
+    "longcat_flash",
+    architecture="LongcatFlashForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={
+        "num_local_experts": "n_routed_experts",
+        "num_experts_per_tok": "moe_topk",
+        "intermediate_size": "ffn_hidden_size",
+        "moe_intermediate_size": "expert_ffn_hidden_size",
+    },
+    vocab_size=131072,
+    hidden_size=6144,
+    num_layers=28,
+    num_attention_heads=64,
+    ffn_hidden_size=12288,
+    expert_ffn_hidden_size=2048,
+    n_routed_experts=512,
+    zero_expert_num=256,
+    moe_topk=12,
+    router_bias=False,
+    kv_lora_rank=512,
+    q_lora_rank=1536,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    v_head_dim=128,
+    qk_head_dim=None,
+    hidden_act="silu",
+    max_position_embeddings=131072,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def longcat_flash(c: Config, run: Workload) -> Component:
+    """LongCat-Flash (arXiv 2509.01322): a layer holds attention and a dense network twice, and experts beside them."""
+    h, tokens = c.size("hidden_size"), run.target.tokens
+    dense = FeedForward(h, c.size("ffn_hidden_size"), c.word("hidden_act"), names=GATED, gated=True)
+    block = latent_attention(c)._replace(query_dim=c.optional("qk_head_dim"))
+    twice = (block("self_attn", run.target, run), dense("mlps", run.target, run), *norms(PRE_NORM, "rmsnorm", c, run))
+    parts = (with_zero_experts(c, run), *(part._replace(copies=2) for part in twice))
+    # transformers gives these models twice as many layers as it builds, one for each attention
+    count = ceil_div(c.size("num_hidden_layers") - 1, 2) if c.has("num_hidden_layers") else c.size("num_layers")
+    return decoder(c, run, layer("layers", parts, tokens * h, copies=count))

@@ -1,0 +1,43 @@
+"""Mellum: Qwen3 whose layers have a mixture of experts, or a feed-forward network, as a list says."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import LLAMA, attention, decoder, gated, qk_norms
+from tfcalc.families.mixtral import layers, mixture
+from tfcalc.workload import Workload
+
+
+@family(
+    "mellum",
+    architecture="MellumForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_experts": "num_local_experts"},
+    **LLAMA
+    | {
+        "vocab_size": 98304,
+        "hidden_size": 2304,
+        "intermediate_size": 7168,
+        "num_hidden_layers": 28,
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "moe_intermediate_size": 896,
+        "num_local_experts": 64,
+        "num_experts_per_tok": 8,
+        "max_position_embeddings": 131072,
+    },
+)
+def mellum(c: Config, run: Workload) -> Component:
+    """Mellum 2 (transformers' MellumDecoderLayer); a layer is sparse unless ``mlp_layer_types`` calls it dense."""
+    count = c.number("num_hidden_layers")
+    given = c.get("mlp_layer_types") is not None
+    kinds = c.words("mlp_layer_types", count, ("sparse", "dense")) if given else ["sparse"] * count
+    mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run))
+
+    def parts(kind: str) -> tuple[Component, ...]:
+        return mixer, mixture(c, run, width="moe_intermediate_size") if kind == "sparse" else gated(c, run)
+
+    return decoder(c, run, *layers(c, run, kinds, parts))

@@ -1,0 +1,178 @@
+"""Encoders that took over what decoders had learned: rotary positions, gated networks, few biases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
+from tfcalc.core.component import Component
+from tfcalc.families.bert import embeddings, pooler, token_types
+from tfcalc.families.bert_heads import TASKS, Make, classes, lm, on_top, predictions
+from tfcalc.families.config import Config
+from tfcalc.families.family import Head, family
+from tfcalc.families.heads import bare, labels, output
+from tfcalc.families.llama import head_dim
+from tfcalc.leaves import activation, embedding, linear, norm
+from tfcalc.workload import Workload
+
+MODERNBERT: dict[str, Any] = {
+    "vocab_size": 50368,
+    "hidden_size": 768,
+    "intermediate_size": 1152,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 12,
+    "hidden_activation": "gelu",
+    "max_position_embeddings": 8192,
+    "norm_bias": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "decoder_bias": True,
+    "classifier_bias": False,
+    "classifier_activation": "gelu",
+    "tie_word_embeddings": True,
+}
+
+
+def normed(name: str, c: Config, run: Workload) -> Component:
+    """A LayerNorm, with a bias or without (``norm_bias``)."""
+    kind = "layernorm" if c.flag("norm_bias") else "layernorm-no-bias"
+    return norm(name, kind, c.size("hidden_size"), run.target.tokens)
+
+
+def dense(name: str) -> Make:
+    """A map, an activation and a norm, before the logits."""
+
+    def make(c: Config, run: Workload) -> Iterator[Component]:
+        h, tokens = c.size("hidden_size"), run.target.tokens
+        parts = (
+            linear("dense", h, h, tokens, bias=c.flag("classifier_bias")),
+            activation("activation", c.word("classifier_activation"), tokens * h),
+            normed("norm", c, run),
+        )
+        yield Component(name, "head", parts=parts)
+
+    return make
+
+
+def words(c: Config, run: Workload) -> Iterator[Component]:
+    """Logits of every token."""
+    h, vocabulary, tied = c.size("hidden_size"), c.size("vocab_size"), c.flag("tie_word_embeddings")
+    yield output("decoder", h, vocabulary, run, tied=tied, bias=c.flag("decoder_bias"))
+
+
+def sequence(c: Config, run: Workload) -> Iterator[Component]:
+    """Logits of the last token (of a decoder)."""
+    yield linear("classifier", c.size("hidden_size"), labels(c), run.target.batch, bias=c.flag("classifier_bias"))
+
+
+MODERNBERT_HEADS: dict[str, Head] = {
+    "Model": bare,
+    "ForMaskedLM": on_top(dense("head"), words),
+    "ForSequenceClassification": on_top(dense("head"), classes("classifier", pooled=True)),
+    "ForTokenClassification": on_top(dense("head"), classes("classifier")),
+    "ForQuestionAnswering": on_top(dense("head"), classes("classifier")),
+    "ForMultipleChoice": on_top(dense("head"), classes("classifier", 1, pooled=True)),
+}
+DECODER_HEADS: dict[str, Head] = {
+    "Model": bare,
+    "ForCausalLM": on_top(dense("lm_head"), words),
+    "ForSequenceClassification": on_top(dense("head"), sequence),
+}
+
+
+def modern(c: Config, run: Workload, names: tuple[str, ...], *, causal: bool) -> Component:
+    """Words with a norm, layers of which the first has no norm before attention, and a final norm."""
+    h, n, tokens = c.size("hidden_size"), c.size("num_hidden_layers"), run.target.tokens
+    a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    mixer = Attention(h, a, a, d, d, bias=c.flag("attention_bias"), names=names)
+    ffn = FeedForward(
+        h,
+        c.size("intermediate_size"),
+        c.word("hidden_activation"),
+        bias=c.flag("mlp_bias"),
+        names=("Wi", "Wo"),
+        gated=True,
+    )
+
+    def made(first: bool) -> Component:
+        before = () if first else (normed("attn_norm", c, run),)
+        attn = mixer("attn", run.target, run.target, run, causal=causal)
+        parts = (*before, attn, normed("mlp_norm", c, run), ffn("mlp", run.target, run))
+        return layer("layers", parts, tokens * h)
+
+    table = embedding("tok_embeddings", c.size("vocab_size"), h, tokens)
+    kinds = [place == 0 for place in range(c.number("num_hidden_layers"))]
+    return Component(
+        "model",
+        "decoder" if causal else "encoder",
+        parts=(
+            Component("embeddings", "embeddings", parts=(table, normed("norm", c, run))),
+            *stack("layers", kinds, n, made),
+            normed("final_norm", c, run),
+        ),
+    )
+
+
+@family("modernbert", architecture="ModernBertForMaskedLM", heads=MODERNBERT_HEADS, **MODERNBERT)
+def modernbert(c: Config, run: Workload) -> Component:
+    """Warner et al. 2024 (arXiv 2412.13663): no biases, a gated network, attention local in two layers of three."""
+    return modern(c, run, ("Wqkv", "Wo"), causal=False)
+
+
+@family("modernbert-decoder", architecture="ModernBertDecoderForCausalLM", heads=DECODER_HEADS, **MODERNBERT)
+def modernbert_decoder(c: Config, run: Workload) -> Component:
+    """Weller et al. 2025 (Ettin, arXiv 2507.11412): ModernBERT as a decoder."""
+    return modern(c, run, ("q_proj", "k_proj", "v_proj", "Wo"), causal=True)
+
+
+# -- BERT with rotary positions
+
+
+def rotary_bert(c: Config, run: Workload, ffn: Component, *, bias: bool) -> Component:
+    """Words and token types, layers named as Llama's with BERT's norms; positions are rotated into attention."""
+    h, a, d, tokens = c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c), run.target.tokens
+    mixer = Attention(h, a, a, d, d, bias=bias, names=LLAMA_NAMES)(
+        "self_attn", run.target, run.target, run, causal=False
+    )
+    parts = (
+        mixer,
+        norm("post_attention_layernorm", "layernorm", h, tokens),
+        ffn,
+        norm("post_mlp_layernorm", "layernorm", h, tokens),
+    )
+    layers = layer("layers", parts, tokens * h, copies=c.size("num_hidden_layers"))
+    return Component("model", "encoder", parts=(embeddings(c, run, token_types(c, run)), layers))
+
+
+def network(c: Config, run: Workload, names: tuple[str, ...], *, bias: bool, down_bias: bool) -> Component:
+    """The feed-forward network, gated if it has three maps."""
+    h, f, act = c.size("hidden_size"), c.size("intermediate_size"), c.word("hidden_act")
+    block = FeedForward(h, f, act, bias=bias, down_bias=down_bias, names=names, gated=len(names) == 3)
+    return block("mlp", run.target, run)
+
+
+NOMIC_HEADS: dict[str, Head] = TASKS | lm(
+    predictions("cls.predictions", ("transform.dense", "transform.layer_norm", "decoder"))
+)
+
+
+@family(
+    "nomic_bert",
+    architecture="NomicBertModel",
+    heads=NOMIC_HEADS,
+    vocab_size=30528,
+    hidden_size=768,
+    num_hidden_layers=12,
+    num_attention_heads=12,
+    intermediate_size=3072,
+    hidden_act="silu",
+    max_position_embeddings=2048,
+    type_vocab_size=2,
+    head_dim=None,
+    tie_word_embeddings=True,
+)
+def nomic_bert(c: Config, run: Workload) -> Component:
+    """Nussbaum et al. 2024 (arXiv 2402.01613): rotary positions, SwiGLU, no biases; only a classifier has a pooler."""
+    made = rotary_bert(c, run, network(c, run, GATED, bias=False, down_bias=False), bias=False)
+    return made._replace(name="nomic_bert", parts=(*made.parts, *pooler(c, run, ("ForSequenceClassification",))))

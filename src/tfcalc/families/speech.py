@@ -1,0 +1,175 @@
+"""Language models that hear with encoders of other kinds than Whisper's."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer
+from tfcalc.core.component import Component
+from tfcalc.core.number import divide
+from tfcalc.families.config import Config
+from tfcalc.families.family import Head, family, nested
+from tfcalc.families.heads import bare
+from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, head_dim, kv_heads, norms
+from tfcalc.families.whisper import language_head, listener, stem, two_maps
+from tfcalc.leaves import activation, linear, norm
+from tfcalc.workload import Sequences, Workload
+
+ENCODER: dict[str, Head] = {"Encoder": bare}
+HEADS: dict[str, Head] = {"Model": bare, "ForConditionalGeneration": language_head(tied=True)}
+ADAPTED = 32
+"""The inner width of Voxtral Realtime's adaptive norms, which no field says."""
+
+
+def heard(c: Config, run: Workload) -> Sequences:
+    """A clip's frames, as many as the encoder has positions."""
+    return Sequences(run.batch_size, c.size("max_position_embeddings"))
+
+
+def mixer(c: Config, run: Workload, *, causal: bool) -> Component:
+    """Whisper's attention, its keys without bias, under Llama's names."""
+    stream, d = heard(c, run), head_dim(c)
+    block = Attention(
+        c.size("hidden_size"),
+        c.size("num_attention_heads"),
+        kv_heads(c),
+        d,
+        d,
+        bias=True,
+        key_bias=False,
+        names=LLAMA_NAMES,
+    )
+    return block("self_attn", stream, stream, run, causal=causal)
+
+
+@family(
+    "glmasr_encoder",
+    architecture="GlmAsrEncoder",
+    heads=ENCODER,
+    hidden_size=1280,
+    intermediate_size=5120,
+    num_hidden_layers=32,
+    num_attention_heads=20,
+    num_key_value_heads=None,
+    hidden_act="gelu",
+    max_position_embeddings=1500,
+    num_mel_bins=128,
+)
+def glmasr_encoder(c: Config, run: Workload) -> Component:
+    """Whisper's encoder with rotary positions and grouped heads (transformers' GlmAsrEncoder)."""
+    h, stream = c.size("hidden_size"), heard(c, run)
+    ffn = FeedForward(h, c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=("fc1", "fc2"))
+    parts = (
+        mixer(c, run, causal=False),
+        ffn("mlp", stream, run),
+        *(norm(name, "layernorm", h, stream.tokens) for name in PRE_NORM),
+    )
+    return Component(
+        "encoder",
+        "encoder",
+        parts=(
+            *stem(h, c.size("num_mel_bins"), stream.tokens),
+            layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
+            norm("norm", "layernorm", h, stream.tokens),
+        ),
+    )
+
+
+@family(
+    "glmasr",
+    architecture="GlmAsrForConditionalGeneration",
+    heads=HEADS,
+    projector_hidden_act="gelu",
+    tie_word_embeddings=True,
+)
+def glmasr(c: Config, run: Workload) -> Component:
+    """GLM-ASR-Nano (transformers' GlmAsrModel): a projector that is twice as wide as the language model."""
+    audio = c.sub("audio_config", "glmasr_encoder")
+    inner = audio.size("intermediate_size")
+    vectors = divide(heard(audio, run).tokens * audio.size("hidden_size"), inner)
+    projector = two_maps(c, vectors, inner, bias=True, widening=2)
+    return listener(c, run, nested(audio, run, "audio_tower"), *projector)
+
+
+@family(
+    "voxtral_realtime_encoder",
+    architecture="VoxtralRealtimeEncoder",
+    heads=ENCODER,
+    aliases={
+        "d_model": "hidden_size",
+        "encoder_layers": "num_hidden_layers",
+        "encoder_attention_heads": "num_attention_heads",
+        "encoder_ffn_dim": "intermediate_size",
+    },
+    hidden_size=1280,
+    intermediate_size=5120,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    head_dim=64,
+    hidden_act="silu",
+    max_position_embeddings=1500,
+    num_mel_bins=128,
+)
+def voxtral_realtime_encoder(c: Config, run: Workload) -> Component:
+    """Llama's layers that hear, and look only back; biases where Whisper has them."""
+    h, stream = c.size("hidden_size"), heard(c, run)
+    ffn = FeedForward(h, c.size("intermediate_size"), c.word("hidden_act"), names=GATED, gated=True, down_bias=True)
+    parts = (
+        mixer(c, run, causal=True),
+        ffn("mlp", stream, run),
+        *(norm(name, "rmsnorm", h, stream.tokens) for name in ("self_attn_layer_norm", "final_layer_norm")),
+    )
+    return Component(
+        "encoder",
+        "encoder",
+        parts=(
+            Component("embedder", "stem", parts=tuple(stem(h, c.size("num_mel_bins"), stream.tokens))),
+            layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
+            norm("norm", "rmsnorm", h, stream.tokens),
+        ),
+    )
+
+
+@family(
+    "voxtral_realtime_text",
+    architecture="VoxtralRealtimeTextModel",
+    heads={"Model": bare},
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=None,
+    hidden_act="silu",
+    max_position_embeddings=131072,
+)
+def voxtral_realtime_text(c: Config, run: Workload) -> Component:
+    """Llama; two small maps of the chosen delay scale what each feed-forward network reads."""
+    h, batch = c.size("hidden_size"), run.batch_size
+    scale = Component(
+        "ada_rms_norm",
+        "adapter",
+        parts=(
+            linear("linear1", h, ADAPTED, batch, bias=False),
+            activation("gelu", "gelu", batch * ADAPTED),
+            linear("linear2", ADAPTED, h, batch, bias=False),
+        ),
+    )
+    parts = (attention(c, run), gated(c, run), *norms(PRE_NORM, "rmsnorm", c, run))
+    made = layer("layers", parts, run.target.tokens * h, copies=c.size("num_hidden_layers"))
+    return decoder(c, run, made._replace(parts=(*made.parts, scale)))
+
+
+@family(
+    "voxtral_realtime",
+    architecture="VoxtralRealtimeForConditionalGeneration",
+    heads=HEADS,
+    projector_hidden_act="gelu",
+    downsample_factor=4,
+    tie_word_embeddings=True,
+)
+def voxtral_realtime(c: Config, run: Workload) -> Component:
+    """Voxtral Realtime (transformers' VoxtralRealtimeModel): each four frames are one vector to the projector."""
+    audio, joined = c.sub("audio_config", "voxtral_realtime_encoder"), c.size("downsample_factor")
+    vectors = divide(heard(audio, run).tokens, joined)
+    projector = two_maps(c, vectors, audio.size("hidden_size") * joined, bias=False)
+    return listener(c, run, nested(audio, run, "audio_tower"), *projector)

@@ -1,0 +1,78 @@
+"""XLNet: Transformer-XL's attention, and heads of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.blocks.relative_attention import RelativeAttention
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.gpt2 import feed_forward, layers, summary, transformer, words
+from tfcalc.families.heads import bare, classifier, labels, lm_head
+from tfcalc.leaves import linear, norm, parameter
+from tfcalc.workload import Workload
+
+
+def of_sequences(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """Classes of whole sequences, by one vector of each."""
+    yield base
+    yield from summary("sequence_summary", c, run)
+    yield linear("logits_proj", c.size("hidden_size"), labels(c), run.target.batch)
+
+
+def of_choices(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """One number for each sequence."""
+    yield base
+    yield from summary("sequence_summary", c, run)
+    yield linear("logits_proj", c.size("hidden_size"), 1, run.target.batch)
+
+
+def of_answers(c: Config, run: Workload, base: Component, *, prefix: str = "") -> Iterator[Component]:
+    """Where an answer starts; where it ends, given that; whether there is any."""
+    h, tokens, batch = c.size("hidden_size"), run.target.tokens, run.target.batch
+    yield base
+    yield linear(prefix + "start_logits.dense", h, 1, tokens)
+    yield linear(prefix + "end_logits.dense_0", 2 * h, h, tokens)
+    yield norm(prefix + "end_logits.LayerNorm", "layernorm", h, tokens)
+    yield linear(prefix + "end_logits.dense_1", h, 1, tokens)
+    yield linear(prefix + "answer_class.dense_0", 2 * h, h, batch)
+    yield linear(prefix + "answer_class.dense_1", h, 1, batch, bias=False)
+
+
+@family(
+    "xlnet",
+    architecture="XLNetLMHeadModel",
+    heads={
+        "Model": bare,
+        "LMHeadModel": lm_head("lm_loss", bias=True),
+        "ForSequenceClassification": of_sequences,
+        "ForMultipleChoice": of_choices,
+        "ForTokenClassification": classifier("classifier", bias=True),
+        "ForQuestionAnsweringSimple": classifier("qa_outputs", bias=True),
+        "ForQuestionAnswering": of_answers,
+    },
+    aliases={
+        "n_token": "vocab_size",
+        "d_model": "hidden_size",
+        "n_head": "num_attention_heads",
+        "n_layer": "num_hidden_layers",
+    },
+    vocab_size=32000,
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    d_inner=4096,
+    ff_activation="gelu",
+    attn_type="bi",
+    summary_use_proj=True,
+    tie_word_embeddings=True,
+)
+def xlnet(c: Config, run: Workload) -> Component:
+    """Yang et al. 2019 (arXiv 1906.08237): one vector more for words that are to be guessed; no table of positions."""
+    h, d = c.size("hidden_size"), c.quotient("hidden_size", "num_attention_heads")
+    causal = c.word("attn_type", ("bi", "uni")) == "uni"
+    mixer = RelativeAttention(h, c.size("num_attention_heads"), d)("rel_attn", run.target, run, causal=causal)
+    mlp = feed_forward(c, run, "ff", ("layer_1", "layer_2"), c.size("d_inner"), c.word("ff_activation"))
+    stack = layers(c, run, "layer", mixer, mlp, names=("rel_attn.layer_norm", "ff.layer_norm"))
+    return transformer(words(c, run, "word_embedding"), parameter("mask_emb", 1, 1, h), stack)

@@ -1,0 +1,89 @@
+"""xLSTM: recurrent networks with a matrix for a memory."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import FeedForward, layer
+from tfcalc.blocks.mlstm import MatrixLSTM
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div, scaled
+from tfcalc.errors import InvalidModel
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import bare
+from tfcalc.families.hybrid import never_tied
+from tfcalc.families.llama import norms
+from tfcalc.families.mamba import Channels
+from tfcalc.leaves import embedding, norm
+from tfcalc.workload import Workload
+
+
+def factor(c: Config, name: str) -> float:
+    """A number that sizes are multiplied by."""
+    value = c.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+        raise InvalidModel(f"{c.path(name)} {value!r:.80} is not a factor", "write a positive number")
+    return value
+
+
+def share(c: Config, name: str) -> Channels:
+    """This factor of the hidden size, cut off."""
+    times = factor(c, name)
+    return Channels(scaled(c.size("hidden_size"), times), scaled(c.number("hidden_size"), times))
+
+
+def mlstm(c: Config) -> MatrixLSTM:
+    """The mixer."""
+    keys, values = share(c, "qk_dim_factor"), share(c, "v_dim_factor")
+    return MatrixLSTM(
+        c.size("hidden_size"),
+        c.size("num_heads"),
+        keys.size,
+        values.size,
+        keys.split(c, "num_heads"),
+        values.split(c, "num_heads"),
+        bias=c.flag("use_bias"),
+        fused=c.word("weight_mode", ("single", "fused")) == "fused",
+    )
+
+
+def network(c: Config) -> FeedForward:
+    """The gated network, its width rounded up to a multiple."""
+    multiple, fused = c.number("ffn_round_up_to_multiple_of"), c.word("weight_mode") == "fused"
+    width: Num = multiple * ceil_div(scaled(c.size("hidden_size"), factor(c, "ffn_proj_factor")), multiple)
+    names = ("proj_up_gate_z", "proj_down") if fused else ("proj_up_gate", "proj_up", "proj_down")
+    return FeedForward(c.size("hidden_size"), width, "silu", bias=c.flag("use_bias"), names=names, gated=True)
+
+
+@family(
+    "xlstm",
+    architecture="xLSTMForCausalLM",
+    heads={"Model": bare, "ForCausalLM": never_tied},
+    vocab_size=50304,
+    hidden_size=4096,
+    embedding_dim=None,
+    num_hidden_layers=32,
+    num_blocks=None,
+    num_heads=8,
+    use_bias=False,
+    qk_dim_factor=0.5,
+    v_dim_factor=1.0,
+    ffn_proj_factor=2.667,
+    ffn_round_up_to_multiple_of=64,
+    weight_mode="single",
+)
+def xlstm(c: Config, run: Workload) -> Component:
+    """The 7B model of xLSTM (arXiv 2503.13427); the head is never the embedding."""
+    h, stream = c.size("hidden_size"), run.target
+    width, blocks = c.optional("embedding_dim"), c.optional("num_blocks")
+    before = norms(("norm_mlstm", "norm_ffn"), "rmsnorm-bias" if c.flag("use_bias") else "rmsnorm", c, run)
+    parts = (mlstm(c)("mlstm_layer", stream), network(c)("ffn", stream, run), *before)
+    copies = c.size("num_hidden_layers") if blocks is None else blocks
+    return Component(
+        "backbone",
+        "decoder",
+        parts=(
+            embedding("embeddings", c.size("vocab_size"), h if width is None else width, stream.tokens),
+            layer("blocks", parts, stream.tokens * h, copies=copies),
+            norm("out_norm", "rmsnorm", h, stream.tokens),
+        ),
+    )

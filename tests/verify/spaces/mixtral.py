@@ -1,0 +1,277 @@
+"""Mixtures of experts with ordinary attention."""
+
+from random import Random
+from typing import Any
+
+from tests.verify.random_configs import coin, grouped, space
+
+MODEL = ("Model", "ForCausalLM")
+ALL = (*MODEL, "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
+
+
+def named(random: Random, name: str, heads: tuple[str, ...] = MODEL) -> dict[str, Any]:
+    """One of the classes of this name, and how many classes it tells apart."""
+    return {"architectures": [name + random.choice(heads)], "num_labels": random.randint(2, 5)}
+
+
+def experts(random: Random, name: str = "num_local_experts") -> dict[str, Any]:
+    """A few experts, of which one, two or three run for each token."""
+    return {name: random.choice([3, 4, 8]), "num_experts_per_tok": random.randint(1, 3)}
+
+
+def narrow(random: Random) -> dict[str, Any]:
+    """Experts narrower than a dense layer."""
+    return {"moe_intermediate_size": random.choice([8, 12, 20])}
+
+
+def each_layer(random: Random, config: dict[str, Any], field: str, *words: str) -> dict[str, Any]:
+    """A word for each layer, or none."""
+    layers = range(config["num_hidden_layers"])
+    return {field: [random.choice(words) for _ in layers]} if coin(random) else {}
+
+
+def mlps(random: Random, config: dict[str, Any]) -> dict[str, Any]:
+    """Which layers are dense."""
+    return each_layer(random, config, "mlp_layer_types", "dense", "sparse")
+
+
+def biased(random: Random, name: str = "attention_bias") -> dict[str, Any]:
+    """A bias or none."""
+    return {name: coin(random)}
+
+
+@space("mixtral")
+def mixtral(random: Random) -> dict[str, Any]:
+    """Heads of any width; the experts' number by either name."""
+    name = random.choice(["num_local_experts", "num_experts"])
+    return grouped(random, head_dim=True) | experts(random, name) | named(random, "Mixtral", ALL)
+
+
+@space("olmoe")
+def olmoe(random: Random) -> dict[str, Any]:
+    """Biases in attention."""
+    return grouped(random) | experts(random, "num_experts") | biased(random) | named(random, "Olmoe")
+
+
+@space("flex_olmo")
+def flex_olmo(random: Random) -> dict[str, Any]:
+    """Heads of any width, biases in attention."""
+    sizes = grouped(random, head_dim=True) | experts(random, "num_experts")
+    return sizes | biased(random) | named(random, "FlexOlmo")
+
+
+@space("minimax_m2")
+def minimax_m2(random: Random) -> dict[str, Any]:
+    """Heads of any width."""
+    return grouped(random, head_dim=True) | experts(random) | named(random, "MiniMaxM2")
+
+
+@space("phimoe")
+def phimoe(random: Random) -> dict[str, Any]:
+    """Biases in attention and in the head."""
+    sizes = grouped(random, head_dim=True) | experts(random)
+    return sizes | biased(random) | biased(random, "lm_head_bias") | named(random, "Phimoe", ALL[:3])
+
+
+@space("gpt_oss")
+def gpt_oss(random: Random) -> dict[str, Any]:
+    """Heads of any width, biases in attention."""
+    sizes = grouped(random, head_dim=True) | experts(random)
+    return sizes | biased(random) | named(random, "GptOss", ALL[:4])
+
+
+@space("qwen2_moe")
+def qwen2_moe(random: Random) -> dict[str, Any]:
+    """Dense layers among sparse ones, by either field."""
+    return steps(random) | shared_width(random) | biased(random, "qkv_bias") | named(random, "Qwen2Moe", ALL)
+
+
+@space("qwen3_moe")
+def qwen3_moe(random: Random) -> dict[str, Any]:
+    """Dense layers among sparse ones, biases in attention."""
+    return steps(random) | biased(random) | named(random, "Qwen3Moe", ALL)
+
+
+@space("flint")
+def flint(random: Random) -> dict[str, Any]:
+    """Qwen's layers with a shared expert."""
+    return steps(random) | shared_width(random) | biased(random) | named(random, "Flint")
+
+
+def steps(random: Random) -> dict[str, Any]:
+    """Which layers have experts, as Qwen says it."""
+    few = random.sample(range(4), random.randint(0, 2))
+    config = grouped(random, head_dim=True) | experts(random, "num_experts") | narrow(random)
+    return config | {"decoder_sparse_step": random.randint(1, 3)} | ({"mlp_only_layers": few} if coin(random) else {})
+
+
+def shared_width(random: Random) -> dict[str, Any]:
+    """A shared expert's own width."""
+    return {"shared_expert_intermediate_size": random.choice([8, 12, 20])}
+
+
+@space("granitemoe")
+def granitemoe(random: Random) -> dict[str, Any]:
+    """Biases in attention."""
+    sizes = grouped(random, head_dim=True) | experts(random)
+    return sizes | biased(random) | named(random, "GraniteMoe")
+
+
+@space("granitemoeshared")
+def granitemoeshared(random: Random) -> dict[str, Any]:
+    """With or without a shared network."""
+    return granitemoe(random) | {"shared_intermediate_size": random.choice([0, 12])} | named(random, "GraniteMoeShared")
+
+
+@space("granitemoe_swa")
+def granitemoe_swa(random: Random) -> dict[str, Any]:
+    """Layers that slide, at random."""
+    config = granitemoeshared(random) | named(random, "GraniteMoeSWA")
+    return config | each_layer(random, config, "layer_types", FULL, SLIDING)
+
+
+@space("dbrx")
+def dbrx(random: Random) -> dict[str, Any]:
+    """Nested configs; transformers cannot build one without ``rope_theta``, nor with a tied head."""
+    sizes = grouped(random)
+    return {
+        "d_model": sizes["hidden_size"],
+        "n_heads": sizes["num_attention_heads"],
+        "n_layers": sizes["num_hidden_layers"],
+        "vocab_size": sizes["vocab_size"],
+        "pad_token_id": 0,
+        "attn_config": {"kv_n_heads": sizes["num_key_value_heads"], "rope_theta": 10000.0},
+        "ffn_config": {
+            "ffn_hidden_size": sizes["intermediate_size"],
+            "moe_num_experts": random.choice([3, 4, 8]),
+            "moe_top_k": random.randint(1, 3),
+        },
+    } | named(random, "Dbrx")
+
+
+@space("minimax")
+def minimax(random: Random) -> dict[str, Any]:
+    """Layers of either attention."""
+    config = grouped(random, head_dim=True) | experts(random) | {"block_size": random.choice([4, 16])}
+    return config | each_layer(random, config, "layer_types", FULL, LINEAR) | named(random, "MiniMax", ALL)
+
+
+def deepseek(random: Random, routed: str = "n_routed_experts", common: str = "n_shared_experts") -> dict[str, Any]:
+    """Dense layers first, routed and shared experts."""
+    return (
+        grouped(random, head_dim=True)
+        | experts(random, routed)
+        | narrow(random)
+        | biased(random)
+        | {"first_k_dense_replace": random.randint(0, 3), common: random.randint(1, 3)}
+    )
+
+
+@space("glm4_moe")
+def glm4_moe(random: Random) -> dict[str, Any]:
+    """With or without norms of queries and keys."""
+    return deepseek(random) | biased(random, "use_qk_norm") | named(random, "Glm4Moe")
+
+
+@space("dots1")
+def dots1(random: Random) -> dict[str, Any]:
+    """Nothing but DeepSeek's fields."""
+    return deepseek(random) | named(random, "Dots1")
+
+
+@space("solar_open")
+def solar_open(random: Random) -> dict[str, Any]:
+    """No dense layers."""
+    return deepseek(random) | named(random, "SolarOpen")
+
+
+@space("exaone_moe")
+def exaone_moe(random: Random) -> dict[str, Any]:
+    """Dense layers by either field."""
+    config = deepseek(random, "num_experts", "num_shared_experts")
+    return config | mlps(random, config) | named(random, "ExaoneMoe")
+
+
+@space("hy_v3")
+def hy_v3(random: Random) -> dict[str, Any]:
+    """Biases anywhere; shared experts, even none."""
+    config = deepseek(random, "num_experts", "num_shared_experts") | {"num_shared_experts": random.randint(0, 2)}
+    return config | mlps(random, config) | biased(random, "mlp_bias") | named(random, "HYV3")
+
+
+@space("kolibri1")
+def kolibri1(random: Random) -> dict[str, Any]:
+    """A shared expert of a width of its own."""
+    return deepseek(random, "num_experts") | shared_width(random) | named(random, "Kolibri1")
+
+
+@space("beam")
+def beam(random: Random) -> dict[str, Any]:
+    """Dense layers anywhere."""
+    config = deepseek(random, "num_experts")
+    return config | mlps(random, config) | named(random, "Beam")
+
+
+@space("afmoe")
+def afmoe(random: Random) -> dict[str, Any]:
+    """Dense layers first."""
+    config = deepseek(random, "num_experts", "num_shared_experts")
+    return config | {"num_dense_layers": random.randint(0, 3)} | named(random, "Afmoe")
+
+
+@space("mimo_v2_flash")
+def mimo_v2_flash(random: Random) -> dict[str, Any]:
+    """Layers of either attention, dense or sparse; room for twice the keys and values."""
+    config = deepseek(random) | {"v_head_dim": random.choice([4, 6]), "num_attention_heads": random.choice([4, 8])}
+    config |= {"num_key_value_heads": random.choice([1, 2])}
+    kinds = each_layer(random, config, "layer_types", FULL, SLIDING)
+    return config | kinds | mlps(random, config) | named(random, "MiMoV2Flash")
+
+
+@space("laguna")
+def laguna(random: Random) -> dict[str, Any]:
+    """Query heads that differ by layer, gates of heads or of elements."""
+    config = deepseek(random, "num_experts") | shared_width(random)
+    config |= {"gating": random.choice([True, "per-head", "per-element"])}
+    groups, layers = config["num_key_value_heads"], range(config["num_hidden_layers"])
+    heads = [groups * random.randint(1, 3) for _ in layers]
+    config |= {"num_attention_heads_per_layer": heads} if coin(random) else {}
+    return config | mlps(random, config) | named(random, "Laguna")
+
+
+@space("ernie4_5_moe")
+def ernie4_5_moe(random: Random) -> dict[str, Any]:
+    """Experts in some layers between two; shared ones or none; one flag for biases."""
+    config = grouped(random, head_dim=True) | narrow(random) | biased(random, "use_bias")
+    config |= {"moe_num_experts": random.choice([3, 4, 8]), "moe_k": random.randint(1, 3)}
+    config |= {"moe_num_shared_experts": random.randint(0, 2), "moe_layer_interval": random.randint(1, 2)}
+    ends = {"moe_layer_start_index": random.randint(0, 2), "moe_layer_end_index": random.choice([-1, 1, 2])}
+    return config | ends | named(random, "Ernie4_5_Moe")
+
+
+@space("hunyuan_v1_moe")
+def hunyuan_v1_moe(random: Random) -> dict[str, Any]:
+    """A number of experts per token for each layer, or one for all; transformers needs ``head_dim``."""
+    config = grouped(random) | biased(random) | {"head_dim": random.choice([4, 8, 10])}
+    each = [random.randint(1, 3) for _ in range(config["num_hidden_layers"])]
+    config |= {"num_experts": random.choice([1, 4, 8]), "moe_topk": each if coin(random) else each[0]}
+    return config | named(random, "HunYuanMoEV1", ALL[:3])
+
+
+@space("cohere2_moe")
+def cohere2_moe(random: Random) -> dict[str, Any]:
+    """Dense layers first or anywhere, of a width of their own or not; shared experts or none; either norm."""
+    config = grouped(random, head_dim=True) | experts(random, "num_experts") | biased(random)
+    config |= {"num_shared_experts": random.randint(0, 2), "rms_norm_eps": random.choice([None, 1e-6])}
+    config |= {"prefix_dense_intermediate_size": random.choice([None, 20])}
+    config |= {"first_k_dense_replace": min(random.randint(0, 2), config["num_hidden_layers"])}
+    return config | mlps(random, config) | named(random, "Cohere2Moe")
+
+
+@space("aria_text")
+def aria_text(random: Random) -> dict[str, Any]:
+    """Biases in attention and in shared experts."""
+    config = grouped(random, head_dim=True) | biased(random) | biased(random, "mlp_bias")
+    config |= {"moe_num_experts": random.choice([3, 4, 8]), "moe_topk": random.randint(1, 3)}
+    return config | {"moe_num_shared_experts": random.randint(1, 3)} | named(random, "AriaText")
