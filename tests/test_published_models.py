@@ -55,7 +55,7 @@ MERGED = {
 """The recording's labels are heuristic: where they differ from ours, these are compared as one sum."""
 
 
-def merged(groups: dict[str, int], model_type: str) -> dict[str, int]:
+def merged(groups: dict[str, Any], model_type: str) -> dict[str, Any]:
     for together in MERGED.get(model_type, []):
         inside = {group: size for group, size in groups.items() if group in together}
         groups = {group: size for group, size in groups.items() if group not in together}

@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tfcalc.arrays import sweep
-    from tfcalc.catalog import load
+    from tfcalc.catalog import from_config, load
     from tfcalc.conventions import Definitions
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
@@ -40,6 +40,7 @@ _HOME = {
     "explain": "questions.explain",
     "flops": "questions.flops",
     "formula": "questions.formula",
+    "from_config": "catalog",
     "load": "catalog",
     "memory": "questions.memory",
     "params": "questions.params",
@@ -58,6 +59,7 @@ __all__ = [
     "explain",
     "flops",
     "formula",
+    "from_config",
     "load",
     "memory",
     "params",

@@ -34,7 +34,7 @@ class Preset(NamedTuple):
     def model(self) -> Transformer | Published:
         """The model with these sizes."""
         if self.config:
-            return published(self.config, name=self.name)
+            return from_config(self.config, name=self.name)
         from tfcalc.families.transformer import Transformer
 
         return Transformer(**self.fields)
@@ -75,10 +75,10 @@ def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer
     """
     if _is_preset(name):
         found = preset(name)
-        return published(found.config, name=found.name, treat_as=treat_as) if treat_as else found.model()
+        return from_config(found.config, name=found.name, treat_as=treat_as) if treat_as else found.model()
     from tfcalc.reader import is_place
 
-    return published(config_of(name, offline=offline), name="" if is_place(name) else name, treat_as=treat_as)
+    return from_config(config_of(name, offline=offline), name="" if is_place(name) else name, treat_as=treat_as)
 
 
 def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
         raise Unavailable(error.message, error.hint + same) from None
 
 
-def published(config: dict[str, Any], *, name: str = "", treat_as: str = "") -> Published:
+def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "") -> Published:
     """The model that these fields of a config.json describe. Raises InvalidModel, or UnknownModel for its family."""
     from tfcalc.families.published import Published
 

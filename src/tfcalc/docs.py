@@ -27,7 +27,6 @@ from tfcalc.core.polynomial import symbol
 from tfcalc.families.transformer import POSITIONS, Transformer
 from tfcalc.leaves import ACTIVATIONS, NORMS
 from tfcalc.questions.formula import formula
-from tfcalc.symbols import dimensions
 from tfcalc.workload import Workload
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -86,7 +85,7 @@ def _symbols() -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- |"
     assumed = Transformer(vocab_size=1).assumed
     for one in (Workload(), Transformer()):
-        for name, known in dimensions(one).items():
+        for name, known in one.dimensions().items():
             other = write(symbol(known.symbol), letters=NOTATIONS["bsld"])
             default = known.follows or getattr(one, name) or assumed.get(name, "there is none")
             yield f"| {known.symbol} | `{name}` | {other} | {known.meaning} | {default} |"

@@ -17,7 +17,7 @@ from tfcalc.core import measure
 from tfcalc.core.component import Measure
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.symbolic import sympy_symbol
-from tfcalc.symbols import dimensions, values, with_symbols
+from tfcalc.symbols import values, with_symbols
 
 MEASURES: dict[str, Measure] = {
     "params": measure.params,
@@ -43,7 +43,7 @@ def with_arrays(described: Any, kind: Callable[[int], Any]) -> Any:
         described,
         **{
             name: kind(getattr(described, name))
-            for name in dimensions(described)
+            for name in described.dimensions()
             if getattr(described, name) is not None
         },
     )

@@ -24,8 +24,8 @@ class Attention(NamedTuple):
     otherwise. ``gated`` queries are twice as wide: the second half gates the output. ``within`` are further parts:
     norms of queries and keys, sinks, tables. ``output_from`` is what the output projection reads, where that is not
     as wide as the heads' values together; ``output_to`` is what it makes, where that is not ``d_model``.
-    ``made`` says which of keys and values it makes itself: both (``KV``), keys that are the values too (``K``), or none,
-    where it reads those of an earlier layer.
+    ``made`` says which of keys and values it makes itself: both (``KV``), keys that are the values too (``K``), or
+    none, where it reads those of an earlier layer.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """

@@ -1,39 +1,55 @@
-"""Attention of a query to the keys of its chunk and of the neighbouring ones, as Reformer has it."""
+"""Attention in chunks of a long sequence, with trained keys for relative positions."""
 
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
-from tfcalc.leaves import attend, linear
+from tfcalc.core.number import Num, ceil_div
+from tfcalc.leaves import activation, attend, linear, parameter
+from tfcalc.leaves.relative import relative_scores
 from tfcalc.workload import Sequences, Workload
 
 
 class ChunkedAttention(NamedTuple):
-    """Each query sees ``reach`` keys: those of its chunk and of its neighbours'. No map has a bias.
+    """Each chunk of ``chunk`` tokens sees ``context`` of them: itself and those around it.
 
-    ``names`` are those of queries, keys, values and output; with one name for queries and keys both are the same, and
-    the chunks are made by hashing them, ``rounds`` times over, instead of cutting the sequence.
+    A score has a part for the key and a part for its distance, whose keys a matrix makes of fixed sines. A trained
+    scale stands at each of a head's dimensions. ``within`` are further parts.
 
-    Source: Kitaev et al. 2020 (Reformer, arXiv 2001.04451), section 2; transformers' LSHSelfAttention.
+    Source: Dai et al. 2019 (arXiv 1901.02860), section 3.3; transformers' Gemma4AudioAttention.
     """
 
     d_model: Num
     n_heads: Num
     head_dim: Num
-    reach: Num
+    chunk: int
+    context: int
     names: tuple[str, ...]
-    rounds: Num = 1
+    within: tuple[Component, ...] = ()
 
     def __call__(self, name: str, stream: Sequences, run: Workload) -> Component:
-        """The block on these sequences. The chunks are full: what a mask hides is computed all the same."""
-        h, a, d, tokens = self.d_model, self.n_heads, self.head_dim, stream.tokens
-        seen = self.rounds * self.reach
+        """The block on these sequences, the last chunk of each filled up."""
+        h, a, d, t = self.d_model, self.n_heads, self.head_dim, stream.tokens
+        queries = stream.batch * ceil_div(stream.length, self.chunk) * self.chunk
+        scores = queries * self.context
         return Component(
             name,
             "attention",
             parts=(
-                *(linear(part, h, a * d, tokens, bias=False, letter=part) for part in self.names[:-1]),
-                attend("attend", a, d, d, (2, tokens, seen), tokens * seen, recomputes_scores=run.recomputes_scores),
-                linear(self.names[-1], a * d, h, tokens, bias=False, letter="O"),
+                *(linear(part, h, a * d, t, bias=False, letter=part[0].upper()) for part in self.names[:3]),
+                parameter("per_dim_scale", d, minor=True),
+                activation("scale", "softplus", d),
+                linear("relative_k_proj", h, a * d, self.context, bias=False, letter="R"),
+                relative_scores("relative", a, d, queries, self.context, scores),
+                attend(
+                    "attend",
+                    a,
+                    d,
+                    d,
+                    (2, queries, self.context),
+                    scores,
+                    recomputes_scores=run.recomputes_scores,
+                ),
+                *self.within,
+                linear(self.names[3], a * d, h, t, bias=False, letter="O"),
             ),
         )

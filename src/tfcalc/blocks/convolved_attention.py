@@ -1,18 +1,19 @@
-"""Compressed convolutional attention: queries and keys are mixed over time before they meet."""
+"""Compressed convolutional attention: queries and keys of few heads, mixed over a few tokens by two convolutions."""
 
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, floor_div
-from tfcalc.leaves import attend, convolution, linear, parameter
-from tfcalc.leaves.convolution import depthwise
+from tfcalc.core.number import Num, divide
+from tfcalc.leaves import attend, linear, parameter
+from tfcalc.leaves.convolution import convolution, depthwise
 from tfcalc.workload import Sequences, Workload
 
 
 class ConvolvedAttention(NamedTuple):
-    """Queries and keys pass two convolutions, one of each channel and one of each head, of ``kernels`` tokens.
+    """Queries and keys pass a convolution of each channel over ``kernels[0]`` tokens, then one of each head.
 
-    Half of the values are made of the token, half of the one before it. Keys are scaled by a trained number a head.
+    Half of each value comes from the token before. Keys have a trained temperature for each head; the norms of queries
+    and keys have no weights. ``bias`` is that of the linear maps: convolutions always have one.
 
     Source: Figliolia et al. 2025 (CCA, arXiv 2510.04476), section 3; transformers' ZayaAttention.
     """
@@ -24,41 +25,32 @@ class ConvolvedAttention(NamedTuple):
     kernels: tuple[Num, Num]
     bias: bool = False
 
-    def __call__(self, name: str, stream: Sequences, run: Workload) -> Component:
+    def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool = True) -> Component:
         """The block on these sequences."""
-        a, d, t = self.n_heads, self.head_dim, stream.tokens
+        h, a, g, d, t = self.d_model, self.n_heads, self.n_kv_heads, self.head_dim, stream.tokens
+        channels, half = (a + g) * d, divide(g * d, 2)
+        each, grouped = self.kernels
         return Component(
             name,
             "attention",
             parts=(
-                self._projections(t),
-                Component("qk_norm", "norm", parts=(parameter("temp", self.n_kv_heads, minor=True),)),
+                linear("qkv_proj.q_proj", h, a * d, t, bias=self.bias, letter="Q"),
+                linear("qkv_proj.k_proj", h, g * d, t, bias=self.bias, letter="K"),
+                linear("qkv_proj.v_proj_current", h, half, t, bias=self.bias, letter="V"),
+                linear("qkv_proj.v_proj_delayed", h, half, t, bias=self.bias, letter="V'"),
+                depthwise("qkv_proj.conv_qk_depthwise", channels, each, t),
+                # Each head is a group: its d channels make d channels.
+                convolution("qkv_proj.conv_qk_grouped", d, channels, (grouped,), t),
+                parameter("qk_norm.temp", g, minor=True),
                 attend(
                     "attend",
                     a,
                     d,
                     d,
-                    run.twice_pairs(stream, stream, causal=True),
+                    run.twice_pairs(stream, stream, causal=causal),
                     t * stream.length,
                     recomputes_scores=run.recomputes_scores,
                 ),
-                linear("o_proj", a * d, self.d_model, t, bias=self.bias, letter="O"),
-            ),
-        )
-
-    def _projections(self, tokens: Num) -> Component:
-        h, d, queries, keys = self.d_model, self.head_dim, self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
-        by_channel, by_head = self.kernels
-        half: Num = floor_div(keys, 2)
-        return Component(
-            "qkv_proj",
-            "projection",
-            parts=(
-                linear("q_proj", h, queries, tokens, bias=self.bias, letter="Q"),
-                linear("k_proj", h, keys, tokens, bias=self.bias, letter="K"),
-                linear("v_proj_current", h, half, tokens, bias=self.bias, letter="V"),
-                linear("v_proj_delayed", h, half, tokens, bias=self.bias, letter="V"),
-                depthwise("conv_qk_depthwise", queries + keys, by_channel, tokens),
-                convolution("conv_qk_grouped", d, queries + keys, (by_head,), tokens),
+                linear("o_proj", a * d, h, t, bias=self.bias, letter="O"),
             ),
         )

@@ -12,26 +12,28 @@ class HyperConnection(NamedTuple):
     """``streams`` residual vectors: how a sub-layer reads and writes each, and how they mix, depends on all of them.
 
     A linear map of all streams makes n weights to read, n to write and n·n to mix, each with an offset; three scales.
-    At the end of the model there is only reading: n weights and one scale (``head``).
+    Streams that do not mix (``mixes``) have no n·n and two scales. At the end of the model there is only reading: n
+    weights and one scale (``head``).
 
     Source: Zhu et al. 2024 (arXiv 2409.19606); Xie et al. 2025 (arXiv 2512.24880); transformers'
-    DeepseekV4HyperConnection and DeepseekV4HyperHead.
+    DeepseekV4HyperConnection and DeepseekV4HyperHead, HYV4HyperConnection.
     """
 
     d_model: Num
     streams: Num
     head: bool = False
+    mixes: bool = True
 
     def __call__(self, name: str, stream: Sequences) -> Component:
         """The block on these sequences."""
         n, prefix = self.streams, "hc_" if self.head else ""
-        outputs = n if self.head else (2 + n) * n
+        outputs, scales = (n, 1) if self.head else ((2 + n) * n, 3) if self.mixes else (2 * n, 2)
         return Component(
             name,
             "hyper_connection",
             parts=(
                 linear(f"{prefix}fn", n * self.d_model, outputs, stream.tokens, bias=False, letter="hc"),
                 parameter(f"{prefix}base", outputs, minor=True),
-                parameter(f"{prefix}scale", 1 if self.head else 3, minor=True),
+                parameter(f"{prefix}scale", scales, minor=True),
             ),
         )

@@ -14,7 +14,7 @@ from tfcalc.workload import Sequences
 class KimiDeltaAttention(NamedTuple):
     """``n_heads`` states of ``head_dim`` × ``head_dim``; queries, keys and values pass a short convolution.
 
-    The forget gate and the output's gate are as wide as all heads; ``low_rank`` makes each through ``head_dim`` numbers.
+    The forget gate and the output's gate are as wide as all heads; ``low_rank`` makes each of ``head_dim`` numbers.
 
     Source: Kimi Linear (arXiv 2510.26692), section 3; transformers' KimiLinearDeltaAttention.
     """

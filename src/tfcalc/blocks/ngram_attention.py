@@ -35,7 +35,9 @@ class NgramAttention(NamedTuple):
             parts=(
                 *(linear(part, h, h, tokens, letter=part[0].upper()) for part in NAMES[:3]),
                 linear("relative_pos_embeddings", h, self.buckets * self.n_heads, tokens, letter="rel"),
-                self._attend("attend", run, run.twice_pairs(stream, stream, causal=True), stream.tokens * stream.length),
+                self._attend(
+                    "attend", run, run.twice_pairs(stream, stream, causal=True), stream.tokens * stream.length
+                ),
                 self._attend("attend_ahead", run, (2, ahead, doubled), foreseen.tokens * doubled),
                 linear(NAMES[3], h, h, tokens, letter="O"),
             ),

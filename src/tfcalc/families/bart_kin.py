@@ -229,12 +229,16 @@ def _experts_read(c: Config, s: Side, run: Workload) -> Iterator[Component]:
 
 
 def _experts_write(c: Config, s: Side, run: Workload, memory: Sequences | None) -> Iterator[Component]:
+    yield from _sparsely(c, "decoder", s, run, run.target, _writers(s, run, memory or run.source))
+
+
+def _writers(s: Side, run: Workload, memory: Sequences) -> dict[str, Component]:
+    """The decoder's two attentions, each by the name of its norm."""
     stream = run.target
-    mixers = {
+    return {
         "self_attn_layer_norm": attention("self_attn", s, stream, stream, run, causal=True),
-        "cross_attention_layer_norm": attention("cross_attention", s, stream, memory or run.source, run),
+        "cross_attention_layer_norm": attention("cross_attention", s, stream, memory, run),
     }
-    yield from _sparsely(c, "decoder", s, run, stream, mixers)
 
 
 def _sparsely(
@@ -258,6 +262,52 @@ def _normed(s: Side, stream: Sequences, sublayers: dict[str, Component]) -> Comp
         part for name, each in sublayers.items() for part in (each, norm(name, "layernorm", s.width, stream.tokens))
     ]
     return layer("layers", parts, stream.tokens * s.width)
+
+
+def _text_to_text(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    table, *stacks = base.parts
+    yield table
+    yield from (each._replace(name=f"text_{each.name}") for each in stacks)
+    yield output("lm_head", c.size("d_model"), c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
+
+
+@family(
+    "seamless_m4t",
+    architecture="SeamlessM4TForTextToText",
+    heads={"ForTextToText": _text_to_text},
+    aliases={
+        "hidden_size": "d_model",
+        "num_hidden_layers": "decoder_layers",
+        "num_attention_heads": "decoder_attention_heads",
+    },
+    vocab_size=256102,
+    max_position_embeddings=1024,
+    **LARGE
+    | {
+        "encoder_layers": 24,
+        "encoder_ffn_dim": 8192,
+        "decoder_layers": 24,
+        "decoder_ffn_dim": 8192,
+        "activation_function": "relu",
+    },
+)
+def seamless_m4t(c: Config, run: Workload) -> Component:
+    """Seamless Communication et al. 2023 (arXiv 2308.11596): its translator of texts, which is NLLB's."""
+    return seq2seq(c, run, positions=partial(SINES, stored="nothing"), reader=_translated, writer=_translating)
+
+
+def _translated(s: Side, run: Workload) -> Iterator[Component]:
+    stream = run.source
+    yield _translator(s, run, stream, {"self_attn_layer_norm": attention("self_attn", s, stream, stream, run)})
+
+
+def _translating(s: Side, run: Workload, memory: Sequences | None) -> Iterator[Component]:
+    yield _translator(s, run, run.target, _writers(s, run, memory or run.source))
+
+
+def _translator(s: Side, run: Workload, stream: Sequences, mixers: dict[str, Component]) -> Component:
+    ffn = FeedForward(s.width, s.d_ff, s.activation, bias=True, names=("fc1", "fc2"))("ffn", stream, run)
+    return _normed(s, stream, mixers | {"ffn_layer_norm": ffn})._replace(copies=s.layers)
 
 
 @family(

@@ -47,6 +47,11 @@ def embeddings(
     return Component("embeddings", "embeddings", parts=(words, *tables, *norms))
 
 
+def width_of_words(c: Config) -> Num:
+    """``embedding_size``, where a config has one."""
+    return c.size("hidden_size" if c.get("embedding_size") is None else "embedding_size")
+
+
 def positions(c: Config, run: Workload, *, width: Num | None = None, offset: int = 0) -> Component:
     """A trained vector for each position; ``offset`` more than the config says."""
     e = c.size("hidden_size") if width is None else width
@@ -109,6 +114,13 @@ def layers(
     crossed = (cross, of_cross) if cross else ()
     parts = (mixer, of_mixer, *crossed, ffn or feed_forward(c, run), of_ffn, *more)
     return layer("layer", parts, tokens * h, copies=c.size("num_hidden_layers"))
+
+
+def grouped_by(c: Config, name: str, *widths: str) -> Num:
+    """A number of groups of channels, that must divide these widths."""
+    for width in widths:
+        c.quotient(width, name)
+    return c.size(name)
 
 
 def stacked(*parts: Component) -> Component:

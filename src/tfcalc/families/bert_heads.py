@@ -14,6 +14,8 @@ from tfcalc.workload import Workload
 
 Make = Callable[[Config, Workload], Iterable[Component]]
 
+TRANSFORM = ("transform.dense", "transform.LayerNorm", "decoder")
+
 
 def on_top(*makes: Make) -> Head:
     """The base model with these beside it."""
@@ -22,7 +24,7 @@ def on_top(*makes: Make) -> Head:
 
 def predictions(
     name: str,
-    names: tuple[str, str, str] = ("transform.dense", "transform.LayerNorm", "decoder"),
+    names: tuple[str, str, str] = TRANSFORM,
     *,
     width: str = "hidden_size",
     act: str = "",
@@ -32,12 +34,14 @@ def predictions(
     The bias stands beside the ``decoder``: it is the decoder's own too where its matrix is tied, but not where it is
     untied. That is how transformers builds it.
     """
+    return lambda c, run: [predicted(name, c, run, c.size(width), names, act)]
 
-    def make(c: Config, run: Workload) -> Iterator[Component]:
-        e = c.size(width)
-        yield Component(name, "head", parts=(*transform(c, run, e, names, act), *logits(c, run, e, names[2])))
 
-    return make
+def predicted(
+    name: str, c: Config, run: Workload, width: Num, names: tuple[str, str, str] = TRANSFORM, act: str = ""
+) -> Component:
+    """The same for vectors of any width."""
+    return Component(name, "head", parts=(*transform(c, run, width, names, act), *logits(c, run, width, names[2])))
 
 
 def logits(c: Config, run: Workload, width: Num, name: str = "decoder") -> Iterator[Component]:
@@ -119,6 +123,8 @@ TASKS: dict[str, Head] = {
     "ForTokenClassification": on_top(classes("classifier")),
     "ForQuestionAnswering": on_top(classes("qa_outputs")),
 }
+ANSWER = on_top(classes("qa_outputs", 2))
+"""Where the answer begins and ends, in those that do not ask for ``num_labels``."""
 NEXT_SENTENCE = classes("cls.seq_relationship", 2, pooled=True)
 PREDICTIONS = predictions("cls.predictions")
 BERT_HEADS: dict[str, Head] = {

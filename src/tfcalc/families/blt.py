@@ -98,9 +98,10 @@ def local(
     )
 
 
-def of_bytes(c: Config, run: Workload) -> Component:
+def of_bytes(c: Config, run: Workload, *, tied: bool = False) -> Component:
     """A vector for each byte."""
-    return embedding("embed_tokens", c.size("vocab_size"), c.size("hidden_size"), run.target.tokens)
+    tied_to = "lm_head" if tied else None
+    return embedding("embed_tokens", c.size("vocab_size"), c.size("hidden_size"), run.target.tokens, tied_to=tied_to)
 
 
 def last_norm(c: Config, run: Workload) -> Component:
@@ -132,10 +133,9 @@ def patcher(c: Config, run: Workload) -> Component:
 
 
 def logits(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-    """Logits over bytes."""
-    width, tied = part(c, "decoder").size("hidden_size"), c.flag("tie_word_embeddings")
+    """Logits over bytes. Where they are tied, it is the encoder's table that is stored here."""
     yield base
-    yield output("lm_head", width, c.size("vocab_size"), run, tied=tied)
+    yield output("lm_head", part(c, "decoder").size("hidden_size"), c.size("vocab_size"), run, tied=False)
 
 
 @family(
@@ -161,7 +161,8 @@ def blt(c: Config, run: Workload) -> Component:
     h, tokens = encoder.size("hidden_size"), run.target.tokens
     patches = Sequences(run.batch_size, divide(run.seq_len, c.size("patch_size")))
     tables = c.size("encoder_hash_byte_group_nb_functions") * len(groups(c))
-    read = local("local_encoder", encoder, run, patches, of_bytes(encoder, run), width=h, asks=True)
+    table = of_bytes(encoder, run, tied=c.flag("tie_word_embeddings") and c.head == "ForCausalLM")
+    read = local("local_encoder", encoder, run, patches, table, width=h, asks=True)
     wide = decoder.size("hidden_size_global")
     return Component(
         "model",
@@ -170,7 +171,9 @@ def blt(c: Config, run: Workload) -> Component:
             read,
             global_transformer(c, run, patches, h * c.size("cross_attn_k")),
             local("local_decoder", decoder, run, patches, last_norm(decoder, run), width=wide, asks=False),
-            embedding("encoder_hash_tok_embedding", c.size("encoder_hash_byte_group_vocab") * tables, h, tokens * tables),
+            embedding(
+                "encoder_hash_tok_embedding", c.size("encoder_hash_byte_group_vocab") * tables, h, tokens * tables
+            ),
             *([patcher(part(c, "patcher"), run)] if c.flag("patch_in_forward") else []),
         ),
     )

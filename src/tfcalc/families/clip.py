@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tfcalc.blocks import Attention, layer
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, product
 from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
+from tfcalc.families.family import Head, family, nested
 from tfcalc.families.heads import bare
 from tfcalc.families.images import (
     feed_forward,
@@ -16,9 +17,9 @@ from tfcalc.families.images import (
     image_classifier,
     norms,
     pair,
+    part,
     patches,
     self_attention,
-    tower,
 )
 from tfcalc.leaves import embedding, learned_position, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
@@ -131,18 +132,19 @@ def clip_vision(c: Config, run: Workload) -> Component:
 
 def both(c: Config, run: Workload, text: str, vision: str) -> tuple[Component, ...]:
     """The text and the vision tower; only the latter where images are classified."""
-    seen = tower(c, run, place(c, "vision"), "vision_model", vision)
-    return (seen,) if c.head == IMAGES_ONLY else (tower(c, run, place(c, "text"), "text_model", text), seen)
+    seen = nested(tower(c, "vision", vision), run, "vision_model")
+    return (seen,) if c.head == IMAGES_ONLY else (nested(tower(c, "text", text), run, "text_model"), seen)
 
 
-def place(c: Config, part: str) -> str:
-    """Where the config of a tower stands: old files have it twice, and the one that ends in ``_dict`` wins."""
-    return f"{part}_config_dict" if c.get(f"{part}_config_dict") else f"{part}_config"
+def tower(c: Config, which: str, model_type: str) -> Config:
+    """The config of a tower: old files have it twice, and the one that ends in ``_dict`` wins."""
+    twice = c.get(f"{which}_config_dict") is not None
+    return part(c, f"{which}_config_dict" if twice else f"{which}_config", model_type)
 
 
-def width(c: Config, part: str, model_type: str) -> Num:
+def width(c: Config, which: str, model_type: str) -> Num:
     """The hidden size of a tower."""
-    return c.sub(place(c, part), model_type).size("hidden_size")
+    return tower(c, which, model_type).size("hidden_size")
 
 
 def classifier(model_type: str) -> Head:
@@ -175,7 +177,7 @@ def clip(c: Config, run: Workload) -> Component:
     )
 
 
-SIGLIP_TEXT = {
+SIGLIP_TEXT: dict[str, Any] = {
     "vocab_size": 32000,
     "hidden_size": 768,
     "intermediate_size": 3072,
@@ -185,7 +187,7 @@ SIGLIP_TEXT = {
     "hidden_act": "gelu_pytorch_tanh",
     "projection_size": None,
 }
-SIGLIP_VISION = {
+SIGLIP_VISION: dict[str, Any] = {
     "hidden_size": 768,
     "intermediate_size": 3072,
     "num_hidden_layers": 12,

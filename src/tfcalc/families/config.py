@@ -15,6 +15,9 @@ from tfcalc.errors import InvalidModel, nearest
 from tfcalc.families.fields import Field, field_of
 
 MISSING = object()
+MOST_LAYERS = 10_000
+COUNT_LAYERS = ("layer", "depth")
+"""Fields that say how many layers there are: some families look at them one by one."""
 
 
 class Reading:
@@ -92,7 +95,16 @@ class Config:
         value = self._required(name)
         check_size(self.path(name), value, least)
         number: int = value
+        if number > MOST_LAYERS and any(word in name for word in COUNT_LAYERS):
+            raise InvalidModel(f"{self.path(name)} {number} is absurdly large", f"at most {MOST_LAYERS} layers")
         return number
+
+    def factor(self, name: str) -> float:
+        """A number, not necessarily whole, that sizes are multiplied by."""
+        value = self._required(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+            raise InvalidModel(f"{self.path(name)} {_shown(value)} is not a factor", "write a number above 0")
+        return value
 
     def flag(self, name: str) -> bool:
         """True or false; a flag that nobody gives is false, as is null."""
@@ -144,11 +156,13 @@ class Config:
         defaults: Mapping[str, Any] | None = None,
         *,
         over: Mapping[str, Any] | None = None,
+        head: str = "",
     ) -> Config:
         """The config that is nested under ``name``; empty where it is left out.
 
         Its defaults are those given here, or else those of its family: of its own ``model_type``, or of the one given
-        here where it names none. ``over`` are those of the family's that the whole has its own for.
+        here where it names none. ``over`` are those of the family's that the whole has its own for; ``head`` is
+        what it is built for, if not what the whole is.
         """
         data = self.data.get(name)
         if data is None:
@@ -157,12 +171,12 @@ class Config:
             raise InvalidModel(f"{self.path(name)} {_shown(data)} is not an object", "write { … }")
         path, kind = self.path(name) + ".", data.get("model_type") or model_type
         if defaults is not None:
-            return Config(data, str(kind), defaults, {}, self.head, self.reading, path)
+            return Config(data, str(kind), defaults, {}, head or self.head, self.reading, path)
         from tfcalc.families.family import find
 
         family = find(kind)
         known = {**family.defaults, **(over or {})}
-        return Config(data, family.model_type, known, family.aliases, self.head, self.reading, path)
+        return Config(data, family.model_type, known, family.aliases, head or self.head, self.reading, path)
 
     def path(self, name: str) -> str:
         """The field's name as it is written in the file, with the nested config it stands in."""

@@ -9,8 +9,8 @@ from tfcalc.blocks.disentangled_attention import DisentangledAttention
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.bert import layers, positions, stacked, token_types
-from tfcalc.families.bert_heads import TASKS, classes, logits, on_top, transform
+from tfcalc.families.bert import layers, positions, stacked, token_types, width_of_words
+from tfcalc.families.bert_heads import TASKS, classes, on_top, predicted, transform
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family
 from tfcalc.families.heads import output
@@ -28,10 +28,10 @@ def first_token(c: Config, run: Workload) -> Iterator[Component]:
 
 def masked_words(c: Config, run: Workload) -> Iterator[Component]:
     """Predictions as in BERT (``legacy``), or always by the words' own vectors."""
-    e, h, names = width_of_words(c), c.size("hidden_size"), ("transform.dense", "transform.LayerNorm")
     if c.flag("legacy"):
-        yield Component("cls.predictions", "head", parts=(*transform(c, run, e, names), *logits(c, run, e)))
+        yield predicted("cls.predictions", c, run, width_of_words(c))
         return
+    h = c.size("hidden_size")
     tied = output("decoder", h, c.size("vocab_size"), run, tied=True)
     bias = parameter("bias", c.size("vocab_size"), minor=True)
     parts = (*transform(c, run, h, ("dense", "LayerNorm")), tied, bias)
@@ -56,11 +56,6 @@ DEBERTA: dict[str, Any] = {
     "legacy": True,
     "tie_word_embeddings": True,
 }
-
-
-def width_of_words(c: Config) -> Num:
-    """``embedding_size``, where a config has one."""
-    return c.size("hidden_size" if c.get("embedding_size") is None else "embedding_size")
 
 
 def words(c: Config, run: Workload) -> Component:

@@ -266,7 +266,7 @@ def indexer_types(c: Config) -> list[str]:
     attention_bias=False,
 )
 def glm_moe_dsa(c: Config, run: Workload) -> Component:
-    """GLM-5 (arXiv 2602.15763): DeepSeek-V3.2 whose layers may share an indexer's choice."""
+    """GLM-5 (arXiv 2602.15763): DeepSeek-V3.2 whose layers may share an indexer's choice (arXiv 2603.12201)."""
     mlps = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0)))
 
     def parts(kind: tuple[str, str]) -> tuple[Component, ...]:

@@ -23,14 +23,18 @@ OLD_NAMES = {SPARSE: "compress_rate_csa", HEAVY: "compress_rate_hca"}
 HASHED, ROUTED = "hash_moe", "moe"
 
 
-def layer_types(c: Config) -> list[str]:
-    """Given, or by ``compress_ratios``; else every other layer is sparse, after two that are not.
+def of_each_layer(c: Config, name: str, known: tuple[str, ...]) -> list[str]:
+    """One word for each layer; lists may go on for the layers that predict further tokens."""
+    count, given = c.number("num_hidden_layers"), c.get(name)
+    length = max(count, len(given)) if isinstance(given, list | tuple) else count
+    return c.words(name, length, known)[:count]
 
-    Published lists go on for the layers that predict further tokens.
-    """
+
+def layer_types(c: Config) -> list[str]:
+    """Given, or by ``compress_ratios``; else every other layer is sparse, after two that are not."""
     count = c.number("num_hidden_layers")
     if c.has("layer_types"):
-        return c.words("layer_types", len(c.get("layer_types")), tuple(BY_RATIO.values()))[:count]
+        return of_each_layer(c, "layer_types", tuple(BY_RATIO.values()))
     if c.has("compress_ratios"):
         ratios = c.numbers("compress_ratios")[:count]
         if len(ratios) < count or set(ratios) - set(BY_RATIO):
@@ -43,7 +47,7 @@ def mlp_types(c: Config) -> list[str]:
     """Given; else ``num_hash_layers`` choose their experts by a table, and the others by a router."""
     count = c.number("num_hidden_layers")
     if c.has("mlp_layer_types"):
-        return c.words("mlp_layer_types", len(c.get("mlp_layer_types")), (HASHED, ROUTED))[:count]
+        return of_each_layer(c, "mlp_layer_types", (HASHED, ROUTED))
     hashed = c.number("num_hash_layers", least=0)
     return [HASHED if place < hashed else ROUTED for place in range(count)]
 

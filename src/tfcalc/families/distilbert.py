@@ -18,6 +18,7 @@ from tfcalc.families.bert import (
     attention,
     embeddings,
     feed_forward,
+    grouped_by,
     layers,
     pooler,
     positions,
@@ -219,8 +220,8 @@ def squeezebert(c: Config, run: Workload) -> Component:
         raise InvalidModel(f"{c.path('embedding_size')} must be hidden_size", "give the hidden size")
     names = ("attention.query", "attention.key", "attention.value", "post_attention.conv1d")
     heads, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    q, k, v, o = (groups(c, f"{part}_groups", "hidden_size") for part in ("q", "k", "v", "post_attention"))
-    inward, outward = (groups(c, f"{part}_groups", *WIDTHS) for part in ("intermediate", "output"))
+    q, k, v, o = (grouped_by(c, f"{part}_groups", "hidden_size") for part in ("q", "k", "v", "post_attention"))
+    inward, outward = (grouped_by(c, f"{part}_groups", *WIDTHS) for part in ("intermediate", "output"))
     mixer = GroupedProjections(h, heads, d, (q, k, v, o), names)("(attention)", run.target, run)
     ffn = GroupedFeedForward(h, f, c.word("hidden_act"), (inward, outward), ("intermediate.conv1d", "output.conv1d"))
     norms = ("post_attention.layernorm", "", "output.layernorm")
@@ -234,10 +235,3 @@ def squeezebert(c: Config, run: Workload) -> Component:
             *pooler(c, run, tuple(BERT_HEADS)),
         ),
     )
-
-
-def groups(c: Config, name: str, *widths: str) -> Num:
-    """A number of groups, that must divide these widths."""
-    for width in widths:
-        c.quotient(width, name)
-    return c.size(name)

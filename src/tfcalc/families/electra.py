@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tfcalc.blocks import stack
+from tfcalc.blocks.grouped_projections import GroupedFeedForward
+from tfcalc.blocks.mixed_attention import MixedAttention
 from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
 from tfcalc.families.bert import (
     BERT,
+    FFN,
     PAIRED,
     attention,
     cross_attention,
     embeddings,
     feed_forward,
+    grouped_by,
     layers,
     pooler,
     positions,
     stacked,
     token_types,
+    width_of_words,
 )
-from tfcalc.families.bert_heads import TASKS, apart, classes, dense_classes, lm, on_top, predictions
+from tfcalc.families.bert_heads import (
+    ANSWER,
+    TASKS,
+    apart,
+    classes,
+    dense_classes,
+    lm,
+    on_top,
+    predicted,
+    predictions,
+    transform,
+)
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family
-from tfcalc.leaves import linear
+from tfcalc.families.heads import output
+from tfcalc.leaves import linear, sinusoidal_position
 from tfcalc.workload import Workload
 
 ALBERT_PREDICTIONS = predictions("predictions", ("dense", "LayerNorm", "decoder"), width="embedding_size")
@@ -45,6 +66,13 @@ def summary(c: Config, run: Workload) -> tuple[Component, ...]:
     return (linear("sequence_summary.summary", h, h, run.target.batch),) if c.flag("summary_use_proj") else ()
 
 
+def rembert_predictions(c: Config, run: Workload) -> Iterator[Component]:
+    """Logits by a matrix of its own."""
+    e = c.size("output_embedding_size")
+    decoder = output("decoder", e, c.size("vocab_size"), run, tied=False, bias=True)
+    yield Component("cls.predictions", "head", parts=(*transform(c, run, e, ("dense", "LayerNorm")), decoder))
+
+
 GENERATOR_HEADS: dict[str, Head] = {
     **TASKS,
     **lm(GENERATOR),
@@ -53,18 +81,17 @@ GENERATOR_HEADS: dict[str, Head] = {
 }
 
 
-def narrow_words(c: Config, run: Workload, *, width: str = "embedding_size", placed: bool = True) -> Component:
+def narrow_words(c: Config, run: Workload, width: Num | None = None) -> Component:
     """Words, positions and token types of a width of their own."""
-    e = c.size(width)
-    tables = (positions(c, run, width=e), token_types(c, run, width=e)) if placed else (token_types(c, run, width=e),)
-    return embeddings(c, run, *tables, width=e)
+    e = width_of_words(c) if width is None else width
+    return embeddings(c, run, positions(c, run, width=e), token_types(c, run, width=e), width=e)
 
 
-def widened(c: Config, run: Workload, name: str = "embeddings_project") -> tuple[Component, ...]:
+def widened(c: Config, run: Workload) -> tuple[Component, ...]:
     """The map to the hidden size, where the widths differ."""
-    if c.number("embedding_size") == c.number("hidden_size"):
+    if c.get("embedding_size") is None or c.number("embedding_size") == c.number("hidden_size"):
         return ()
-    return (linear(name, c.size("embedding_size"), c.size("hidden_size"), run.target.tokens),)
+    return (linear("embeddings_project", c.size("embedding_size"), c.size("hidden_size"), run.target.tokens),)
 
 
 @family(
@@ -125,3 +152,85 @@ def electra(c: Config, run: Workload) -> Component:
     """Clark et al. 2020 (arXiv 2003.10555): BERT without a pooler; it tells real words from those of a generator."""
     stack_ = layers(c, run, attention(c, run), cross=cross_attention(c, run))
     return Component("electra", "encoder", parts=(narrow_words(c, run), *widened(c, run), stacked(stack_)))
+
+
+@family(
+    "convbert",
+    architecture="ConvBertForMaskedLM",
+    heads=GENERATOR_HEADS,
+    **BERT,
+    embedding_size=768,
+    head_ratio=2,
+    conv_kernel_size=9,
+    num_groups=1,
+)
+def convbert(c: Config, run: Workload) -> Component:
+    """Jiang et al. 2020 (arXiv 2008.02496): half of each layer's heads are convolutions."""
+    h, f = c.size("hidden_size"), c.size("intermediate_size")
+    cross = mixed_attention("crossattention", c, run) if cross_attention(c, run) else None
+    groups = grouped_by(c, "num_groups", "hidden_size", "intermediate_size")
+    ffn = GroupedFeedForward(h, f, c.word("hidden_act"), (groups, groups), FFN)("(ffn)", run.target)
+    stack_ = layers(c, run, mixed_attention("attention", c, run), ffn=ffn, cross=cross)
+    return Component("convbert", "encoder", parts=(narrow_words(c, run), *widened(c, run), stacked(stack_)))
+
+
+def mixed_attention(name: str, c: Config, run: Workload) -> Component:
+    """Attention of a part of the heads (one for every ``head_ratio``), beside convolutions."""
+    heads = max(c.number("num_attention_heads") // c.number("head_ratio"), 1)
+    if c.number("hidden_size") % (2 * heads):
+        raise InvalidModel(
+            f"{c.path('hidden_size')} {c.number('hidden_size')} is not divisible by 2 × {heads} heads",
+            "give a multiple of it",
+        )
+    return MixedAttention(c.size("hidden_size"), heads, c.size("conv_kernel_size"))(name, run.target, run)
+
+
+REMBERT_HEADS: dict[str, Head] = {**TASKS, **lm(rembert_predictions)}
+
+
+@family(
+    "rembert",
+    architecture="RemBertForCausalLM",
+    heads=REMBERT_HEADS,
+    vocab_size=250300,
+    hidden_size=1152,
+    num_hidden_layers=32,
+    num_attention_heads=18,
+    input_embedding_size=256,
+    output_embedding_size=1664,
+    intermediate_size=4608,
+    hidden_act="gelu",
+    max_position_embeddings=512,
+    type_vocab_size=2,
+)
+def rembert(c: Config, run: Workload) -> Component:
+    """Chung et al. 2020 (arXiv 2010.12821): narrow words at the input, wide ones at the output, never tied."""
+    e = c.size("input_embedding_size")
+    widen = linear("embedding_hidden_mapping_in", e, c.size("hidden_size"), run.target.tokens)
+    stack_ = layers(c, run, attention(c, run), cross=cross_attention(c, run))
+    parts = (narrow_words(c, run, e), stacked(widen, stack_), *pooler(c, run, PAIRED))
+    return Component("rembert", "encoder", parts=parts)
+
+
+ROFORMER_HEADS: dict[str, Head] = {
+    **GENERATOR_HEADS,
+    **lm(lambda c, run: [predicted("cls.predictions", c, run, width_of_words(c))]),
+    "ForQuestionAnswering": ANSWER,
+}
+
+
+@family(
+    "roformer",
+    architecture="RoFormerForCausalLM",
+    heads=ROFORMER_HEADS,
+    **BERT | {"vocab_size": 50000, "max_position_embeddings": 1536},
+    embedding_size=None,
+)
+def roformer(c: Config, run: Workload) -> Component:
+    """Su et al. 2021 (arXiv 2104.09864): rotary positions; their sines are a parameter, though not trained."""
+    e, d = width_of_words(c), c.quotient("hidden_size", "num_attention_heads")
+    places, tokens = c.size("max_position_embeddings"), run.target.tokens
+    sines = sinusoidal_position("embed_positions", places, d, tokens, stored="parameter")
+    stack_ = layers(c, run, attention(c, run), cross=cross_attention(c, run))
+    words = embeddings(c, run, token_types(c, run, width=e), width=e)
+    return Component("roformer", "encoder", parts=(words, *widened(c, run), stacked(sines, stack_)))

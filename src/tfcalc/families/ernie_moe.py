@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -11,7 +11,7 @@ from tfcalc.families.deepseek import mlp_types, sparse_after
 from tfcalc.families.family import family
 from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import attention, decoder, gated, qk_norms, uniform
-from tfcalc.families.mixtral import layers, mixture, shared, swiglu
+from tfcalc.families.mixtral import layers, lm_head_by, mixture, shared, swiglu
 from tfcalc.leaves import parameter
 from tfcalc.workload import Workload
 
@@ -27,7 +27,7 @@ def ernie_layers(c: Config) -> list[bool]:
 @family(
     "ernie4_5_moe",
     architecture="Ernie4_5_MoeForCausalLM",
-    heads=CAUSAL_LM,
+    heads=CAUSAL_LM | {"ForCausalLM": lm_head_by("use_bias")},
     aliases={"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
     vocab_size=103424,
     hidden_size=2560,
@@ -48,7 +48,7 @@ def ernie_layers(c: Config) -> list[bool]:
     use_bias=False,
 )
 def ernie4_5_moe(c: Config, run: Workload) -> Component:
-    """ERNIE 4.5 (Baidu 2025, technical report): one flag for all biases but those of experts and router."""
+    """ERNIE 4.5 (Baidu 2025, technical report): one flag for all biases, the head's too; experts have none."""
     bias, experts = c.flag("use_bias"), "moe_num_experts"
 
     def within() -> Iterator[Component]:
@@ -96,7 +96,7 @@ def hunyuan_v1_moe(c: Config, run: Workload) -> Component:
         return mixer, mixture(c, run, experts="num_experts", each=each, router="gate.wg", within=(beside,))
 
     count, listed = c.number("num_hidden_layers"), isinstance(c.get("moe_topk"), list)
-    kinds = c.numbers("moe_topk", count, least=1) if listed else ["moe_topk"] * count
+    kinds: Sequence[int | str] = c.numbers("moe_topk", count, least=1) if listed else ["moe_topk"] * count
     return decoder(c, run, *layers(c, run, kinds, parts))
 
 
@@ -124,7 +124,7 @@ def hunyuan_v1_moe(c: Config, run: Workload) -> Component:
     attention_bias=False,
 )
 def cohere2_moe(c: Config, run: Workload) -> Component:
-    """Cohere's mixture of experts (transformers' Cohere2MoeModel): attention and experts side by side after one norm."""
+    """Cohere 2 with experts (transformers' Cohere2MoeModel): attention and experts side by side, after one norm."""
     norm = "layernorm-no-bias" if c.get("rms_norm_eps") is None else "rmsnorm"
     some = c.number("num_shared_experts", least=0) > 0
 

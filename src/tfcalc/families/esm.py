@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import floor_div
+from tfcalc.errors import InvalidModel
+from tfcalc.families import llama
 from tfcalc.families.bert import attention, cross_attention, embeddings, layers, pooler, positions, stacked
-from tfcalc.families.bert_heads import TASKS, dense_classes, lm, on_top, transform
+from tfcalc.families.bert_heads import TASKS, classes, dense_classes, lm, on_top, transform
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family
 from tfcalc.families.heads import output
@@ -83,3 +85,44 @@ def frequencies(c: Config) -> tuple[Component, ...]:
 def placed(c: Config) -> str:
     """How positions are told."""
     return "absolute" if c.get("position_embedding_type") is None else c.word("position_embedding_type")
+
+
+def amino_acids_untied(c: Config, run: Workload) -> Iterator[Component]:
+    """Predictions by a matrix of their own."""
+    h = c.size("hidden_size")
+    decoder_ = output("decoder", h, c.size("vocab_size"), run, tied=False, bias=True)
+    yield Component("lm_head", "head", parts=(*transform(c, run, h, ("dense", "layer_norm"), "gelu"), decoder_))
+
+
+@family(
+    "esmc",
+    architecture="EsmcForMaskedLM",
+    heads={
+        **TASKS,
+        **lm(amino_acids_untied),
+        "ForSequenceClassification": on_top(dense_classes()),
+        "ForTokenClassification": on_top(classes("score")),
+    },
+    vocab_size=64,
+    hidden_size=2560,
+    intermediate_size=6912,
+    num_hidden_layers=80,
+    num_attention_heads=40,
+    num_key_value_heads=None,
+    head_dim=None,
+    hidden_act="silu",
+    max_position_embeddings=2048,
+    attention_bias=False,
+    mlp_bias=False,
+)
+def esmc(c: Config, run: Workload) -> Component:
+    """ESM Cambrian (EvolutionaryScale 2024): Llama that looks both ways, with LayerNorms, of queries and keys too."""
+    if c.optional("num_key_value_heads") is not None and c.number("num_key_value_heads") != c.number(
+        "num_attention_heads"
+    ):
+        raise InvalidModel(f"{c.path('num_key_value_heads')} must be num_attention_heads", "leave it out")
+    h, tokens = c.size("hidden_size"), run.target.tokens
+    within = tuple(norm(f"{part}_norm", "layernorm-no-bias", h, tokens) for part in "qk")
+    mixer = llama.attention(c, run, bias=c.flag("attention_bias"), within=within, causal=False)
+    layers_ = llama.uniform(c, run, mixer, llama.gated(c, run, bias=c.flag("mlp_bias")), norm="layernorm")
+    return llama.decoder(c, run, layers_, final="layernorm-no-bias")._replace(name="esmc")

@@ -27,7 +27,7 @@ def reusing(c: Config, layer_types: list[str]) -> list[bool]:
     shared = c.number("num_kv_shared_layers", least=0)
     if shared and set(layer_types[: max(count - shared, 0)]) != set(layer_types):
         raise InvalidModel(
-            f"{c.path('num_kv_shared_layers')} {shared} of {count} layers leaves a type of layer without keys and values",
+            f"{c.path('num_kv_shared_layers')} {shared} of {count} layers leaves one type without keys and values",
             "let at least one layer of each type have its own",
         )
     return [place >= count - shared for place in range(count)]
@@ -41,9 +41,7 @@ def layer_types(c: Config, every: int) -> list[str]:
     return ["sliding_attention" if (place + 1) % every else "full_attention" for place in range(count)]
 
 
-def attention(
-    c: Config, run: Workload, *, width: Num, groups: Num, made: str = "KV", causal: bool = True
-) -> Component:
+def attention(c: Config, run: Workload, *, width: Num, groups: Num, made: str = "KV", causal: bool = True) -> Component:
     """Norms of each head's query, key and value (that of the value without weights); ``made`` is Attention's."""
     h, a, tokens = c.size("hidden_size"), c.size("num_attention_heads"), run.target.tokens
     own = (norm("k_norm", "rmsnorm", width, tokens * groups), norm("v_norm", "rmsnorm-plain", width, tokens * groups))

@@ -1,4 +1,4 @@
-"""Gemma 4: layers of two widths of heads, with images, sounds and experts where a config asks for them."""
+"""Gemma 4's text: layers of two widths of heads, experts and tables for each layer where a config says so."""
 
 from __future__ import annotations
 
@@ -72,32 +72,27 @@ def _groups(c: Config, kind: Kind) -> Num:
     return kind.kv_heads or c.size(name)
 
 
-def gemma4_layer(c: Config, run: Workload, kind: Kind) -> Component:
-    """Attention and a feed-forward network, with experts beside it where ``enable_moe_block`` says so."""
+def gemma4_layer(c: Config, run: Workload, kind: Kind, *further: Component) -> Component:
+    """Attention and a feed-forward network, and what is ``further`` in each layer."""
     h, wide = c.size("hidden_size"), c.flag("use_double_wide_mlp") and kind.reuses
     same = kind.full and c.flag("attention_k_eq_v")
-    mlp = FeedForward(
-        h, (2 if wide else 1) * c.size("intermediate_size"), c.word("hidden_activation"), names=GATED, gated=True
+    inner, act = (2 if wide else 1) * c.size("intermediate_size"), c.word("hidden_activation")
+    mixer = attention(
+        c,
+        run,
+        width=_width(c, kind),
+        groups=_groups(c, kind),
+        made="" if kind.reuses else "K" if same else "KV",
+        causal=c.get("use_bidirectional_attention") != "all",
     )
-    return layer(
-        "layers",
-        (
-            attention(
-                c,
-                run,
-                width=_width(c, kind),
-                groups=_groups(c, kind),
-                made="" if kind.reuses else "K" if same else "KV",
-                causal=c.get("use_bidirectional_attention") != "all",
-            ),
-            mlp("mlp", run.target, run),
-            *(experts(c, run) if c.flag("enable_moe_block") else ()),
-            *(per_layer_input(c, run) if c.get("hidden_size_per_layer_input") else ()),
-            *norms(SANDWICH, "rmsnorm", c, run),
-            buffer("layer_scalar", 1),
-        ),
-        run.target.tokens * h,
-    )
+    mlp = FeedForward(h, inner, act, names=GATED, gated=True)("mlp", run.target, run)
+    parts = (mixer, mlp, *further, *norms(SANDWICH, "rmsnorm", c, run), buffer("layer_scalar", 1))
+    return layer("layers", parts, run.target.tokens * h)
+
+
+def layers(c: Config, run: Workload, *further: Component) -> Iterator[Component]:
+    """All of them."""
+    return stack("layers", kinds(c), c.size("num_hidden_layers"), lambda kind: gemma4_layer(c, run, kind, *further))
 
 
 def experts(c: Config, run: Workload) -> Iterator[Component]:
@@ -119,34 +114,53 @@ def experts(c: Config, run: Workload) -> Iterator[Component]:
     )
 
 
+TEXT: dict[str, Any] = {
+    "vocab_size": 262144,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "global_head_dim": 512,
+    "num_global_key_value_heads": None,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "max_position_embeddings": 131072,
+    "tie_word_embeddings": True,
+    "attention_bias": False,
+    "layer_types": None,
+    "attention_k_eq_v": False,
+    "num_kv_shared_layers": 0,
+    "use_double_wide_mlp": False,
+}
+
+
 @family(
     "gemma4_text",
     architecture="Gemma4ForCausalLM",
     heads=CAUSAL_LM,
-    vocab_size=262144,
-    hidden_size=2304,
-    intermediate_size=9216,
-    num_hidden_layers=30,
-    num_attention_heads=8,
-    num_key_value_heads=4,
-    head_dim=256,
-    global_head_dim=512,
-    num_global_key_value_heads=None,
-    hidden_activation="gelu_pytorch_tanh",
-    max_position_embeddings=131072,
-    tie_word_embeddings=True,
-    attention_bias=False,
-    layer_types=None,
     vocab_size_per_layer_input=262144,
     hidden_size_per_layer_input=256,
-    attention_k_eq_v=False,
-    num_kv_shared_layers=0,
     enable_moe_block=False,
-    use_double_wide_mlp=False,
+    **TEXT,
 )
 def gemma4_text(c: Config, run: Workload) -> Component:
     """Gemma 4 (Google 2026): layers that see everything have wider heads, and may have values that are the keys."""
-    layers = stack("layers", kinds(c), c.size("num_hidden_layers"), lambda kind: gemma4_layer(c, run, kind))
-    whole = decoder(c, run, *layers)
-    tables = per_layer_tables(c, run) if c.get("hidden_size_per_layer_input") else ()
-    return whole._replace(parts=(*whole.parts, *tables))
+    by_layer = c.number("hidden_size_per_layer_input", least=0) > 0
+    further = (
+        *(experts(c, run) if c.flag("enable_moe_block") else ()),
+        *(per_layer_input(c, run) if by_layer else ()),
+    )
+    whole = decoder(c, run, *layers(c, run, *further))
+    return whole._replace(parts=(*whole.parts, *(per_layer_tables(c, run) if by_layer else ())))
+
+
+@family(
+    "gemma4_unified_text",
+    architecture="Gemma4UnifiedForCausalLM",
+    heads=CAUSAL_LM,
+    **TEXT | {"max_position_embeddings": 262144, "use_bidirectional_attention": "vision"},
+)
+def gemma4_unified_text(c: Config, run: Workload) -> Component:
+    """The same without experts, and without tables for each layer."""
+    return decoder(c, run, *layers(c, run))

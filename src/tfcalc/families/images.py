@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isfinite
+from typing import Any
 
 from tfcalc.blocks import Attention, FeedForward
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families.config import Config
-from tfcalc.families.family import Head, nested
+from tfcalc.families.family import Head, find
 from tfcalc.families.heads import Width, labels
 from tfcalc.leaves import convolution, linear, norm
 from tfcalc.workload import Sequences, Workload
@@ -30,8 +31,7 @@ def pair(c: Config, name: str) -> tuple[Num, Num]:
 def grid(c: Config, image: str = "image_size", patch: str = "patch_size") -> tuple[Num, Num]:
     """Rows and columns of whole patches in an image; pixels that are left over at its edges belong to none."""
     rows, columns = (
-        divide(whole, part) if exact else pixels // side
-        for whole, part, exact, pixels, side in _sides(c, image, patch)
+        divide(whole, part) if exact else pixels // side for whole, part, exact, pixels, side in _sides(c, image, patch)
     )
     return rows, columns
 
@@ -128,8 +128,17 @@ def image_classifier(*names: str, width: Width = "hidden_size") -> Head:
     return head
 
 
-def tower(c: Config, run: Workload, field: str, name: str, model_type: str) -> Component:
-    """The model of a nested config, as it is where nothing stands on it: with its own pooler, if it has one."""
-    config = c.sub(field, model_type)
-    config.head = "Model"
-    return nested(config, run, name)
+def part(
+    c: Config, field: str, model_type: str, *, over: Mapping[str, Any] | None = None, free: bool = False
+) -> Config:
+    """The config of a model within another, as it is where nothing stands on it (with its own pooler, if it has one).
+
+    It is of this ``model_type``, whatever its file says; where the whole leaves it ``free``, of the one that it names.
+    ``over`` are the fields of a config that is left out altogether.
+    """
+    config = c.sub(field, defaults={})
+    family = find((config.data.get("model_type") or model_type) if free else model_type)
+    missing = dict(over or {}) if c.get(field) is None else {}
+    config.model_type, config.head = family.model_type, "Model"
+    config.defaults, config.aliases = {**family.defaults, **missing}, family.aliases
+    return config

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tfcalc.blocks import layer
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div, product
+from tfcalc.core.number import Num, ceil_div
 from tfcalc.families.config import Config
 from tfcalc.families.family import family, nested
 from tfcalc.families.heads import bare, output
@@ -18,8 +20,7 @@ VISION_NAMES = ("q_proj", "k_proj", "v_proj", "proj")
 
 def merged(c: Config) -> int:
     """How many patches the projector takes together."""
-    together: int = product(c.numbers("merge_kernel_size", 2, least=1))  # type: ignore[assignment]
-    return together
+    return prod(c.numbers("merge_kernel_size", 2, least=1))
 
 
 def images(c: Config, run: Workload) -> Sequences:

@@ -6,7 +6,6 @@ from tfcalc.blocks import FUSED, Attention, FeedForward, MixtureOfExperts, layer
 from tfcalc.blocks.short_convolution import ShortConvolution
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, floor_div, scaled
-from tfcalc.errors import InvalidModel
 from tfcalc.families.config import Config
 from tfcalc.families.family import family
 from tfcalc.families.heads import bare, output
@@ -60,13 +59,9 @@ def adjusted(c: Config) -> Num:
     if not c.flag("block_auto_adjust_ff_dim"):
         return width
     two_thirds: Num = floor_div(2 * width, 3)
-    factor = c.get("block_ffn_dim_multiplier")
-    if factor is None:
-        return two_thirds
-    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1e6:
-        raise InvalidModel(f"{c.path('block_ffn_dim_multiplier')} {factor!r} is not a factor", "1.0 changes nothing")
     multiple = c.number("block_multiple_of")
-    return multiple * ceil_div(scaled(two_thirds, factor), multiple)
+    rounded: Num = multiple * ceil_div(scaled(two_thirds, c.factor("block_ffn_dim_multiplier")), multiple)
+    return rounded
 
 
 def lfm(c: Config, run: Workload, *layers: Component) -> Component:
@@ -142,7 +137,8 @@ def lfm2_moe(c: Config, run: Workload) -> Component:
         return layer("layers", (mixer, ffn, *norms(NORMS, "rmsnorm", c, run)), stream.tokens * h)
 
     places, dense = range(c.number("num_hidden_layers")), c.number("num_dense_layers", least=0)
-    words = layer_types(c, lambda _: FULL, known=KNOWN)
+    # transformers needs ``layer_types``; where they are missing, half of the layers attend
+    words = layer_types(c, lambda place: FULL if place % 2 else CONV, known=KNOWN)
     kinds = [(words[place], place < dense) for place in places]
     return lfm(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))
 
@@ -178,9 +174,8 @@ def lfm2_experts(c: Config, run: Workload) -> Component:
 )
 def lfm3(c: Config, run: Workload) -> Component:
     """LFM3 (Liquid AI, 2026): a gate for each head, and norms after both halves of a layer."""
-    h, names = c.size("hidden_size"), NORMS
-    if c.flag("use_sandwich_norm"):
-        names = (*NORMS, "post_operator_norm", "post_ffn_norm")
+    h, sandwich = c.size("hidden_size"), ("post_operator_norm", "post_ffn_norm")
+    names = (*NORMS, *sandwich) if c.flag("use_sandwich_norm") else NORMS
 
     def made(kind: str) -> Component:
         gate = c.flag("use_attention_gate")

@@ -10,14 +10,29 @@ from tfcalc.families.bert import (
     FIRST_TOKEN,
     attention,
     bert_like,
+    embeddings,
     feed_forward,
+    layers,
     pooler,
+    positions,
+    stacked,
+    token_types,
     with_tables,
 )
-from tfcalc.families.bert_heads import BERT_HEADS, ROBERTA_HEADS, classes, dense_classes, on_top
+from tfcalc.families.bert_heads import (
+    ANSWER,
+    BERT_HEADS,
+    PREDICTIONS,
+    ROBERTA_HEADS,
+    TASKS,
+    classes,
+    dense_classes,
+    lm,
+    on_top,
+)
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family
-from tfcalc.leaves import linear, norm
+from tfcalc.leaves import buffer, convolution, linear, norm
 from tfcalc.workload import Workload
 
 
@@ -56,3 +71,90 @@ def big_bird(c: Config, run: Workload) -> Component:
     """Zaheer et al. 2020 (arXiv 2007.14062): all classes but question answering keep the pooler."""
     made = bert_like("bert", c, run, *with_tables(c, run), pooled=(), bias=c.flag("use_bias"))
     return made._replace(parts=(*made.parts, *pooler(c, run, BIG_BIRD_POOLED, "pooler")))
+
+
+# -- attention of linear cost
+
+
+FURTHER_HEADS: dict[str, Head] = {
+    **TASKS,
+    **lm(PREDICTIONS),
+    "ForSequenceClassification": on_top(dense_classes()),
+    "ForMultipleChoice": on_top(dense_classes(("pre_classifier", "classifier"), 1)),
+    "ForQuestionAnswering": ANSWER,
+}
+
+
+def linear_bert(name: str, c: Config, run: Workload, window: str = "") -> Component:
+    """BERT without a pooler, with two more positions; each head's values are convolved where a ``window`` is given."""
+    within = (value_convolution(c, run, window),) if window and c.get(window) is not None else ()
+    tables = (positions(c, run, offset=2), token_types(c, run))
+    return bert_like(name, c, run, *tables, pooled=(), mixer=attention(c, run, within=within), cross=False)
+
+
+def value_convolution(c: Config, run: Workload, window: str) -> Component:
+    """A convolution over the tokens, with a kernel for each head."""
+    a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    return convolution("self.conv", a, a, (c.size(window), 1), run.target.tokens * d, groups=a, bias=False)
+
+
+@family(
+    "nystromformer",
+    architecture="NystromformerForMaskedLM",
+    heads=FURTHER_HEADS,
+    **BERT | {"vocab_size": 30000, "hidden_act": "gelu_new", "max_position_embeddings": 510},
+    conv_kernel_size=65,
+)
+def nystromformer(c: Config, run: Workload) -> Component:
+    """Xiong et al. 2021 (arXiv 2102.03902): scores by way of a few landmarks."""
+    return linear_bert("nystromformer", c, run, "conv_kernel_size")
+
+
+@family(
+    "yoso",
+    architecture="YosoForMaskedLM",
+    heads=FURTHER_HEADS,
+    **BERT | {"vocab_size": 50265, "max_position_embeddings": 4096, "type_vocab_size": 1},
+    conv_window=None,
+)
+def yoso(c: Config, run: Workload) -> Component:
+    """Zeng et al. 2021 (arXiv 2111.09714): scores by hashing."""
+    return linear_bert("yoso", c, run, "conv_window")
+
+
+@family("mra", architecture="MraForMaskedLM", heads=FURTHER_HEADS, **BERT | {"vocab_size": 50265, "type_vocab_size": 1})
+def mra(c: Config, run: Workload) -> Component:
+    """Zeng et al. 2022 (arXiv 2207.10284): scores at several resolutions; the numbers of positions are stored."""
+    words, *rest = linear_bert("mra", c, run).parts
+    numbers = buffer("position_ids", 1, c.size("max_position_embeddings"))
+    return Component("mra", "encoder", parts=(words._replace(parts=(*words.parts, numbers)), *rest))
+
+
+@family(
+    "fnet",
+    architecture="FNetForMaskedLM",
+    heads=BERT_HEADS,
+    **BERT | {"vocab_size": 32000, "hidden_act": "gelu_new", "type_vocab_size": 4},
+    use_tpu_fourier_optimizations=False,
+    tpu_short_seq_length=512,
+)
+def fnet(c: Config, run: Workload) -> Component:
+    """Lee-Thorp et al. 2021 (arXiv 2105.03824): a Fourier transform in the place of attention; all have the pooler."""
+    h, tokens = c.size("hidden_size"), run.target.tokens
+    words = embeddings(c, run, *with_tables(c, run))
+    project = linear("projection", h, h, tokens)
+    mixer = Component("fourier", "mixer", parts=tuple(fourier_matrices(c)))
+    stack = layers(c, run, mixer, norms=("fourier.output.LayerNorm", "", "output.LayerNorm"))
+    parts = (words._replace(parts=(*words.parts, project)), stacked(stack), *pooler(c, run, tuple(BERT_HEADS)))
+    return Component("fnet", "encoder", parts=parts)
+
+
+def fourier_matrices(c: Config) -> Iterator[Component]:
+    """The transform's matrices, stored where it runs as products with them."""
+    if c.flag("use_tpu_fourier_optimizations") and c.number("max_position_embeddings") <= TPU_LONGEST:
+        h, length = c.size("hidden_size"), c.size("tpu_short_seq_length")
+        yield buffer("self.dft_mat_hidden", h, h)
+        yield buffer("self.dft_mat_seq", length, length)
+
+
+TPU_LONGEST = 4096

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tfcalc.blocks import layer
 from tfcalc.blocks.mamba import Mamba
@@ -74,7 +74,7 @@ def backbone(
     return Component(name, "decoder", parts=(table, *before, *layers, norm(final, norm_kind, h, t)))
 
 
-MAMBA = {
+MAMBA: dict[str, Any] = {
     "vocab_size": 50280,
     "hidden_size": 768,
     "state_size": 16,

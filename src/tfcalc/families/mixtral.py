@@ -9,8 +9,8 @@ from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, st
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM, bare, classifier, lm_head
+from tfcalc.families.family import Head, family
+from tfcalc.families.heads import CAUSAL_LM, classifier, lm_head
 from tfcalc.families.llama import PRE_NORM, attention, decoder, norms, qk_norms, uniform
 from tfcalc.leaves import buffer, parameter
 from tfcalc.workload import Workload
@@ -49,9 +49,11 @@ def mixture(
     each: str | int = "num_experts_per_tok",
     width: str = "intermediate_size",
     router: str = "gate",
+    act: str = "",
     bias: bool = False,
     names: tuple[str, ...] = FUSED,
     within: tuple[Component, ...] = (),
+    routing: Component | None = None,
 ) -> Component:
     """``experts`` gated networks of this ``width``, of which each token goes through ``each``: names of the fields."""
     h = c.size("hidden_size")
@@ -59,10 +61,11 @@ def mixture(
         h,
         c.size(experts),
         chosen(c, experts, each),
-        FeedForward(h, c.size(width), c.word("hidden_act"), bias=bias, names=names, gated=True),
+        FeedForward(h, c.size(width), act or c.word("hidden_act"), bias=bias, names=names, gated=True),
         router=router,
         router_bias=bias,
         within=within,
+        routing=routing,
     )
     return block(name, run.target, run)
 
@@ -87,6 +90,11 @@ def layers(
 def correction(c: Config, name: str = "gate.e_score_correction_bias", experts: str = "n_routed_experts") -> Component:
     """What is added to the router's scores to balance the experts' load: no gradient trains it, so it is a buffer."""
     return buffer(name, c.size(experts))
+
+
+def lm_head_by(bias: str) -> Head:
+    """A head whose bias is a flag of the config. Its matrix may be the embedding's all the same."""
+    return lambda c, run, base: lm_head(bias=c.flag(bias))(c, run, base)
 
 
 def sinks(c: Config) -> Component:
@@ -194,15 +202,10 @@ def minimax_m2(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, whole_norms(c, run), experts))
 
 
-def biased_lm_head(c: Config, run: Workload, base: Component) -> Iterable[Component]:
-    """The head's own bias, where there is one, stands beside a matrix that may be the embedding's."""
-    return lm_head(bias=c.flag("lm_head_bias"))(c, run, base)
-
-
 @family(
     "phimoe",
     architecture="PhimoeForCausalLM",
-    heads={"Model": bare, "ForCausalLM": biased_lm_head, "ForSequenceClassification": classifier("score")},
+    heads=CAUSAL_LM | {"ForCausalLM": lm_head_by("lm_head_bias")},
     vocab_size=32064,
     hidden_size=4096,
     intermediate_size=6400,

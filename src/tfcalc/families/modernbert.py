@@ -7,12 +7,12 @@ from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
 from tfcalc.core.component import Component
-from tfcalc.families.bert import embeddings, pooler, token_types
-from tfcalc.families.bert_heads import TASKS, Make, classes, lm, on_top, predictions
+from tfcalc.families.bert import BERT, embeddings, pooler, token_types
+from tfcalc.families.bert_heads import ANSWER, ROBERTA_HEADS, TASKS, Make, classes, lm, on_top, predictions, transform
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family
 from tfcalc.families.heads import bare, labels, output
-from tfcalc.families.llama import head_dim
+from tfcalc.families.llama import attention, decoder, gated, head_dim, uniform
 from tfcalc.leaves import activation, embedding, linear, norm
 from tfcalc.workload import Workload
 
@@ -142,7 +142,8 @@ def rotary_bert(c: Config, run: Workload, ffn: Component, *, bias: bool) -> Comp
         norm("post_mlp_layernorm", "layernorm", h, tokens),
     )
     layers = layer("layers", parts, tokens * h, copies=c.size("num_hidden_layers"))
-    return Component("model", "encoder", parts=(embeddings(c, run, token_types(c, run)), layers))
+    tables = (token_types(c, run),) if c.number("type_vocab_size", least=0) else ()
+    return Component("model", "encoder", parts=(embeddings(c, run, *tables), layers))
 
 
 def network(c: Config, run: Workload, names: tuple[str, ...], *, bias: bool, down_bias: bool) -> Component:
@@ -176,3 +177,82 @@ def nomic_bert(c: Config, run: Workload) -> Component:
     """Nussbaum et al. 2024 (arXiv 2402.01613): rotary positions, SwiGLU, no biases; only a classifier has a pooler."""
     made = rotary_bert(c, run, network(c, run, GATED, bias=False, down_bias=False), bias=False)
     return made._replace(name="nomic_bert", parts=(*made.parts, *pooler(c, run, ("ForSequenceClassification",))))
+
+
+def words_and_bias(c: Config, run: Workload) -> Iterator[Component]:
+    """A map, an activation and a norm, then logits; only the matrix may be the words' own."""
+    h, tied = c.size("hidden_size"), c.flag("tie_word_embeddings")
+    decoder = output("decoder", h, c.size("vocab_size"), run, tied=tied, bias=True)
+    yield Component("lm_head", "head", parts=(*transform(c, run, h, ("dense", "layer_norm"), "gelu"), decoder))
+
+
+@family(
+    "gte",
+    architecture="GteForMaskedLM",
+    heads=TASKS | lm(words_and_bias),
+    **BERT | {"vocab_size": 250048, "max_position_embeddings": 8192, "type_vocab_size": 1},
+)
+def gte(c: Config, run: Workload) -> Component:
+    """Zhang et al. 2024 (mGTE, arXiv 2407.19669): rotary positions, a gated network; only a classifier has a pooler."""
+    made = rotary_bert(c, run, network(c, run, GATED, bias=False, down_bias=True), bias=True)
+    return made._replace(name="gte", parts=(*made.parts, *pooler(c, run, ("ForSequenceClassification",))))
+
+
+@family(
+    "jina_embeddings_v3",
+    architecture="JinaEmbeddingsV3ForMaskedLM",
+    heads=ROBERTA_HEADS,
+    vocab_size=250002,
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    intermediate_size=4096,
+    hidden_act="gelu",
+    max_position_embeddings=8194,
+    type_vocab_size=1,
+    tie_word_embeddings=True,
+)
+def jina_embeddings_v3(c: Config, run: Workload) -> Component:
+    """Sturua et al. 2024 (arXiv 2409.10173): XLM-R with rotary positions."""
+    made = rotary_bert(c, run, network(c, run, ("fc1", "fc2"), bias=True, down_bias=True), bias=True)
+    return made._replace(name="roberta", parts=(*made.parts, *pooler(c, run, ("Model",))))
+
+
+# -- Llama as an encoder
+
+
+def through_bottleneck(c: Config, run: Workload) -> Iterator[Component]:
+    """Logits of the words, after two maps through a narrower width."""
+    h, narrow, tokens = c.size("hidden_size"), c.size("prediction_head_size"), run.target.tokens
+    parts = (
+        linear("linear1", h, narrow, tokens, bias=False),
+        activation("activation1", "gelu_pytorch_tanh", tokens * narrow),
+        linear("linear2", narrow, h, tokens, bias=False),
+        activation("activation2", "gelu_pytorch_tanh", tokens * h),
+        output("decoder", h, c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings")),
+    )
+    yield Component("head", "head", parts=parts)
+
+
+@family(
+    "ultrabert",
+    architecture="UltrabertForMaskedLM",
+    heads={**TASKS, **lm(through_bottleneck), "ForQuestionAnswering": ANSWER},
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=None,
+    head_dim=None,
+    hidden_act="silu",
+    max_position_embeddings=32768,
+    attention_bias=False,
+    mlp_bias=False,
+    prediction_head_size=768,
+    tie_word_embeddings=False,
+)
+def ultrabert(c: Config, run: Workload) -> Component:
+    """Transformers' UltrabertModel: Llama that looks both ways, in two layers of three only nearby."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"), causal=False)
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))

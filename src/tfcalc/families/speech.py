@@ -9,12 +9,13 @@ from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family, nested
 from tfcalc.families.heads import bare
 from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, head_dim, kv_heads, norms
-from tfcalc.families.whisper import language_head, listener, stem, two_maps
+from tfcalc.families.vision_language import conditional, two_maps
+from tfcalc.families.whisper import language, listener, stem
 from tfcalc.leaves import activation, linear, norm
 from tfcalc.workload import Sequences, Workload
 
 ENCODER: dict[str, Head] = {"Encoder": bare}
-HEADS: dict[str, Head] = {"Model": bare, "ForConditionalGeneration": language_head(tied=True)}
+HEADS: dict[str, Head] = {"Model": bare, "ForConditionalGeneration": conditional(language)}
 ADAPTED = 32
 """The inner width of Voxtral Realtime's adaptive norms, which no field says."""
 
@@ -85,8 +86,15 @@ def glmasr(c: Config, run: Workload) -> Component:
     audio = c.sub("audio_config", "glmasr_encoder")
     inner = audio.size("intermediate_size")
     vectors = divide(heard(audio, run).tokens * audio.size("hidden_size"), inner)
-    projector = two_maps(c, vectors, inner, bias=True, widening=2)
-    return listener(c, run, nested(audio, run, "audio_tower"), *projector)
+    width = language(c).size("hidden_size")
+    return listener(
+        c,
+        run,
+        nested(audio, run, "audio_tower"),
+        linear("linear_1", inner, 2 * width, vectors),
+        activation("act", c.word("projector_hidden_act"), vectors * 2 * width),
+        linear("linear_2", 2 * width, width, vectors),
+    )
 
 
 @family(
@@ -171,5 +179,6 @@ def voxtral_realtime(c: Config, run: Workload) -> Component:
     """Voxtral Realtime (transformers' VoxtralRealtimeModel): each four frames are one vector to the projector."""
     audio, joined = c.sub("audio_config", "voxtral_realtime_encoder"), c.size("downsample_factor")
     vectors = divide(heard(audio, run).tokens, joined)
-    projector = two_maps(c, vectors, audio.size("hidden_size") * joined, bias=False)
+    width = language(c).size("hidden_size")
+    projector = two_maps(c, audio.size("hidden_size") * joined, width, vectors, bias=False)
     return listener(c, run, nested(audio, run, "audio_tower"), *projector)

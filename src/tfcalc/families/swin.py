@@ -17,12 +17,13 @@ from tfcalc.families.vit import MASKED, NORMS
 from tfcalc.leaves import convolution, learned_position, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
 
-Grid = tuple[Num, Num]
+Grid = tuple[int, int]
 
 
 def last_width(c: Config) -> Num:
     """The width doubles from each stage to the next."""
-    return c.size("embed_dim") * 2 ** (len(c.numbers("depths")) - 1)
+    width: Num = c.size("embed_dim") * 2 ** (len(c.numbers("depths")) - 1)
+    return width
 
 
 def reconstruction(c: Config, run: Workload, base: Component) -> Iterator[Component]:
@@ -41,7 +42,7 @@ def reconstruction(c: Config, run: Workload, base: Component) -> Iterator[Compon
         "ForImageClassification": image_classifier("classifier", width=last_width),
         MASKED: reconstruction,
     },
-    aliases={"num_heads": "num_attention_heads"},
+    aliases={"num_attention_heads": "num_heads"},
     image_size=224,
     patch_size=4,
     num_channels=3,
@@ -98,7 +99,7 @@ def stage(
     width = c.size("embed_dim") * 2**place
     if c.number("embed_dim") * 2**place % n_heads:
         raise InvalidModel(
-            f"{c.path('num_heads')}: {n_heads} heads cannot share the {c.number('embed_dim') * 2**place} of stage {place}",
+            f"{c.path('num_heads')}: {n_heads} cannot share the {c.number('embed_dim') * 2**place} of stage {place}",
             "give a divisor of it",
         )
     rows, columns = size

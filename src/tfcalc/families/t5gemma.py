@@ -9,15 +9,14 @@ from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.families.config import Config
-from tfcalc.families.family import family
+from tfcalc.families.family import family, nested
 from tfcalc.families.heads import bare, labels, output
 from tfcalc.families.llama import head_dim, kv_heads
-from tfcalc.leaves import embedding, linear, norm
+from tfcalc.leaves import embedding, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
 
 ENCODER_ONLY = "EncoderModel"
 MODULE: dict[str, Any] = {
-    "vocab_size": 256000,
     "hidden_size": 2304,
     "intermediate_size": 9216,
     "num_hidden_layers": 26,
@@ -27,11 +26,17 @@ MODULE: dict[str, Any] = {
     "hidden_activation": "gelu_pytorch_tanh",
     "attention_bias": False,
 }
+IMAGES: dict[str, Any] = {"mm_tokens_per_image": 256}
 
 
 def side(c: Config, name: str) -> Config:
     """The nested config of the ``encoder`` or the ``decoder``."""
-    return c.sub(name, "t5_gemma_module", MODULE)
+    return c.sub(name, defaults=module(c.defaults["vocab_size"]))
+
+
+def module(words: int) -> dict[str, Any]:
+    """The defaults of a stack."""
+    return MODULE | {"vocab_size": words}
 
 
 def attention(
@@ -61,7 +66,15 @@ def attention(
     return block(name, queries, keys, run, causal=causal)
 
 
-def half(c: Config, run: Workload, name: str, stream: Sequences, **mixers: Component) -> Component:
+def half(
+    c: Config,
+    run: Workload,
+    name: str,
+    stream: Sequences,
+    *tables: Component,
+    tied_to: str | None = None,
+    **mixers: Component,
+) -> Component:
     """One of the two stacks: a norm before and after each mixer of tokens, and the feed-forward network."""
     h, t = c.size("hidden_size"), stream.tokens
     ffn = FeedForward(h, c.size("intermediate_size"), c.word("hidden_activation"), names=GATED, gated=True)
@@ -71,7 +84,8 @@ def half(c: Config, run: Workload, name: str, stream: Sequences, **mixers: Compo
         name,
         name,
         parts=(
-            embedding("embed_tokens", c.size("vocab_size"), h, t),
+            embedding("embed_tokens", c.size("vocab_size"), h, t, tied_to=tied_to),
+            *tables,
             layer("layers", parts, t * h, copies=c.size("num_hidden_layers")),
             norm("norm", "rmsnorm", h, t),
         ),
@@ -113,6 +127,7 @@ def classes(c: Config, run: Workload, base: Component) -> Iterator[Component]:
         "ForSequenceClassification": classes,
         "ForTokenClassification": classes,
     },
+    vocab_size=256000,
     is_encoder_decoder=True,
     tie_word_embeddings=True,
 )
@@ -132,3 +147,61 @@ def t5gemma(c: Config, run: Workload) -> Component:
         cross_attn=attention(writes, run, "cross_attn", stream, memory, key_width=reads.size("hidden_size")),
     )
     return Component("model", "encoder-decoder", parts=(encoder, decoder))
+
+
+@family(
+    "t5gemma2",
+    architecture="T5Gemma2ForConditionalGeneration",
+    heads={
+        "Model": bare,
+        "ForConditionalGeneration": generation,
+        "ForSequenceClassification": classes,
+        "ForTokenClassification": classes,
+    },
+    vocab_size=262208,
+    is_encoder_decoder=True,
+    tie_word_embeddings=True,
+)
+def t5gemma2(c: Config, run: Workload) -> Component:
+    """T5Gemma 2 (arXiv 2512.14856): the encoder sees images too; the decoder reads it and itself by one attention.
+
+    The table of words is one for both, as is the vector of the word that ends an image.
+    """
+    whole, writes = c.sub("encoder", defaults=IMAGES), side(c, "decoder")
+    reads = whole.sub("text_config", defaults=module(262208))
+    text = half(reads, run, "text_model", run.source, _end_of_image(reads), self_attn=_merged(reads, run, run.source))
+    encoder = Component("encoder", "encoder", parts=(text, *_eyes(whole, reads, run)))
+    both = Sequences(run.target.batch, run.target.length + run.source.length)
+    mixer = _merged(writes, run, run.target, both)
+    if c.flag("tie_word_embeddings"):
+        decoder = half(writes, run, "decoder", run.target, tied_to="encoder", self_attn=mixer)
+    else:
+        decoder = half(writes, run, "decoder", run.target, _end_of_image(writes), self_attn=mixer)
+    return Component("model", "encoder-decoder", parts=(encoder, decoder))
+
+
+def _end_of_image(c: Config) -> Component:
+    return parameter("embed_tokens.eoi_embedding", c.size("hidden_size"))
+
+
+def _merged(c: Config, run: Workload, stream: Sequences, seen: Sequences | None = None) -> Component:
+    """Attention to what is ``seen`` (the stream itself, and for the decoder the encoder's output), by normed heads."""
+    keys, d = seen or stream, c.size("head_dim")
+    q_norm = norm("q_norm", "rmsnorm", d, stream.tokens * c.size("num_attention_heads"))
+    k_norm = norm("k_norm", "rmsnorm", d, keys.tokens * kv_heads(c))
+    return attention(c, run, "self_attn", stream, keys, q_norm, k_norm)
+
+
+def _eyes(whole: Config, text: Config, run: Workload) -> Iterator[Component]:
+    """An encoder of images, and a map of its averaged vectors to words."""
+    images = whole.sub("vision_config", "siglip_vision_model", head="Model")
+    h, tokens = images.size("hidden_size"), run.batch_size * whole.size("mm_tokens_per_image")
+    yield nested(images, run, "vision_tower")
+    yield Component(
+        "multi_modal_projector",
+        "projector",
+        parts=(
+            norm("mm_soft_emb_norm", "rmsnorm", h, tokens),
+            linear("mm_input_projection", h, text.size("hidden_size"), tokens, bias=False),
+        ),
+    )

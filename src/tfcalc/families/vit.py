@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, FeedForward, layer
 from tfcalc.core.component import Component
@@ -101,7 +102,7 @@ def encoder(c: Config, run: Workload, tokens: tuple[str, ...], name: str) -> Com
     )
 
 
-VIT = {
+VIT: dict[str, Any] = {
     "hidden_size": 768,
     "num_hidden_layers": 12,
     "num_attention_heads": 12,
@@ -156,7 +157,7 @@ def _twice(c: Config) -> Num:
     use_mask_token=True,
 )
 def dinov2(c: Config, run: Workload) -> Component:
-    """Oquab et al. 2023 (arXiv 2304.07193): a scale for what each sublayer adds; the head reads class token and mean."""
+    """Oquab et al. 2023 (arXiv 2304.07193): scales for what is added; the head reads the class token and the mean."""
     h, stream = c.size("hidden_size"), stream_of(c, run, 1)
     parts = (
         attention(c, run, stream),

@@ -11,7 +11,8 @@ from tfcalc.core.number import Num, divide
 from tfcalc.families.bart import Side, attention, decoder_layer, encoder_layer, feed_forward, half, side, words
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family, nested
-from tfcalc.families.heads import bare, labels, lm_head, output
+from tfcalc.families.heads import bare, labels, lm_head
+from tfcalc.families.vision_language import conditional, two_maps
 from tfcalc.leaves import (
     activation,
     convolution,
@@ -181,23 +182,6 @@ def qwen2_audio_encoder(c: Config, run: Workload) -> Component:
     return audio_encoder(c, run, side(c, "encoder"))
 
 
-def language_head(*, tied: bool) -> Head:
-    """Logits of the language model's vectors; ``tied`` where the outer config's ``tie_word_embeddings`` is heeded."""
-
-    def head(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-        text = language(c)
-        yield base
-        yield output(
-            "lm_head",
-            text.size("hidden_size"),
-            text.size("vocab_size"),
-            run,
-            tied=tied and c.flag("tie_word_embeddings"),
-        )
-
-    return head
-
-
 def language(c: Config) -> Config:
     """The nested config of the language model."""
     kind, over = TEXT[c.model_type]
@@ -260,15 +244,12 @@ def listener(c: Config, run: Workload, ears: Component, *projector: Component) -
     )
 
 
-def two_maps(c: Config, frames: Num, fan_in: Num, *, bias: bool, widening: int = 1) -> Iterator[Component]:
-    """A projector with one hidden layer, as wide as the language model (or ``widening`` times that)."""
-    width = language(c).size("hidden_size")
-    yield linear("linear_1", fan_in, widening * width, frames, bias=bias)
-    yield activation("act", c.word("projector_hidden_act"), frames * widening * width)
-    yield linear("linear_2", widening * width, width, frames, bias=bias)
+def never(_whole: Config, _text: Config) -> bool:
+    """``tie_word_embeddings`` is not heeded."""
+    return False
 
 
-HEADS: dict[str, Head] = {"Model": bare, "ForConditionalGeneration": language_head(tied=False)}
+HEADS: dict[str, Head] = {"Model": bare, "ForConditionalGeneration": conditional(language, tied=never)}
 
 
 @family(
@@ -282,7 +263,8 @@ def voxtral(c: Config, run: Workload) -> Component:
     audio = c.sub("audio_config", "voxtral_encoder")
     inner, frames = audio.size("intermediate_size"), heard(audio, run)
     vectors = divide(frames.tokens * audio.size("hidden_size"), inner)
-    return listener(c, run, nested(audio, run, "audio_tower"), *two_maps(c, vectors, inner, bias=False))
+    maps = two_maps(c, inner, language(c).size("hidden_size"), vectors, bias=False)
+    return listener(c, run, nested(audio, run, "audio_tower"), *maps)
 
 
 FLAMINGO: dict[str, Any] = {"heads": HEADS, "projector_hidden_act": "gelu", "projector_bias": True}
@@ -294,7 +276,7 @@ def audioflamingo3(c: Config, run: Workload) -> Component:
     """Audio Flamingo 3 (arXiv 2507.08128) and Music Flamingo (arXiv 2511.10289): half as many vectors as frames."""
     audio = c.sub("audio_config", "audioflamingo3_encoder")
     vectors, bias = divide(heard(audio, run).tokens, 2), c.flag("projector_bias")
-    maps = two_maps(c, vectors, audio.size("hidden_size"), bias=bias)
+    maps = two_maps(c, audio.size("hidden_size"), language(c).size("hidden_size"), vectors, bias=bias)
     return listener(c, run, nested(audio, run, "audio_tower"), *maps)
 
 

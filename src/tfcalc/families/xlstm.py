@@ -6,7 +6,6 @@ from tfcalc.blocks import FeedForward, layer
 from tfcalc.blocks.mlstm import MatrixLSTM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, scaled
-from tfcalc.errors import InvalidModel
 from tfcalc.families.config import Config
 from tfcalc.families.family import family
 from tfcalc.families.heads import bare
@@ -17,17 +16,9 @@ from tfcalc.leaves import embedding, norm
 from tfcalc.workload import Workload
 
 
-def factor(c: Config, name: str) -> float:
-    """A number that sizes are multiplied by."""
-    value = c.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
-        raise InvalidModel(f"{c.path(name)} {value!r:.80} is not a factor", "write a positive number")
-    return value
-
-
 def share(c: Config, name: str) -> Channels:
     """This factor of the hidden size, cut off."""
-    times = factor(c, name)
+    times = c.factor(name)
     return Channels(scaled(c.size("hidden_size"), times), scaled(c.number("hidden_size"), times))
 
 
@@ -49,7 +40,7 @@ def mlstm(c: Config) -> MatrixLSTM:
 def network(c: Config) -> FeedForward:
     """The gated network, its width rounded up to a multiple."""
     multiple, fused = c.number("ffn_round_up_to_multiple_of"), c.word("weight_mode") == "fused"
-    width: Num = multiple * ceil_div(scaled(c.size("hidden_size"), factor(c, "ffn_proj_factor")), multiple)
+    width: Num = multiple * ceil_div(scaled(c.size("hidden_size"), c.factor("ffn_proj_factor")), multiple)
     names = ("proj_up_gate_z", "proj_down") if fused else ("proj_up_gate", "proj_up", "proj_down")
     return FeedForward(c.size("hidden_size"), width, "silu", bias=c.flag("use_bias"), names=names, gated=True)
 

@@ -23,14 +23,20 @@ NORMS = {
     # backward: g·γ, x̂ (2), its two row means (3), dx (4), dγ (2), dβ (1)
     "layernorm": NormKind(("γ", "β"), 7, 13),
     "layernorm-no-bias": NormKind(("γ",), 6, 12),
-    "layernorm-plain": NormKind((), 5, 9),
     # square, sum, times 1/rms, times γ; backward: g·γ, x̂, its row mean (2), dx (3), dγ (2)
     "rmsnorm": NormKind(("γ",), 4, 9),
+}
+"""Those that a Transformer may be given by name."""
+
+FURTHER = {
+    # as above, without what the trained vectors cost
+    "layernorm-plain": NormKind((), 5, 9),
     "rmsnorm-plain": NormKind((), 3, 6),
     "rmsnorm-bias": NormKind(("γ", "β"), 5, 10),
     # times γ, plus β (MobileBERT, arXiv 2004.02984, eq. 1); backward: g·γ, dγ (2), dβ
     "affine": NormKind(("γ", "β"), 2, 4),
 }
+"""Those that only published models have."""
 
 
 def norm(name: str, kind: str, width: Num, tokens: Num) -> Component:
@@ -48,7 +54,7 @@ def norm(name: str, kind: str, width: Num, tokens: Num) -> Component:
 
     Source: Ba et al. 2016 (arXiv 1607.06450), eq. 4; Zhang and Sennrich 2019 (arXiv 1910.07467), eq. 4.
     """
-    weights, forward, backward = NORMS[kind]
+    weights, forward, backward = (NORMS | FURTHER)[kind]
     return Component(
         name,
         "norm",

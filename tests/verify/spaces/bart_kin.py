@@ -77,3 +77,11 @@ def fsmt(random: Random) -> dict[str, Any]:
         }
         | of(random, "FSMT", "Model", GENERATION)
     )
+
+
+@space("seamless_m4t")
+def seamless_m4t(random: Random) -> dict[str, Any]:
+    """Texts only."""
+    config = both_stacks(random)
+    config["hidden_size"] = config.pop("d_model")
+    return config | {"architectures": ["SeamlessM4TForTextToText"]}

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from tests.verify.random_configs import coin, space
+from tests.verify.random_configs import coin, grouped, space
 
 TASKS = (
     "Model",
@@ -273,3 +273,126 @@ def nomic_bert(random: Random) -> dict[str, Any]:
     """Heads of any width."""
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
     return encoder(random, "NomicBert", heads, **({"head_dim": random.choice([4, 8])} if coin(random) else {}))
+
+
+@space("convbert")
+def convbert(random: Random) -> dict[str, Any]:
+    """Heads of both kinds, groups of channels."""
+    more = {
+        "num_attention_heads": random.choice([2, 4]),
+        "hidden_size": random.choice([16, 32]),
+        "embedding_size": random.choice([10, 16]),
+        "head_ratio": random.choice([1, 2, 3, 8]),
+        "conv_kernel_size": random.choice([3, 5]),
+        "num_groups": random.choice([1, 2, 4]),
+    }
+    return decoder(random, "ConvBert", TASKS, **more)
+
+
+@space("rembert")
+def rembert(random: Random) -> dict[str, Any]:
+    """Two widths of words."""
+    more = {"input_embedding_size": random.choice([6, 10]), "output_embedding_size": random.choice([12, 20])}
+    return decoder(random, "RemBert", DECODES, **more)
+
+
+@space("roformer")
+def roformer(random: Random) -> dict[str, Any]:
+    """Words as wide as the stream, or narrower."""
+    more = {"rotary_value": coin(random), "embedding_size": random.choice([None, 6])}
+    return decoder(random, "RoFormer", DECODES, **more)
+
+
+@space("nystromformer")
+def nystromformer(random: Random) -> dict[str, Any]:
+    """A convolution of the values."""
+    return encoder(random, "Nystromformer", TASKS, conv_kernel_size=random.choice([3, 5]))
+
+
+@space("yoso")
+def yoso(random: Random) -> dict[str, Any]:
+    """With a convolution of the values, or without."""
+    return encoder(random, "Yoso", TASKS, conv_window=random.choice([None, 3, 5]))
+
+
+@space("mra")
+def mra(random: Random) -> dict[str, Any]:
+    """Stored numbers of positions."""
+    return encoder(random, "Mra", TASKS)
+
+
+@space("fnet")
+def fnet(random: Random) -> dict[str, Any]:
+    """No attention."""
+    return encoder(random, "FNet", (*TASKS, *PAIRS))
+
+
+@space("luke")
+def luke(random: Random) -> dict[str, Any]:
+    """Entities."""
+    more = {
+        "entity_vocab_size": random.randint(20, 40),
+        "entity_emb_size": random.choice([6, 16, 24]),
+        "use_entity_aware_attention": coin(random),
+    }
+    heads = ("ForEntityClassification", "ForEntityPairClassification", "ForEntitySpanClassification")
+    return encoder(random, "Luke", (*TASKS, *heads), **more)
+
+
+@space("tapas")
+def tapas(random: Random) -> dict[str, Any]:
+    """Tables for what is known of a cell."""
+    more = {
+        "type_vocab_sizes": [random.randint(2, 9) for _ in range(random.randint(1, 7))],
+        "num_aggregation_labels": random.choice([0, 4]),
+    }
+    return decoder(
+        random, "Tapas", ("Model", "ForMaskedLM", "ForQuestionAnswering", "ForSequenceClassification"), **more
+    )
+
+
+@space("roc_bert")
+def roc_bert(random: Random) -> dict[str, Any]:
+    """Sounds and shapes, together or apart."""
+    more = {
+        "enable_pronunciation": coin(random),
+        "enable_shape": coin(random),
+        "pronunciation_embed_dim": random.choice([6, 8]),
+        "pronunciation_vocab_size": random.randint(10, 20),
+        "shape_embed_dim": random.choice([4, 10]),
+        "shape_vocab_size": random.randint(10, 20),
+        "concat_input": coin(random),
+    }
+    return decoder(random, "RoCBert", (*DECODES, "ForPreTraining"), **more)
+
+
+@space("gte")
+def gte(random: Random) -> dict[str, Any]:
+    """With token types or without."""
+    heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
+    return encoder(random, "Gte", heads, type_vocab_size=random.randint(0, 2))
+
+
+@space("jina_embeddings_v3")
+def jina_embeddings_v3(random: Random) -> dict[str, Any]:
+    """Rotary positions."""
+    heads = tuple(head for head in TASKS if head != "ForMultipleChoice")
+    return encoder(random, "JinaEmbeddingsV3", heads)
+
+
+@space("ultrabert")
+def ultrabert(random: Random) -> dict[str, Any]:
+    """Llama's flags, and a head through a narrower width."""
+    heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+    more = {"architectures": ["Ultrabert" + random.choice(heads)], "prediction_head_size": random.choice([6, 20])}
+    flags = {"attention_bias": coin(random), "mlp_bias": coin(random)}
+    return grouped(random, head_dim=True) | more | flags | labels(random)
+
+
+@space("esmc")
+def esmc(random: Random) -> dict[str, Any]:
+    """Biases anywhere."""
+    heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
+    made = encoder(random, "Esmc", heads, attention_bias=coin(random), mlp_bias=coin(random))
+    del made["type_vocab_size"]
+    return made | {"head_dim": random.choice([None, 8])}

@@ -427,28 +427,6 @@ def hrm_text(random: Random) -> dict[str, Any]:
     return plain(random) | flags | cycles | stacks | classes(random, "HrmText", "Model", "ForCausalLM")
 
 
-@space("prophetnet")
-def prophetnet(random: Random) -> dict[str, Any]:
-    """Both halves of sizes of their own, or the decoder alone."""
-    heads = [random.choice([2, 4]) for _ in range(2)]
-    return {
-        "hidden_size": random.choice([16, 32]),
-        "num_encoder_attention_heads": heads[0],
-        "num_decoder_attention_heads": heads[1],
-        "num_encoder_layers": random.randint(1, 3),
-        "num_decoder_layers": random.randint(1, 3),
-        "encoder_ffn_dim": random.randint(20, 50),
-        "decoder_ffn_dim": random.randint(20, 50),
-        "vocab_size": random.randint(50, 120),
-        "max_position_embeddings": 32,
-        "ngram": random.randint(1, 3),
-        "num_buckets": random.choice([8, 16]),
-        "add_cross_attention": coin(random),
-        "tie_word_embeddings": coin(random),
-        **classes(random, "ProphetNet", "Model", "ForConditionalGeneration", "ForCausalLM"),
-    }
-
-
 @space("blt")
 def blt(random: Random) -> dict[str, Any]:
     """Four models of sizes of their own; with and without the one that cuts the patches."""

@@ -78,50 +78,6 @@ def longcat_flash(random: Random) -> dict[str, Any]:
     }
 
 
-@space("kimi_linear")
-def kimi_linear(random: Random) -> dict[str, Any]:
-    """Linear attention in most layers, in listed ones, or in those of ``linear_attn_config``."""
-    config = typed(random, first_k_dense_replace=random.randint(0, 3)) | direct(random)
-    config["num_hidden_layers"] = count = random.randint(1, 6)
-    config["num_experts"] = config.pop("n_routed_experts")
-    kinds = random.choices(["linear_attention", "full_attention"], k=count)
-    older = {
-        "head_dim": random.choice([6, 10]),
-        "num_heads": 3,
-        "short_conv_kernel_size": 2,
-        "full_attn_layers": [place + 1 for place, kind in enumerate(kinds) if kind == "full_attention"],
-        "kda_layers": [place + 1 for place, kind in enumerate(kinds) if kind == "linear_attention"],
-    }
-    config.pop("mlp_layer_types", None)
-    sizes = {
-        "linear_head_dim": random.choice([4, 8]),
-        "linear_num_heads": random.choice([2, 5]),
-        "linear_conv_kernel_dim": random.choice([2, 3]),
-    }
-    where: dict[str, Any] = random.choice([{}, {"layer_types": kinds}, {"linear_attn_config": older}])
-    return {**config, **sizes, **where, **built_as(random, "KimiLinear")}
-
-
-@space("bailing_hybrid")
-def bailing_hybrid(random: Random) -> dict[str, Any]:
-    """Latent attention once in each group of layers."""
-    config = typed(random, first_k_dense_replace=random.randint(0, 3))
-    kinds = random.choices(["linear_attention", "full_attention"], k=config["num_hidden_layers"])
-    del config["q_lora_rank"]
-    return {
-        **config,
-        "num_experts": config.pop("n_routed_experts"),
-        "num_shared_experts": config.pop("n_shared_experts"),
-        "num_experts_per_token": config.pop("num_experts_per_tok"),
-        "head_dim": random.choice([4, 8]),
-        "short_conv_kernel_size": random.choice([2, 3]),
-        "layer_group_size": random.randint(1, 4),
-        **({"layer_types": kinds} if coin(random) else {}),
-        **({"linear_head_dim": 6, "linear_num_heads": 3} if coin(random) else {}),
-        **built_as(random, "BailingHybrid"),
-    }
-
-
 @space("dots3_note_text")
 def dots3_note_text(random: Random) -> dict[str, Any]:
     """Windows with sizes of their own; experts by a number, a list or the layers' names."""

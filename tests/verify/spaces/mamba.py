@@ -18,8 +18,8 @@ def some(random: Random, **choices: list[Any]) -> dict[str, Any]:
     return {name: random.choice(values) for name, values in choices.items() if random.random() < 0.6}
 
 
-@space("mamba")
-def mamba(random: Random, stem: str = "Mamba") -> dict[str, Any]:
+def mamba_sizes(random: Random) -> dict[str, Any]:
+    """What Mamba and Falcon Mamba share."""
     return {
         "hidden_size": random.choice([12, 24, 40]),
         "num_hidden_layers": random.randint(1, 4),
@@ -37,13 +37,17 @@ def mamba(random: Random, stem: str = "Mamba") -> dict[str, Any]:
             tie_word_embeddings=[True, False],
             hidden_act=["gelu", "silu"],
         ),
-        **named(random, stem),
     }
+
+
+@space("mamba")
+def mamba(random: Random) -> dict[str, Any]:
+    return mamba_sizes(random) | named(random, "Mamba")
 
 
 @space("falcon_mamba")
 def falcon_mamba(random: Random) -> dict[str, Any]:
-    return mamba(random, "FalconMamba")
+    return mamba_sizes(random) | named(random, "FalconMamba")
 
 
 @space("mamba2")
@@ -129,7 +133,7 @@ def nemotron_h(random: Random) -> dict[str, Any]:
     drawn = grouped(random, head_dim=True)
     letters = "".join(random.choice("ME*-") for _ in range(random.randint(1, 7)))
     words = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
-    pattern = random.choice(
+    pattern: dict[str, Any] = random.choice(
         [
             {},
             {"hybrid_override_pattern": letters},
@@ -528,23 +532,4 @@ def bailing_hybrid(random: Random) -> dict[str, Any]:
             linear_conv_kernel_dim=[5],
         ),
         **named(random, "BailingHybrid"),
-    }
-
-
-@space("zaya")
-def zaya(random: Random) -> dict[str, Any]:
-    return {
-        **grouped(random),
-        "head_dim": random.choice([4, 6]),
-        "num_experts": random.choice([1, 4]),
-        "moe_intermediate_size": random.choice([10, 14]),
-        "router_hidden_size": random.choice([6, 9]),
-        **some(
-            random,
-            attention_bias=[True, False],
-            lm_head_bias=[True, False],
-            cca_time0=[1, 3],
-            cca_time1=[1, 4],
-        ),
-        **named(random, "Zaya"),
     }

@@ -233,7 +233,7 @@ def mimo_v2_flash(random: Random) -> dict[str, Any]:
 def laguna(random: Random) -> dict[str, Any]:
     """Query heads that differ by layer, gates of heads or of elements."""
     config = deepseek(random, "num_experts") | shared_width(random)
-    config |= {"gating": random.choice([True, "per-head", "per-element"])}
+    config |= {"gating": random.choice([True, False, "per-head", "per-element"])}
     groups, layers = config["num_key_value_heads"], range(config["num_hidden_layers"])
     heads = [groups * random.randint(1, 3) for _ in layers]
     config |= {"num_attention_heads_per_layer": heads} if coin(random) else {}
@@ -275,3 +275,52 @@ def aria_text(random: Random) -> dict[str, Any]:
     config = grouped(random, head_dim=True) | biased(random) | biased(random, "mlp_bias")
     config |= {"moe_num_experts": random.choice([3, 4, 8]), "moe_topk": random.randint(1, 3)}
     return config | {"moe_num_shared_experts": random.randint(1, 3)} | named(random, "AriaText")
+
+
+@space("zaya")
+def zaya(random: Random) -> dict[str, Any]:
+    """Kernels and a router of any size."""
+    config = grouped(random) | narrow(random) | biased(random) | biased(random, "lm_head_bias")
+    config |= {"head_dim": random.choice([4, 8, 10]), "num_experts": random.choice([3, 4, 8])}
+    config |= {"router_hidden_size": random.choice([6, 12])}
+    return config | {f"cca_time{place}": random.randint(1, 3) for place in (0, 1)} | named(random, "Zaya")
+
+
+@space("minimax_m3_vl_text")
+def minimax_m3_vl_text(random: Random) -> dict[str, Any]:
+    """Sparse attention and experts in any layer, said in either way."""
+    config = grouped(random, head_dim=True) | experts(random) | {"shared_intermediate_size": random.choice([8, 12])}
+    config |= {"dense_intermediate_size": 20, "index_n_heads": random.randint(1, 2), "index_head_dim": 4}
+    layers = range(config["num_hidden_layers"])
+    if coin(random):
+        freq = [random.randint(0, 1) for _ in layers]
+        config |= {"sparse_attention_config": {"sparse_attention_freq": freq, "sparse_index_dim": 6}}
+        config |= {"moe_layer_freq": [random.randint(0, 1) for _ in layers]}
+    kinds = each_layer(random, config, "layer_types", FULL, "minimax_m3_sparse")
+    name, heads = ("MiniMaxM3VL", MODEL[1:]) if coin(random) else ("MiniMaxM3VLText", MODEL[:1])
+    return config | kinds | mlps(random, config) | named(random, name, heads)
+
+
+@space("inkling_text")
+def inkling_text(random: Random) -> dict[str, Any]:
+    """Windows of sizes of their own; dense layers said in either way."""
+    config = deepseek(random) | {"d_rel": random.choice([2, 4]), "rel_extent": random.choice([8, 16])}
+    groups = random.choice([1, 2])
+    config |= {"swa_num_attention_heads": 2 * groups, "swa_num_key_value_heads": groups, "swa_head_dim": 6}
+    config |= {"sliding_window_size": random.choice([5, 7]), "conv_kernel_size": random.randint(2, 4), "head_dim": 8}
+    config |= {"dense_mlp_idx": random.randint(0, 2)} if coin(random) else {}
+    config |= {"dense_intermediate_size": 28} if coin(random) else {}
+    config |= {"local_layer_ids": [0, 2]} if coin(random) else {}
+    kinds = each_layer(random, config, "layer_types", "hybrid", "hybrid_sliding")
+    name, heads = ("Inkling", MODEL[1:]) if coin(random) else ("InklingText", MODEL[:1])
+    return config | kinds | mlps(random, config) | named(random, name, heads)
+
+
+@space("hy_v4")
+def hy_v4(random: Random) -> dict[str, Any]:
+    """Latent sizes, layers with or without an indexer, several streams."""
+    config = deepseek(random) | {"q_lora_rank": random.choice([6, 10]), "kv_lora_rank": random.choice([6, 10])}
+    config |= {"qk_nope_head_dim": random.choice([4, 6]), "qk_rope_head_dim": random.choice([4, 8])}
+    config |= {"v_head_dim": random.choice([4, 6]), "index_head_dim": 12, "index_n_heads": random.randint(1, 3)}
+    config |= {"hc_mult": random.randint(1, 4)} | each_layer(random, config, "indexer_types", "full", "shared")
+    return config | mlps(random, config) | named(random, "HYV4")

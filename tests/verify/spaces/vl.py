@@ -10,7 +10,7 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 
 def two_kinds(random: Random, count: int, shared: int) -> dict[str, Any]:
     """Layers that see all or a window; those that reuse keys and values come after one of each kind."""
-    own = [FULL, SLIDING] + random.choices([FULL, SLIDING], k=count - shared - 2)
+    own = [FULL, SLIDING, *random.choices([FULL, SLIDING], k=count - shared - 2)]
     random.shuffle(own)
     return {
         "num_hidden_layers": count,
@@ -63,7 +63,8 @@ def gemma4_text(random: Random) -> dict[str, Any]:
     if random.random() < 0.3:
         types = drawn.get("layer_types", [])  # as transformers writes them: the same for all layers of a type
         own = {"head_dim": 16, "num_key_value_heads": heads}
-        drawn["per_layer_config"] = {f"{place:02}": own for place, kind in enumerate(types) if kind == FULL}
+        last = len(types) - 1
+        drawn["per_layer_config"] = {f"{i:02}": own for i, kind in enumerate(types) if kind == FULL or i == last}
     return drawn | {
         "architectures": [random.choice(["Gemma4ForCausalLM", "Gemma4TextModel"])],
         "global_head_dim": random.choice([8, 12]),
@@ -72,3 +73,299 @@ def gemma4_text(random: Random) -> dict[str, Any]:
         "use_double_wide_mlp": coin(random),
         "use_bidirectional_attention": random.choice([None, "vision", "all"]),
     }
+
+
+def small_text(random: Random, **further: Any) -> dict[str, Any]:
+    """A text within another config."""
+    return grouped(random) | {"bos_token_id": 0, "eos_token_id": 0} | further
+
+
+def conditional(random: Random, prefix: str, *, both: str = "tie_word_embeddings") -> dict[str, Any]:
+    """The bare model or the one that writes; tied or not."""
+    kind = random.choice(["Model", "ForConditionalGeneration", "ForConditionalGeneration"])
+    return {"architectures": [prefix + kind], both: coin(random)}
+
+
+def qwen_tower(random: Random) -> dict[str, Any]:
+    """A tower of any-size images."""
+    heads = random.choice([1, 2, 4])
+    return {
+        "depth": random.randint(1, 4),
+        "num_heads": heads,
+        "in_channels": random.choice([1, 3]),
+        "patch_size": random.choice([4, 7]),
+        "spatial_merge_size": random.choice([1, 2]),
+        "temporal_patch_size": random.choice([1, 2]),
+    }
+
+
+@space("qwen2_vl")
+def qwen2_vl(random: Random) -> dict[str, Any]:
+    """Text fields nested or at the top; tied by either config."""
+    vision = qwen_tower(random)
+    vision |= {"embed_dim": 8 * vision["num_heads"], "mlp_ratio": random.choice([2, 4]), "hidden_size": 20}
+    text = small_text(random)
+    whole = {"vision_config": vision, **conditional(random, "Qwen2VL")}
+    return whole | {"text_config": text} if coin(random) else text | whole
+
+
+@space("qwen2_5_vl")
+def qwen2_5_vl(random: Random) -> dict[str, Any]:
+    """Text fields nested or at the top; tied by either config."""
+    vision = qwen_tower(random)
+    vision |= {"hidden_size": 8 * vision["num_heads"], "intermediate_size": 20, "out_hidden_size": 12}
+    vision |= {"fullatt_block_indexes": [0, 2], "window_size": random.choice([8, 56])}
+    if coin(random):
+        vision["model_type"] = "qwen2_5_vl"
+    text = small_text(random)
+    whole = {"vision_config": vision, **conditional(random, "Qwen2_5_VL")}
+    return whole | {"text_config": text} if coin(random) else text | whole
+
+
+def qwen3_tower(random: Random) -> dict[str, Any]:
+    """With a table of positions."""
+    drawn = qwen_tower(random)
+    return drawn | {
+        "hidden_size": 8 * drawn["num_heads"],
+        "intermediate_size": random.choice([20, 36]),
+        "out_hidden_size": 12,
+        "num_position_embeddings": random.choice([16, 64]),
+        "deepstack_visual_indexes": random.choice([[], [0], [0, 1]]),
+    }
+
+
+@space("qwen3_vl")
+def qwen3_vl(random: Random) -> dict[str, Any]:
+    """Any number of layers whose vectors go to the text too."""
+    text = small_text(random, attention_bias=coin(random), head_dim=random.choice([8, 16]))
+    return {"text_config": text, "vision_config": qwen3_tower(random), **conditional(random, "Qwen3VL")}
+
+
+@space("qwen3_vl_moe")
+def qwen3_vl_moe(random: Random) -> dict[str, Any]:
+    """Some layers dense."""
+    text = small_text(random, attention_bias=coin(random), num_experts=6, num_experts_per_tok=2)
+    text |= {"moe_intermediate_size": 12, "decoder_sparse_step": random.choice([1, 2])}
+    text |= {"mlp_only_layers": random.choice([None, [0]])}
+    return {"text_config": text, "vision_config": qwen3_tower(random), **conditional(random, "Qwen3VLMoe")}
+
+
+def delta_text(random: Random) -> dict[str, Any]:
+    """Linear attention between full one."""
+    count = random.randint(1, 5)
+    return small_text(random) | {
+        "num_hidden_layers": count,
+        "head_dim": 8,
+        "attention_bias": coin(random),
+        "linear_key_head_dim": 4,
+        "linear_value_head_dim": 6,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        **({"layer_types": random.choices([FULL, "linear_attention"], k=count)} if coin(random) else {}),
+    }
+
+
+@space("qwen3_5")
+def qwen3_5(random: Random) -> dict[str, Any]:
+    """A dense text."""
+    return {
+        "text_config": delta_text(random),
+        "vision_config": qwen3_tower(random),
+        **conditional(random, "Qwen3_5"),
+    }
+
+
+@space("qwen3_5_moe")
+def qwen3_5_moe(random: Random) -> dict[str, Any]:
+    """A text of experts."""
+    experts = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
+    return {
+        "text_config": delta_text(random) | experts | {"shared_expert_intermediate_size": 10},
+        "vision_config": qwen3_tower(random),
+        **conditional(random, "Qwen3_5Moe"),
+    }
+
+
+def siglip(random: Random) -> dict[str, Any]:
+    """A tower with or without its head, or none given."""
+    heads = random.choice([1, 2, 4])
+    return {
+        "hidden_size": heads * 8,
+        "num_attention_heads": heads,
+        "num_hidden_layers": random.randint(1, 3),
+        "intermediate_size": 24,
+        "image_size": random.choice([32, 48]),
+        "patch_size": 8,
+        "vision_use_head": coin(random),
+    }
+
+
+@space("gemma3")
+def gemma3(random: Random) -> dict[str, Any]:
+    """Any head on it."""
+    text = small_text(random, head_dim=random.choice([8, 10]), attention_bias=coin(random))
+    whole = {"text_config": text, "vision_config": siglip(random), "mm_tokens_per_image": 4}
+    sorting = {"architectures": ["Gemma3ForSequenceClassification"], "num_labels": 3}
+    return whole | conditional(random, "Gemma3") | (sorting if random.random() < 0.2 else {})
+
+
+@space("paligemma")
+def paligemma(random: Random) -> dict[str, Any]:
+    """Gemma 1 or 2."""
+    text = small_text(random, head_dim=8, model_type=random.choice(["gemma", "gemma2"]))
+    vision = siglip(random) | {"model_type": "siglip_vision_model"}
+    whole = {"text_config": text, "vision_config": vision, "projection_dim": random.choice([12, 16])}
+    return whole | conditional(random, "PaliGemma")
+
+
+def clip_tower(random: Random) -> dict[str, Any]:
+    """CLIP's or SigLIP's tower."""
+    drawn = siglip(random) | {"model_type": random.choice(["clip_vision_model", "siglip_vision_model"])}
+    if drawn["model_type"].startswith("clip"):
+        del drawn["vision_use_head"]
+    return drawn
+
+
+def any_text(random: Random) -> dict[str, Any]:
+    """One of several text models."""
+    return small_text(random, model_type=random.choice(["llama", "mistral", "qwen2"]))
+
+
+def llava_like(random: Random) -> dict[str, Any]:
+    """A projector with or without biases, of one or two layers' vectors."""
+    return {
+        "text_config": any_text(random),
+        "vision_config": clip_tower(random),
+        "multimodal_projector_bias": coin(random),
+        "vision_feature_layer": random.choice([-1, [-1, -2]]),
+    }
+
+
+@space("llava")
+def llava(random: Random) -> dict[str, Any]:
+    """Tied by either config."""
+    return llava_like(random) | conditional(random, "Llava")
+
+
+@space("llava_next")
+def llava_next(random: Random) -> dict[str, Any]:
+    """Tied by the outer config."""
+    return llava_like(random) | conditional(random, "LlavaNext")
+
+
+@space("mistral3")
+def mistral3(random: Random) -> dict[str, Any]:
+    """Patches merged or not; Pixtral's tower."""
+    vision = siglip(random) | {"model_type": "pixtral"}
+    del vision["vision_use_head"]
+    return (
+        llava_like(random)
+        | {"vision_config": vision, "spatial_merge_size": random.choice([1, 2])}
+        | conditional(random, "Mistral3")
+    )
+
+
+@space("pixtral")
+def pixtral(random: Random) -> dict[str, Any]:
+    """The tower by itself."""
+    vision = siglip(random)
+    del vision["vision_use_head"]
+    return vision | {"architectures": ["PixtralVisionModel"], "num_channels": random.choice([1, 3])}
+
+
+@space("internvl")
+def internvl(random: Random) -> dict[str, Any]:
+    """Norms, biases, tokens and positions on and off."""
+    vision = siglip(random) | {
+        name: coin(random)
+        for name in (
+            "attention_bias",
+            "use_qk_norm",
+            "use_mask_token",
+            "use_absolute_position_embeddings",
+            "use_mean_pooling",
+        )
+    }
+    del vision["vision_use_head"]
+    vision["norm_type"] = random.choice(["layer_norm", "rms_norm"])
+    whole = {"text_config": any_text(random), "vision_config": vision}
+    return whole | {"downsample_ratio": random.choice([0.5, 0.25, 1.0])} | conditional(random, "InternVL")
+
+
+@space("idefics3")
+def idefics3(random: Random) -> dict[str, Any]:
+    """Patches side by side or not."""
+    vision = siglip(random)
+    del vision["vision_use_head"]
+    whole = {"text_config": any_text(random), "vision_config": vision, "scale_factor": random.choice([1, 2])}
+    return whole | conditional(random, "Idefics3")
+
+
+@space("smolvlm")
+def smolvlm(random: Random) -> dict[str, Any]:
+    """The same."""
+    return idefics3(random) | conditional(random, "SmolVLM")
+
+
+def gemma4_tower(random: Random) -> dict[str, Any]:
+    """Clipped or not, standardised or not."""
+    heads = random.choice([2, 4])
+    return {
+        "hidden_size": heads * 8,
+        "num_attention_heads": heads,
+        "num_key_value_heads": random.choice([1, 2, heads]),
+        "head_dim": random.choice([8, 12]),
+        "num_hidden_layers": random.randint(1, 3),
+        "intermediate_size": 24,
+        "patch_size": random.choice([4, 8]),
+        "position_embedding_size": random.choice([10, 30]),
+        "use_clipped_linears": coin(random),
+        "standardize": coin(random),
+    }
+
+
+def gemma4_ears(random: Random) -> dict[str, Any]:
+    """Clipped or not."""
+    return {
+        "hidden_size": 24,
+        "num_attention_heads": random.choice([2, 3]),
+        "num_hidden_layers": random.randint(1, 3),
+        "subsampling_conv_channels": [random.choice([8, 10]), 4],
+        "conv_kernel_size": random.choice([3, 5]),
+        "output_proj_dims": random.choice([10, 24]),
+        "use_clipped_linears": coin(random),
+    }
+
+
+@space("gemma4")
+def gemma4(random: Random) -> dict[str, Any]:
+    """Images, sounds, both or none."""
+    text = gemma4_text(random)
+    del text["architectures"]
+    whole = {"text_config": text, **conditional(random, "Gemma4")}
+    seeing = {"vision_config": gemma4_tower(random)} if coin(random) else {}
+    return whole | seeing | ({"audio_config": gemma4_ears(random)} if coin(random) else {})
+
+
+@space("gemma4_unified_text")
+def gemma4_unified_text(random: Random) -> dict[str, Any]:
+    """Neither experts nor tables, whatever the config says of them."""
+    kind = random.choice(["Gemma4UnifiedForCausalLM", "Gemma4UnifiedTextModel"])
+    return gemma4_text(random) | {"architectures": [kind]}
+
+
+@space("gemma4_unified")
+def gemma4_unified(random: Random) -> dict[str, Any]:
+    """Images, sounds, both or none."""
+    text = gemma4_text(random)
+    del text["architectures"]
+    whole = {"text_config": text, **conditional(random, "Gemma4Unified")}
+    vision = {
+        "patch_size": random.choice([2, 4]),
+        "pooling_kernel_size": random.choice([1, 3]),
+        "mm_embed_dim": 20,
+        "mm_posemb_size": 6,
+        "output_proj_dims": 20,
+    }
+    seeing = {"vision_config": vision} if coin(random) else {}
+    return whole | seeing | ({"audio_config": {"audio_embed_dim": 30}} if coin(random) else {})

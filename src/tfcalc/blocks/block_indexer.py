@@ -1,0 +1,37 @@
+"""An indexer that chooses blocks of keys: the best score in a block is the block's."""
+
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.leaves import linear, norm
+from tfcalc.leaves.score import score
+from tfcalc.workload import Sequences, Workload
+
+
+class BlockIndexer(NamedTuple):
+    """``n_heads`` queries of ``head_dim`` and one key for all, each with a norm; a head chooses for a group of heads.
+
+    Taking the best score of a block is counted as the weighted sum over heads that it stands in the place of.
+
+    Source: transformers' MiniMaxM3VLIndexer.
+    """
+
+    d_model: Num
+    n_heads: Num
+    head_dim: Num
+
+    def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool = True) -> Component:
+        """The block on these sequences; as transformers runs it, it scores all of their tokens."""
+        h, a, d, t = self.d_model, self.n_heads, self.head_dim, stream.tokens
+        return Component(
+            name,
+            "indexer",
+            parts=(
+                linear("q_proj", h, a * d, t, bias=False, letter="IQ"),
+                linear("k_proj", h, d, t, bias=False, letter="IK"),
+                norm("q_norm", "rmsnorm", d, t * a),
+                norm("k_norm", "rmsnorm", d, t),
+                score("score", a, d, run.twice_pairs(stream, stream, causal=causal), t * stream.length),
+            ),
+        )

@@ -1,0 +1,289 @@
+"""Qwen's models of text and images: towers that take images of any size, and merge neighbouring patches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfcalc.blocks import GATED, layer, stack
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div, floor_div, scaled
+from tfcalc.families.config import Config
+from tfcalc.families.family import family, find, nested
+from tfcalc.families.heads import bare
+from tfcalc.families.images import feed_forward, norms, part, ratio, self_attention
+from tfcalc.families.llama import qwen2, qwen3
+from tfcalc.families.qwen_moe import qwen3_moe
+from tfcalc.families.vision_language import either, heads, reader
+from tfcalc.leaves import activation, convolution, learned_position, linear, norm
+from tfcalc.workload import Sequences, Workload
+
+FUSED = ("qkv", "proj")
+NORMS = ("norm1", "norm2")
+SIDES = {"num_attention_heads": "num_heads", "num_hidden_layers": "depth"}
+
+
+def patch_embed(c: Config, stream: Sequences, width: Num, *, bias: bool) -> Component:
+    """A convolution over the frames, rows and columns of a patch."""
+    kernel = (c.size("temporal_patch_size"), c.size("patch_size"), c.size("patch_size"))
+    return convolution("patch_embed.proj", c.size("in_channels"), width, kernel, stream.tokens, bias=bias)
+
+
+def attention(c: Config, run: Workload, stream: Sequences, width: str = "hidden_size") -> Component:
+    """Queries, keys and values by one matrix, with biases."""
+    return self_attention(c, run, stream, name="attn", names=FUSED, width=width, heads="num_heads")
+
+
+def merger(
+    c: Config,
+    stream: Sequences,
+    *,
+    width: Num,
+    out: Num,
+    kind: str = "layernorm",
+    names: tuple[str, str, str] = ("norm", "linear_fc1", "linear_fc2"),
+    together: bool = False,
+) -> tuple[Component, ...]:
+    """``spatial_merge_size``² neighbours become one vector; normalised each by itself, or all ``together``."""
+    side, tokens = c.size("spatial_merge_size"), floor_div(stream.tokens, c.number("spatial_merge_size") ** 2)
+    wide = width * side * side
+    return (
+        norm(names[0], kind, wide, tokens) if together else norm(names[0], kind, width, stream.tokens),
+        linear(names[1], wide, wide, tokens),
+        activation("act", "gelu", tokens * wide),
+        linear(names[2], wide, out, tokens),
+    )
+
+
+MLP_OF_TWO = ("ln_q", "mlp.0", "mlp.2")
+
+
+@family(
+    "qwen2_vl_vision",
+    architecture="Qwen2VisionTransformerPretrainedModel",
+    heads={"Model": bare},
+    aliases=SIDES,
+    depth=32,
+    embed_dim=1280,
+    hidden_size=3584,
+    hidden_act="quick_gelu",
+    mlp_ratio=4,
+    num_heads=16,
+    in_channels=3,
+    patch_size=14,
+    spatial_merge_size=2,
+    temporal_patch_size=2,
+)
+def qwen2_vl_vision(c: Config, run: Workload) -> Component:
+    """The tower of Qwen2-VL (arXiv 2409.12191): rotary positions; ``hidden_size`` is what it gives to the text."""
+    e, stream = c.size("embed_dim"), run.source
+    inner = scaled(e, ratio(c, "mlp_ratio"))
+    parts = (
+        attention(c, run, stream, "embed_dim"),
+        feed_forward(c, run, stream, width="embed_dim", inner=inner),
+        *norms(NORMS, e, stream.tokens),
+    )
+    merged = merger(c, stream, width=e, out=c.size("hidden_size"), names=MLP_OF_TWO)
+    return Component(
+        "visual",
+        "encoder",
+        parts=(
+            patch_embed(c, stream, e, bias=False),
+            layer("blocks", parts, stream.tokens * e, copies=c.size("depth")),
+            Component("merger", "projector", parts=merged),
+        ),
+    )
+
+
+@family(
+    "qwen2_5_vl_vision",
+    architecture="Qwen2_5_VisionTransformerPretrainedModel",
+    heads={"Model": bare},
+    aliases=SIDES,
+    depth=32,
+    hidden_size=3584,
+    hidden_act="silu",
+    intermediate_size=3420,
+    num_heads=16,
+    in_channels=3,
+    patch_size=14,
+    spatial_merge_size=2,
+    temporal_patch_size=2,
+    window_size=112,
+    out_hidden_size=3584,
+    fullatt_block_indexes=(7, 15, 23, 31),
+)
+def qwen2_5_vl_vision(c: Config, run: Workload) -> Component:
+    """The tower of Qwen2.5-VL (arXiv 2502.13923): RMSNorm, SwiGLU with biases; most layers look only within windows."""
+    h, stream, depth = c.size("hidden_size"), run.source, c.number("depth")
+    everywhere = c.numbers("fullatt_block_indexes")
+
+    def make(full: bool) -> Component:
+        parts = (
+            attention(c, run, stream if full else _windows(c, stream)),
+            feed_forward(c, run, stream, names=GATED, gated=True),
+            *norms(NORMS, h, stream.tokens, "rmsnorm"),
+        )
+        return layer("blocks", parts, stream.tokens * h)
+
+    merged = merger(c, stream, width=h, out=c.size("out_hidden_size"), kind="rmsnorm", names=MLP_OF_TWO)
+    return Component(
+        "visual",
+        "encoder",
+        parts=(
+            patch_embed(c, stream, h, bias=False),
+            *stack("blocks", [place in everywhere for place in range(depth)], c.size("depth"), make),
+            Component("merger", "projector", parts=merged),
+        ),
+    )
+
+
+def _windows(c: Config, stream: Sequences) -> Sequences:
+    """Windows of ``window_size`` pixels, of whole merged patches."""
+    merge = c.number("spatial_merge_size")
+    side = max(c.number("window_size") // merge // c.number("patch_size"), 1) * merge
+    return Sequences(stream.batch * ceil_div(stream.length, side * side), side * side)
+
+
+QWEN3_VISION: dict[str, Any] = {
+    "depth": 27,
+    "hidden_size": 1152,
+    "hidden_act": "gelu_pytorch_tanh",
+    "intermediate_size": 4304,
+    "num_heads": 16,
+    "in_channels": 3,
+    "patch_size": 16,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+    "out_hidden_size": 3584,
+    "num_position_embeddings": 2304,
+}
+DEEP: dict[str, Any] = QWEN3_VISION | {"deepstack_visual_indexes": (8, 16, 24)}
+
+
+def qwen3_tower(c: Config, run: Workload, *, deep: int = 0) -> Component:
+    """A tower with trained positions, of which ``deep`` layers' vectors go into the text's first layers too."""
+    h, stream = c.size("hidden_size"), Sequences(run.batch_size, c.size("num_position_embeddings"))
+    parts = (
+        attention(c, run, stream),
+        feed_forward(c, run, stream, names=("linear_fc1", "linear_fc2")),
+        *norms(NORMS, h, stream.tokens),
+    )
+    last, early = (merger(c, stream, width=h, out=c.size("out_hidden_size"), together=deep) for deep in (False, True))
+    return Component(
+        "visual",
+        "encoder",
+        parts=(
+            patch_embed(c, stream, h, bias=True),
+            learned_position("pos_embed", stream.length, h, stream.tokens),
+            layer("blocks", parts, stream.tokens * h, copies=c.size("depth")),
+            Component("merger", "projector", parts=last),
+            *([Component("deepstack_merger_list", "projector", parts=early, copies=deep)] if deep else []),
+        ),
+    )
+
+
+@family("qwen3_vl_vision", architecture="Qwen3VLVisionModel", heads={"Model": bare}, aliases=SIDES, **DEEP)
+@family("qwen3_vl_moe_vision", architecture="Qwen3VLMoeVisionModel", heads={"Model": bare}, aliases=SIDES, **DEEP)
+def qwen3_vl_vision(c: Config, run: Workload) -> Component:
+    """The tower of Qwen3-VL (arXiv 2511.21631): DeepStack (arXiv 2406.04334) merges early layers' vectors as well."""
+    return qwen3_tower(c, run, deep=len(c.numbers("deepstack_visual_indexes")))
+
+
+@family("qwen3_5_vision", architecture="Qwen3_5VisionModel", heads={"Model": bare}, aliases=SIDES, **QWEN3_VISION)
+@family(
+    "qwen3_5_moe_vision", architecture="Qwen3_5MoeVisionModel", heads={"Model": bare}, aliases=SIDES, **QWEN3_VISION
+)
+def qwen3_5_vision(c: Config, run: Workload) -> Component:
+    """The tower of Qwen3.5: Qwen3-VL's without DeepStack."""
+    return qwen3_tower(c, run)
+
+
+QWEN2_TEXT: dict[str, Any] = {
+    "vocab_size": 152064,
+    "hidden_size": 8192,
+    "intermediate_size": 29568,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "hidden_act": "silu",
+    "max_position_embeddings": 32768,
+}
+
+
+@family("qwen2_vl_text", architecture="Qwen2VLTextModel", heads={"Model": bare}, **QWEN2_TEXT)
+@family("qwen2_5_vl_text", architecture="Qwen2_5_VLTextModel", heads={"Model": bare}, **QWEN2_TEXT)
+def qwen2_vl_text(c: Config, run: Workload) -> Component:
+    """Qwen2 with rotary positions in three dimensions."""
+    return qwen2(c, run)
+
+
+@family(
+    "qwen3_vl_text",
+    architecture="Qwen3VLTextModel",
+    heads={"Model": bare},
+    vocab_size=151936,
+    hidden_size=4096,
+    intermediate_size=22016,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=32,
+    head_dim=128,
+    hidden_act="silu",
+    max_position_embeddings=128000,
+    attention_bias=False,
+)
+def qwen3_vl_text(c: Config, run: Workload) -> Component:
+    """Qwen3 with rotary positions in three dimensions."""
+    return qwen3(c, run)
+
+
+@family(
+    "qwen3_vl_moe_text",
+    architecture="Qwen3VLMoeTextModel",
+    heads={"Model": bare},
+    aliases={"num_local_experts": "num_experts"},
+    vocab_size=151936,
+    hidden_size=2048,
+    intermediate_size=5632,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    num_key_value_heads=16,
+    head_dim=None,
+    hidden_act="silu",
+    max_position_embeddings=128000,
+    attention_bias=False,
+    decoder_sparse_step=1,
+    moe_intermediate_size=1408,
+    num_experts_per_tok=4,
+    num_experts=60,
+    mlp_only_layers=None,
+)
+def qwen3_vl_moe_text(c: Config, run: Workload) -> Component:
+    """Qwen3-MoE with rotary positions in three dimensions."""
+    return qwen3_moe(c, run)
+
+
+def text(c: Config) -> Config:
+    """The text's config; the files of Qwen2-VL and Qwen2.5-VL have its fields at the top."""
+    kind = f"{c.model_type}_text"
+    if c.get("text_config") is not None or not c.model_type.startswith("qwen2"):
+        return part(c, "text_config", kind)
+    found = find(kind)
+    return Config(c.data, kind, found.defaults, found.aliases, "Model", c.reading, c.prefix)
+
+
+def seeing(c: Config, run: Workload) -> Component:
+    """A tower and a text of the family's own."""
+    vision = part(c, "vision_config", f"{c.model_type}_vision")
+    return reader(run, text(c), nested(vision, run, "visual"))
+
+
+@family("qwen2_vl", architecture="Qwen2VLForConditionalGeneration", heads=heads(text, tied=either))
+@family("qwen2_5_vl", architecture="Qwen2_5_VLForConditionalGeneration", heads=heads(text, tied=either))
+@family("qwen3_vl", architecture="Qwen3VLForConditionalGeneration", heads=heads(text))
+@family("qwen3_vl_moe", architecture="Qwen3VLMoeForConditionalGeneration", heads=heads(text))
+@family("qwen3_5", architecture="Qwen3_5ForConditionalGeneration", heads=heads(text))
+@family("qwen3_5_moe", architecture="Qwen3_5MoeForConditionalGeneration", heads=heads(text))
+def qwen_vl(c: Config, run: Workload) -> Component:
+    """Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL (2511.21631), Qwen3.5 (Qwen team, 2026)."""
+    return seeing(c, run)

@@ -1,0 +1,350 @@
+"""Language models that read images: a vision tower, a projector of what it sees, and the text model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tfcalc.blocks import GATED, LLAMA_NAMES, layer
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, floor_div, product
+from tfcalc.families.clip import encoder as clip_encoder
+from tfcalc.families.config import Config
+from tfcalc.families.family import Head, family, nested
+from tfcalc.families.heads import bare, classifier, output
+from tfcalc.families.images import feed_forward, grid, norms, pair, part, patches, ratio, self_attention
+from tfcalc.families.vit import NORMS
+from tfcalc.leaves import activation, learned_position, linear, norm, parameter
+from tfcalc.workload import Sequences, Workload
+
+Text = Callable[[Config], Config]
+Tied = Callable[[Config, Config], bool]
+
+
+def outer(c: Config, _text: Config) -> bool:
+    """Only what the whole's config says of ``tie_word_embeddings`` counts."""
+    return c.flag("tie_word_embeddings")
+
+
+def either(c: Config, text: Config) -> bool:
+    """One of both configs may tie the head."""
+    return c.flag("tie_word_embeddings") or text.flag("tie_word_embeddings")
+
+
+def conditional(text: Text, *, tied: Tied = outer) -> Head:
+    """Logits of the text model's vectors."""
+
+    def head(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+        language = text(c)
+        yield base
+        yield output("lm_head", language.size("hidden_size"), language.size("vocab_size"), run, tied=tied(c, language))
+
+    return head
+
+
+def heads(text: Text, *, tied: Tied = outer) -> dict[str, Head]:
+    """The bare model, the one that writes, and one that sorts what it has read."""
+    return {
+        "Model": bare,
+        "ForConditionalGeneration": conditional(text, tied=tied),
+        "ForSequenceClassification": classifier("score", width=lambda c: text(c).size("hidden_size")),
+    }
+
+
+def reader(
+    run: Workload, text: Config, tower: Component, *between: Component, name: str = "language_model"
+) -> Component:
+    """A tower, what is ``between`` it and the text, and the text model."""
+    return Component("model", "multimodal", parts=(tower, *between, nested(text, run, name)))
+
+
+def seen(vision: Config, run: Workload) -> Num:
+    """How many patches a tower gives to the text: those of one image for each sequence.
+
+    Where images may be of any size, as many as ``source_len`` of the workload says.
+    """
+    return run.source.tokens if vision.get("image_size") is None else run.batch_size * product(grid(vision))
+
+
+def two_maps(
+    c: Config, fan_in: Num, width: Num, tokens: Num, *, bias: bool, act: str = "projector_hidden_act"
+) -> Iterator[Component]:
+    """Two linear maps with an activation between them."""
+    yield linear("linear_1", fan_in, width, tokens, bias=bias)
+    yield activation("act", c.word(act), tokens * width)
+    yield linear("linear_2", width, width, tokens, bias=bias)
+
+
+def feature_layers(c: Config) -> int:
+    """From how many layers of the tower the vectors are taken, side by side."""
+    chosen = c.get("vision_feature_layer")
+    return len(chosen) if isinstance(chosen, list | tuple) else 1
+
+
+CLIP_LARGE = {
+    "intermediate_size": 4096,
+    "hidden_size": 1024,
+    "patch_size": 14,
+    "image_size": 336,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+}
+LLAVA: dict[str, Any] = {
+    "projector_hidden_act": "gelu",
+    "vision_feature_layer": -2,
+    "multimodal_projector_bias": True,
+    "tie_word_embeddings": False,
+}
+
+
+def llama_text(c: Config) -> Config:
+    """Any text model, but Llama where none is named."""
+    return part(c, "text_config", "llama", free=True)
+
+
+def llava_projector(c: Config, run: Workload, vision: Config, text: Config) -> Component:
+    """Each patch's vector becomes one of the text's width."""
+    fan_in, bias = feature_layers(c) * vision.size("hidden_size"), c.flag("multimodal_projector_bias")
+    maps = two_maps(c, fan_in, text.size("hidden_size"), seen(vision, run), bias=bias)
+    return Component("multi_modal_projector", "projector", parts=tuple(maps))
+
+
+def _llava(c: Config, run: Workload, *further: Component) -> Component:
+    vision, text = part(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True), llama_text(c)
+    return reader(run, text, nested(vision, run, "vision_tower"), llava_projector(c, run, vision, text), *further)
+
+
+@family("llava", architecture="LlavaForConditionalGeneration", heads=heads(llama_text, tied=either), **LLAVA)
+def llava(c: Config, run: Workload) -> Component:
+    """Liu et al. 2023 (arXiv 2310.03744): CLIP's patches through a network of one hidden layer."""
+    return _llava(c, run)
+
+
+@family("llava_next", architecture="LlavaNextForConditionalGeneration", heads=heads(llama_text), **LLAVA)
+def llava_next(c: Config, run: Workload) -> Component:
+    """LLaVA-NeXT (2024): an image in tiles, with a trained vector at the end of each row."""
+    return _llava(c, run, parameter("image_newline", llama_text(c).size("hidden_size")))
+
+
+@family(
+    "pixtral",
+    architecture="PixtralVisionModel",
+    heads={"Model": bare},
+    hidden_size=1024,
+    intermediate_size=4096,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    num_channels=3,
+    image_size=1024,
+    patch_size=16,
+    hidden_act="gelu",
+)
+def pixtral(c: Config, run: Workload) -> Component:
+    """Pixtral's tower (arXiv 2410.07073): a Llama without biases, for images of any shape."""
+    h, stream = c.size("hidden_size"), Sequences(run.batch_size, product(grid(c)))
+    parts = (
+        self_attention(c, run, stream, name="attention", names=LLAMA_NAMES, bias=False),
+        feed_forward(c, run, stream, name="feed_forward", names=GATED, bias=False, gated=True),
+        *norms(("attention_norm", "ffn_norm"), h, stream.tokens, "rmsnorm"),
+    )
+    return Component(
+        "vision_tower",
+        "encoder",
+        parts=(
+            patches("patch_conv", c, stream.tokens, width=h, kernel=pair(c, "patch_size"), bias=False),
+            norm("ln_pre", "rmsnorm", h, stream.tokens),
+            layer("transformer.layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
+        ),
+    )
+
+
+PIXTRAL_LARGE = {
+    "intermediate_size": 4096,
+    "hidden_size": 1024,
+    "patch_size": 14,
+    "image_size": 1540,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "hidden_act": "gelu",
+}
+MISTRAL_SMALL = {
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 5120,
+    "intermediate_size": 32768,
+    "max_position_embeddings": 131072,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 8,
+    "vocab_size": 131072,
+}
+
+
+def mistral_text(c: Config) -> Config:
+    """Any text model, but Mistral Small where none is named."""
+    return part(c, "text_config", "mistral", over=MISTRAL_SMALL, free=True)
+
+
+@family(
+    "mistral3",
+    architecture="Mistral3ForConditionalGeneration",
+    heads=heads(mistral_text),
+    projector_hidden_act="gelu",
+    vision_feature_layer=-1,
+    multimodal_projector_bias=False,
+    spatial_merge_size=2,
+    tie_word_embeddings=True,
+)
+def mistral3(c: Config, run: Workload) -> Component:
+    """Mistral Small 3.1 (Mistral AI, 2025): neighbouring patches are merged before the projector."""
+    vision, text = part(c, "vision_config", "pixtral", over=PIXTRAL_LARGE, free=True), mistral_text(c)
+    h, merged, count = vision.size("hidden_size"), c.size("spatial_merge_size"), seen(vision, run)
+    tokens, fan_in = floor_div(count, c.number("spatial_merge_size") ** 2), feature_layers(c) * h
+    parts = (
+        norm("norm", "rmsnorm", h, count),
+        linear("patch_merger.merging_layer", h * merged * merged, h, tokens, bias=False),
+        *two_maps(c, fan_in, text.size("hidden_size"), tokens, bias=c.flag("multimodal_projector_bias")),
+    )
+    projector = Component("multi_modal_projector", "projector", parts=parts)
+    return reader(run, text, nested(vision, run, "vision_tower"), projector)
+
+
+@family(
+    "internvl_vision",
+    architecture="InternVLVisionModel",
+    heads={"Model": bare},
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    attention_bias=False,
+    use_qk_norm=False,
+    intermediate_size=4096,
+    hidden_act="gelu",
+    norm_type="layer_norm",
+    image_size=(448, 448),
+    patch_size=(14, 14),
+    num_channels=3,
+    use_mask_token=False,
+    use_absolute_position_embeddings=True,
+    use_mean_pooling=True,
+)
+def internvl_vision(c: Config, run: Workload) -> Component:
+    """InternViT (arXiv 2312.14238): scales for what each sub-layer adds; all heads may be normalised together."""
+    h, count = c.size("hidden_size"), product(grid(c))
+    stream = Sequences(run.batch_size, count + 1)
+    kind = {"layer_norm": "layernorm", "rms_norm": "rmsnorm"}[c.word("norm_type", ("layer_norm", "rms_norm"))]
+    qk = norms(("q_norm", "k_norm"), h, stream.tokens, "rmsnorm") if c.flag("use_qk_norm") else ()
+    mixer = self_attention(
+        c,
+        run,
+        stream,
+        name="attention",
+        names=(*LLAMA_NAMES[:3], "projection_layer"),
+        bias=c.flag("attention_bias"),
+        output_bias=True,
+        within=qk,
+    )
+    scales = (parameter(name, h, minor=True) for name in ("lambda_1", "lambda_2"))
+    parts = (mixer, feed_forward(c, run, stream), *scales, *norms(NORMS, h, stream.tokens, kind))
+    return Component(
+        "vision_tower",
+        "encoder",
+        parts=(
+            Component("embeddings", "embedding", parts=tuple(_internvl_embeddings(c, run, stream, count))),
+            layer("encoder.layer", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
+            *([] if c.flag("use_mean_pooling") else [norm("layernorm", "layernorm", h, stream.tokens)]),
+        ),
+    )
+
+
+def _internvl_embeddings(c: Config, run: Workload, stream: Sequences, count: Num) -> Iterator[Component]:
+    h = c.size("hidden_size")
+    yield parameter("cls_token", h)
+    if c.flag("use_mask_token"):
+        yield parameter("mask_token", h)
+    yield patches("patch_embeddings.projection", c, run.batch_size * count, width=h, kernel=pair(c, "patch_size"))
+    if c.flag("use_absolute_position_embeddings"):
+        yield learned_position("position_embeddings", stream.length, h, stream.tokens)
+
+
+def qwen_text(c: Config) -> Config:
+    """Any text model, but Qwen2 where none is named."""
+    return part(c, "text_config", "qwen2", free=True)
+
+
+@family(
+    "internvl",
+    architecture="InternVLForConditionalGeneration",
+    heads=heads(qwen_text),
+    downsample_ratio=0.5,
+    projector_hidden_act="gelu",
+    tie_word_embeddings=True,
+)
+def internvl(c: Config, run: Workload) -> Component:
+    """InternVL 3 (arXiv 2504.10479): neighbouring patches are laid side by side, and normalised together."""
+    vision, text = part(c, "vision_config", "internvl_vision"), qwen_text(c)
+    together = int(1 / ratio(c, "downsample_ratio")) ** 2
+    fan_in, tokens = together * vision.size("hidden_size"), floor_div(seen(vision, run), together)
+    parts = (
+        norm("layer_norm", "layernorm", fan_in, tokens),
+        *two_maps(c, fan_in, text.size("hidden_size"), tokens, bias=True),
+    )
+    projector = Component("multi_modal_projector", "projector", parts=parts)
+    return reader(run, text, nested(vision, run, "vision_tower"), projector)
+
+
+IDEFICS_VISION: dict[str, Any] = {
+    "hidden_size": 1152,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 16,
+    "num_channels": 3,
+    "image_size": 224,
+    "patch_size": 32,
+    "hidden_act": "gelu_pytorch_tanh",
+}
+
+
+@family("idefics3_vision", architecture="Idefics3VisionTransformer", heads={"Transformer": bare}, **IDEFICS_VISION)
+@family("smolvlm_vision", architecture="SmolVLMVisionTransformer", heads={"Transformer": bare}, **IDEFICS_VISION)
+def idefics3_vision(c: Config, run: Workload) -> Component:
+    """SigLIP without its head."""
+    h, stream = c.size("hidden_size"), Sequences(run.batch_size, product(grid(c)))
+    embeddings = (
+        patches("patch_embedding", c, stream.tokens, width=h, kernel=pair(c, "patch_size")),
+        learned_position("position_embedding", stream.length, h, stream.tokens),
+    )
+    return Component(
+        "vision_model",
+        "encoder",
+        parts=(
+            Component("embeddings", "embedding", parts=embeddings),
+            clip_encoder(c, run, stream),
+            norm("post_layernorm", "layernorm", h, stream.tokens),
+        ),
+    )
+
+
+IDEFICS: Mapping[str, Any] = {"scale_factor": 2, "tie_word_embeddings": False}
+
+
+@family("idefics3", architecture="Idefics3ForConditionalGeneration", heads=heads(llama_text), **IDEFICS)
+@family("smolvlm", architecture="SmolVLMForConditionalGeneration", heads=heads(llama_text), **IDEFICS)
+def idefics3(c: Config, run: Workload) -> Component:
+    """Idefics3 (arXiv 2408.12637), SmolVLM (arXiv 2504.05299): patches side by side, through one linear map."""
+    vision, text = part(c, "vision_config", f"{c.model_type}_vision"), llama_text(c)
+    factor, tokens = c.size("scale_factor"), floor_div(seen(vision, run), c.number("scale_factor") ** 2)
+    wide = vision.size("hidden_size") * factor * factor
+    map_ = linear("connector.modality_projection.proj", wide, text.size("hidden_size"), tokens, bias=False)
+    return reader(run, text, nested(vision, run, "vision_model"), map_, name="text_model")
+
+
+AYA_VISION = {
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "patch_size": 14,
+    "image_size": 384,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 14,
+    "vision_use_head": False,
+}
