@@ -16,7 +16,7 @@ from tfcalc.questions.quantities import measure_of
 from tfcalc.questions.targets import find
 
 TOP = Path(__file__).parents[1]
-FILES = ["README.md", "formulas.md"]
+FILES = ["README.md", "CONTRIBUTING.md", "formulas.md"]
 TABLE = re.compile(r"<!-- formulas (\w+) .*?-->\n(.*?)<!-- end -->", re.DOTALL)
 ROW = re.compile(r"\| `([\w-]+)` \| (.+?) \| `[\w.]+` \|")
 

@@ -10,12 +10,14 @@ Prose is written by hand; what tfcalc says is not. Three kinds of blocks are gen
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import os
 import re
 import shlex
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
 
@@ -30,7 +32,7 @@ from tfcalc.questions.formula import formula
 from tfcalc.workload import Workload
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
-GENERATED = re.compile(r"(<!-- (formulas|symbols|elementwise)([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+GENERATED = re.compile(r"(<!-- (formulas|symbols|elementwise|source)([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 WIDTH = "80"
 
 
@@ -68,8 +70,17 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
             yield from _formulas(*arguments)
         case "symbols":
             yield from _symbols()
+        case "source":
+            yield from _source(*arguments)
         case _:
             yield from _elementwise()
+
+
+def _source(module: str, function: str) -> Iterator[str]:
+    """A function as it stands in the code, with what decorates it."""
+    yield "```python"
+    yield inspect.getsource(getattr(import_module(f"tfcalc.{module}"), function)).rstrip()
+    yield "```"
 
 
 def _formulas(of: str, *targets: str) -> Iterator[str]:

@@ -28,8 +28,8 @@ DRAWS = 20
 def differences(config: dict[str, Any]) -> dict[str, tuple[object, object]]:
     """Names whose numel differs: tfcalc's and transformers'."""
     model = Published(config)
-    root = model.tree(Workload())
     built = build(config, model.architecture)
+    root = model.tree(Workload())
     ours, theirs = tensors(root), parameters(built)
     held, kept = tensors(root, buffers=True), buffers(built)
     found = _unequal(ours, theirs) | {f"buffer {name}": both for name, both in _unequal(held, kept).items()}

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.torch
 FAMILIES = sorted(name for names in modules().values() for name in names if name in load())
 
 NO_DEFAULT = {
+    "aya_vision",
     "dbrx",
     "dots1",
     "esm",

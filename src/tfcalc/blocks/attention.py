@@ -20,10 +20,10 @@ class Attention(NamedTuple):
     ``value_width`` are those of the vectors that keys and values are made of, where these are not ``d_model`` wide.
 
     ``names`` are those of the four projections, of three where one matrix makes keys and values, or of two where one
-    makes queries, keys and values. ``bias`` is that of all of them, unless ``key_bias`` or ``output_bias`` say
-    otherwise. ``gated`` queries are twice as wide: the second half gates the output. ``within`` are further parts:
-    norms of queries and keys, sinks, tables. ``output_from`` is what the output projection reads, where that is not
-    as wide as the heads' values together; ``output_to`` is what it makes, where that is not ``d_model``.
+    makes queries, keys and values. ``bias`` is that of all of them, unless ``key_bias``, ``value_bias`` or
+    ``output_bias`` say otherwise. ``gated`` queries are twice as wide: the second half gates the output. ``within`` are
+    further parts: norms of queries and keys, sinks, tables. ``output_from`` is what the output projection reads, where
+    that is not as wide as the heads' values together; ``output_to`` is what it makes, where that is not ``d_model``.
     ``made`` says which of keys and values it makes itself: both (``KV``), keys that are the values too (``K``), or
     none, where it reads those of an earlier layer.
 
@@ -47,6 +47,7 @@ class Attention(NamedTuple):
     output_from: Num | None = None
     output_to: Num | None = None
     made: str = "KV"
+    value_bias: bool | None = None
 
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload, *, causal: bool) -> Component:
         """The block on these sequences; self-attention where ``queries`` and ``keys`` are the same."""
@@ -84,6 +85,7 @@ class Attention(NamedTuple):
         from_key = h if self.key_width is None else self.key_width
         from_value = h if self.value_width is None else self.value_width
         key_bias = self.bias if self.key_bias is None else self.key_bias
+        value_bias = self.bias if self.value_bias is None else self.value_bias
         yield linear(self.names[0], h, query, queries.tokens, bias=self.bias, letter="Q")
         if not self.made:
             return
@@ -92,4 +94,4 @@ class Attention(NamedTuple):
             return
         yield linear(self.names[1], from_key, g * d_k, keys.tokens, bias=key_bias, letter="K")
         if "V" in self.made:
-            yield linear(self.names[2], from_value, g * d_v, keys.tokens, bias=self.bias, letter="V")
+            yield linear(self.names[2], from_value, g * d_v, keys.tokens, bias=value_bias, letter="V")

@@ -22,9 +22,9 @@ class RelativeAttention(NamedTuple):
     head_dim: Num
 
     def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool) -> Component:
-        """The block on these sequences: a causal one knows distances one way, another one both ways."""
+        """The block on these sequences: a causal one knows distances one way, and the next; another one both ways."""
         a, d, tokens, pairs = self.n_heads, self.head_dim, stream.tokens, stream.tokens * stream.length
-        distances = stream.length if causal else 2 * stream.length
+        distances = stream.length + 1 if causal else 2 * stream.length
         h, inner = self.d_model, a * d
         return Component(
             name,

@@ -124,6 +124,9 @@ class _Writer(NamedTuple):
         inner = _without(rest, shared)
         if [atom for atom, _ in shared] == ["h"] and "h" not in inner.free_symbols and () in inner.terms:
             return self.join([*self.powers(count), self.bracketed(inner), *self.powers(shared)])
+        shared_by_all = reduce(gcd, rest.terms.values())
+        if not count and len(rest.terms) > 2 and shared_by_all > 2:  # so many equal layers: 58(…)
+            return self.join([str(shared_by_all), self.bracketed(_without(rest, (), shared_by_all))])
         return self.join([*self.powers(count), self.bracketed(rest)]) if count else self.sum(rest)
 
     def factored(self, count: Monomial, rest: Polynomial) -> str:

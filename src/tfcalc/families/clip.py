@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from tfcalc.blocks import Attention, layer
@@ -21,9 +22,10 @@ from tfcalc.families.images import (
     patches,
     self_attention,
 )
-from tfcalc.leaves import embedding, learned_position, linear, norm, parameter
+from tfcalc.leaves import embedding, learned_position, linear, norm, parameter, sinusoidal_position
 from tfcalc.workload import Sequences, Workload
 
+Table = Callable[[str, Num, Num, Num], Component]
 IMAGES_ONLY = "ForImageClassification"
 NORMS = ("layer_norm1", "layer_norm2")
 FUSED = ("in_proj[q]", "in_proj[k]", "in_proj[v]", "out_proj")
@@ -42,11 +44,13 @@ def encoder(c: Config, run: Workload, stream: Sequences, *, causal: bool = False
     return Component("encoder", "encoder", parts=(layers,))
 
 
-def text_tower(c: Config, run: Workload, *further: Component, causal: bool) -> Component:
-    """Tokens with trained positions, layers, a final norm."""
+def text_tower(
+    c: Config, run: Workload, *further: Component, causal: bool, position: Table = learned_position
+) -> Component:
+    """Tokens with positions, layers, a final norm."""
     h, stream = c.size("hidden_size"), run.target
     tokens = embedding("token_embedding", c.size("vocab_size"), h, stream.tokens)
-    positions = learned_position("position_embedding", c.size("max_position_embeddings"), h, stream.tokens)
+    positions = position("position_embedding", c.size("max_position_embeddings"), h, stream.tokens)
     return Component(
         "text_model",
         "encoder",
@@ -275,3 +279,20 @@ def _compared(c: Config, towers: tuple[Component, ...]) -> Component:
     if c.head == IMAGES_ONLY:
         return towers[0]
     return Component("siglip", "model", parts=(*towers, parameter("logit_scale"), parameter("logit_bias")))
+
+
+@family(
+    "tipsv2_text_model",
+    architecture="Tipsv2TextModel",
+    heads={"Model": bare},
+    vocab_size=32000,
+    hidden_size=768,
+    intermediate_size=3072,
+    num_hidden_layers=12,
+    num_attention_heads=12,
+    max_position_embeddings=64,
+    hidden_act="relu",
+)
+def tipsv2_text(c: Config, run: Workload) -> Component:
+    """The text tower of TIPSv2 (transformers' Tipsv2TextModel): fixed positions, which are not stored."""
+    return text_tower(c, run, causal=False, position=partial(sinusoidal_position, stored="nothing"))

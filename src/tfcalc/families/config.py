@@ -16,8 +16,8 @@ from tfcalc.families.fields import Field, field_of
 
 MISSING = object()
 MOST_LAYERS = 10_000
-COUNT_LAYERS = ("layer", "depth")
-"""Fields that say how many layers there are: some families look at them one by one."""
+COUNT_LAYERS = ("layer", "layers", "depth")
+"""How fields end that say how many layers there are: some families look at them one by one."""
 
 
 class Reading:
@@ -95,7 +95,7 @@ class Config:
         value = self._required(name)
         check_size(self.path(name), value, least)
         number: int = value
-        if number > MOST_LAYERS and any(word in name for word in COUNT_LAYERS):
+        if number > MOST_LAYERS and name.endswith(COUNT_LAYERS):
             raise InvalidModel(f"{self.path(name)} {number} is absurdly large", f"at most {MOST_LAYERS} layers")
         return number
 

@@ -60,7 +60,7 @@ def lengthening(c: Config, run: Workload) -> Component:
 
 
 def blocks(c: Config, run: Workload) -> Iterator[Component]:
-    """Blocks of ``block_sizes`` layers, each run ``block_repeats`` times; the first layer of one shortens the sequence."""
+    """Blocks of ``block_sizes`` layers, each run ``block_repeats`` times; its first layer shortens the sequence."""
     sizes = c.numbers("block_sizes", least=1)
     repeats = c.numbers("block_repeats", len(sizes), least=1) if c.has("block_repeats") else [1] * len(sizes)
     stream = run.target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tfcalc.core.component import Component
@@ -41,10 +42,21 @@ def projection(c: Config, seen: Num, vectors: Num) -> Component:
     return Component("visual_projection.visual_projection", "projection", parts=parts)
 
 
+def patches(c: Config) -> Num:
+    """The vectors of all images that stand before the text."""
+    images = c.optional("num_image_with_embedding")
+    return (1 if images is None else images) * (product(grid(c.sub("vision_config", "git_vision_model"))) + 1)
+
+
+def logits(c: Config, run: Workload, base: Component) -> Iterable[Component]:
+    """Logits of every vector, those of the images too."""
+    return lm_head("output", bias=True)(c, replace(run, seq_len=patches(c) + run.seq_len), base)
+
+
 @family(
     "git",
     architecture="GitForCausalLM",
-    heads={"Model": bare, "ForCausalLM": lm_head("output", bias=True)},
+    heads={"Model": bare, "ForCausalLM": logits},
     vocab_size=30522,
     hidden_size=768,
     num_hidden_layers=6,
@@ -59,8 +71,7 @@ def git(c: Config, run: Workload) -> Component:
     """Wang et al. 2022 (arXiv 2205.14100); several images (frames of a film) have a vector each for their place."""
     vision, images = c.sub("vision_config", "git_vision_model"), c.optional("num_image_with_embedding")
     seen, count = vision.size("hidden_size"), 1 if images is None else images
-    patches = count * (product(grid(vision)) + 1)
-    both = replace(run, seq_len=patches + run.seq_len)
+    both = replace(run, seq_len=patches(c) + run.seq_len)
     times = parameter("img_temporal_embedding", 1, 1, seen)._replace(copies=count)
     return Component(
         "git",
@@ -69,7 +80,7 @@ def git(c: Config, run: Workload) -> Component:
             embeddings(c, run, positions(c, run)),
             git_vision(vision, replace(run, batch_size=run.batch_size * count)),
             Component("encoder", "encoder", parts=(layers(c, both, attention(c, both)),)),
-            projection(c, seen, run.batch_size * patches),
+            projection(c, seen, run.batch_size * patches(c)),
             *([] if images is None else [times]),
         ),
     )

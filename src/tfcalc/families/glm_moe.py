@@ -227,10 +227,12 @@ def solar_open(c: Config, run: Workload) -> Component:
 )
 def exaone_moe(c: Config, run: Workload) -> Component:
     """K-EXAONE (transformers' ExaoneMoeModel): EXAONE 4's norms of queries and keys."""
-    common = shared(c, "num_shared_experts")
     mixer = attention(c, run, within=qk_norms("rmsnorm", c, run))
-    kinds = mlp_types(c, dense_first(c))
-    return dense_or_sparse(c, run, kinds, mixer, lambda: routed(c, run, "num_experts", common=common))
+
+    def experts() -> Component:
+        return routed(c, run, "num_experts", common=shared(c, "num_shared_experts"))
+
+    return dense_or_sparse(c, run, mlp_types(c, dense_first(c)), mixer, experts)
 
 
 @family(
@@ -259,9 +261,9 @@ def exaone_moe(c: Config, run: Workload) -> Component:
 def hy_v3(c: Config, run: Workload) -> Component:
     """Hunyuan 3 (transformers' HYV3Model): without shared experts, one stands as wide as a dense layer."""
     bias = c.flag("mlp_bias")
-    some = c.number("num_shared_experts", least=0) > 0
 
     def experts() -> Component:
+        some = c.number("num_shared_experts", least=0) > 0
         common = shared(c, "num_shared_experts") if some else c.size("intermediate_size")
         beside = swiglu("shared_experts", common, c, run, bias=bias)
         within = beside, correction(c, "e_score_correction_bias", "num_experts")

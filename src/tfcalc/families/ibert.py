@@ -41,7 +41,7 @@ def ibert(c: Config, run: Workload) -> Component:
 
 
 def quantised(part: Component) -> Component:
-    """The same with an integer for each weight and with the sizes of the steps: of each row of a map, of all a table."""
+    """The same with an integer for each weight, and the size of a step: for each row of a map, for all of a table."""
     weights = part.own.weights
     if part.kind == "norm":
         shift = Tensor("shift", (1,), key="shift")

@@ -22,9 +22,9 @@ HEADS = CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True,
 
 
 def chosen(c: Config, experts: str = "num_local_experts", each: str | int = "num_experts_per_tok") -> Num:
-    """How many experts a token goes through, by a field or by a number: no more than there are."""
-    fewer = (each if isinstance(each, int) else c.number(each)) < c.number(experts)
-    if not fewer:
+    """How many experts a token goes through, by a field or a number: all where no fewer are asked for."""
+    asked = each if isinstance(each, int) else c.number(experts) if c.get(each) is None else c.number(each)
+    if asked >= c.number(experts):
         return c.size(experts)
     return each if isinstance(each, int) else c.size(each)
 

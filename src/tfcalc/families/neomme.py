@@ -55,7 +55,7 @@ PLAIN = "rmsnorm-plain"
     tie_word_embeddings=True,
 )
 def neomme(c: Config, run: Workload) -> Component:
-    """transformers' NeoMMEModel: norms without weights; the first and the last global layer add vectors to the values.
+    """Transformers' NeoMMEModel: norms without weights; the first and the last global layer add vectors to the values.
 
     Each layer mixes the stream with what the embeddings gave (``lambdas``).
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tfcalc.blocks import Attention, FeedForward, layer
 from tfcalc.blocks.ngram_attention import NAMES, NgramAttention
@@ -64,13 +65,18 @@ def _words(c: Config, tokens: Num, *, name: str = "word_embeddings", tied_to: st
     return embedding(name, c.size("vocab_size"), c.size("hidden_size"), tokens, tied_to=tied_to)
 
 
+def logits(c: Config, run: Workload, base: Component) -> Iterable[Component]:
+    """Logits of the guesses alone, not of the words themselves."""
+    return lm_head()(c, replace(run, seq_len=run.seq_len * c.size("ngram")), base)
+
+
 @family(
     "prophetnet",
     architecture="ProphetNetForCausalLM",
     heads={
         "Model": bare,
-        "ForConditionalGeneration": renamed("prophetnet", lm_head()),
-        ALONE: renamed("prophetnet", lm_head()),
+        "ForConditionalGeneration": renamed("prophetnet", logits),
+        ALONE: renamed("prophetnet", logits),
     },
     aliases={"num_attention_heads": "num_encoder_attention_heads"},
     vocab_size=30522,

@@ -149,7 +149,7 @@ class Published:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """The fields that the config leaves out and that have a value by default; the family it is treated as."""
-        left = {path: value for path, value in self.reading.assumed.items() if value is not None}
+        left = {path: value for path, value in self.reading.assumed.items() if value not in (None, False)}
         found = []
         if self.treated_as:
             found.append(f"model_type {self.data.get('model_type')!r} treated as {self.treated_as}, as asked")

@@ -11,7 +11,8 @@ from tfcalc.families.config import Config
 from tfcalc.families.family import family, find, nested
 from tfcalc.families.heads import bare
 from tfcalc.families.images import feed_forward, norms, part, ratio, self_attention
-from tfcalc.families.llama import qwen2, qwen3
+from tfcalc.families.llama import attention as attend_text
+from tfcalc.families.llama import decoder, gated, qwen3, uniform
 from tfcalc.families.qwen_moe import qwen3_moe
 from tfcalc.families.vision_language import either, heads, reader
 from tfcalc.leaves import activation, convolution, learned_position, linear, norm
@@ -214,7 +215,9 @@ QWEN2_TEXT: dict[str, Any] = {
 @family("qwen2_5_vl_text", architecture="Qwen2_5_VLTextModel", heads={"Model": bare}, **QWEN2_TEXT)
 def qwen2_vl_text(c: Config, run: Workload) -> Component:
     """Qwen2 with rotary positions in three dimensions."""
-    return qwen2(c, run)
+    width = c.quotient("hidden_size", "num_attention_heads")
+    mixer = attend_text(c, run, bias=True, output_bias=False, width=width)
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run)))
 
 
 @family(

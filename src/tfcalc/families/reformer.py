@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.blocks import FeedForward, layer, stack
-from tfcalc.blocks.chunked_attention import ChunkedAttention
+from tfcalc.blocks.neighbour_attention import NeighbourAttention
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
 from tfcalc.families.config import Config
@@ -62,7 +62,7 @@ def mixer(kind: str, c: Config, run: Workload) -> Component:
     """Attention to chunks of neighbours, or of tokens that hash alike."""
     around = 1 + c.number(f"{kind}_num_chunks_before", least=0) + c.number(f"{kind}_num_chunks_after", least=0)
     names = (*(f"self_attention.{name}" for name in PROJECTIONS[kind]), "output.dense")
-    block = ChunkedAttention(
+    block = NeighbourAttention(
         c.size("hidden_size"),
         c.size("num_attention_heads"),
         c.size("attention_head_size"),

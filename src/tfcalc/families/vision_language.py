@@ -11,8 +11,9 @@ from tfcalc.core.number import Num, floor_div, product
 from tfcalc.families.clip import encoder as clip_encoder
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family, nested
-from tfcalc.families.heads import bare, classifier, output
+from tfcalc.families.heads import bare, classifier, labels, output
 from tfcalc.families.images import feed_forward, grid, norms, pair, part, patches, ratio, self_attention
+from tfcalc.families.modernbert import dense
 from tfcalc.families.vit import NORMS
 from tfcalc.leaves import activation, learned_position, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
@@ -348,3 +349,76 @@ AYA_VISION = {
     "num_attention_heads": 14,
     "vision_use_head": False,
 }
+
+
+def cohere_text(c: Config) -> Config:
+    """Any text model, but Cohere's where none is named."""
+    return part(c, "text_config", "cohere2", free=True)
+
+
+@family(
+    "aya_vision",
+    architecture="AyaVisionForConditionalGeneration",
+    heads=heads(cohere_text),
+    downsample_factor=2,
+    tie_word_embeddings=True,
+)
+def aya_vision(c: Config, run: Workload) -> Component:
+    """Aya Vision (arXiv 2505.08751): patches side by side, normalised, through a gated network of half its width."""
+    vision = part(c, "vision_config", "siglip_vision_model", over=AYA_VISION, free=True)
+    text, factor, given = cohere_text(c), c.size("downsample_factor"), c.optional("alignment_intermediate_size")
+    width = text.size("hidden_size")
+    inner, wide = width if given is None else given, vision.size("hidden_size") * factor * factor
+    tokens = floor_div(seen(vision, run), c.number("downsample_factor") ** 2)
+    half = floor_div(inner, 2)
+    parts = (
+        norm("layernorm", "layernorm", wide, tokens),
+        linear("linear_1", wide, inner, tokens),
+        activation("act", "silu", tokens * half),
+        linear("linear_2", half, width, tokens),
+    )
+    projector = Component("multi_modal_projector", "projector", parts=parts)
+    return reader(run, text, nested(vision, run, "vision_tower"), projector)
+
+
+def modernbert_text(c: Config) -> Config:
+    """Any text encoder, but ModernBERT where none is named."""
+    return part(c, "text_config", "modernbert", free=True)
+
+
+def words_seen(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """Logits of every word, by a matrix that the whole's config may tie."""
+    text = modernbert_text(c)
+    yield base
+    yield from dense("projection_head")(text, run)
+    h, vocabulary = text.size("hidden_size"), text.size("vocab_size")
+    yield output("lm_head", h, vocabulary, run, tied=outer(c, text), bias=text.flag("decoder_bias"))
+
+
+def sorted_into_classes(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """Classes of the text, or of each word."""
+    text = modernbert_text(c)
+    yield base
+    yield from dense("head")(text, run)
+    yield linear("classifier", text.size("hidden_size"), labels(c), run.target.tokens)
+
+
+@family(
+    "modernvbert",
+    architecture="ModernVBertForMaskedLM",
+    heads={
+        "Model": bare,
+        "ForMaskedLM": words_seen,
+        "ForSequenceClassification": sorted_into_classes,
+        "ForTokenClassification": sorted_into_classes,
+    },
+    pixel_shuffle_factor=4,
+    tie_word_embeddings=False,
+)
+def modernvbert(c: Config, run: Workload) -> Component:
+    """ModernVBERT (arXiv 2510.01149): patches side by side, through one linear map, among ModernBERT's words."""
+    vision, text = part(c, "vision_config", "siglip_vision_model", free=True), modernbert_text(c)
+    factor, tokens = c.size("pixel_shuffle_factor"), floor_div(seen(vision, run), c.number("pixel_shuffle_factor") ** 2)
+    wide = vision.size("hidden_size") * factor * factor
+    map_ = linear("connector.modality_projection", wide, text.size("hidden_size"), tokens, bias=False)
+    return reader(run, text, nested(vision, run, "vision_model"), map_, name="text_model")

@@ -185,3 +185,61 @@ def dinov2_feed_forward(c: Config, run: Workload, stream: Sequences) -> Componen
     inner = 8 * ceil_div(floor_div(2 * inner, 3), 8)
     block = FeedForward(c.size("hidden_size"), inner, "silu", bias=True, names=GATED, gated=True)
     return block("mlp", stream, run)
+
+
+@family(
+    "dinov3_vit",
+    architecture="DINOv3ViTModel",
+    heads={"Model": bare, "Backbone": bare},
+    hidden_size=384,
+    intermediate_size=1536,
+    num_hidden_layers=12,
+    num_attention_heads=6,
+    hidden_act="gelu",
+    image_size=224,
+    patch_size=16,
+    num_channels=3,
+    query_bias=True,
+    key_bias=False,
+    value_bias=True,
+    proj_bias=True,
+    mlp_bias=True,
+    use_gated_mlp=False,
+    num_register_tokens=0,
+)
+def dinov3(c: Config, run: Workload) -> Component:
+    """Siméoni et al. 2025 (arXiv 2508.10104): rotary positions, and register tokens beside the class token."""
+    h, registers, n = c.size("hidden_size"), c.size("num_register_tokens", least=0), product(grid(c))
+    stream, gate = Sequences(run.batch_size, n + 1 + registers), c.flag("use_gated_mlp")
+    mixer = self_attention(
+        c,
+        run,
+        stream,
+        name="attention",
+        names=LLAMA_NAMES,
+        bias=c.flag("query_bias"),
+        key_bias=c.flag("key_bias"),
+        value_bias=c.flag("value_bias"),
+        output_bias=c.flag("proj_bias"),
+    )
+    parts = (
+        mixer,
+        parameter("layer_scale1.lambda1", h, minor=True),
+        feed_forward(c, run, stream, names=GATED if gate else GATED[1:], bias=c.flag("mlp_bias"), gated=gate),
+        parameter("layer_scale2.lambda1", h, minor=True),
+        *norms(("norm1", "norm2"), h, stream.tokens),
+    )
+    embedded = (
+        *(parameter(name, h) for name in ("cls_token", "mask_token")),
+        parameter("register_tokens", registers, h),
+        patches("patch_embeddings", c, run.batch_size * n, width=h, kernel=pair(c, "patch_size")),
+    )
+    return Component(
+        "dinov3",
+        "encoder",
+        parts=(
+            Component("embeddings", "embedding", parts=embedded),
+            layer("model.layer", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
+            norm("norm", "layernorm", h, stream.tokens),
+        ),
+    )

@@ -56,6 +56,7 @@ XLM: dict[str, Any] = {
     "n_langs": 1,
     "use_lang_emb": True,
     "summary_use_proj": True,
+    "start_n_top": 5,
     "summary_proj_to_labels": True,
     "tie_word_embeddings": True,
 }

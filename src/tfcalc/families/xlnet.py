@@ -29,13 +29,17 @@ def of_choices(c: Config, run: Workload, base: Component) -> Iterator[Component]
 
 
 def of_answers(c: Config, run: Workload, base: Component, *, prefix: str = "") -> Iterator[Component]:
-    """Where an answer starts; where it ends, given that; whether there is any."""
+    """Where an answer starts; where it ends, given that; whether there is any.
+
+    Where the start is not known, as it is in training, it looks for the end of ``start_n_top`` guesses.
+    """
     h, tokens, batch = c.size("hidden_size"), run.target.tokens, run.target.batch
+    ends = tokens if run.training else tokens * c.size("start_n_top")
     yield base
     yield linear(prefix + "start_logits.dense", h, 1, tokens)
-    yield linear(prefix + "end_logits.dense_0", 2 * h, h, tokens)
-    yield norm(prefix + "end_logits.LayerNorm", "layernorm", h, tokens)
-    yield linear(prefix + "end_logits.dense_1", h, 1, tokens)
+    yield linear(prefix + "end_logits.dense_0", 2 * h, h, ends)
+    yield norm(prefix + "end_logits.LayerNorm", "layernorm", h, ends)
+    yield linear(prefix + "end_logits.dense_1", h, 1, ends)
     yield linear(prefix + "answer_class.dense_0", 2 * h, h, batch)
     yield linear(prefix + "answer_class.dense_1", h, 1, batch, bias=False)
 
@@ -66,6 +70,7 @@ def of_answers(c: Config, run: Workload, base: Component, *, prefix: str = "") -
     ff_activation="gelu",
     attn_type="bi",
     summary_use_proj=True,
+    start_n_top=5,
     tie_word_embeddings=True,
 )
 def xlnet(c: Config, run: Workload) -> Component:

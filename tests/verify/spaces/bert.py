@@ -396,3 +396,61 @@ def esmc(random: Random) -> dict[str, Any]:
     made = encoder(random, "Esmc", heads, attention_bias=coin(random), mlp_bias=coin(random))
     del made["type_vocab_size"]
     return made | {"head_dim": random.choice([None, 8])}
+
+
+@space("neomme")
+def neomme(random: Random) -> dict[str, Any]:
+    """Biases anywhere, heads of any width."""
+    more = {
+        "architectures": ["NeoMME" + random.choice(["Model", "ForMaskedLM", "ForRetrieval"])],
+        "head_dim": random.choice([16, 32]),
+        "embedding_rank": random.choice([6, 20]),
+        "patch_size": random.choice([2, 4]),
+        "embedding_dim": random.choice([4, 8]),
+        "attention_bias": coin(random),
+        "mlp_bias": coin(random),
+    }
+    return grouped(random) | more
+
+
+@space("ibert")
+def ibert(random: Random) -> dict[str, Any]:
+    """Integers, whether used or not."""
+    return encoder(random, "IBert", TASKS, quant_mode=coin(random), hidden_act="gelu")
+
+
+@space("funnel")
+def funnel(random: Random) -> dict[str, Any]:
+    """Blocks of any number of layers."""
+    made = encoder(random, "Funnel", (*TASKS, "ForPreTraining", "BaseModel"))
+    del made["type_vocab_size"], made["max_position_embeddings"], made["num_hidden_layers"]
+    sizes = [random.randint(1, 3) for _ in range(random.randint(1, 3))]
+    made |= {"d_model": made.pop("hidden_size"), "n_head": made.pop("num_attention_heads")}
+    made |= {"d_inner": made.pop("intermediate_size"), "d_head": random.choice([4, 6]), "block_sizes": sizes}
+    repeats = {"block_repeats": [random.randint(1, 2) for _ in sizes]} if coin(random) else {}
+    return made | repeats | {"num_decoder_layers": random.randint(1, 3), "pool_q_only": coin(random)}
+
+
+@space("perceiver")
+def perceiver(random: Random) -> dict[str, Any]:
+    """Latent vectors of any number and width."""
+    heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForImageClassificationLearned")
+    return {
+        "architectures": ["Perceiver" + random.choice(heads)],
+        "num_latents": random.choice([4, 6]),
+        "d_latents": random.choice([16, 32]),
+        "d_model": random.choice([24, 40]),
+        "num_blocks": random.randint(1, 3),
+        "num_self_attends_per_block": random.randint(1, 3),
+        "num_self_attention_heads": random.choice([2, 4]),
+        "num_cross_attention_heads": random.choice([2, 4]),
+        "qk_channels": random.choice([None, 16]),
+        "v_channels": random.choice([None, 16, 32]),
+        "cross_attention_shape_for_attention": random.choice(["q", "kv"]),
+        "self_attention_widening_factor": random.randint(1, 3),
+        "cross_attention_widening_factor": random.randint(1, 3),
+        "vocab_size": random.randint(20, 60),
+        "max_position_embeddings": random.choice([16, 24]),
+        "image_size": random.choice([4, 6]),
+        **labels(random),
+    }

@@ -388,6 +388,8 @@ def reformer(random: Random) -> dict[str, Any]:
         "axial_pos_shape": [4, 8],
         "axial_pos_embds_dim": [first, sizes["hidden_size"] - first],
         "num_hashes": random.randint(1, 3),
+        "local_attn_chunk_length": random.choice([4, 8]),
+        "lsh_attn_chunk_length": random.choice([4, 8]),
         **classes(random, "Reformer", *kinds),
     }
 

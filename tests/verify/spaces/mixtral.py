@@ -103,7 +103,8 @@ def steps(random: Random) -> dict[str, Any]:
     """Which layers have experts, as Qwen says it."""
     few = random.sample(range(4), random.randint(0, 2))
     config = grouped(random, head_dim=True) | experts(random, "num_experts") | narrow(random)
-    return config | {"decoder_sparse_step": random.randint(1, 3)} | ({"mlp_only_layers": few} if coin(random) else {})
+    config |= {"num_experts": random.choice([0, 3, 4, 8]), "decoder_sparse_step": random.randint(1, 3)}
+    return config | ({"mlp_only_layers": few} if coin(random) else {})
 
 
 def shared_width(random: Random) -> dict[str, Any]:

@@ -175,3 +175,24 @@ def siglip2(random: Random) -> dict[str, Any]:
     del drawn["vision_config"]["image_size"]
     drawn["vision_config"]["num_patches"] = random.choice([16, 64])
     return drawn | {"architectures": ["Siglip2" + random.choice(HEADS[:2])]}
+
+
+@space("dinov3_vit")
+def dinov3(random: Random) -> dict[str, Any]:
+    """Biases each by itself, registers, gates."""
+    flags = ("query_bias", "key_bias", "value_bias", "proj_bias", "mlp_bias", "use_gated_mlp")
+    return (
+        widths(random)
+        | images(random)
+        | {name: coin(random) for name in flags}
+        | {
+            "architectures": ["DINOv3ViT" + random.choice(["Model", "Backbone"])],
+            "num_register_tokens": random.choice([0, 4]),
+        }
+    )
+
+
+@space("tipsv2_text_model")
+def tipsv2_text(random: Random) -> dict[str, Any]:
+    """Positions that are not stored."""
+    return texts(random) | {"architectures": ["Tipsv2TextModel"], "scale_sqrt_depth": coin(random)}

@@ -369,3 +369,85 @@ def gemma4_unified(random: Random) -> dict[str, Any]:
     }
     seeing = {"vision_config": vision} if coin(random) else {}
     return whole | seeing | ({"audio_config": {"audio_embed_dim": 30}} if coin(random) else {})
+
+
+@space("aya_vision")
+def aya_vision(random: Random) -> dict[str, Any]:
+    """An inner width of its own, or the text's."""
+    text = small_text(random, model_type=random.choice(["cohere", "cohere2"]))
+    vision = siglip(random) | {"model_type": "siglip_vision_model"}
+    inner = {"alignment_intermediate_size": 30} if coin(random) else {}
+    whole = {"text_config": text, "vision_config": vision, "downsample_factor": random.choice([1, 2])}
+    return whole | inner | conditional(random, "AyaVision")
+
+
+@space("modernvbert")
+def modernvbert(random: Random) -> dict[str, Any]:
+    """Biases, ties, heads."""
+    text = small_text(random, **{name: coin(random) for name in ("decoder_bias", "classifier_bias", "norm_bias")})
+    vision = siglip(random) | {"model_type": "siglip_vision_model"}
+    kind = random.choice(["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"])
+    return {
+        "architectures": ["ModernVBert" + kind],
+        "text_config": text | {"model_type": "modernbert"},
+        "vision_config": vision,
+        "pixel_shuffle_factor": random.choice([1, 2]),
+        "tie_word_embeddings": coin(random),
+        "num_labels": random.choice([2, 5]),
+    }
+
+
+@space("glm4v")
+def glm4v(random: Random) -> dict[str, Any]:
+    """Biases or not; tied by either config."""
+    vision = qwen_tower(random)
+    vision |= {
+        "hidden_size": 8 * vision["num_heads"],
+        "attention_bias": coin(random),
+        "image_size": random.choice([28, 56]),
+        "out_hidden_size": random.choice([12, 16]),
+        "intermediate_size": 20,
+    }
+    return {"text_config": small_text(random), "vision_config": vision, **conditional(random, "Glm4v")}
+
+
+@space("mllama")
+def mllama(random: Random) -> dict[str, Any]:
+    """Any layers that read images, of any shapes."""
+    count = random.randint(1, 4)
+    text = small_text(random, num_hidden_layers=count)
+    text["cross_attention_layers"] = [place for place in range(count) if coin(random)]
+    heads = random.choice([2, 4])
+    vision: dict[str, Any] = {
+        "hidden_size": 8 * heads,
+        "attention_heads": heads,
+        "num_hidden_layers": random.randint(1, 3),
+        "num_global_layers": random.randint(1, 2),
+        "intermediate_size": 24,
+        "vision_output_dim": 30,
+        "image_size": random.choice([32, 48]),
+        "patch_size": 8,
+    }
+    if coin(random):
+        vision |= {"max_num_tiles": 2, "supported_aspect_ratios": [[1, 1], [1, 2], [2, 1]]}
+    kind = random.choice(["Model", "ForConditionalGeneration", "ForCausalLM"])
+    return {"text_config": text, "vision_config": vision, "architectures": ["Mllama" + kind]}
+
+
+@space("got_ocr2")
+def got_ocr2(random: Random) -> dict[str, Any]:
+    """Positions of either sort, layers that see windows or all."""
+    heads = random.choice([2, 4])
+    vision = {
+        "hidden_size": 8 * heads,
+        "num_attention_heads": heads,
+        "num_hidden_layers": random.randint(1, 4),
+        "output_channels": random.choice([8, 12]),
+        "image_size": random.choice([32, 48]),
+        "patch_size": 8,
+        "window_size": random.choice([0, 2, 3]),
+        "global_attn_indexes": random.choice([[], [0], [1, 2]]),
+        "mlp_dim": 24,
+        **{name: coin(random) for name in ("qkv_bias", "use_abs_pos", "use_rel_pos")},
+    }
+    return {"text_config": any_text(random), "vision_config": vision, **conditional(random, "GotOcr2")}

@@ -1,0 +1,109 @@
+"""GLM-4V: a tower for images of any size, a merger that is a gated network, and GLM-4's text."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import FUSED, GATED, FeedForward, layer
+from tfcalc.core.component import Component
+from tfcalc.core.number import floor_div, product
+from tfcalc.families.config import Config
+from tfcalc.families.family import family, nested
+from tfcalc.families.heads import bare
+from tfcalc.families.images import feed_forward, grid, norms, part, self_attention
+from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, uniform
+from tfcalc.families.qwen_vl import FUSED as QKV
+from tfcalc.families.qwen_vl import NORMS, SIDES, patch_embed
+from tfcalc.families.vision_language import either, heads, reader
+from tfcalc.leaves import activation, convolution, learned_position, linear, norm
+from tfcalc.workload import Sequences, Workload
+
+
+@family(
+    "glm4v_vision",
+    architecture="Glm4vVisionModel",
+    heads={"Model": bare},
+    aliases=SIDES,
+    depth=24,
+    hidden_size=1536,
+    hidden_act="silu",
+    attention_bias=False,
+    num_heads=12,
+    in_channels=3,
+    image_size=336,
+    patch_size=14,
+    spatial_merge_size=2,
+    temporal_patch_size=2,
+    out_hidden_size=4096,
+    intermediate_size=13696,
+)
+def glm4v_vision(c: Config, run: Workload) -> Component:
+    """GLM-4.1V (arXiv 2507.01006): layers are as wide inside as the text, ``intermediate_size`` is the merger's."""
+    h, out, side = c.size("hidden_size"), c.size("out_hidden_size"), c.size("spatial_merge_size")
+    stream = Sequences(run.batch_size, product(grid(c)))
+    merged = Sequences(stream.batch, floor_div(stream.length, c.number("spatial_merge_size") ** 2))
+    bias = c.flag("attention_bias")
+    parts = (
+        self_attention(c, run, stream, name="attn", names=QKV, heads="num_heads", bias=bias, output_bias=False),
+        feed_forward(c, run, stream, names=GATED, bias=False, gated=True, inner=out),
+        *norms(NORMS, h, stream.tokens, "rmsnorm"),
+    )
+    return Component(
+        "visual",
+        "encoder",
+        parts=(
+            learned_position("embeddings.position_embedding", stream.length, h, stream.tokens),
+            patch_embed(c, stream, h, bias=True),
+            norm("post_conv_layernorm", "rmsnorm", h, stream.tokens),
+            layer("blocks", parts, stream.tokens * h, copies=c.size("depth")),
+            norm("post_layernorm", "rmsnorm", h, stream.tokens),
+            convolution("downsample", h, out, (side, side), merged.tokens),
+            merger(c, run, merged),
+        ),
+    )
+
+
+def merger(c: Config, run: Workload, stream: Sequences) -> Component:
+    """A map with a norm and an activation, then a gated network."""
+    out = c.size("out_hidden_size")
+    network = FeedForward(out, c.size("intermediate_size"), c.word("hidden_act"), names=GATED, gated=True)
+    return Component(
+        "merger",
+        "projector",
+        parts=(
+            linear("proj", out, out, stream.tokens, bias=False),
+            norm("post_projection_norm", "layernorm", out, stream.tokens),
+            activation("act1", "gelu", stream.tokens * out),
+            network("(ffn)", stream, run),
+        ),
+    )
+
+
+@family(
+    "glm4v_text",
+    architecture="Glm4vTextModel",
+    heads={"Model": bare},
+    vocab_size=151552,
+    hidden_size=4096,
+    intermediate_size=13696,
+    num_hidden_layers=40,
+    num_attention_heads=32,
+    num_key_value_heads=2,
+    hidden_act="silu",
+    max_position_embeddings=32768,
+)
+def glm4v_text(c: Config, run: Workload) -> Component:
+    """GLM-4 with biases of queries, keys and values, and rotary positions in three dimensions."""
+    width = c.quotient("hidden_size", "num_attention_heads")
+    mixer = attention(c, run, bias=True, output_bias=False, width=width)
+    names = (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm")
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run, names=FUSED), names=names))
+
+
+def text(c: Config) -> Config:
+    """The text of the family's own."""
+    return part(c, "text_config", "glm4v_text")
+
+
+@family("glm4v", architecture="Glm4vForConditionalGeneration", heads=heads(text, tied=either))
+def glm4v(c: Config, run: Workload) -> Component:
+    """GLM-4.1V (arXiv 2507.01006)."""
+    return reader(run, text(c), nested(part(c, "vision_config", "glm4v_vision"), run, "visual"))

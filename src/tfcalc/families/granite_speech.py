@@ -1,0 +1,143 @@
+"""Granite Speech: a Conformer, a Q-Former over windows of its frames, and a Granite."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import Attention, layer
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div
+from tfcalc.families.config import Config
+from tfcalc.families.family import family, nested
+from tfcalc.families.heads import bare
+from tfcalc.families.vision_language import conditional
+from tfcalc.families.whisper import language
+from tfcalc.leaves import activation, convolution, linear, norm, parameter
+from tfcalc.leaves.batch_norm import batch_norm
+from tfcalc.leaves.relative import relative_scores
+from tfcalc.workload import Sequences, Workload
+
+
+@family(
+    "granite_speech_encoder",
+    architecture="GraniteSpeechCTCEncoder",
+    heads={"Encoder": bare},
+    aliases={
+        "hidden_size": "hidden_dim",
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+        "num_mel_bins": "input_dim",
+    },
+    input_dim=160,
+    num_layers=10,
+    hidden_dim=1024,
+    feedforward_mult=4,
+    num_heads=8,
+    dim_head=None,
+    output_dim=42,
+    context_size=200,
+    max_pos_emb=512,
+    conv_kernel_size=15,
+    conv_expansion_factor=2,
+)
+def granite_speech_encoder(c: Config, run: Workload) -> Component:
+    """Gulati et al. 2020 (arXiv 2005.08100), with attention within blocks; half-way, guessed letters are fed back."""
+    h, letters, t = c.size("hidden_dim"), c.size("output_dim"), run.source.tokens
+    parts = (
+        _half_step(c, "ff1", t),
+        _attention(c, run),
+        _convolutions(c, t),
+        _half_step(c, "ff2", t),
+        norm("post_norm", "layernorm", h, t),
+    )
+    return Component(
+        "encoder",
+        "encoder",
+        parts=(
+            linear("input_linear", c.size("input_dim"), h, t),
+            layer("layers", parts, t * h, copies=c.size("num_layers")),
+            linear("out", h, letters, t),
+            linear("out_mid", letters, h, t),
+        ),
+    )
+
+
+def _half_step(c: Config, name: str, tokens: Num) -> Component:
+    h = c.size("hidden_dim")
+    inner = h * c.size("feedforward_mult")
+    return Component(
+        name,
+        "ffn",
+        parts=(
+            norm("pre_norm", "layernorm", h, tokens),
+            linear("up_proj", h, inner, tokens, letter="1"),
+            activation("silu", "silu", tokens * inner),
+            linear("down_proj", inner, h, tokens, letter="2"),
+        ),
+    )
+
+
+def _attention(c: Config, run: Workload) -> Component:
+    """Within blocks of ``context_size`` frames, the last one filled up; Shaw's vectors for distances (1803.02155)."""
+    h, a = c.size("hidden_dim"), c.size("num_heads")
+    d = c.quotient("hidden_dim", "num_heads") if c.get("dim_head") is None else c.size("dim_head")
+    stream, context = run.source, c.number("context_size")
+    blocks = Sequences(stream.batch * ceil_div(stream.length, context), context)
+    within = (
+        parameter("rel_pos_emb", 2 * c.size("max_pos_emb") + 1, d),
+        relative_scores("relative", a, d, blocks.tokens, context, blocks.tokens * context),
+        norm("pre_norm", "layernorm", h, stream.tokens),
+    )
+    names = ("to_q", "to_kv", "to_out")
+    block = Attention(h, a, a, d, d, output_bias=True, names=names, within=within)
+    return block("attn", blocks, blocks, run, causal=False)
+
+
+def _convolutions(c: Config, tokens: Num) -> Component:
+    """To channels and back, between them a convolution of each channel over time."""
+    h = c.size("hidden_dim")
+    inner = h * c.size("conv_expansion_factor")
+    return Component(
+        "conv",
+        "convolutions",
+        parts=(
+            norm("norm", "layernorm", h, tokens),
+            convolution("up_conv", h, 2 * inner, (1,), tokens),
+            activation("glu", "sigmoid", tokens * inner),
+            convolution(
+                "depth_conv.conv", inner, inner, (c.size("conv_kernel_size"),), tokens, groups=inner, bias=False
+            ),
+            batch_norm("batch_norm", inner, tokens),
+            activation("silu", "silu", tokens * inner),
+            convolution("down_conv", inner, h, (1,), tokens),
+        ),
+    )
+
+
+@family(
+    "granite_speech",
+    architecture="GraniteSpeechForConditionalGeneration",
+    heads={"Model": bare, "ForConditionalGeneration": conditional(language)},
+    downsample_rate=5,
+    window_size=15,
+    tie_word_embeddings=True,
+)
+def granite_speech(c: Config, run: Workload) -> Component:
+    """Granite-speech (arXiv 2505.08699): in each window of frames a few queries make the vectors of as many words."""
+    encoder = nested(c.sub("encoder_config", "granite_speech_encoder"), run, "encoder")
+    parts = (encoder, _projector(c, run), nested(language(c), run, "language_model"))
+    return Component("model", "listener", parts=parts)
+
+
+def _projector(c: Config, run: Workload) -> Component:
+    inner, window = c.sub("projector_config", "blip_2_qformer", head="Model"), c.number("window_size")
+    queries, width = window // c.number("downsample_rate"), inner.size("hidden_size")
+    windows = run.batch_size * ceil_div(run.source.length, window)
+    reads = nested(inner, run.replaced(batch_size=windows, seq_len=queries, source_len=window), "qformer")
+    return Component(
+        "projector",
+        "projector",
+        parts=(
+            parameter("query", queries, width),
+            reads,
+            linear("linear", width, language(c).size("hidden_size"), windows * queries),
+        ),
+    )
