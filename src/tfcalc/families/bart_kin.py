@@ -7,13 +7,15 @@ from functools import partial
 from typing import Any
 
 from tfcalc.blocks import Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks.global_local_attention import GlobalLocalAttention
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, ceil_div
 from tfcalc.families.bart import (
     ALIASES,
     ALONE,
     BART_POSITIONS,
     HEADS,
+    NAMES,
     SINES,
     Side,
     attention,
@@ -180,6 +182,7 @@ def _untied(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     vocab_size=96103,
     max_position_embeddings=16384,
     num_global_tokens=32,
+    block_size=512,
     **LARGE | {"encoder_layers": 16, "decoder_layers": 16},
 )
 def pegasus_x(c: Config, run: Workload) -> Component:
@@ -188,18 +191,20 @@ def pegasus_x(c: Config, run: Workload) -> Component:
         c,
         run,
         positions=partial(SINES, stored="nothing"),
-        reader=partial(_global_tokens, c.size("num_global_tokens")),
+        reader=partial(_global_tokens, c),
         writer=partial(_plain_writer, bias=False),
     )
 
 
-def _global_tokens(rows: Num, s: Side, run: Workload) -> Iterator[Component]:
-    stream, marked = run.source, run.source.batch * rows
-    made = encoder_layer(
-        s, stream, attention("self_attn", s, stream, stream, run, bias=False), feed_forward(s, stream, run)
-    )
-    global_norm = norm("global_self_attn_layer_norm", "layernorm", s.width, marked)
-    yield embedding("embed_global", rows, s.width, marked)
+def _global_tokens(c: Config, s: Side, run: Workload) -> Iterator[Component]:
+    """The last block is filled up. Staggered blocks, half a block more at both ends of every other layer, are not."""
+    rows, side = c.size("num_global_tokens"), c.number("block_size")
+    stream = Sequences(run.source.batch, ceil_div(run.source.length, side) * side)
+    everything = Sequences(stream.batch, stream.length + rows)
+    mixer = GlobalLocalAttention(s.width, s.heads, s.head_dim, side, rows, NAMES)("self_attn", stream, run)
+    made = encoder_layer(s, everything, mixer, feed_forward(s, everything, run))
+    global_norm = norm("global_self_attn_layer_norm", "layernorm", s.width, stream.batch * rows)
+    yield embedding("embed_global", rows, s.width, stream.batch * rows)
     yield made._replace(parts=(*made.parts, global_norm), copies=s.layers)
 
 

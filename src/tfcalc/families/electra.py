@@ -50,6 +50,7 @@ ALBERT_HEADS: dict[str, Head] = {
     **lm(ALBERT_PREDICTIONS),
     "ForPreTraining": on_top(ALBERT_PREDICTIONS, classes("sop_classifier.classifier", pooled=True)),
 }
+GROUPED = ("num_hidden_layers", "num_hidden_groups")
 GENERATOR = apart(
     ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head"),
     width="embedding_size",
@@ -129,9 +130,6 @@ def albert(c: Config, run: Workload) -> Component:
     )
 
 
-GROUPED = ("num_hidden_layers", "num_hidden_groups")
-
-
 def albert_layer(c: Config, run: Workload) -> Component:
     """``inner_group_num`` layers, each with weights of its own."""
     mixer = attention(c, run, names=("query", "key", "value", "dense"))
@@ -150,8 +148,8 @@ def albert_layer(c: Config, run: Workload) -> Component:
 )
 def electra(c: Config, run: Workload) -> Component:
     """Clark et al. 2020 (arXiv 2003.10555): BERT without a pooler; it tells real words from those of a generator."""
-    stack_ = layers(c, run, attention(c, run), cross=cross_attention(c, run))
-    return Component("electra", "encoder", parts=(narrow_words(c, run), *widened(c, run), stacked(stack_)))
+    body = layers(c, run, attention(c, run), cross=cross_attention(c, run))
+    return Component("electra", "encoder", parts=(narrow_words(c, run), *widened(c, run), stacked(body)))
 
 
 @family(
@@ -170,8 +168,8 @@ def convbert(c: Config, run: Workload) -> Component:
     cross = mixed_attention("crossattention", c, run) if cross_attention(c, run) else None
     groups = grouped_by(c, "num_groups", "hidden_size", "intermediate_size")
     ffn = GroupedFeedForward(h, f, c.word("hidden_act"), (groups, groups), FFN)("(ffn)", run.target)
-    stack_ = layers(c, run, mixed_attention("attention", c, run), ffn=ffn, cross=cross)
-    return Component("convbert", "encoder", parts=(narrow_words(c, run), *widened(c, run), stacked(stack_)))
+    body = layers(c, run, mixed_attention("attention", c, run), ffn=ffn, cross=cross)
+    return Component("convbert", "encoder", parts=(narrow_words(c, run), *widened(c, run), stacked(body)))
 
 
 def mixed_attention(name: str, c: Config, run: Workload) -> Component:
@@ -207,8 +205,8 @@ def rembert(c: Config, run: Workload) -> Component:
     """Chung et al. 2020 (arXiv 2010.12821): narrow words at the input, wide ones at the output, never tied."""
     e = c.size("input_embedding_size")
     widen = linear("embedding_hidden_mapping_in", e, c.size("hidden_size"), run.target.tokens)
-    stack_ = layers(c, run, attention(c, run), cross=cross_attention(c, run))
-    parts = (narrow_words(c, run, e), stacked(widen, stack_), *pooler(c, run, PAIRED))
+    body = layers(c, run, attention(c, run), cross=cross_attention(c, run))
+    parts = (narrow_words(c, run, e), stacked(widen, body), *pooler(c, run, PAIRED))
     return Component("rembert", "encoder", parts=parts)
 
 
@@ -231,6 +229,6 @@ def roformer(c: Config, run: Workload) -> Component:
     e, d = width_of_words(c), c.quotient("hidden_size", "num_attention_heads")
     places, tokens = c.size("max_position_embeddings"), run.target.tokens
     sines = sinusoidal_position("embed_positions", places, d, tokens, stored="parameter")
-    stack_ = layers(c, run, attention(c, run), cross=cross_attention(c, run))
+    body = layers(c, run, attention(c, run), cross=cross_attention(c, run))
     words = embeddings(c, run, token_types(c, run, width=e), width=e)
-    return Component("roformer", "encoder", parts=(words, *widened(c, run), stacked(sines, stack_)))
+    return Component("roformer", "encoder", parts=(words, *widened(c, run), stacked(sines, body)))

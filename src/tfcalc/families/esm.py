@@ -90,8 +90,8 @@ def placed(c: Config) -> str:
 def amino_acids_untied(c: Config, run: Workload) -> Iterator[Component]:
     """Predictions by a matrix of their own."""
     h = c.size("hidden_size")
-    decoder_ = output("decoder", h, c.size("vocab_size"), run, tied=False, bias=True)
-    yield Component("lm_head", "head", parts=(*transform(c, run, h, ("dense", "layer_norm"), "gelu"), decoder_))
+    decoder = output("decoder", h, c.size("vocab_size"), run, tied=False, bias=True)
+    yield Component("lm_head", "head", parts=(*transform(c, run, h, ("dense", "layer_norm"), "gelu"), decoder))
 
 
 @family(
@@ -124,5 +124,5 @@ def esmc(c: Config, run: Workload) -> Component:
     h, tokens = c.size("hidden_size"), run.target.tokens
     within = tuple(norm(f"{part}_norm", "layernorm-no-bias", h, tokens) for part in "qk")
     mixer = llama.attention(c, run, bias=c.flag("attention_bias"), within=within, causal=False)
-    layers_ = llama.uniform(c, run, mixer, llama.gated(c, run, bias=c.flag("mlp_bias")), norm="layernorm")
-    return llama.decoder(c, run, layers_, final="layernorm-no-bias")._replace(name="esmc")
+    body = llama.uniform(c, run, mixer, llama.gated(c, run, bias=c.flag("mlp_bias")), norm="layernorm")
+    return llama.decoder(c, run, body, final="layernorm-no-bias")._replace(name="esmc")

@@ -7,17 +7,14 @@ from collections.abc import Callable, Sequence
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.errors import InvalidModel
 from tfcalc.families.config import Config
 from tfcalc.families.deepseek import mlp_types, sparse_after
 from tfcalc.families.family import family
 from tfcalc.families.heads import CAUSAL_LM
-from tfcalc.families.llama import PRE_NORM, SANDWICH, attention, decoder, gated, head_dim, kv_heads, qk_norms
-from tfcalc.families.mixtral import correction, layers, mixture, shared, sinks, swiglu
-from tfcalc.leaves import activation, linear, norm, parameter
+from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, head_dim, kv_heads, qk_norms
+from tfcalc.families.mixtral import correction, layers, mixture, shared, swiglu
+from tfcalc.leaves import norm
 from tfcalc.workload import Workload
-
-SLIDING, FULL = "sliding_attention", "full_attention"
 
 
 def dense_or_sparse(
@@ -74,13 +71,6 @@ def heads(
         within=within,
     )
     return block("self_attn", run.target, run.target, run, causal=True)
-
-
-def output_gate(c: Config, run: Workload) -> tuple[Component, ...]:
-    """What multiplies the heads' values, of the attention's input."""
-    width, tokens = c.size("num_attention_heads") * head_dim(c), run.target.tokens
-    gate = linear("gate_proj", c.size("hidden_size"), width, tokens, bias=False, letter="gate")
-    return gate, activation("gate", "sigmoid", width * tokens)
 
 
 @family(
@@ -299,183 +289,3 @@ def kolibri1(c: Config, run: Workload) -> Component:
     mixer = attention(c, run, within=qk_norms("rmsnorm", c, run))
     kinds = sparse_after(c, 0)
     return dense_or_sparse(c, run, kinds, mixer, lambda: routed(c, run, "num_experts", common=common), names=names)
-
-
-@family(
-    "beam",
-    architecture="BeamForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=151936,
-    hidden_size=5120,
-    intermediate_size=20480,
-    moe_intermediate_size=2560,
-    num_hidden_layers=52,
-    num_attention_heads=48,
-    num_key_value_heads=8,
-    head_dim=128,
-    num_experts=256,
-    num_experts_per_tok=8,
-    mlp_layer_types=None,
-    hidden_act="silu",
-    max_position_embeddings=8192,
-    tie_word_embeddings=False,
-    attention_bias=False,
-)
-def beam(c: Config, run: Workload) -> Component:
-    """Beam (transformers' BeamModel): a gate on attention's output with one bias a head, four norms a layer."""
-    bias = parameter("gate_bias", c.size("num_attention_heads"), minor=True)
-    within = (*qk_norms("rmsnorm", c, run), *output_gate(c, run), bias)
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
-    kinds = mlp_types(c, sparse_after(c, 3))
-    return dense_or_sparse(c, run, kinds, mixer, lambda: routed(c, run, "num_experts"), names=SANDWICH)
-
-
-@family(
-    "afmoe",
-    architecture="AfmoeForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=200192,
-    hidden_size=2048,
-    intermediate_size=6144,
-    moe_intermediate_size=1408,
-    num_hidden_layers=32,
-    num_dense_layers=1,
-    num_attention_heads=16,
-    num_key_value_heads=None,
-    head_dim=128,
-    num_experts=64,
-    num_experts_per_tok=6,
-    num_shared_experts=2,
-    hidden_act="silu",
-    max_position_embeddings=16384,
-    tie_word_embeddings=False,
-    attention_bias=False,
-)
-def afmoe(c: Config, run: Workload) -> Component:
-    """Arcee's Trinity (transformers' AfmoeModel): gated attention, four norms; the correction is a frozen parameter."""
-
-    def experts() -> Component:
-        beside = swiglu("shared_experts", shared(c, "num_shared_experts"), c, run)
-        within = beside, parameter("expert_bias", c.size("num_experts"), minor=True, frozen=True)
-        width = "moe_intermediate_size"
-        return mixture(c, run, experts="num_experts", width=width, router="router.gate", within=within)
-
-    within = (*qk_norms("rmsnorm", c, run), *output_gate(c, run))
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
-    names = (*PRE_NORM, "pre_mlp_layernorm", "post_mlp_layernorm")
-    return dense_or_sparse(c, run, sparse_after(c, c.number("num_dense_layers", least=0)), mixer, experts, names=names)
-
-
-def mimo_attention(kind: str, c: Config, run: Workload) -> Component:
-    """Where it slides, with twice as many keys and values, and sinks."""
-    sliding = kind == SLIDING
-    groups = kv_heads(c)
-    if sliding and c.number("num_attention_heads") % (2 * c.number("num_key_value_heads")):
-        field = c.path("num_key_value_heads")
-        raise InvalidModel(f"twice {field} must divide num_attention_heads where attention slides", f"halve {field}")
-    return heads(
-        c,
-        run,
-        c.size("num_attention_heads"),
-        2 * groups if sliding else groups,
-        c.size("head_dim"),
-        value_width=c.size("v_head_dim"),
-        output_bias=False,
-        within=(sinks(c),) if sliding else (),
-    )
-
-
-def mimo_layer_types(c: Config) -> list[str]:
-    """Full attention in the first layer and every sixth, where it is not said."""
-    count = c.number("num_hidden_layers")
-    if c.has("layer_types"):
-        return c.words("layer_types", count, (SLIDING, FULL))
-    return [SLIDING if place and (place + 1) % 6 else FULL for place in range(count)]
-
-
-@family(
-    "mimo_v2_flash",
-    architecture="MiMoV2FlashForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts"},
-    vocab_size=152576,
-    hidden_size=4096,
-    intermediate_size=16384,
-    moe_intermediate_size=2048,
-    num_hidden_layers=48,
-    num_attention_heads=64,
-    num_key_value_heads=4,
-    head_dim=192,
-    v_head_dim=128,
-    n_routed_experts=256,
-    num_experts_per_tok=8,
-    layer_types=None,
-    mlp_layer_types=None,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    attention_bias=False,
-)
-def mimo_v2_flash(c: Config, run: Workload) -> Component:
-    """MiMo-V2-Flash (arXiv 2601.02780): values narrower than keys; sliding layers have more of both."""
-
-    def parts(kind: tuple[str, str]) -> tuple[Component, ...]:
-        window, mlp = kind
-        return mimo_attention(window, c, run), routed(c, run) if mlp == "sparse" else gated(c, run)
-
-    kinds = list(zip(mimo_layer_types(c), mlp_types(c, sparse_after(c, 1)), strict=True))
-    return decoder(c, run, *layers(c, run, kinds, parts))
-
-
-@family(
-    "laguna",
-    architecture="LagunaForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=100352,
-    hidden_size=2048,
-    intermediate_size=8192,
-    moe_intermediate_size=512,
-    shared_expert_intermediate_size=512,
-    num_hidden_layers=40,
-    num_attention_heads=48,
-    num_attention_heads_per_layer=None,
-    num_key_value_heads=8,
-    head_dim=128,
-    num_experts=256,
-    num_experts_per_tok=8,
-    gating=True,
-    mlp_layer_types=None,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    attention_bias=False,
-)
-def laguna(c: Config, run: Workload) -> Component:
-    """Poolside's Laguna (transformers' LagunaModel): gated attention, whose layers may differ in their query heads."""
-
-    def experts() -> Component:
-        beside = swiglu("shared_experts", c.size("shared_expert_intermediate_size", least=0), c, run)
-        correct = parameter("gate.e_score_correction_bias", c.size("num_experts"), minor=True, frozen=True)
-        return mixture(c, run, experts="num_experts", width="moe_intermediate_size", within=(beside, correct))
-
-    def parts(kind: tuple[int, str]) -> tuple[Component, ...]:
-        queries, mlp = kind
-        return laguna_attention(queries, c, run), experts() if mlp == "sparse" else gated(c, run)
-
-    count = c.number("num_hidden_layers")
-    given = c.get("num_attention_heads_per_layer") is not None
-    queries = c.numbers("num_attention_heads_per_layer", count, least=1) if given else [0] * count
-    return decoder(c, run, *layers(c, run, list(zip(queries, mlp_types(c, sparse_after(c, 1)), strict=True)), parts))
-
-
-def laguna_attention(count: int, c: Config, run: Workload) -> Component:
-    """Attention of so many heads (0: of ``num_attention_heads``), gated head by head, or element by element."""
-    groups, d, tokens = c.number("num_key_value_heads"), c.size("head_dim"), run.target.tokens
-    if (count or c.number("num_attention_heads")) % groups:
-        raise InvalidModel(f"num_key_value_heads {groups} must divide every layer's query heads", "give a divisor")
-    a = count or c.size("num_attention_heads")
-    width = a if c.get("gating") in (True, "per-head") else a * d
-    gate = linear("g_proj", c.size("hidden_size"), width, tokens, bias=False, letter="gate")
-    qk = norm("q_norm", "rmsnorm", d, tokens * a), norm("k_norm", "rmsnorm", d, tokens * c.size("num_key_value_heads"))
-    within = (*qk, gate, activation("gate", "softplus", width * tokens))
-    return heads(c, run, a, c.size("num_key_value_heads"), d, within=within)

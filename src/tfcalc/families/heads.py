@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head
 from tfcalc.leaves import linear
@@ -64,6 +65,8 @@ def labels(c: Config) -> Num:
     """``num_labels``, or as many as ``id2label`` names; two where neither is given."""
     names = c.get("id2label")
     if names and not c.has("num_labels"):
+        if not isinstance(names, Mapping):
+            raise InvalidModel(f"{c.path('id2label')} {names!r:.80} is not an object", "write { … }")
         return len(names)
     return c.size("num_labels") if c.has("num_labels") else 2
 

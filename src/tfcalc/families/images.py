@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from typing import Any
 
 from tfcalc.blocks import Attention, FeedForward
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.errors import InvalidModel
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head, find
 from tfcalc.families.heads import Width, labels
@@ -45,14 +43,6 @@ def _sides(c: Config, image: str, patch: str) -> Iterator[tuple[Num, Num, bool, 
 
 def _numbers(c: Config, name: str) -> list[int]:
     return c.numbers(name, 2, least=1) if isinstance(c.get(name), list | tuple) else [c.number(name)] * 2
-
-
-def ratio(c: Config, name: str) -> float:
-    """A positive number that need not be whole, such as ``mlp_ratio``."""
-    value = c.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value) or value <= 0:
-        raise InvalidModel(f"{c.path(name)} {value!r:.80} is no positive number", "such as 4.0")
-    return value
 
 
 def patches(name: str, c: Config, images: Num, *, width: Num, kernel: tuple[Num, ...], bias: bool = True) -> Component:

@@ -74,9 +74,7 @@ LUKE_HEADS: dict[str, Head] = {
     "ForEntityPairClassification": on_top(pair),
     "ForEntitySpanClassification": on_top(span),
 }
-LUKE_POOLED = tuple(
-    head for head in LUKE_HEADS if head not in ("ForTokenClassification", "ForQuestionAnswering")
-)
+LUKE_POOLED = tuple(head for head in LUKE_HEADS if head not in ("ForTokenClassification", "ForQuestionAnswering"))
 
 
 @family(

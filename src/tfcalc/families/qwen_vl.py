@@ -10,7 +10,7 @@ from tfcalc.core.number import Num, ceil_div, floor_div, scaled
 from tfcalc.families.config import Config
 from tfcalc.families.family import family, find, nested
 from tfcalc.families.heads import bare
-from tfcalc.families.images import feed_forward, norms, part, ratio, self_attention
+from tfcalc.families.images import feed_forward, norms, part, self_attention
 from tfcalc.families.llama import attention as attend_text
 from tfcalc.families.llama import decoder, gated, qwen3, uniform
 from tfcalc.families.qwen_moe import qwen3_moe
@@ -77,7 +77,7 @@ MLP_OF_TWO = ("ln_q", "mlp.0", "mlp.2")
 def qwen2_vl_vision(c: Config, run: Workload) -> Component:
     """The tower of Qwen2-VL (arXiv 2409.12191): rotary positions; ``hidden_size`` is what it gives to the text."""
     e, stream = c.size("embed_dim"), run.source
-    inner = scaled(e, ratio(c, "mlp_ratio"))
+    inner = scaled(e, c.factor("mlp_ratio"))
     parts = (
         attention(c, run, stream, "embed_dim"),
         feed_forward(c, run, stream, width="embed_dim", inner=inner),

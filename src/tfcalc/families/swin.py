@@ -12,7 +12,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families.config import Config
 from tfcalc.families.family import family
 from tfcalc.families.heads import bare
-from tfcalc.families.images import FC, grid, image_classifier, norms, pair, patches, ratio
+from tfcalc.families.images import FC, grid, image_classifier, norms, pair, patches
 from tfcalc.families.vit import MASKED, NORMS
 from tfcalc.leaves import convolution, learned_position, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
@@ -105,7 +105,7 @@ def stage(
     rows, columns = size
     stream = Sequences(run.batch_size, rows * columns)
     block = WindowAttention(width, n_heads, c.size("window_size"), c.flag("qkv_bias"))
-    mlp = FeedForward(width, scaled(width, ratio(c, "mlp_ratio")), c.word("hidden_act"), bias=True, names=FC)
+    mlp = FeedForward(width, scaled(width, c.factor("mlp_ratio")), c.word("hidden_act"), bias=True, names=FC)
     parts = (
         block("attention", _windows(c, run, size), run),
         mlp("mlp", stream, run),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from tfcalc.blocks import Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks.local_attention import LocalAttention
 from tfcalc.core.component import Component
 from tfcalc.families.bart import sentence
 from tfcalc.families.config import Config
@@ -20,8 +22,10 @@ ALIASES = {
     "num_hidden_layers": "num_layers",
     "head_dim": "d_kv",
 }
+NAMES = ("q", "k", "v", "o")
 ENCODER_ONLY = ("EncoderModel", "ForTokenClassification")
 Network = Callable[[Config, Workload, Sequences], Component]
+Mixer = Callable[..., Component]
 
 
 def dense(c: Config, run: Workload, stream: Sequences) -> Component:
@@ -34,27 +38,10 @@ def dense(c: Config, run: Workload, stream: Sequences) -> Component:
     return made("DenseReluDense", stream, run)
 
 
-class Kin(NamedTuple):
-    """What differs among them.
-
-    ``everywhere``: each layer has its table of relative positions, rather than the first one for all. ``mixer`` is the
-    encoder's self-attention; a ``global_norm`` in it is for summaries of blocks of tokens, which have positions too.
-    ``ffn`` makes a layer's network, or ``experts`` in those layers that ``sparse`` tells of the so many of a stack.
-    ``tied`` tables are one, whatever ``tie_word_embeddings`` says of the output.
-    """
-
-    everywhere: bool = False
-    mixer: str = "SelfAttention"
-    global_norm: bool = False
-    ffn: Network = dense
-    experts: Network = dense
-    sparse: Callable[[Config, str, int], list[bool]] | None = None
-    tied: bool = True
-
-
 def relative_bias(c: Config, name: str = "relative_attention_bias") -> Component:
     """What is added to a score, by head and by the distance of the two tokens, in buckets."""
-    return parameter(name, c.size("relative_attention_num_buckets"), c.size("num_heads"))
+    table = parameter(name, c.size("relative_attention_num_buckets"), c.size("num_heads"))
+    return table._replace(kind="position")
 
 
 def attention(
@@ -68,8 +55,31 @@ def attention(
 ) -> Component:
     """Without biases; the heads together need not be as wide as the model."""
     h, a, d = c.size("d_model"), c.size("num_heads"), c.size("d_kv")
-    block = Attention(h, a, a, d, d, names=("q", "k", "v", "o"), within=within)
+    block = Attention(h, a, a, d, d, names=NAMES, within=within)
     return block(name, queries, keys, run, causal=causal)
+
+
+def looking_around(c: Config, run: Workload, *within: Component) -> Component:
+    """The encoder's self-attention."""
+    return attention(c, run, "SelfAttention", run.source, run.source, *within)
+
+
+class Kin(NamedTuple):
+    """What differs among them.
+
+    ``mixer`` is the encoder's self-attention, and ``tables`` are those of the first layer that all layers add to its
+    scores; ``everywhere`` says that each has a table of its own instead. ``ffn`` makes a layer's network, or ``experts``
+    in those layers that ``sparse`` tells of the so many of a stack. ``tied`` tables of words are one, whatever
+    ``tie_word_embeddings`` says of the output.
+    """
+
+    mixer: Mixer = looking_around
+    tables: tuple[str, ...] = ("SelfAttention.relative_attention_bias",)
+    everywhere: bool = False
+    ffn: Network = dense
+    experts: Network = dense
+    sparse: Callable[[Config, str, int], list[bool]] | None = None
+    tied: bool = True
 
 
 def block(c: Config, stream: Sequences, *sublayers: Component) -> Component:
@@ -84,13 +94,8 @@ def block(c: Config, stream: Sequences, *sublayers: Component) -> Component:
 
 def encoder(c: Config, run: Workload, kin: Kin) -> Component:
     """Its layers attend both ways."""
-    stream, h = run.source, c.size("d_model")
-    within = [relative_bias(c)] if kin.everywhere else []
-    within += [norm("global_input_layer_norm", "rmsnorm", h, stream.tokens)] if kin.global_norm else []
-    mixer = attention(c, run, kin.mixer, stream, stream, *within)
-    tables = [] if kin.everywhere else [_first(c, kin.mixer, "relative_attention_bias")]
-    tables += [_first(c, kin.mixer, "global_relative_attention_bias")] if kin.global_norm else []
-    return _half(c, run, "encoder", stream, kin, "num_layers", tables, mixer)
+    mixer = kin.mixer(c, run, *([relative_bias(c)] if kin.everywhere else []))
+    return _half(c, run, "encoder", run.source, kin, "num_layers", mixer, tables=kin.tables)
 
 
 def decoder(c: Config, run: Workload, kin: Kin) -> Component:
@@ -99,13 +104,7 @@ def decoder(c: Config, run: Workload, kin: Kin) -> Component:
     within = [relative_bias(c)] if kin.everywhere else []
     mixer = attention(c, run, "SelfAttention", stream, stream, *within, causal=True)
     reader = attention(c, run, "EncDecAttention", stream, run.source)
-    tables = [] if kin.everywhere else [_first(c, "SelfAttention", "relative_attention_bias")]
-    return _half(c, run, "decoder", stream, kin, depth, tables, mixer, reader)
-
-
-def _first(c: Config, mixer: str, name: str) -> Component:
-    """The first layer's table, that all others read too."""
-    return relative_bias(c, f"block[0].layer.0.{mixer}.{name}")
+    return _half(c, run, "decoder", stream, kin, depth, mixer, reader, tables=Kin().tables)
 
 
 def _half(
@@ -115,8 +114,8 @@ def _half(
     stream: Sequences,
     kin: Kin,
     depth: str,
-    tables: list[Component],
     *mixers: Component,
+    tables: tuple[str, ...],
 ) -> Component:
     h, tied_to = c.size("d_model"), "shared" if kin.tied or c.flag("tie_word_embeddings") else None
     count = c.number(depth)
@@ -131,7 +130,7 @@ def _half(
         name,
         parts=(
             embedding("embed_tokens", c.size("vocab_size"), h, stream.tokens, tied_to=tied_to),
-            *tables,
+            *(relative_bias(c, f"block[0].layer.0.{table}") for table in tables if not kin.everywhere),
             *blocks,
             norm("final_layer_norm", "rmsnorm", h, stream.tokens),
         ),
@@ -247,13 +246,30 @@ def umt5(c: Config, run: Workload) -> Component:
     relative_attention_num_buckets=32,
     feed_forward_proj="relu",
     encoder_attention_type="local",
+    local_radius=127,
+    global_block_size=16,
     tie_word_embeddings=True,
 )
 def longt5(c: Config, run: Workload) -> Component:
     """Guo et al. 2021 (arXiv 2112.07916): the encoder sees what is near, and summaries of blocks of the rest."""
     if c.word("encoder_attention_type", ("local", "transient-global")) == "local":
-        return seq2seq(c, run, Kin(mixer="LocalSelfAttention"))
-    return seq2seq(c, run, Kin(mixer="TransientGlobalSelfAttention", global_norm=True))
+        return seq2seq(c, run, Kin(mixer=_local, tables=("LocalSelfAttention.relative_attention_bias",)))
+    name = "TransientGlobalSelfAttention"
+    tables = (f"{name}.relative_attention_bias", f"{name}.global_relative_attention_bias")
+    return seq2seq(c, run, Kin(mixer=partial(_local, name=name, summarised="global_block_size"), tables=tables))
+
+
+def _local(c: Config, run: Workload, *, name: str = "LocalSelfAttention", summarised: str = "") -> Component:
+    """A block is the token itself and as many as ``local_radius`` says."""
+    block = LocalAttention(
+        c.size("d_model"),
+        c.size("num_heads"),
+        c.size("d_kv"),
+        c.number("local_radius") + 1,
+        NAMES,
+        c.number(summarised) if summarised else None,
+    )
+    return block(name, run.source, run)
 
 
 @family(

@@ -8,11 +8,12 @@ from typing import Any
 from tfcalc.blocks import GATED, LLAMA_NAMES, layer
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, floor_div, product
+from tfcalc.errors import InvalidModel
 from tfcalc.families.clip import encoder as clip_encoder
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family, nested
 from tfcalc.families.heads import bare, classifier, labels, output
-from tfcalc.families.images import feed_forward, grid, norms, pair, part, patches, ratio, self_attention
+from tfcalc.families.images import feed_forward, grid, norms, pair, part, patches, self_attention
 from tfcalc.families.modernbert import dense
 from tfcalc.families.vit import NORMS
 from tfcalc.leaves import activation, learned_position, linear, norm, parameter
@@ -284,7 +285,9 @@ def qwen_text(c: Config) -> Config:
 def internvl(c: Config, run: Workload) -> Component:
     """InternVL 3 (arXiv 2504.10479): neighbouring patches are laid side by side, and normalised together."""
     vision, text = part(c, "vision_config", "internvl_vision"), qwen_text(c)
-    together = int(1 / ratio(c, "downsample_ratio")) ** 2
+    together = int(1 / c.factor("downsample_ratio")) ** 2
+    if not together:
+        raise InvalidModel(f"{c.path('downsample_ratio')} {c.factor('downsample_ratio')} is above 1", "such as 0.5")
     fan_in, tokens = together * vision.size("hidden_size"), floor_div(seen(vision, run), together)
     parts = (
         norm("layer_norm", "layernorm", fan_in, tokens),

@@ -18,7 +18,6 @@ from tfcalc.families.images import (
     norms,
     pair,
     patches,
-    ratio,
     self_attention,
 )
 from tfcalc.families.llama import head_dim
@@ -179,7 +178,7 @@ def dinov2(c: Config, run: Workload) -> Component:
 
 def dinov2_feed_forward(c: Config, run: Workload, stream: Sequences) -> Component:
     """Of ``mlp_ratio`` times the hidden size; SwiGLU of two thirds of that, rounded up to a multiple of 8."""
-    inner = scaled(c.size("hidden_size"), ratio(c, "mlp_ratio"))
+    inner = scaled(c.size("hidden_size"), c.factor("mlp_ratio"))
     if not c.flag("use_swiglu_ffn"):
         return feed_forward(c, run, stream, inner=inner)
     inner = 8 * ceil_div(floor_div(2 * inner, 3), 8)

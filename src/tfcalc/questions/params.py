@@ -90,7 +90,6 @@ def _sharing(root: Node) -> Iterator[str]:
 
 
 def _embedding(component: Component) -> Num:
-    """Parameters of the token and position tables."""
-    if component.kind in ("embedding", "position"):
-        return component.total(parameters)
-    return component.copies * total(_embedding(part) for part in component.parts)
+    """Parameters of the tables: of tokens, of their types, of positions."""
+    own = component.copies * parameters(component.own) if component.kind in ("embedding", "position") else 0
+    return own + component.copies * total(_embedding(part) for part in component.parts)

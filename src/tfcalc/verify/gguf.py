@@ -12,6 +12,7 @@ LARGEST = 256 << 20
 """Bytes that are read at most; vocabularies of a million words take a tenth of it."""
 
 MOST_TENSORS, MOST_AXES = 1_000_000, 8
+DEEPEST = 4
 SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 STRING, ARRAY = 8, 9
 
@@ -74,16 +75,18 @@ class _Reader:
         self.take(12)  # its format and where it lies
         return name, size
 
-    def skip_value(self, kind: int) -> None:
+    def skip_value(self, kind: int, depth: int = 0) -> None:
         if kind == STRING:
             self.skip_string()
         elif kind == ARRAY:
             inner, count = self.number("I"), self.number("Q")
             if inner in SCALARS:
                 self.take(SCALARS[inner] * count)
+            elif depth > DEEPEST:
+                raise BadCheckpoint(f"{self.path} nests its arrays too deeply", "the file is damaged")
             else:
                 for _ in range(count):
-                    self.skip_value(inner)
+                    self.skip_value(inner, depth + 1)
         elif kind in SCALARS:
             self.take(SCALARS[kind])
         else:

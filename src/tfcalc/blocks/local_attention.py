@@ -1,0 +1,56 @@
+"""Attention to what is near, and to summaries of what is not."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div, floor_div
+from tfcalc.leaves import attend, linear, norm
+from tfcalc.workload import Sequences, Workload
+
+
+class LocalAttention(NamedTuple):
+    """A token sees its block of ``block`` tokens, and the blocks before and after it.
+
+    With ``summarised``, it also sees a normed mean of each so many tokens, whose keys and values the same matrices make.
+
+    Source: Guo et al. 2021 (arXiv 2112.07916), section 3.1; transformers' LongT5TransientGlobalAttention.
+    """
+
+    d_model: Num
+    n_heads: Num
+    head_dim: Num
+    block: int
+    names: tuple[str, str, str, str]
+    summarised: int | None = None
+
+    def __call__(self, name: str, stream: Sequences, run: Workload) -> Component:
+        """The block on these sequences, the last block of each filled up."""
+        h, a, d, t = self.d_model, self.n_heads, self.head_dim, stream.tokens
+        summaries = 0 if self.summarised is None else floor_div(stream.length, self.summarised)
+        sources = t + stream.batch * summaries
+        queries = Sequences(stream.batch, ceil_div(stream.length, self.block) * self.block)
+        keys = Sequences(stream.batch, 3 * self.block + summaries)
+        return Component(
+            name,
+            "attention",
+            parts=(
+                linear(self.names[0], h, a * d, t, bias=False, letter="Q"),
+                *(linear(self.names[place], h, a * d, sources, bias=False, letter="QKV"[place]) for place in (1, 2)),
+                *self._summary_norm(stream.batch * summaries),
+                attend(
+                    "attend",
+                    a,
+                    d,
+                    d,
+                    run.twice_pairs(queries, keys, causal=False),
+                    queries.tokens * keys.length,
+                    recomputes_scores=run.recomputes_scores,
+                ),
+                linear(self.names[3], a * d, h, t, bias=False, letter="O"),
+            ),
+        )
+
+    def _summary_norm(self, tokens: Num) -> Iterator[Component]:
+        if self.summarised is not None:
+            yield norm("global_input_layer_norm", "rmsnorm", self.d_model, tokens)

@@ -1,0 +1,86 @@
+"""Mixtures of experts with a gate on attention's output and four norms a layer."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.deepseek import mlp_types, sparse_after
+from tfcalc.families.family import family
+from tfcalc.families.glm_moe import dense_or_sparse, routed
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import PRE_NORM, SANDWICH, attention, head_dim, qk_norms
+from tfcalc.families.mixtral import mixture, shared, swiglu
+from tfcalc.leaves import activation, linear, parameter
+from tfcalc.workload import Workload
+
+
+def output_gate(c: Config, run: Workload) -> tuple[Component, ...]:
+    """What multiplies the heads' values, of the attention's input."""
+    width, tokens = c.size("num_attention_heads") * head_dim(c), run.target.tokens
+    gate = linear("gate_proj", c.size("hidden_size"), width, tokens, bias=False, letter="gate")
+    return gate, activation("gate", "sigmoid", width * tokens)
+
+
+@family(
+    "beam",
+    architecture="BeamForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=151936,
+    hidden_size=5120,
+    intermediate_size=20480,
+    moe_intermediate_size=2560,
+    num_hidden_layers=52,
+    num_attention_heads=48,
+    num_key_value_heads=8,
+    head_dim=128,
+    num_experts=256,
+    num_experts_per_tok=8,
+    mlp_layer_types=None,
+    hidden_act="silu",
+    max_position_embeddings=8192,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def beam(c: Config, run: Workload) -> Component:
+    """Beam (transformers' BeamModel): a gate on attention's output with one bias a head, four norms a layer."""
+    bias = parameter("gate_bias", c.size("num_attention_heads"), minor=True)
+    within = (*qk_norms("rmsnorm", c, run), *output_gate(c, run), bias)
+    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
+    kinds = mlp_types(c, sparse_after(c, 3))
+    return dense_or_sparse(c, run, kinds, mixer, lambda: routed(c, run, "num_experts"), names=SANDWICH)
+
+
+@family(
+    "afmoe",
+    architecture="AfmoeForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=200192,
+    hidden_size=2048,
+    intermediate_size=6144,
+    moe_intermediate_size=1408,
+    num_hidden_layers=32,
+    num_dense_layers=1,
+    num_attention_heads=16,
+    num_key_value_heads=None,
+    head_dim=128,
+    num_experts=64,
+    num_experts_per_tok=6,
+    num_shared_experts=2,
+    hidden_act="silu",
+    max_position_embeddings=16384,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def afmoe(c: Config, run: Workload) -> Component:
+    """Arcee's Trinity (transformers' AfmoeModel): gated attention, four norms; the correction is a frozen parameter."""
+
+    def experts() -> Component:
+        beside = swiglu("shared_experts", shared(c, "num_shared_experts"), c, run)
+        within = beside, parameter("expert_bias", c.size("num_experts"), minor=True, frozen=True)
+        width = "moe_intermediate_size"
+        return mixture(c, run, experts="num_experts", width=width, router="router.gate", within=within)
+
+    within = (*qk_norms("rmsnorm", c, run), *output_gate(c, run))
+    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
+    names = (*PRE_NORM, "pre_mlp_layernorm", "post_mlp_layernorm")
+    return dense_or_sparse(c, run, sparse_after(c, c.number("num_dense_layers", least=0)), mixer, experts, names=names)

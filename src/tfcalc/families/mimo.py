@@ -1,0 +1,132 @@
+"""Mixtures of experts whose layers differ in their heads: MiMo-V2-Flash, Laguna."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.errors import InvalidModel
+from tfcalc.families.config import Config
+from tfcalc.families.deepseek import mlp_types, sparse_after
+from tfcalc.families.family import family
+from tfcalc.families.glm_moe import heads, routed
+from tfcalc.families.heads import CAUSAL_LM
+from tfcalc.families.llama import decoder, gated, kv_heads
+from tfcalc.families.mixtral import layers, mixture, sinks, swiglu
+from tfcalc.leaves import activation, linear, norm, parameter
+from tfcalc.workload import Workload
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+
+def mimo_attention(kind: str, c: Config, run: Workload) -> Component:
+    """Where it slides, with twice as many keys and values, and sinks."""
+    sliding = kind == SLIDING
+    groups = kv_heads(c)
+    if sliding and c.number("num_attention_heads") % (2 * c.number("num_key_value_heads")):
+        field = c.path("num_key_value_heads")
+        raise InvalidModel(f"twice {field} must divide num_attention_heads where attention slides", f"halve {field}")
+    return heads(
+        c,
+        run,
+        c.size("num_attention_heads"),
+        2 * groups if sliding else groups,
+        c.size("head_dim"),
+        value_width=c.size("v_head_dim"),
+        output_bias=False,
+        within=(sinks(c),) if sliding else (),
+    )
+
+
+def mimo_layer_types(c: Config) -> list[str]:
+    """Full attention in the first layer and every sixth, where it is not said."""
+    count = c.number("num_hidden_layers")
+    if c.has("layer_types"):
+        return c.words("layer_types", count, (SLIDING, FULL))
+    return [SLIDING if place and (place + 1) % 6 else FULL for place in range(count)]
+
+
+@family(
+    "mimo_v2_flash",
+    architecture="MiMoV2FlashForCausalLM",
+    heads=CAUSAL_LM,
+    aliases={"num_local_experts": "n_routed_experts"},
+    vocab_size=152576,
+    hidden_size=4096,
+    intermediate_size=16384,
+    moe_intermediate_size=2048,
+    num_hidden_layers=48,
+    num_attention_heads=64,
+    num_key_value_heads=4,
+    head_dim=192,
+    v_head_dim=128,
+    n_routed_experts=256,
+    num_experts_per_tok=8,
+    layer_types=None,
+    mlp_layer_types=None,
+    hidden_act="silu",
+    max_position_embeddings=131072,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def mimo_v2_flash(c: Config, run: Workload) -> Component:
+    """MiMo-V2-Flash (arXiv 2601.02780): values narrower than keys; sliding layers have more of both."""
+
+    def parts(kind: tuple[str, str]) -> tuple[Component, ...]:
+        window, mlp = kind
+        return mimo_attention(window, c, run), routed(c, run) if mlp == "sparse" else gated(c, run)
+
+    kinds = list(zip(mimo_layer_types(c), mlp_types(c, sparse_after(c, 1)), strict=True))
+    return decoder(c, run, *layers(c, run, kinds, parts))
+
+
+@family(
+    "laguna",
+    architecture="LagunaForCausalLM",
+    heads=CAUSAL_LM,
+    vocab_size=100352,
+    hidden_size=2048,
+    intermediate_size=8192,
+    moe_intermediate_size=512,
+    shared_expert_intermediate_size=512,
+    num_hidden_layers=40,
+    num_attention_heads=48,
+    num_attention_heads_per_layer=None,
+    num_key_value_heads=8,
+    head_dim=128,
+    num_experts=256,
+    num_experts_per_tok=8,
+    gating=True,
+    mlp_layer_types=None,
+    hidden_act="silu",
+    max_position_embeddings=131072,
+    tie_word_embeddings=False,
+    attention_bias=False,
+)
+def laguna(c: Config, run: Workload) -> Component:
+    """Poolside's Laguna (transformers' LagunaModel): gated attention, whose layers may differ in their query heads."""
+
+    def experts() -> Component:
+        beside = swiglu("shared_experts", c.size("shared_expert_intermediate_size", least=0), c, run)
+        correct = parameter("gate.e_score_correction_bias", c.size("num_experts"), minor=True, frozen=True)
+        return mixture(c, run, experts="num_experts", width="moe_intermediate_size", within=(beside, correct))
+
+    def parts(kind: tuple[int, str]) -> tuple[Component, ...]:
+        queries, mlp = kind
+        return laguna_attention(queries, c, run), experts() if mlp == "sparse" else gated(c, run)
+
+    count = c.number("num_hidden_layers")
+    given = c.get("num_attention_heads_per_layer") is not None
+    queries = c.numbers("num_attention_heads_per_layer", count, least=1) if given else [0] * count
+    return decoder(c, run, *layers(c, run, list(zip(queries, mlp_types(c, sparse_after(c, 1)), strict=True)), parts))
+
+
+def laguna_attention(count: int, c: Config, run: Workload) -> Component:
+    """Attention of so many heads (0: of ``num_attention_heads``), gated head by head, or element by element."""
+    groups, d, tokens = c.number("num_key_value_heads"), c.size("head_dim"), run.target.tokens
+    if (count or c.number("num_attention_heads")) % groups:
+        raise InvalidModel(f"num_key_value_heads {groups} must divide every layer's query heads", "give a divisor")
+    a = count or c.size("num_attention_heads")
+    width = a if c.get("gating") in (True, "per-head") else a * d
+    gate = linear("g_proj", c.size("hidden_size"), width, tokens, bias=False, letter="gate")
+    qk = norm("q_norm", "rmsnorm", d, tokens * a), norm("k_norm", "rmsnorm", d, tokens * c.size("num_key_value_heads"))
+    within = (*qk, gate, activation("gate", "softplus", width * tokens))
+    return heads(c, run, a, c.size("num_key_value_heads"), d, within=within)

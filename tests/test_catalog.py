@@ -1,0 +1,151 @@
+"""How a model is named: a preset, a path, a pipe, an id of the Hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Program
+from tfcalc import catalog, params
+from tfcalc.errors import Unavailable, UnknownModel
+
+TINY = {"model_type": "llama", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2}
+TINY |= {"num_attention_heads": 2, "vocab_size": 10}
+TOTAL = 2 * 80 + 8 + 2 * (4 * 64 + 3 * 96 + 16)  # two tables, a norm, two layers by hand
+
+PUBLISHED = {
+    "llama-3-8b": 8_030_261_248,
+    "gpt2": 124_439_808,
+    "mixtral-8x7b": 46_702_792_704,
+    "deepseek-v3": 671_026_404_352,
+    "gpt2-large": 774_030_080,
+    "llama-7b": 6_738_415_616,
+    "llama-13b": 13_015_864_320,
+    "llama-30b": 32_528_943_616,
+    "llama-3-70b": 70_553_706_496,
+    "llama-3.2-3b": 3_212_749_824,
+    "qwen2.5-32b": 32_763_876_352,
+    "qwen3-0.6b": 596_049_920,
+    "gemma-7b": 8_537_680_896,
+    "gemma-2-27b": 27_227_128_320,
+    "phi-4": 14_659_507_200,
+    "gpt-neox-20b": 20_554_567_680,
+    "bloom": 176_247_271_424,
+    "gpt-oss-20b": 20_914_757_184,
+    "whisper-tiny": 37_760_640,
+    "whisper-large-v2": 1_543_304_960,
+}
+"""Totals that the models' own cards, papers or checkpoints state (GPT-NeoX without the norms that its shards repeat)."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_preset_has_its_published_size(name: str) -> None:
+    assert params(catalog.load(name)).answer == PUBLISHED[name]
+
+
+def test_there_are_many_presets_and_each_can_be_counted() -> None:
+    names = catalog.names()
+    assert len(names) >= 150
+    for name in names:
+        preset = catalog.preset(name)
+        assert preset.source
+        assert preset.name == catalog.spelled(name)
+        assert preset.model().summary
+
+
+@pytest.mark.parametrize("name", ["GPT2", "Llama-3-8B", "llama 3 8b", "mixtral_8x7b"])
+def test_a_name_may_be_spelled_as_people_do(name: str) -> None:
+    assert params(catalog.load(name)).answer in PUBLISHED.values()
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UnknownModel, match="did you mean llama-3-8b"):
+        catalog.load("lama-3-8b")
+
+
+def test_a_file_a_folder_and_a_pipe_are_one(tmp_path: Path, tfcalc: Program) -> None:
+    text = json.dumps(TINY)
+    (tmp_path / "config.json").write_text(text)
+    for place in (tmp_path, tmp_path / "config.json"):
+        assert tfcalc("params", str(place), "-q").stdout == f"{TOTAL}\n"
+    assert tfcalc("params", "-", "-q", input=text).stdout == f"{TOTAL}\n"
+    assert tfcalc("params", "--model", str(tmp_path), "-q").stdout == f"{TOTAL}\n"
+
+
+def test_sizes_override_a_config(tmp_path: Path, tfcalc: Program) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(TINY))
+    answer = tfcalc("params", str(tmp_path), "--layers", "3", "--vocab-size", "11", "-q")
+    assert answer.stdout == f"{TOTAL + 16 + 4 * 64 + 3 * 96 + 16}\n"
+    refused = tfcalc("params", str(tmp_path), "--norm", "rmsnorm")
+    assert refused.returncode == 2
+    assert "norm" in refused.stderr
+
+
+def cached(folder: Path, name: str) -> Path:
+    """A Hub cache that holds one config."""
+    repository = folder / f"models--{name.replace('/', '--')}"
+    snapshot = repository / "snapshots" / "abc123"
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc123")
+    (snapshot / "config.json").write_text(json.dumps(TINY))
+    return repository
+
+
+def test_a_hub_id_is_read_from_the_cache(tmp_path: Path, tfcalc: Program) -> None:
+    repository = cached(tmp_path, "someone/tiny")
+    env = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    assert tfcalc("params", "someone/tiny", "-q", env=env).stdout == f"{TOTAL}\n"
+    assert tfcalc("params", "someone/tiny", "--offline", "-q", env=env).stdout == f"{TOTAL}\n"
+    assert tfcalc("params", str(repository), "-q").stdout == f"{TOTAL}\n"
+
+
+@pytest.mark.parametrize("more", [{"HF_HUB_OFFLINE": "1"}, {}])
+def test_offline_an_id_that_is_not_cached_is_exit_4(tmp_path: Path, tfcalc: Program, more: dict[str, str]) -> None:
+    flags = [] if more else ["--offline"]
+    outcome = tfcalc("params", "openai/gpt2", *flags, env={"HF_HUB_CACHE": str(tmp_path), **more})
+    assert outcome.returncode == 4
+    assert "gpt2 is a preset" in outcome.stderr
+
+
+def test_without_the_hub_library_an_id_is_exit_4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with pytest.raises(Unavailable, match="tfcalc\\[hub\\]"):
+        catalog.load("someone/something")
+
+
+def test_a_config_can_be_read_as_another_family(tmp_path: Path, tfcalc: Program) -> None:
+    (tmp_path / "config.json").write_text(
+        json.dumps(TINY | {"model_type": "lama", "architectures": ["LamaForCausalLM"]})
+    )
+    unknown = tfcalc("params", str(tmp_path))
+    assert unknown.returncode == 3
+    assert "did you mean llama?" in unknown.stderr
+    assert "--as" in unknown.stderr
+    assert "--via torch" in unknown.stderr
+    answered = tfcalc("params", str(tmp_path), "--as", "llama")
+    assert f"{TOTAL:,} parameters" in answered.stdout
+    assert "treated as llama" in answered.stdout
+
+
+def test_supported_types_and_those_that_are_missing(tfcalc: Program) -> None:
+    answer = json.loads(tfcalc("models", "--supported", "--json").stdout)
+    assert answer["supported_count"] == len(answer["supported"]) > 200
+    assert not set(answer["supported"]) & set(answer["missing"])
+    table = tfcalc("models", "--supported").stdout
+    assert f"{answer['supported_count']} model types" in table
+    assert all(name in table for name in answer["missing"])
+
+
+def test_every_type_that_must_be_there_is() -> None:
+    from tfcalc.families.family import modules
+
+    lines = (Path(__file__).parent / "oracle" / "model_types.txt").read_text(encoding="utf-8").splitlines()
+    must = {line.split("\t")[1] for line in lines if line.startswith("must")}
+    assert must <= {name for names in modules().values() for name in names}
