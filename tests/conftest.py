@@ -65,7 +65,7 @@ def tfcalc(tmp_path: Path) -> Program:
                 "capture_output": True,
                 "text": True,
                 "encoding": "utf-8",
-                "stdin": subprocess.DEVNULL,
+                **({} if "input" in more else {"stdin": subprocess.DEVNULL}),
                 "timeout": 120,
                 "check": False,
                 **more,

@@ -12,7 +12,7 @@ from tfcalc.workload import Sequences, Workload
 class LocalAttention(NamedTuple):
     """A token sees its block of ``block`` tokens, and the blocks before and after it.
 
-    With ``summarised``, it also sees a normed mean of each so many tokens, whose keys and values the same matrices make.
+    With ``summarised``, it also sees a normed sum of each so many tokens, whose keys and values the same maps make.
 
     Source: Guo et al. 2021 (arXiv 2112.07916), section 3.1; transformers' LongT5TransientGlobalAttention.
     """

@@ -8,7 +8,7 @@ from tfcalc.core.number import ceil_div
 from tfcalc.families.config import Config
 from tfcalc.families.family import family, nested
 from tfcalc.families.heads import CAUSAL_LM, bare, output
-from tfcalc.families.images import FC, grid, ratio, self_attention
+from tfcalc.families.images import FC, grid, self_attention
 from tfcalc.families.llama import PRE_NORM, attention, decoder, norms
 from tfcalc.leaves import activation, linear, norm, parameter
 from tfcalc.leaves.position import learned_position
@@ -86,7 +86,7 @@ def adapter(c: Config, images: Sequences) -> Component:
 def shuffled(c: Config, run: Workload) -> Sequences:
     """What the tower gives to the text of one image per sequence: pixels move from both sides into the width."""
     rows, columns = grid(c)
-    return Sequences(run.batch_size, ceil_div(rows * columns, round(1 / ratio(c, "pixel_shuffle_ratio")) ** 2))
+    return Sequences(run.batch_size, ceil_div(rows * columns, round(1 / c.factor("pixel_shuffle_ratio")) ** 2))
 
 
 @family(

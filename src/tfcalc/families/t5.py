@@ -67,9 +67,9 @@ def looking_around(c: Config, run: Workload, *within: Component) -> Component:
 class Kin(NamedTuple):
     """What differs among them.
 
-    ``mixer`` is the encoder's self-attention, and ``tables`` are those of the first layer that all layers add to its
-    scores; ``everywhere`` says that each has a table of its own instead. ``ffn`` makes a layer's network, or ``experts``
-    in those layers that ``sparse`` tells of the so many of a stack. ``tied`` tables of words are one, whatever
+    ``mixer`` is the encoder's self-attention, and ``tables`` are those of its first layer that all layers add to their
+    scores; ``everywhere`` says that each has one of its own instead. ``ffn`` makes a layer's network, or ``experts``
+    where ``sparse`` says so, for each layer of a stack of so many. ``tied`` tables of words are one, whatever
     ``tie_word_embeddings`` says of the output.
     """
 

@@ -373,7 +373,7 @@ def _moonshine_attention(
     """The decoder is built with the encoder's heads, whatever its own fields say (transformers' MoonshineAttention)."""
     heads = "encoder_num_attention_heads"
     d = c.quotient("hidden_size", heads) if c.get("head_dim") is None else c.size("head_dim")
-    groups = c.optional("encoder_num_key_value_heads") or c.size(heads)
+    groups = c.size("encoder_num_key_value_heads" if c.has("encoder_num_key_value_heads") else heads)
     bias = c.flag("attention_bias")
     block = Attention(
         c.size("hidden_size"), c.size(heads), groups, d, d, bias=bias, output_bias=False, names=LLAMA_NAMES

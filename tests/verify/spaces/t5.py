@@ -53,7 +53,11 @@ def umt5(random: Random) -> dict[str, Any]:
 @space("longt5")
 def longt5(random: Random) -> dict[str, Any]:
     """Both ways to attend."""
-    kind = {"encoder_attention_type": random.choice(["local", "transient-global"])}
+    kind = {
+        "encoder_attention_type": random.choice(["local", "transient-global"]),
+        "local_radius": random.choice([3, 127]),
+        "global_block_size": random.choice([2, 16]),
+    }
     return stacks(random) | network(random) | kind | of(random, "LongT5", *FEW)
 
 
