@@ -37,7 +37,7 @@ PUBLISHED = {
     "whisper-tiny": 37_760_640,
     "whisper-large-v2": 1_543_304_960,
 }
-"""Totals that the models' own cards, papers or checkpoints state (GPT-NeoX without the norms that its shards repeat)."""
+"""Totals that the models' cards, papers or checkpoints state (GPT-NeoX without the norms that its shards repeat)."""
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -32,7 +32,8 @@ ROOMS = [
 
 HEAVY = {"numpy": ["arrays.py"], "sympy": ["symbolic.py"]}
 HEAVY |= {"torch": ["verify/count.py", "verify/hugging_face.py", "verify/reference.py"]}
-HEAVY |= {"transformers": ["verify/hugging_face.py"], "huggingface_hub": ["hub.py"], "pydantic": [], "rich": ["render/table.py"], "typer": ["cli/app.py", "cli/main.py"]}
+HEAVY |= {"transformers": ["verify/hugging_face.py"], "huggingface_hub": ["hub.py"]}
+HEAVY |= {"pydantic": [], "rich": ["render/table.py"], "typer": ["cli/app.py", "cli/main.py"]}
 
 
 def imports(path: Path, *, everywhere: bool) -> set[str]:

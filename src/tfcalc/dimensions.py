@@ -68,6 +68,10 @@ class Described:
         """The same with these sizes in the place of its own, by field name."""
         return replace(self, **sizes)  # type: ignore[type-var]  # every subclass is a dataclass
 
+    def also_called(self, _name: str, /) -> tuple[str, ...]:
+        """No other names: the field's is the only one."""
+        return ()
+
     def with_present(self, *names: str) -> Self:
         """The same with these sizes given, whatever they are, so that they get a symbol instead of following."""
         return self.replaced(**{name: 1 for name in names if name in self.dimensions()})

@@ -26,6 +26,10 @@ class Sized(Protocol):
         """The same with other sizes, by name."""
         ...
 
+    def also_called(self, name: str, /) -> tuple[str, ...]:
+        """Other names that the size of this name goes by."""
+        ...
+
 
 T = TypeVar("T", bound=Sized)
 
@@ -65,7 +69,7 @@ def letters(names: Iterable[str], *described: Sized) -> dict[str, str]:
         called: size.symbol
         for one in described
         for name, size in one.dimensions().items()
-        for called in (size.symbol, name)
+        for called in (size.symbol, name, *one.also_called(name))
     }
     for name in names:
         if name not in known:

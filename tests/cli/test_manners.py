@@ -206,7 +206,8 @@ def test_07_the_same_bytes_for_the_same_question(tfcalc: Program) -> None:
 
 @pytest.mark.parametrize("columns", ["40", "80", "200", None])
 @pytest.mark.parametrize(
-    "arguments", [["params"], ["flops"], ["explain", "core", "--of", "flops"], ["explain", "core"], ["models", "--family", "mamba"]]
+    "arguments",
+    [["params"], ["flops"], ["explain", "core", "--of", "flops"], ["explain", "core"], ["models", "--family", "mamba"]],
 )
 def test_08_nothing_is_cut(tfcalc: Program, arguments: list[str], columns: str | None) -> None:
     result = tfcalc(*arguments, env={"COLUMNS": columns} if columns else {})

@@ -28,7 +28,16 @@ COMMANDS = [
     "formula core --of time",
     "explain attention --d-model 768 --heads 12",
     "explain encoder --of flops",
-    "models",
+    "params gpt2",
+    "params mixtral-8x7b --format plain",
+    "params deepseek-v3 --depth 2 --format plain",
+    "params albert-large-v2 --json --depth 1",
+    "formula layer --model qwen3-8b",
+    "explain mha --model gpt2",
+    "models --family deepseek_v3",
+    "params lama-3-8b",
+    "params gpt2 --as gpt3",
+    "params gpt2 --heads 7",
     "params --d-model 513",
     "params --laers 3",
     "params transformer-bas --json",
@@ -55,7 +64,7 @@ def test_no_golden_is_left_over() -> None:
 
 def rows(text: str) -> list[tuple[int, int]]:
     """Depth and total of each row of a breakdown in plain text."""
-    found = re.findall(r"^( *)\w+ .*? ([\d,]+) +\d+\.\d %$", text, re.MULTILINE)
+    found = re.findall(r"^( *)\S+ .*? ([\d,]+) +\d+\.\d %$", text, re.MULTILINE)
     return [(len(indent) // 2, int(total.replace(",", ""))) for indent, total in found]
 
 
@@ -68,6 +77,8 @@ def rows(text: str) -> list[tuple[int, int]]:
             # six layers of 12 h × h, 9 biases of h and 2 norms of h; the last norm; embedding and head
             6 * (12 * 512 * 512 + 9 * 512 + 2 * 512) + 512 + 2 * 1000 * 512,
         ),
+        ("params mixtral-8x7b --format plain", 46_702_792_704),  # transformers (tests/oracle)
+        ("params deepseek-v3 --depth 2 --format plain", 671_026_404_352),
     ],
 )
 def test_the_rows_add_up_to_their_total(line: str, total: int) -> None:

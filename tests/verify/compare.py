@@ -56,7 +56,7 @@ def _in_symbols(model: Published) -> Component:
 def configs(model_type: str, draws: int = DRAWS) -> list[dict[str, Any]]:
     """The default config of a type, and random ones; the same in every run."""
     draw = load().get(model_type)
-    random = Random(model_type)  # noqa: S311  # a seed, not a secret
+    random = Random(model_type)
     drawn = [draw(random) for _ in range(draws)] if draw else []
     return [{"model_type": model_type, **fields} for fields in [{}, *drawn]]
 

@@ -1,7 +1,7 @@
 """A transformer layer, and stacks of layers that need not be alike."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple, TypeVar
 
 from tfcalc.blocks.attention import Attention
@@ -50,7 +50,7 @@ class Layer(NamedTuple):
 
 
 def layer(name: str, parts: Iterable[Component], elements: Num, copies: Num = 1) -> Component:
-    """A layer of these parts, as a checkpoint names them; each that is no norm is added to the stream (``elements``)."""
+    """A layer of these parts, by a checkpoint's names; each that is no norm is added to the stream (``elements``)."""
     sublayers: list[Component] = []
     for part in parts:
         sublayers.append(part)
@@ -62,8 +62,8 @@ def layer(name: str, parts: Iterable[Component], elements: Num, copies: Num = 1)
 def stack(name: str, kinds: Sequence[Kind], count: Num, make: Callable[[Kind], Component]) -> Iterator[Component]:
     """Layers one upon another, ``make(kind)`` for each; those of a kind are one component with so many copies.
 
-    ``count`` is the number of ``kinds`` as a size, so that a stack of equal layers has a symbol for it. Groups are named
-    by the layers that they hold: ``layers[0-2]``, ``layers[3-60]``.
+    ``count`` is the number of ``kinds`` as a size, so that a stack of equal layers has a symbol for it. Groups are
+    named by the layers that they hold: ``layers[0-2]``, ``layers[3-60]``.
     """
     groups: dict[Kind, list[int]] = {}
     for place, kind in enumerate(kinds):
@@ -71,9 +71,7 @@ def stack(name: str, kinds: Sequence[Kind], count: Num, make: Callable[[Kind], C
     for kind, places in groups.items():
         made = make(kind)
         alone = len(groups) == 1
-        yield made._replace(
-            name=name if alone else f"{name}[{_span(places)}]", copies=count if alone else len(places)
-        )
+        yield made._replace(name=name if alone else f"{name}[{_span(places)}]", copies=count if alone else len(places))
 
 
 def _span(places: Sequence[int]) -> str:
@@ -82,7 +80,7 @@ def _span(places: Sequence[int]) -> str:
     >>> _span([0, 1, 2, 5]), _span([0, 5, 10])
     ('0-2,5', '0-10:5')
     """
-    steps = {after - before for before, after in zip(places, places[1:], strict=False)}
+    steps = {after - before for before, after in pairwise(places)}
     if len(places) > 2 and len(steps) == 1 and steps != {1}:
         return f"{places[0]}-{places[-1]}:{steps.pop()}"
     runs = [[place for _, place in run] for _, run in groupby(enumerate(places), lambda item: item[1] - item[0])]

@@ -59,7 +59,7 @@ def family(
     aliases: Mapping[str, str] | None = None,
     **defaults: Any,
 ) -> Callable[[Build], Build]:
-    """Register a function as the builder of these model types, with the class and the fields that a config may leave out."""
+    """Register a function as the builder of these model types: their class, heads, and fields that may be left out."""
 
     def register(base: Build) -> Build:
         for model_type in model_types:
@@ -80,9 +80,7 @@ def find(model_type: object) -> Family:
     if model_type not in FAMILIES:
         known = [name for names in modules().values() for name in names]
         hint = f"{nearest(model_type, known) if _close(model_type, known) else 'see tfcalc models --supported'}"
-        raise UnknownModel(
-            f"model_type {model_type[:80]!r} is not known", f"{hint}; or --as FAMILY, or --via torch"
-        )
+        raise UnknownModel(f"model_type {model_type[:80]!r} is not known", f"{hint}; or --as FAMILY, or --via torch")
     return FAMILIES[model_type]
 
 

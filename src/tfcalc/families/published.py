@@ -138,6 +138,10 @@ class Published:
             "defaults": dict(self.reading.assumed)
         }
 
+    def also_called(self, name: str, /) -> tuple[str, ...]:
+        """What tfcalc calls the size at this path: ``d_model`` for ``hidden_size``."""
+        return tuple(ours for ours, theirs in SAME_AS.items() if name.removeprefix("text_config.") in theirs)
+
     def with_present(self, *names: str) -> Published:
         """Itself: every size of a config is given."""
         return self

@@ -1,4 +1,4 @@
-"""What each tensor is for, read off the name that checkpoints give it: queries, feed-forward, experts, norms, …
+"""What each tensor is for, read off the name that checkpoints give it: queries, feed-forward, experts, norms.
 
 Published names differ from family to family, and yet a few patterns tell them apart; the first that fits decides.
 """

@@ -46,7 +46,7 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     notes = [
         *([f"active per token: {active:,} ({active / count:.1%})"] if active != count else []),
         *([f"frozen: {frozen:,}, stored as parameters but not trained"] if frozen else []),
-        *([f"buffers: {buffers:,} more numbers in a checkpoint that are no parameters"] if buffers else []),
+        *([f"buffers: {buffers:,} more numbers, stored but no parameters"] if buffers else []),
         *_sharing(asked.node),
         *in_words("params", asked.run, by),
         *asked.model.assumptions,

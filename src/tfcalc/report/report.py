@@ -201,8 +201,8 @@ def breakdown(
 ) -> Entry:
     """The entries of a tree for one measure, with formulas from its symbolic twin; ``extras`` go into the JSON too.
 
-    What adds nothing to the measure is left out, except an embedding and an output: that a lookup costs nothing, or that
-    an output is tied and stores nothing, is worth saying.
+    What adds nothing to the measure is left out, except an embedding and an output: that a lookup costs nothing, or
+    that an output is tied and stores nothing, is worth saying.
     """
     component, parts = node.component, []
     if inside_blocks or component.kind not in BLOCKS:

@@ -110,9 +110,7 @@ COMMAND = Command(
     run,
     (
         Option("family", ("--family",), "only those of this model_type"),
-        Option(
-            "supported", ("--supported",), "the model types of config.json that tfcalc can count", switch=True
-        ),
+        Option("supported", ("--supported",), "the model types of config.json that tfcalc can count", switch=True),
         *SHOW,
     ),
     ("tfcalc models", "tfcalc models --family llama", "tfcalc models --supported", "tfcalc models --json"),
