@@ -20,6 +20,7 @@ NO_DEFAULT = {
     "aya_vision",
     "dbrx",
     "dots1",
+    "dots3_note",
     "esm",
     "hunyuan_v1_dense",
     "hunyuan_v1_moe",
