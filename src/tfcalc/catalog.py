@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.errors import Unavailable, UnknownModel, nearest
+from tfcalc.errors import Unavailable, UnknownModel
 
 if TYPE_CHECKING:
     from tfcalc.families.published import Published
@@ -95,9 +96,9 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
     try:
         return fetch(name, offline=offline)
     except Unavailable as error:
-        close = nearest(spelled(name.partition("/")[2]), names())
-        same = f"; {close.removeprefix('did you mean ').rstrip('?')} is a preset" if "mean" in close else ""
-        raise Unavailable(error.message, error.hint + same) from None
+        close = _alike(spelled(name.partition("/")[2]).removesuffix("-hf"))
+        same = f"{' and '.join(close)} {'is a preset' if len(close) == 1 else 'are presets'}; " if close else ""
+        raise Unavailable(error.message, same + error.hint) from None
 
 
 def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "") -> Published:
@@ -113,5 +114,30 @@ def _is_preset(name: str) -> bool:
 
 
 def _hint(name: str) -> str:
-    close = nearest(spelled(name), names())
-    return close if "mean" in close else "tfcalc models lists them; a path to a config.json will do as well"
+    close = _alike(spelled(name))
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return "tfcalc models lists them; a path to a config.json will do as well"
+
+
+def _alike(name: str) -> list[str]:
+    """The presets that a name may mean: those that begin with it, or with all but its last words, or look like it.
+
+    >>> _alike("gemma-3-27b"), _alike("gpt-2"), _alike("lama-3-8b")
+    (['gemma-3-12b-it', 'gemma-3-270m', 'gemma-3-4b-it'], ['gpt2'], ['llama-3-8b'])
+    """
+    known, words = names(), name.split("-")
+    bare = [preset for preset in known if preset.replace("-", "") == name.replace("-", "")]
+    if bare:
+        return bare
+    for kept in range(len(words), min(len(words), 2) - 1, -1):
+        begin = "-".join(words[:kept])
+        if close := [preset for preset in known if preset == begin or preset.startswith(f"{begin}-")]:
+            return close[:MOST]
+        if kept == len(words) and (close := [preset for preset in known if preset.startswith(begin)]):
+            return close[:MOST]
+    return get_close_matches(name, known, n=1)
+
+
+MOST = 3
+"""Names that a hint gives."""

@@ -56,6 +56,10 @@ class Unavailable(TfcalcError):
     exit_code = 4
 
 
+MOST = 24
+"""Words that are listed where none is near."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """``did you mean x?`` for the closest known word, or else the list of all.
 
@@ -68,7 +72,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
     words = list(known)
     close = get_close_matches(word, words, n=1, cutoff=0.6)
-    return f"did you mean {close[0]}?" if close else "known: " + ", ".join(words)
+    if close:
+        return f"did you mean {close[0]}?"
+    more = f" and {len(words) - MOST} more" if len(words) > MOST + 1 else ""
+    return "known: " + ", ".join(words[:MOST] if more else words) + more
 
 
 def one_of(what: str, word: str, known: Iterable[str]) -> str:

@@ -43,19 +43,38 @@ def fetch(name: str, *, offline: bool = False) -> dict[str, Any]:
 
 def _download(name: str) -> dict[str, Any]:
     try:
-        import huggingface_hub
+        from huggingface_hub import constants, hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError
+        from huggingface_hub.utils import disable_progress_bars, logging
     except ImportError:
         raise Unavailable(
             f"{name} is not in the cache, and cannot be fetched", "pip install 'tfcalc[hub]', or give its config.json"
         ) from None
+    _reach(constants.ENDPOINT, name)
+    logging.set_verbosity_error()
+    disable_progress_bars()
     try:
-        return read(huggingface_hub.hf_hub_download(name, CONFIG))
+        return read(hf_hub_download(name, CONFIG))
     except HfHubHTTPError as error:
         status = getattr(getattr(error, "response", None), "status_code", "no")
         raise Unavailable(f"the Hub does not give {name}: status {status}", "check the id, or log in") from None
     except (OSError, ValueError) as error:
         raise Unavailable(f"the Hub cannot be reached for {name}: {type(error).__name__}", "see --offline") from None
+
+
+def _reach(endpoint: str, name: str) -> None:
+    """Find out at once that there is no network: the library would try again for half a minute."""
+    from socket import create_connection
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
+    address = urlsplit(endpoint)
+    if getproxies() or not address.hostname:
+        return
+    try:
+        create_connection((address.hostname, address.port or 443), timeout=5).close()
+    except OSError:
+        raise Unavailable(f"the Hub cannot be reached for {name}", "give its config.json, or a preset") from None
 
 
 def _cache() -> Path:

@@ -89,6 +89,16 @@ def test_a_tensor_of_another_size_differs(tmp_path: Path) -> None:
     assert [row.path for row in found.rows if row.difference] == ["model.layers.mlp.up_proj", "total"]
 
 
+def test_the_same_number_in_other_shapes_differs(tmp_path: Path) -> None:
+    uneven = SHAPES | {"model.layers.0.mlp.up_proj.weight": [13, 8], "model.layers.1.mlp.up_proj.weight": [11, 8]}
+    reshaped = SHAPES | {"model.layers.0.self_attn.q_proj.weight": [16, 4]}
+    for shapes in (uneven, reshaped):
+        found = verify_checkpoint(from_config(CONFIG), str(safetensors(tmp_path / "m.safetensors", shapes)))
+        assert not any(row.difference for row in found.rows)
+        assert not found.agrees
+        assert len(found.disagreements) == 1
+
+
 def test_an_index_reads_its_files(tmp_path: Path) -> None:
     names = list(SHAPES)
     for part, chosen in (("a", names[:5]), ("b", names[5:])):

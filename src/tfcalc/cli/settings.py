@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -84,9 +85,12 @@ class Settings:
         named = load(self.model_name, treat_as=self.get("treat_as", ""), offline=self.get("offline", False))
         if isinstance(named, Transformer):
             return self.fill(named)
-        # A settings file describes the classic model; what overrides a config is typed.
+        for warning in named.warnings:
+            print(f"tfcalc: {warning}", file=sys.stderr)
+        # Settings files and variables describe the classic model; what overrides a config is typed.
         typed = {name: self.given[name] for name in MODEL_NAMES if name in self.given}
-        return named.replaced(**{name: given.value for name, given in typed.items() if given.source != FILE})  # type: ignore[arg-type]
+        sizes: dict[str, Any] = {name: given.value for name, given in typed.items() if given.source == FLAG}
+        return named.replaced(**sizes)
 
     def workload(self, model: Model) -> Workload:
         """What is run, at most as long as the model can read where nothing else is given."""

@@ -40,7 +40,7 @@ def _latex_symbol(letter: str) -> str:
     if len(letter) == 1:
         return letter
     head, _, index = letter.partition("_")
-    return f"{head}_{{{index}}}" if len(head) == 1 else r"\mathrm{" + letter.replace("_", r"\_") + "}"
+    return f"{head}_{{{index.replace('_', ',')}}}" if len(head) == 1 else r"\mathrm{" + letter.replace("_", r"\_") + "}"
 
 
 UNICODE = Script(str, _superscript, "·", ("⌊", "⌋"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from typing import Any
 
 from tfcalc.core.component import Component, Node
 from tfcalc.core.cost import Tensor
@@ -30,6 +32,17 @@ def tensors(root: Component, *, buffers: bool = False) -> dict[str, Num]:
 def _inside(node: Node) -> tuple[str, ...]:
     """The modules that hold it. ``(ffn)`` is none: only tfcalc sees its parts as one, a checkpoint has them singly."""
     return tuple(name for name in node.names[1:] if not name.startswith("("))
+
+
+def shapes(root: Component) -> dict[str, Counter[tuple[int, ...]]]:
+    """The shapes of the stored tensors by name, each as often as there are layers with it; axes are sorted."""
+    found: dict[str, Counter[tuple[int, ...]]] = {}
+    for node in root.walk():
+        for weight in node.component.own.weights:
+            if weight.tied_to is None:
+                shape: tuple[Any, ...] = tuple(sorted(weight.shape))
+                found.setdefault(_name(node, weight), Counter())[shape] += node.copies  # type: ignore[assignment]
+    return found
 
 
 def tied(root: Component) -> list[str]:

@@ -276,28 +276,26 @@ def _text_to_text(c: Config, run: Workload, base: Component) -> Iterator[Compone
     yield output("lm_head", c.size("d_model"), c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
 
 
-@family(
-    "seamless_m4t",
-    architecture="SeamlessM4TForTextToText",
-    heads={"ForTextToText": _text_to_text},
-    aliases={
+SEAMLESS: dict[str, Any] = LARGE | {
+    "heads": {"ForTextToText": _text_to_text},
+    "aliases": {
         "hidden_size": "d_model",
         "num_hidden_layers": "decoder_layers",
         "num_attention_heads": "decoder_attention_heads",
     },
-    vocab_size=256102,
-    max_position_embeddings=1024,
-    **LARGE
-    | {
-        "encoder_layers": 24,
-        "encoder_ffn_dim": 8192,
-        "decoder_layers": 24,
-        "decoder_ffn_dim": 8192,
-        "activation_function": "relu",
-    },
-)
+    "vocab_size": 256102,
+    "encoder_layers": 24,
+    "encoder_ffn_dim": 8192,
+    "decoder_layers": 24,
+    "decoder_ffn_dim": 8192,
+    "activation_function": "relu",
+}
+
+
+@family("seamless_m4t", architecture="SeamlessM4TForTextToText", max_position_embeddings=1024, **SEAMLESS)
+@family("seamless_m4t_v2", architecture="SeamlessM4Tv2ForTextToText", max_position_embeddings=4096, **SEAMLESS)
 def seamless_m4t(c: Config, run: Workload) -> Component:
-    """Seamless Communication et al. 2023 (arXiv 2308.11596): its translator of texts, which is NLLB's."""
+    """Seamless Communication et al. 2023 (arXiv 2308.11596, 2312.05187): its translator of texts, which is NLLB's."""
     return seq2seq(c, run, positions=partial(SINES, stored="nothing"), reader=_translated, writer=_translating)
 
 

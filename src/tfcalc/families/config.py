@@ -23,12 +23,13 @@ COUNT_LAYERS = ("layer", "layers", "depth")
 class Reading:
     """What has been read of a config so far: sizes by their path, with letters, and what was left to its default."""
 
-    __slots__ = ("assumed", "fields", "instead", "sizes", "taken")
+    __slots__ = ("assumed", "fields", "instead", "seen", "sizes", "taken")
 
     def __init__(self, instead: Mapping[str, Num] | None = None) -> None:
         self.sizes: dict[str, int] = {}
         self.fields: dict[str, Field] = {}
         self.assumed: dict[str, Any] = {}
+        self.seen: set[str] = set()
         self.taken: dict[str, str] = {}
         self.instead = instead or {}
 
@@ -189,6 +190,7 @@ class Config:
 
     def _look_up(self, name: str) -> Any:
         for key in self._keys(name):
+            self.reading.seen.add(self.prefix + key)
             if key in self.data:
                 return self.data[key]
         value = self.defaults.get(name, MISSING)

@@ -71,8 +71,10 @@ def family(
 
 def find(model_type: object) -> Family:
     """The family of this model type. Raises UnknownModel with the nearest known ones."""
+    if model_type is None:
+        raise InvalidModel("model_type is missing", "it names the family; or say --as FAMILY")
     if not isinstance(model_type, str) or not model_type:
-        raise InvalidModel(f"model_type {model_type!r} is not a word", "a config.json names its family there")
+        raise InvalidModel(f"model_type {model_type!r:.80} is not a word", "it names the family; or say --as FAMILY")
     if model_type not in FAMILIES:
         for module, names in modules().items():
             if model_type in names:

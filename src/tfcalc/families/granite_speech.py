@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.blocks import Attention, layer
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
+from tfcalc.errors import InvalidModel
 from tfcalc.families.config import Config
 from tfcalc.families.family import family, nested
 from tfcalc.families.heads import bare
@@ -15,29 +18,30 @@ from tfcalc.leaves.batch_norm import batch_norm
 from tfcalc.leaves.relative import relative_scores
 from tfcalc.workload import Sequences, Workload
 
-
-@family(
-    "granite_speech_encoder",
-    architecture="GraniteSpeechCTCEncoder",
-    heads={"Encoder": bare},
-    aliases={
+ENCODER: dict[str, Any] = {
+    "heads": {"Encoder": bare},
+    "aliases": {
         "hidden_size": "hidden_dim",
         "num_hidden_layers": "num_layers",
         "num_attention_heads": "num_heads",
         "num_mel_bins": "input_dim",
     },
-    input_dim=160,
-    num_layers=10,
-    hidden_dim=1024,
-    feedforward_mult=4,
-    num_heads=8,
-    dim_head=None,
-    output_dim=42,
-    context_size=200,
-    max_pos_emb=512,
-    conv_kernel_size=15,
-    conv_expansion_factor=2,
-)
+    "input_dim": 160,
+    "num_layers": 10,
+    "hidden_dim": 1024,
+    "feedforward_mult": 4,
+    "num_heads": 8,
+    "dim_head": None,
+    "output_dim": 42,
+    "context_size": 200,
+    "max_pos_emb": 512,
+    "conv_kernel_size": 15,
+    "conv_expansion_factor": 2,
+}
+
+
+@family("granite_speech_encoder", architecture="GraniteSpeechCTCEncoder", **ENCODER)
+@family("granite_speech_plus_encoder", architecture="GraniteSpeechPlusCTCEncoder", **ENCODER)
 def granite_speech_encoder(c: Config, run: Workload) -> Component:
     """Gulati et al. 2020 (arXiv 2005.08100), with attention within blocks; half-way, guessed letters are fed back."""
     h, letters, t = c.size("hidden_dim"), c.size("output_dim"), run.source.tokens
@@ -112,23 +116,36 @@ def _convolutions(c: Config, tokens: Num) -> Component:
     )
 
 
-@family(
-    "granite_speech",
-    architecture="GraniteSpeechForConditionalGeneration",
-    heads={"Model": bare, "ForConditionalGeneration": conditional(language)},
-    downsample_rate=5,
-    window_size=15,
-    tie_word_embeddings=True,
-)
+WHOLE: dict[str, Any] = {
+    "heads": {"Model": bare, "ForConditionalGeneration": conditional(language)},
+    "downsample_rate": 5,
+    "window_size": 15,
+    "tie_word_embeddings": True,
+}
+
+
+@family("granite_speech", architecture="GraniteSpeechForConditionalGeneration", **WHOLE)
+@family("granite_speech_plus", architecture="GraniteSpeechPlusForConditionalGeneration", **WHOLE)
 def granite_speech(c: Config, run: Workload) -> Component:
-    """Granite-speech (arXiv 2505.08699): in each window of frames a few queries make the vectors of as many words."""
-    encoder = nested(c.sub("encoder_config", "granite_speech_encoder"), run, "encoder")
-    parts = (encoder, _projector(c, run), nested(language(c), run, "language_model"))
+    """Granite-speech (arXiv 2505.08699): in each window of frames a few queries make the vectors of as many words.
+
+    The queries of its successor may read what several of the encoder's layers made, side by side.
+    """
+    encoder = c.sub("encoder_config", f"{c.model_type}_encoder")
+    parts = (
+        nested(encoder, run, "encoder"),
+        _projector(c, run, encoder),
+        nested(language(c), run, "language_model"),
+    )
     return Component("model", "listener", parts=parts)
 
 
-def _projector(c: Config, run: Workload) -> Component:
+def _projector(c: Config, run: Workload, encoder: Config) -> Component:
     inner, window = c.sub("projector_config", "blip_2_qformer", head="Model"), c.number("window_size")
+    if encoder.get("cat_hidden_layers") is not None:
+        made = encoder.number("hidden_dim") * (len(encoder.numbers("cat_hidden_layers")) + 1)
+        if inner.number("encoder_hidden_size") != made:
+            raise InvalidModel(f"{inner.path('encoder_hidden_size')} is not what the encoder gives", f"write {made}")
     queries, width = window // c.number("downsample_rate"), inner.size("hidden_size")
     windows = run.batch_size * ceil_div(run.source.length, window)
     reads = nested(inner, run.replaced(batch_size=windows, seq_len=queries, source_len=window), "qformer")

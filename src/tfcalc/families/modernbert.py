@@ -221,17 +221,21 @@ def jina_embeddings_v3(c: Config, run: Workload) -> Component:
 # -- Llama as an encoder
 
 
-def through_bottleneck(c: Config, run: Workload) -> Iterator[Component]:
-    """Logits of the words, after two maps through a narrower width."""
+def bottleneck(c: Config, run: Workload) -> tuple[Component, ...]:
+    """Two maps through a narrower width."""
     h, narrow, tokens = c.size("hidden_size"), c.size("prediction_head_size"), run.target.tokens
-    parts = (
+    return (
         linear("linear1", h, narrow, tokens, bias=False),
         activation("activation1", "gelu_pytorch_tanh", tokens * narrow),
         linear("linear2", narrow, h, tokens, bias=False),
         activation("activation2", "gelu_pytorch_tanh", tokens * h),
-        output("decoder", h, c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings")),
     )
-    yield Component("head", "head", parts=parts)
+
+
+def through_bottleneck(c: Config, run: Workload) -> Iterator[Component]:
+    """Logits of the words, after two maps through a narrower width."""
+    logits = output("decoder", c.size("hidden_size"), c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
+    yield Component("head", "head", parts=(*bottleneck(c, run), logits))
 
 
 @family(

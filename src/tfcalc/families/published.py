@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from tfcalc.core.component import Component
@@ -18,7 +19,7 @@ SAME_AS = {
     "n_heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     "n_kv_heads": ("num_key_value_heads",),
     "n_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "encoder_layers": ("encoder_layers",),
+    "encoder_layers": ("encoder_layers", "num_layers"),
     "decoder_layers": ("decoder_layers", "num_decoder_layers"),
     "d_ff": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "hidden_dim"),
     "head_dim": ("head_dim", "d_kv"),
@@ -27,6 +28,12 @@ SAME_AS = {
     "max_len": ("max_position_embeddings", "n_positions"),
 }
 """The config's names for what the command line and the library call a size."""
+
+
+STACKS = ("encoder_layers", "decoder_layers", "num_decoder_layers")
+"""Where a model has two stacks, the layers of each."""
+
+POSITIONS = "P"
 
 
 class Published:
@@ -40,7 +47,7 @@ class Published:
     124439808
     """
 
-    __slots__ = ("_read", "data", "family", "instead", "name", "treated_as")
+    __slots__ = ("_read", "changed", "data", "family", "instead", "name", "treated_as")
 
     def __init__(
         self,
@@ -49,8 +56,10 @@ class Published:
         name: str = "",
         treated_as: str = "",
         instead: Mapping[str, Num] | None = None,
+        changed: Mapping[str, Num] | None = None,
     ) -> None:
         self.data = data
+        self.changed = dict(changed or {})
         self.name = name
         self.treated_as = treated_as
         self.instead = dict(instead or {})
@@ -96,21 +105,38 @@ class Published:
     def check(self, run: Workload) -> None:
         """Raise InvalidModel where these fields fit no model, or no such model can run ``run``."""
         check_sizes(run)
-        _ = self.reading
+        positions, length = self.positions, run.seq_len
+        if positions is not None and isinstance(length, int) and length > positions:
+            raise InvalidModel(f"seq {length} is longer than the {positions} positions", f"take {positions} or less")
+
+    @property
+    def positions(self) -> int | None:
+        """Rows of its trained table of positions; None where it has none: angles and sines go on."""
+        weights = (weight for node in self.tree(Workload()).walk() for weight in node.component.own.weights)
+        if not any(weight.name == POSITIONS and not weight.frozen for weight in weights):
+            return None
+        read = self.reading.sizes
+        return next((read[path] for name in SAME_AS["max_len"] for path in _places(name) if path in read), None)
 
     @property
     def longest(self) -> Num | None:
-        """As many tokens as its config says it can read."""
-        for name in SAME_AS["max_len"]:
-            value = self.data.get(name, self.family.defaults.get(name))
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                return value
+        """As many tokens as its table of positions holds, or as its config says that it was trained for."""
+        if self.positions is not None:
+            return self.positions
+        text = self.data.get("text_config")
+        for scope in (self.data, text if isinstance(text, Mapping) else {}):
+            for name in SAME_AS["max_len"]:
+                value = scope.get(name)
+                if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                    return value
         return None
 
     @property
     def summary(self) -> str:
-        """``llama-3-8b: LlamaForCausalLM (llama)``."""
-        called = f"{self.name}: " if self.name else ""
+        """``llama-3-8b with num_hidden_layers 16: LlamaForCausalLM (llama)``."""
+        changes = ", ".join(f"{path} {size}" for path, size in self.changed.items())
+        called = " with ".join(part for part in (self.name or (changes and "config"), changes) if part)
+        called += ": " if called else ""
         treated = f", treated as {self.treated_as}" if self.treated_as else ""
         return f"{called}{self.architecture} ({self.data.get('model_type')}{treated})"
 
@@ -127,15 +153,21 @@ class Published:
         """The same model with these sizes, by their path or by tfcalc's name. Raises UsageError for others."""
         if not sizes:
             return self
-        paths = {self._path_of(name): size for name, size in sizes.items()}
+        paths = {path: size for name, size in sizes.items() for path in self._paths_of(name)}
+        same = {"name": self.name, "treated_as": self.treated_as}
         if all(isinstance(size, int) for size in paths.values()):
-            return Published(_put(self.data, paths), name=self.name, treated_as=self.treated_as, instead=self.instead)
-        return Published(self.data, name=self.name, treated_as=self.treated_as, instead=self.instead | paths)
+            changed = {**self.changed, **paths}
+            return Published(_put(self.data, paths), instead=self.instead, changed=changed, **same)
+        return Published(self.data, instead=self.instead | paths, changed=self.changed, **same)
 
     def described(self) -> dict[str, Any]:
-        """As it stands in the JSON: the config, and what was left to defaults."""
-        return {"name": self.name, "architecture": self.architecture, "config": dict(self.data)} | {
-            "defaults": dict(self.reading.assumed)
+        """As it stands in the JSON: the config with what was changed in it, and what was left to defaults."""
+        return {
+            "name": self.name,
+            "architecture": self.architecture,
+            "changed": self.changed,
+            "config": _finite(self.data),
+            "defaults": _finite(self.reading.assumed),
         }
 
     def also_called(self, name: str, /) -> tuple[str, ...]:
@@ -162,20 +194,58 @@ class Published:
             found.append(f"left out by the config, so as transformers has it: {fields}")
         return tuple(found)
 
-    def _path_of(self, name: str) -> str:
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Fields that nothing reads, and whose names are so near to one that was left out that they look like slips."""
+        from difflib import get_close_matches
+
+        left = [path for path in self.reading.assumed if "." not in path]
+        found = []
+        for name in self.data:
+            if name not in self.reading.seen and name not in self.family.defaults:
+                close = [
+                    path for path in get_close_matches(name, left, n=1, cutoff=0.85) if abs(len(path) - len(name)) < 3
+                ]
+                found += (
+                    [f"{name} is no field of a {self.family.model_type} config; did you mean {close[0]}?"]
+                    if close
+                    else []
+                )
+        return tuple(found)
+
+    def _paths_of(self, name: str) -> list[str]:
+        """The fields that hold the size of this name: of both stacks, where a model has two."""
         if name in self.reading.sizes:
-            return name
+            return [name]
         read = {**self.reading.sizes, **self.reading.assumed}
-        for known in SAME_AS.get(name, (name,)):
-            for path in (known, f"text_config.{known}"):
-                if path in read or path in self.data:
-                    return path
-        raise UsageError(f"{name} is no size of a {self.family.model_type} config", "edit the config.json instead")
+        known = SAME_AS.get(name, (name,))
+        places = [path for one in known for path in _places(one) if path in read or path in self.data][:1]
+        if name == "n_layers":
+            places += [path for path in STACKS if path in self.reading.sizes or self.data.get(path) is not None]
+        if not places:
+            raise UsageError(
+                f"{name} is no size of a {self.family.model_type} config", "edit the config, which --json shows"
+            )
+        return places
+
+
+def _places(name: str) -> tuple[str, str]:
+    """Where a field of the text model may stand."""
+    return name, f"text_config.{name}"
 
 
 def _brief(value: object) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= 40 else "…"
+
+
+def _finite(value: Any) -> Any:
+    """The same without what JSON has no word for: an infinite time step is written as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
 def _put(data: Mapping[str, Any], sizes: Mapping[str, Num]) -> dict[str, Any]:

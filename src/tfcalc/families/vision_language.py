@@ -14,7 +14,7 @@ from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family, nested
 from tfcalc.families.heads import bare, classifier, labels, output
 from tfcalc.families.images import feed_forward, grid, norms, pair, part, patches, self_attention
-from tfcalc.families.modernbert import dense
+from tfcalc.families.modernbert import bottleneck, dense
 from tfcalc.families.vit import NORMS
 from tfcalc.leaves import activation, learned_position, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
@@ -421,7 +421,49 @@ def sorted_into_classes(c: Config, run: Workload, base: Component) -> Iterator[C
 def modernvbert(c: Config, run: Workload) -> Component:
     """ModernVBERT (arXiv 2510.01149): patches side by side, through one linear map, among ModernBERT's words."""
     vision, text = part(c, "vision_config", "siglip_vision_model", free=True), modernbert_text(c)
+    map_ = linear(*_shuffled(c, run, vision, text), bias=False)
+    return reader(run, text, nested(vision, run, "vision_model"), map_, name="text_model")
+
+
+def _shuffled(c: Config, run: Workload, vision: Config, text: Config) -> tuple[str, Num, Num, Num]:
+    """The map of patches that lie side by side: its name, what it reads and makes, and how often."""
     factor, tokens = c.size("pixel_shuffle_factor"), floor_div(seen(vision, run), c.number("pixel_shuffle_factor") ** 2)
     wide = vision.size("hidden_size") * factor * factor
-    map_ = linear("connector.modality_projection", wide, text.size("hidden_size"), tokens, bias=False)
-    return reader(run, text, nested(vision, run, "vision_model"), map_, name="text_model")
+    return "connector.modality_projection", wide, text.size("hidden_size"), tokens
+
+
+def ultrabert_text(c: Config) -> Config:
+    """Any text encoder, but UltraBERT where none is named."""
+    return part(c, "text_config", "ultrabert", free=True)
+
+
+def words_through_bottleneck(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """Logits of every word, after two maps through a narrower width."""
+    text = ultrabert_text(c)
+    yield base
+    yield Component("projection_head", "head", parts=bottleneck(text, run))
+    yield output("lm_head", text.size("hidden_size"), text.size("vocab_size"), run, tied=outer(c, text))
+
+
+ULTRAVBERT_CLASSES = classifier("classifier", width=lambda c: ultrabert_text(c).size("hidden_size"), bias=True)
+
+
+@family(
+    "ultravbert",
+    architecture="UltraVBertForMaskedLM",
+    heads={
+        "Model": bare,
+        "ForMaskedLM": words_through_bottleneck,
+        "ForSequenceClassification": ULTRAVBERT_CLASSES,
+        "ForTokenClassification": ULTRAVBERT_CLASSES,
+    },
+    pixel_shuffle_factor=4,
+    tie_word_embeddings=False,
+)
+def ultravbert(c: Config, run: Workload) -> Component:
+    """Transformers' UltraVBertModel: ModernVBERT around an UltraBERT, with a norm after the map of patches."""
+    headless = {"vision_use_head": False}
+    vision, text = part(c, "vision_config", "siglip_vision_model", over=headless, free=True), ultrabert_text(c)
+    name, wide, width, tokens = _shuffled(c, run, vision, text)
+    map_, after = linear(name, wide, width, tokens, bias=False), norm("connector.norm", "rmsnorm", width, tokens)
+    return reader(run, text, nested(vision, run, "vision_model"), map_, after, name="text_model")

@@ -12,6 +12,7 @@ from tfcalc.families.bart import Side, attention, decoder_layer, encoder_layer, 
 from tfcalc.families.config import Config
 from tfcalc.families.family import Head, family, nested
 from tfcalc.families.heads import bare, labels, lm_head
+from tfcalc.families.images import part
 from tfcalc.families.vision_language import conditional, two_maps
 from tfcalc.leaves import (
     activation,
@@ -144,6 +145,20 @@ ALONE: dict[str, Head] = {"Encoder": bare}
 
 @family("voxtral_encoder", architecture="VoxtralEncoder", heads=ALONE, aliases=ENCODER_ALIASES, **ENCODER)
 @family(
+    "moss_transcribe_diarize_audio",
+    architecture="MossTranscribeDiarizeAudioModel",
+    heads={"Model": bare},
+    aliases=ENCODER_ALIASES,
+    **ENCODER
+    | {
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "num_mel_bins": 80,
+    },
+)
+@family(
     "audioflamingo3_encoder",
     "musicflamingo_encoder",
     architecture="AudioFlamingo3Encoder",
@@ -185,6 +200,8 @@ def qwen2_audio_encoder(c: Config, run: Workload) -> Component:
 def language(c: Config) -> Config:
     """The nested config of the language model."""
     kind, over = TEXT[c.model_type]
+    if c.model_type in ONLY_WITHOUT_ONE:
+        return part(c, "text_config", kind, over=over, free=True)
     return c.sub("text_config", kind, over=over)
 
 
@@ -224,11 +241,49 @@ TEXT: dict[str, tuple[str, Mapping[str, Any]]] = {
         },
     ),
     "granite_speech": ("granite", {}),
+    "granite_speech_plus": ("granite", {}),
+    "moss_transcribe_diarize": (
+        "qwen3",
+        {
+            "hidden_size": 1024,
+            "intermediate_size": 3072,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+        },
+    ),
+    "nemo_speechlm": (
+        "nemotron_h",
+        {
+            "hidden_size": 2688,
+            "intermediate_size": 1856,
+            "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+            "mamba_num_heads": 64,
+            "moe_intermediate_size": 1856,
+            "moe_shared_expert_intermediate_size": 3712,
+            "n_routed_experts": 128,
+            "num_experts_per_tok": 6,
+            "num_key_value_heads": 2,
+        },
+    ),
+    "qwen3_asr": (
+        "qwen3",
+        {
+            "hidden_size": 2048,
+            "intermediate_size": 6144,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+        },
+    ),
+    "vibevoice_asr": ("qwen2", {}),
     "qwen2_audio": ("qwen2", {}),
     "audioflamingo3": ("qwen2", {}),
     "musicflamingo": ("qwen2", {}),
 }
 """Which language model each has, and what its defaults are where they are not that family's."""
+ONLY_WITHOUT_ONE = ("moss_transcribe_diarize", "nemo_speechlm", "qwen3_asr")
+"""Whose defaults hold where no text_config is given, but do not fill one up that is."""
 
 
 def listener(c: Config, run: Workload, ears: Component, *projector: Component) -> Component:
@@ -278,6 +333,23 @@ def audioflamingo3(c: Config, run: Workload) -> Component:
     vectors, bias = divide(heard(audio, run).tokens, 2), c.flag("projector_bias")
     maps = two_maps(c, audio.size("hidden_size"), language(c).size("hidden_size"), vectors, bias=bias)
     return listener(c, run, nested(audio, run, "audio_tower"), *maps)
+
+
+@family(
+    "moss_transcribe_diarize",
+    architecture="MossTranscribeDiarizeForConditionalGeneration",
+    heads={"Model": bare, "ForConditionalGeneration": conditional(language)},
+    projector_hidden_act="silu",
+    projector_bias=True,
+    audio_merge_size=4,
+    tie_word_embeddings=True,
+)
+def moss_transcribe_diarize(c: Config, run: Workload) -> Component:
+    """MOSS Transcribe Diarize (transformers' MossTranscribeDiarizeModel): frames side by side, mapped, then normed."""
+    audio, joined = part(c, "audio_config", "moss_transcribe_diarize_audio"), c.size("audio_merge_size")
+    vectors, width = divide(heard(audio, run).tokens, joined), language(c).size("hidden_size")
+    maps = two_maps(c, audio.size("hidden_size") * joined, width, vectors, bias=c.flag("projector_bias"))
+    return listener(c, run, nested(audio, run, "audio_tower"), *maps, norm("norm", "layernorm", width, vectors))
 
 
 @family("qwen2_audio", architecture="Qwen2AudioForConditionalGeneration", heads=HEADS)

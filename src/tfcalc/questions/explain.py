@@ -17,7 +17,7 @@ from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import subject
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import for_programs, in_words
-from tfcalc.questions.targets import find
+from tfcalc.questions.targets import find, others
 from tfcalc.report import BLOCKS, exact, polynomial
 from tfcalc.report.explanation import Explanation, Line
 from tfcalc.report.sheet import Factors
@@ -83,7 +83,7 @@ def explain(
         legend=legend(closed.free_symbols, asked.model, asked.run),
         model=asked.model.described(),
         conventions=for_programs(of, asked.run, by),
-        notes=tuple(in_words(of, asked.run, by)),
+        notes=(*others(asked.node, target, node), *in_words(of, asked.run, by)),
     )
 
 

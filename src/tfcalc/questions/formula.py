@@ -15,7 +15,7 @@ from tfcalc.errors import UsageError, nearest, one_of
 from tfcalc.questions.common import default_run
 from tfcalc.questions.quantities import QUANTITIES, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
-from tfcalc.questions.targets import find, needs_vocabulary
+from tfcalc.questions.targets import find, needs_vocabulary, others
 from tfcalc.report import SCHEMA_VERSION, polynomial
 from tfcalc.report.sheet import Column, Order, Sheet, for_people
 from tfcalc.report.style import Style
@@ -143,7 +143,8 @@ def formula(
     order = big_o or of == "time"
     closed = growth(closed) if order else closed
     meanings = legend(closed.free_symbols, chosen, run)
-    notes = in_words(of, run, by, sizes=False)
+    numbers_root = chosen.tree(run).root()
+    notes = [*others(numbers_root, target, find(numbers_root, target)), *in_words(of, run, by, sizes=False)]
     if substitute:
         by_letter = letters(substitute, chosen, run)
         for name, value in substitute.items():

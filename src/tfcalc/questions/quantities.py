@@ -29,6 +29,9 @@ def measure_of(of: str, run: Workload, by: Definitions) -> Measure:
 HEADS = ("a", "g")
 """A model has at most as many heads as it is wide, so that in a bound h may stand for them."""
 
+WIDTHS = ("d", "d_v")
+"""But not where heads have a width of their own: a·d is about h, and h·d would be far above it."""
+
 
 def growth(number: Polynomial) -> Polynomial:
     """What a closed form grows like: the terms that no other term outgrows, without their factors, per sequence.
@@ -40,16 +43,18 @@ def growth(number: Polynomial) -> Polynomial:
     >>> growth(8 * b * l * h * h + 4 * b * l * l * h + 5 * b * l * l * a + 3 * b * l * h) == l * h * h + l * l * h
     True
     """
-    grown = {_bounded(powers) for powers in _unfloored(number).terms}
+    plain = _unfloored(number)
+    grown = {_bounded(powers, plain.free_symbols) for powers in plain.terms}
     return Polynomial({powers: 1 for powers in grown if not any(_outgrows(other, powers) for other in grown)})
 
 
-def _bounded(powers: Monomial) -> Monomial:
-    """Without the batch, and with every head count replaced by the width that bounds it."""
+def _bounded(powers: Monomial, letters: frozenset[str]) -> Monomial:
+    """Without the batch, and with every head count replaced by what bounds it."""
+    bound_of_heads = "h" if letters.isdisjoint(WIDTHS) else "a"
     exponents: dict[Atom, int] = {}
     for atom, power in powers:
         if atom != "b":
-            bound = "h" if atom in HEADS and power > 0 else atom
+            bound = bound_of_heads if atom in HEADS and power > 0 else atom
             exponents[bound] = exponents.get(bound, 0) + power
     return tuple(sorted(((atom, power) for atom, power in exponents.items() if power), key=str))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfcalc.core.component import Node
+from tfcalc.core.tensors import LAYERS
 from tfcalc.errors import UsageError, nearest
 
 Finder = Callable[[Node], bool]
@@ -19,7 +20,13 @@ def _kind(kind: str) -> Finder:
 
 
 def _at(path: str) -> Finder:
-    return lambda node: node.path == path or node.path.endswith(f".{path}")
+    """By its path or the end of it; groups of layers (``layers[0-2]``) also without saying which."""
+
+    def fits(node: Node) -> bool:
+        own = node.path if "[" in path else LAYERS.sub("", node.path)
+        return own == path or own.endswith(f".{path}")
+
+    return fits
 
 
 def _layer_of(stack: str) -> Finder:
@@ -87,6 +94,19 @@ def find(root: Node, target: str) -> Node:
         raise UsageError(f"target {target!r} is not part of this model", wanted + parts)
     close = nearest(target, [*TARGETS, *paths])
     raise UsageError(f"target {target!r} is not known", close if "mean" in close else f"known: {', '.join(TARGETS)}")
+
+
+def others(root: Node, target: str, found: Node) -> list[str]:
+    """What was meant beside what was found: how often the model has it, and where else there is such a part."""
+    fits = TARGETS.get(target) or _at(target)
+    rest = [node.path for node in root.walk() if fits(node) and node.path != found.path]
+    apart = [path for path in rest if not path.startswith(f"{found.path}.")]
+    notes = [f"one of {found.copies:,}, which the model has of it"] if found.copies != 1 else []
+    return notes + ([f"the first of its kind; others: {', '.join(apart[:MOST])}"] if apart else [])
+
+
+MOST = 4
+"""Other parts that are named."""
 
 
 def _blocks(root: Node) -> list[str]:

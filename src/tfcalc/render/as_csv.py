@@ -1,4 +1,4 @@
-"""CSV: the rows alone, numbers bare, the first column unindented."""
+"""CSV: the rows alone, numbers bare, the first column unindented, and last the path where rows have one."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ def render(sheet: Sheet, style: Style) -> str:
     writer = csv.writer(out, lineterminator="\n")
     first = sheet.rows[0] if sheet.rows else []
     headings = [column.heading for column in sheet.columns]
-    writer.writerow(
+    head = [
         heading
         for name, cell in zip_longest(headings, first)
         for heading in (("count", "each") if isinstance(cell, Times) else (name,))
-    )
-    for row in sheet.rows:
-        writer.writerow([style.plain().text(for_programs(cell, style)) for cell in _apart(row)])
+    ]
+    writer.writerow([*head, *(["path"] if sheet.paths else [])])
+    for place, row in enumerate(sheet.rows):
+        cells = [style.plain().text(for_programs(cell, style)) for cell in _apart(row)]
+        writer.writerow([*cells, *sheet.paths[place : place + 1]])
     return out.getvalue().rstrip("\n")
 
 

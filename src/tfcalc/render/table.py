@@ -80,7 +80,7 @@ def _table(sheet: Sheet, cells: list[list[str]], width: int) -> Table | None:
             heading,
             justify="right" if column.numeric else "left",
             overflow="fold",
-            no_wrap=not column.folds,
+            no_wrap=framed and not column.folds,
             width=size if fits else None,
         )
     bars = sum(needed) + ROOM_FOR_BARS < width and any(isinstance(row[-1], Share) for row in sheet.rows)

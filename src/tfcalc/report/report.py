@@ -167,6 +167,7 @@ class Report(NamedTuple):
             notes=notes,
             legend=self.legend,
             depths=[entry.depth for entry in entries],
+            paths=[entry.path for entry in entries],
         )
 
     def rounded(self) -> str:

@@ -62,7 +62,8 @@ class Column(NamedTuple):
 class Sheet(NamedTuple):
     """One table under a ``title`` and a ``subtitle``, with ``notes`` and the ``legend`` of its letters below.
 
-    ``quiet`` is what ``-q`` prints: the answer alone. ``depths`` indent the first column.
+    ``quiet`` is what ``-q`` prints: the answer alone. ``depths`` indent the first column, and ``paths`` say in full
+    what the indentation means, for programs.
     """
 
     title: str
@@ -73,6 +74,7 @@ class Sheet(NamedTuple):
     notes: Sequence[str] = ()
     legend: Mapping[str, str] = MappingProxyType({})
     depths: Sequence[int] = ()
+    paths: Sequence[str] = ()
 
     def depth(self, row: int) -> int:
         """How far the first cell of a row is indented."""

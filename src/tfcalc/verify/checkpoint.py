@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfcalc.core.tensors import plain, tensors, tied
+from tfcalc.core.component import Component
+from tfcalc.core.tensors import plain, shapes, tensors, tied
 from tfcalc.errors import UsageError
 from tfcalc.report import exact
 from tfcalc.verify import gguf, safetensors
+from tfcalc.verify.safetensors import Shape
 from tfcalc.verify.verification import Verification, side_by_side
 from tfcalc.workload import Workload
 
@@ -20,76 +24,97 @@ NOT_TRAINED = ("inv_freq", "position_ids", "attn.bias", "attention.bias", "maske
 """Ends of tensors that old files store although nothing trains them: angles, positions, causal masks."""
 
 OTHERWISE = "tensors under other names"
+Shapes = Mapping[str, "Counter[Shape]"]
+"""How often each shape stands under a plain name: once for every layer. Axes are sorted, as their order is a custom."""
 
 
 def verify_checkpoint(model: Model, place: str) -> Verification:
     """Hold the model's tensors against the header of a .safetensors or .gguf file, or of a .safetensors index.
 
-    Tensors go by their names, layers together. Those that the file names otherwise (experts one by one, say) are held
-    against each other as one sum. Buffers, causal masks and tied copies in the file are left aside, and named. Raises
+    Tensors go by name and shape, layers together. Those that the file names otherwise (experts one by one, say) are
+    held against each other as one sum. Buffers, causal masks and tied copies in the file are left aside, and named. Raises
     BadCheckpoint for a file that cannot be read.
     """
     path = Path(place)
-    stored = _sizes(path)
     root = model.tree(Workload())
     ours = {name: exact(size) for name, size in tensors(root).items()}
     extra = {*tensors(root, buffers=True), *tied(root)}
-    theirs, aside = _apart(_aligned(stored, {*ours, *extra}), set(ours), extra)
-    matched = set(ours) & set(theirs)
-    notes = [f"left aside in the file: {name} ({size:,})" for name, size in aside.items()]
+    stored, aside = _apart(_aligned(_stored(path), {*ours, *extra}), set(ours), extra)
+    theirs, matched = _sizes(stored), set(ours) & set(stored)
     return Verification(
         heading=model.summary,
         against=f"the header of {path.name}",
         column="file",
-        reference="tensors by name, all layers together",
+        reference="tensors by name and shape, all layers together",
         rows=side_by_side(_gathered(ours, matched), _gathered(theirs, matched)),
         model=model.described(),
-        notes=tuple(notes),
+        disagreements=tuple(_other_shapes(root, stored, matched)),
+        notes=tuple(f"left aside in the file: {name} ({size:,})" for name, size in _sizes(aside).items()),
     )
 
 
-def _sizes(path: Path) -> dict[str, int]:
-    """By plain name."""
+def _stored(path: Path) -> Shapes:
+    """What the file stores, by plain name."""
     if not path.is_file():
         raise safetensors.BadCheckpoint(f"file {str(path)[:200]!r} does not exist", "name a .safetensors or .gguf file")
     if path.suffix == ".gguf":
-        found = gguf.sizes(path)
-        named = ((gguf.NAMES.get(plain(name), plain(name)), size) for name, size in found.items())
+        named = [(gguf.NAMES.get(plain(name), plain(name)), shape) for name, shape in gguf.shapes(path).items()]
     elif path.suffix in (".safetensors", ".json"):
-        named = ((plain(name), size) for name, size in safetensors.sizes(path).items())
+        named = [(plain(name), shape) for name, shape in safetensors.shapes(path).items()]
     else:
         raise UsageError(f"checkpoint {path.name!r} is of no known kind", "known: .safetensors, its .index.json, .gguf")
-    return _summed(named)
-
-
-def _summed(sizes: Iterable[tuple[str, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name, size in sizes:
-        found[name] = found.get(name, 0) + size
+    found: dict[str, Counter[Shape]] = {}
+    for name, shape in named:
+        found.setdefault(name, Counter())[tuple(sorted(shape))] += 1
     return found
 
 
-def _aligned(stored: Mapping[str, int], known: set[str]) -> dict[str, int]:
+def _aligned(stored: Shapes, known: set[str]) -> Shapes:
     """The stored names as ours: with or without the base model's prefix, whichever fits more of them."""
-    prefixes = {name.partition(".")[0] + "." for name in (*known, *stored)}
-    ways = [dict(stored)]
-    for prefix in sorted(prefixes):
-        ways.append({prefix + name: size for name, size in stored.items()})
-        ways.append({name.removeprefix(prefix): size for name, size in stored.items()})
-        ways.append({prefix + name if prefix + name in known else name: size for name, size in stored.items()})
+    ways: list[Shapes] = [stored]
+    for prefix in sorted({name.partition(".")[0] + "." for name in (*known, *stored)}):
+        ways.append({prefix + name: found for name, found in stored.items()})
+        ways.append({name.removeprefix(prefix): found for name, found in stored.items()})
+        ways.append({prefix + name if prefix + name in known else name: found for name, found in stored.items()})
     return max(ways, key=lambda way: len(known & set(way)))
 
 
-def _apart(stored: Mapping[str, int], ours: set[str], extra: set[str]) -> tuple[dict[str, int], dict[str, int]]:
+def _apart(stored: Shapes, ours: set[str], extra: set[str]) -> tuple[Shapes, Shapes]:
     """What the file stores of the model's parameters, and what it stores besides."""
     besides = {
-        name: size
-        for name, size in stored.items()
+        name: found
+        for name, found in stored.items()
         if name not in ours and (name in extra or name.endswith(NOT_TRAINED))
     }
-    return {name: size for name, size in stored.items() if name not in besides}, besides
+    return {name: found for name, found in stored.items() if name not in besides}, besides
+
+
+def _other_shapes(root: Component, stored: Shapes, matched: set[str]) -> Iterable[str]:
+    """Names whose tensors are of other shapes, though they may hold as many numbers together.
+
+    Where the file holds more or fewer tensors, all of one size, it has fused or split them: the sum decides.
+    """
+    for name, expected in shapes(root).items():
+        found = stored.get(name)
+        if name not in matched or found is None or found == expected:
+            continue
+        regrouped = found.total() != expected.total() and len(set(map(prod, found))) == 1
+        if not regrouped:
+            yield f"{name}: {_listed(found)} in the file, {_listed(expected)} expected"
+
+
+def _listed(found: Counter[Shape]) -> str:
+    return ", ".join(f"{count} of {'×'.join(map(str, shape))}" for shape, count in sorted(found.items())[:3])
+
+
+def _sizes(shaped: Shapes) -> dict[str, int]:
+    return {name: sum(prod(shape) * count for shape, count in found.items()) for name, found in shaped.items()}
 
 
 def _gathered(sizes: Mapping[str, int], matched: set[str]) -> dict[str, int]:
     """The matched tensors by name, all others as one."""
-    return _summed((name if name in matched else OTHERWISE, size) for name, size in sizes.items())
+    sums: dict[str, int] = {}
+    for name, size in sizes.items():
+        called = name if name in matched else OTHERWISE
+        sums[called] = sums.get(called, 0) + size
+    return sums

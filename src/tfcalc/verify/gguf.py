@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
-from tfcalc.verify.safetensors import BadCheckpoint
+from tfcalc.verify.safetensors import BadCheckpoint, Shape
 
 LARGEST = 256 << 20
 """Bytes that are read at most; vocabularies of a million words take a tenth of it."""
@@ -36,8 +36,8 @@ NAMES = {
 """What the format calls the tensors of the most common kinship."""
 
 
-def sizes(path: Path) -> dict[str, int]:
-    """How many numbers each tensor of a .gguf file holds, whatever their format.
+def shapes(path: Path) -> dict[str, Shape]:
+    """The shape of each tensor of a .gguf file, whatever the format of its numbers.
 
     Raises BadCheckpoint for a header that is cut off or claims what cannot be.
 
@@ -54,7 +54,7 @@ class _Reader:
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self.file, self.path, self.left = file, path, min(LARGEST, path.stat().st_size)
 
-    def tensors(self) -> dict[str, int]:
+    def tensors(self) -> dict[str, Shape]:
         if self.take(4) != b"GGUF" or self.number("I") not in (2, 3):
             raise BadCheckpoint(f"{self.path} is no .gguf file of version 2 or 3")
         count, pairs = self.number("Q"), self.number("Q")
@@ -65,15 +65,13 @@ class _Reader:
             self.skip_value(self.number("I"))
         return dict(self.tensor() for _ in range(count))
 
-    def tensor(self) -> tuple[str, int]:
+    def tensor(self) -> tuple[str, Shape]:
         name, axes = self.take(self.number("Q")).decode("utf-8", "replace"), self.number("I")
         if axes > MOST_AXES:
             raise BadCheckpoint(f"{self.path}: tensor {name[:80]!r} claims {axes} axes", "the file is damaged")
-        size = 1
-        for _ in range(axes):
-            size *= self.number("Q")
+        shape = tuple(self.number("Q") for _ in range(axes))
         self.take(12)  # its format and where it lies
-        return name, size
+        return name, shape
 
     def skip_value(self, kind: int, depth: int = 0) -> None:
         if kind == STRING:

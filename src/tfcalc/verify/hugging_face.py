@@ -106,7 +106,10 @@ def build(data: Mapping[str, Any], architecture: str) -> Any:
     kind = str(data.get("model_type"))
     made = getattr(transformers, architecture, None)
     if made is None:
-        raise Unavailable(f"transformers {transformers.__version__} has no {architecture}")
+        raise Unavailable(
+            f"transformers {transformers.__version__} has no {architecture[:80]}",
+            "verify --checkpoint FILE reads files",
+        )
     try:
         with warnings.catch_warnings(), torch.device("meta"):
             warnings.simplefilter("ignore")
@@ -115,6 +118,9 @@ def build(data: Mapping[str, Any], architecture: str) -> Any:
             model = made(config)
             model.tie_weights()
     except Exception as error:
-        first = str(error).strip().splitlines()[:1]
-        raise Unavailable(f"transformers cannot build this {kind}: {type(error).__name__}: {' '.join(first)}") from None
+        first = " ".join(str(error).split())[:160]
+        hint = "" if isinstance(error, (ImportError, AttributeError)) else "see --as FAMILY"
+        raise Unavailable(
+            f"transformers cannot build this {kind[:80]}: {type(error).__name__}: {first}", hint
+        ) from None
     return model

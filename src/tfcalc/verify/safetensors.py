@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tfcalc.core.number import product
 from tfcalc.reader import BadConfig, parse
 
 LARGEST = 100_000_000
 """Bytes of a header, as the format itself bounds it."""
 
 MOST_FILES = 2_000
+Shape = tuple[int, ...]
 
 
 class BadCheckpoint(BadConfig):
@@ -21,15 +21,15 @@ class BadCheckpoint(BadConfig):
     code = "bad-checkpoint"
 
 
-def sizes(path: Path) -> dict[str, int]:
-    """How many numbers each tensor of a .safetensors file, or of those that an index names, holds.
+def shapes(path: Path) -> dict[str, Shape]:
+    """The shape of each tensor of a .safetensors file, or of those that an index names.
 
     Raises BadCheckpoint for a header that is cut off, claims more than there is, or holds anything but shapes.
 
     Source: the format's own description (8 bytes little-endian length, then JSON).
     """
     if path.suffix == ".json":
-        return {name: size for file in _files(path) for name, size in _header(file).items()}
+        return {name: shape for file in _files(path) for name, shape in _header(file).items()}
     return _header(path)
 
 
@@ -44,7 +44,7 @@ def _files(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def _header(path: Path) -> dict[str, int]:
+def _header(path: Path) -> dict[str, Shape]:
     try:
         with path.open("rb") as file:
             start = file.read(8)
@@ -64,13 +64,12 @@ def _header(path: Path) -> dict[str, int]:
         table = None
     if not isinstance(table, dict):
         raise BadCheckpoint(f"the header of {path} is no JSON object", "it is no .safetensors file")
-    return {name: _size(path, name, entry) for name, entry in table.items() if name != "__metadata__"}
+    return {name: _shape(path, name, entry) for name, entry in table.items() if name != "__metadata__"}
 
 
-def _size(path: Path, name: str, entry: Any) -> int:
+def _shape(path: Path, name: str, entry: Any) -> Shape:
     shape = entry.get("shape") if isinstance(entry, dict) else None
     whole = isinstance(shape, list) and all(isinstance(side, int) and side >= 0 for side in shape)
     if not whole:
         raise BadCheckpoint(f"{path}: tensor {name[:80]!r} has no shape", "the file is damaged")
-    size: int = product(shape)  # type: ignore[arg-type,assignment]  # ints, as was just seen
-    return size
+    return tuple(shape)  # type: ignore[arg-type]  # a list, as was just seen

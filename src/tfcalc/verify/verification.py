@@ -27,7 +27,7 @@ class Row(NamedTuple):
 class Verification:
     """The verdict, and the rows that it rests on; the last row is the total.
 
-    ``against`` is who else counted, ``column`` that in a word.
+    ``disagreements`` are those beyond the numbers (shapes). ``against`` is who else counted, ``column`` that in a word.
     """
 
     heading: str
@@ -36,12 +36,13 @@ class Verification:
     reference: str
     rows: tuple[Row, ...]
     model: dict[str, Any]
+    disagreements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool:
         """Whether every row does, not only the total."""
-        return not any(row.difference for row in self.rows)
+        return not any(row.difference for row in self.rows) and not self.disagreements
 
     def sheet(self) -> Sheet:
         """A row per component."""
@@ -56,7 +57,7 @@ class Verification:
             ],
             rows=[[row.path, row.counted, row.reference, row.difference] for row in self.rows],
             quiet=total.difference,
-            notes=[self.heading, self.reference, *self.notes],
+            notes=[*self.disagreements, self.heading, self.reference, *self.notes],
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,6 +68,7 @@ class Verification:
             "model": self.model,
             "conventions": {"parameters": PARAMETERS, "reference": self.reference},
             "agrees": self.agrees,
+            "disagreements": list(self.disagreements),
             "total_params": self.rows[-1].counted,
             "reference_params": self.rows[-1].reference,
             "components": [

@@ -59,7 +59,9 @@ class Supported(NamedTuple):
 
     def sheet(self) -> Sheet:
         """A row per model type."""
-        lacking = f"missing ({len(self.missing)}): {', '.join(self.missing)}"
+        lacking = (
+            f"of transformers' text model types these are missing ({len(self.missing)}): {', '.join(self.missing)}"
+        )
         return Sheet(
             title=f"{len(self.known)} model types",
             columns=[Column("model_type", numeric=False)],
@@ -81,7 +83,13 @@ class Supported(NamedTuple):
 
 def run(settings: Settings) -> int:
     """Answer it."""
-    show(_supported() if settings.get("supported") else _models(settings.get("family")), settings)
+    family = settings.get("family")
+    if settings.get("supported"):
+        if family:
+            raise UsageError("--supported lists model types, and --family presets", "leave one of them out")
+        show(_supported(), settings)
+    else:
+        show(_models(family.lower() if family else None), settings)
     return 0
 
 

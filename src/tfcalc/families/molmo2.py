@@ -1,0 +1,43 @@
+"""The text of Molmo 2."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.families.config import Config
+from tfcalc.families.family import family
+from tfcalc.families.heads import bare
+from tfcalc.families.llama import attention, decoder, gated, qk_norms, uniform
+from tfcalc.leaves import embedding
+from tfcalc.workload import Workload
+
+
+@family(
+    "molmo2_text",
+    architecture="Molmo2TextModel",
+    heads={"Model": bare},
+    aliases={"qkv_bias": "attention_bias"},
+    vocab_size=151936,
+    additional_vocab_size=128,
+    hidden_size=4096,
+    intermediate_size=12288,
+    num_hidden_layers=36,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=128,
+    hidden_act="silu",
+    max_position_embeddings=36864,
+    attention_bias=False,
+    qk_norm_type="qwen3",
+)
+def molmo2_text(c: Config, run: Workload) -> Component:
+    """Molmo 2 (arXiv 2601.10611): queries and keys normed as in Qwen3 or as in OLMo 2, and words for what is seen.
+
+    Where a layer's norms stand (``norm_after``) does not change how many there are.
+    """
+    whole = c.word("qk_norm_type", ("qwen3", "olmo")) == "olmo"
+    within = qk_norms("rmsnorm", c, run, whole=whole)
+    mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=False, within=within)
+    base = decoder(c, run, uniform(c, run, mixer, gated(c, run)))
+    rows = c.size("vocab_size") + c.size("additional_vocab_size", least=0)
+    words = embedding("embed_tokens", rows, c.size("hidden_size"), run.target.tokens)
+    return base._replace(parts=(words, *base.parts[1:]))
