@@ -89,3 +89,11 @@ def test_every_option_and_command_of_the_readme_exists() -> None:
     known |= {"--help", "--version", "--upgrade", "--group"}
     assert set(re.findall(r"(?<![\w-])--[a-z][\w-]+", text)) <= known
     assert all(f"tfcalc {name}" in text or f"`{name}`" in text for name in COMMANDS)
+
+
+def test_the_readme_counts_the_presets() -> None:
+    from tfcalc.catalog import names
+
+    text = (TOP / "README.md").read_text(encoding="utf-8")
+    assert f"({len(names())} are known)" in text
+    assert f"`tfcalc models` lists {len(names())}" in text
