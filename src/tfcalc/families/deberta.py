@@ -89,9 +89,10 @@ def reach(c: Config, *fields: str) -> Num:
     return c.size("max_position_embeddings")
 
 
-def mixer(c: Config, run: Workload, rows: Num, **flags: bool) -> Component:
-    """Attention by content and by ``rows`` distances."""
-    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+def mixer(c: Config, run: Workload, rows: Num, width: Num | None = None, **flags: bool) -> Component:
+    """Attention by content and by ``rows`` distances; ``width`` is a head's, if not the hidden size's share."""
+    h, a = c.size("hidden_size"), c.size("num_attention_heads")
+    d = c.quotient("hidden_size", "num_attention_heads") if width is None else width
     return DisentangledAttention(h, a, d, rows, kinds(c), **flags)("attention", run.target, run)
 
 
@@ -138,7 +139,7 @@ def deberta(c: Config, run: Workload) -> Component:
 def deberta_v2(c: Config, run: Workload) -> Component:
     """He et al. 2021 (arXiv 2111.09543): distances in buckets, a norm of their vectors, a convolution."""
     h, rows = c.size("hidden_size"), 2 * reach(c, "position_buckets", "max_relative_positions")
-    made = layers(c, run, mixer(c, run, rows, shared=c.flag("share_att_key")))
+    made = layers(c, run, mixer(c, run, rows, c.optional("attention_head_size"), shared=c.flag("share_att_key")))
     normed = "layer_norm" in [word.strip() for word in c.word("norm_rel_ebd").lower().split("|")]
     parts = (
         made,

@@ -32,8 +32,8 @@ def verify_checkpoint(model: Model, place: str) -> Verification:
     """Hold the model's tensors against the header of a .safetensors or .gguf file, or of a .safetensors index.
 
     Tensors go by name and shape, layers together. Those that the file names otherwise (experts one by one, say) are
-    held against each other as one sum. Buffers, causal masks and tied copies in the file are left aside, and named. Raises
-    BadCheckpoint for a file that cannot be read.
+    held against each other as one sum. Buffers, causal masks and tied copies in the file are left aside, and named.
+    Raises BadCheckpoint for a file that cannot be read.
     """
     path = Path(place)
     root = model.tree(Workload())

@@ -212,7 +212,8 @@ def deberta_v2(random: Random) -> dict[str, Any]:
         "num_attention_heads": 2,
         "hidden_size": random.choice([8, 16]),
     }
-    return relative(random, "DebertaV2", TASKS) | (more if coin(random) else {})
+    wide = {"attention_head_size": random.choice([4, 6])} if coin(random) else {}
+    return relative(random, "DebertaV2", TASKS) | (more if coin(random) else {}) | wide
 
 
 @space("longformer")
