@@ -104,7 +104,7 @@ def jamba(c: Config, run: Workload) -> Component:
         conv_bias=c.flag("mamba_conv_bias"),
         norms="rmsnorm",
     )
-    several = c.number("num_experts") > 1
+    several = c.number("num_experts", least=0) > 1
 
     def made(kind: tuple[bool, bool]) -> Component:
         attends, sparse = kind
@@ -151,7 +151,7 @@ def granite_hybrid(c: Config, run: Workload) -> Component:
 
     def made(kind: str) -> Component:
         mixer = mamba("mamba", stream) if kind == LINEAR else attention(c, run, bias=c.flag("attention_bias"))
-        shared = swiglu(c, c.size("shared_intermediate_size"), ("input_linear", "output_linear"))
+        shared = swiglu(c, c.size("shared_intermediate_size", least=0), ("input_linear", "output_linear"))
         parts = [mixer, shared("shared_mlp", stream, run), *norms(PRE_NORM, "rmsnorm", c, run)]
         if c.number("num_local_experts", least=0):
             experts = c.size("num_local_experts"), c.size("num_experts_per_tok")

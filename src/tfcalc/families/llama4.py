@@ -86,7 +86,7 @@ def adapter(c: Config, images: Sequences) -> Component:
 def shuffled(c: Config, run: Workload) -> Sequences:
     """What the tower gives to the text of one image per sequence: pixels move from both sides into the width."""
     rows, columns = grid(c)
-    return Sequences(run.batch_size, ceil_div(rows * columns, round(1 / c.factor("pixel_shuffle_ratio")) ** 2))
+    return Sequences(run.batch_size, ceil_div(rows * columns, max(1, round(1 / c.factor("pixel_shuffle_ratio"))) ** 2))
 
 
 @family(

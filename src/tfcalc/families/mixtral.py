@@ -144,8 +144,9 @@ def mixtral(c: Config, run: Workload) -> Component:
     num_experts=64,
 )
 def olmoe(c: Config, run: Workload) -> Component:
-    """OLMoE (arXiv 2409.02060): norms of whole queries and keys, rather than of each head's."""
-    return decoder(c, run, uniform(c, run, whole_norms(c, run), mixture(c, run, experts="num_experts")))
+    """OLMoE (arXiv 2409.02060): norms of whole queries and keys, as wide as heads that split the hidden size."""
+    mixer = whole_norms(c, run, width=c.quotient("hidden_size", "num_attention_heads"))
+    return decoder(c, run, uniform(c, run, mixer, mixture(c, run, experts="num_experts")))
 
 
 @family(
@@ -173,9 +174,10 @@ def flex_olmo(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, *parts, names=names))
 
 
-def whole_norms(c: Config, run: Workload) -> Component:
-    """Attention with a norm of the whole query and one of the whole key."""
-    return attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run, whole=True))
+def whole_norms(c: Config, run: Workload, width: Num | None = None) -> Component:
+    """Attention with a norm of the whole query and one of the whole key; ``width`` as in :func:`qk_norms`."""
+    normed = qk_norms("rmsnorm", c, run, whole=True, width=width)
+    return attention(c, run, bias=c.flag("attention_bias"), within=normed)
 
 
 @family(

@@ -50,7 +50,7 @@ def experts(c: Config, run: Workload) -> Component:
         c.size("num_experts_per_tok"),
         swiglu(c, c.size("moe_intermediate_size"), FUSED),
         within=(
-            swiglu(c, c.size("shared_expert_intermediate_size"))("shared_expert", stream, run),
+            swiglu(c, c.size("shared_expert_intermediate_size", least=0))("shared_expert", stream, run),
             linear("shared_expert_gate", h, 1, stream.tokens, bias=False),
         ),
     )

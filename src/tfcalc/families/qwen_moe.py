@@ -13,8 +13,12 @@ from tfcalc.workload import Workload
 
 
 def sparse_steps(c: Config) -> list[bool]:
-    """The layers that have experts: every ``decoder_sparse_step``-th, but for those in ``mlp_only_layers``."""
-    dense = c.numbers("mlp_only_layers") if c.get("mlp_only_layers") is not None else []
+    """The layers that have experts: every ``decoder_sparse_step``-th, but for those in ``mlp_only_layers``.
+
+    Where these are null, they are what the family has by default.
+    """
+    given = c.get("mlp_only_layers") is not None
+    dense = c.numbers("mlp_only_layers") if given else c.defaults.get("mlp_only_layers") or []
     step, some = c.number("decoder_sparse_step"), c.number("num_experts", least=0) > 0
     return [some and place not in dense and (place + 1) % step == 0 for place in range(c.number("num_hidden_layers"))]
 

@@ -47,6 +47,7 @@ def llama4_vision_model(random: Random) -> dict[str, Any]:
         "projector_input_dim": out,
         "projector_output_dim": out,
         "vision_output_dim": out,
+        "pixel_shuffle_ratio": random.choice([0.25, 0.5, 1.0, 2.0]),
     }
 
 

@@ -85,7 +85,7 @@ def jamba(random: Random) -> dict[str, Any]:
         "attn_layer_offset": random.randrange(attention),
         "expert_layer_period": experts,
         "expert_layer_offset": random.randrange(experts),
-        random.choice(["num_experts", "num_local_experts"]): random.choice([1, 3, 6]),
+        random.choice(["num_experts", "num_local_experts"]): random.choice([0, 1, 3, 6]),
         "num_experts_per_tok": random.choice([1, 2]),
         "mamba_d_state": random.choice([3, 8]),
         "mamba_dt_rank": random.choice(["auto", 5]),
@@ -122,7 +122,7 @@ def granite_hybrid(random: Random) -> dict[str, Any]:
         **({random.choice(["layer_types", "layers_block_type"]): kinds} if coin(random) else {}),
         "num_local_experts": random.choice([0, 1, 4]),
         "num_experts_per_tok": random.choice([1, 2]),
-        "shared_intermediate_size": random.choice([12, 20]),
+        "shared_intermediate_size": random.choice([0, 12, 20]),
         **some(random, attention_bias=[True, False], position_embedding_type=["rope", "nope", None]),
         **named(random, "GraniteMoeHybrid"),
     }
@@ -194,7 +194,7 @@ def gated_experts(random: Random) -> dict[str, Any]:
         "num_experts": random.choice([1, 4]),
         "num_experts_per_tok": random.choice([1, 2]),
         "moe_intermediate_size": random.choice([10, 14]),
-        "shared_expert_intermediate_size": random.choice([6, 18]),
+        "shared_expert_intermediate_size": random.choice([0, 6, 18]),
     }
 
 

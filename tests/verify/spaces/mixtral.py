@@ -50,8 +50,9 @@ def mixtral(random: Random) -> dict[str, Any]:
 
 @space("olmoe")
 def olmoe(random: Random) -> dict[str, Any]:
-    """Biases in attention."""
-    return grouped(random) | experts(random, "num_experts") | biased(random) | named(random, "Olmoe")
+    """Heads of any width, biases in attention."""
+    sizes = grouped(random, head_dim=True) | experts(random, "num_experts")
+    return sizes | biased(random) | named(random, "Olmoe")
 
 
 @space("flex_olmo")
@@ -104,12 +105,12 @@ def steps(random: Random) -> dict[str, Any]:
     few = random.sample(range(4), random.randint(0, 2))
     config = grouped(random, head_dim=True) | experts(random, "num_experts") | narrow(random)
     config |= {"num_experts": random.choice([0, 3, 4, 8]), "decoder_sparse_step": random.randint(1, 3)}
-    return config | ({"mlp_only_layers": few} if coin(random) else {})
+    return config | random.choice([{}, {"mlp_only_layers": None}, {"mlp_only_layers": few}])
 
 
 def shared_width(random: Random) -> dict[str, Any]:
     """A shared expert's own width."""
-    return {"shared_expert_intermediate_size": random.choice([8, 12, 20])}
+    return {"shared_expert_intermediate_size": random.choice([0, 8, 12, 20])}
 
 
 @space("granitemoe")
