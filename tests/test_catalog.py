@@ -144,7 +144,7 @@ def test_supported_types_and_those_that_are_missing(tfcalc: Program) -> None:
 
 
 def test_every_type_that_must_be_there_is() -> None:
-    from tfcalc.families.family import modules
+    from tfcalc.configs.family import modules
 
     lines = (Path(__file__).parent / "oracle" / "model_types.txt").read_text(encoding="utf-8").splitlines()
     must = {line.split("\t")[1] for line in lines if line.startswith("must")}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import recorded
+from tfcalc.configs.published import Published
 from tfcalc.core.measure import matmul_flops
-from tfcalc.families.published import Published
 from tfcalc.workload import Workload
 
 ROWS = recorded("zoo.public.jsonl")

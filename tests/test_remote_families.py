@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.verify.random_configs import coin, grouped
+from tfcalc.configs.published import Published
 from tfcalc.core.measure import active_params, params
 from tfcalc.errors import InvalidModel
-from tfcalc.families.published import Published
 from tfcalc.workload import Workload
 
 CHATGLM = {

@@ -20,6 +20,7 @@ ROOMS = [
     ("report",),
     ("hub",),
     ("reader", "families"),
+    ("configs",),
     ("symbols", "model"),
     ("blocks",),
     ("leaves",),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.errors import Unavailable, UnknownModel
 
 if TYPE_CHECKING:
-    from tfcalc.families.published import Published
+    from tfcalc.configs.published import Published
     from tfcalc.families.transformer import Transformer
 
 FOLDER = Path(__file__).parent / "models"
@@ -103,7 +103,7 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
 
 def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "") -> Published:
     """The model that these fields of a config.json describe. Raises InvalidModel, or UnknownModel for its family."""
-    from tfcalc.families.published import Published
+    from tfcalc.configs.published import Published
 
     return Published(config, name=name, treated_as=treat_as)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +46,15 @@ def _download(name: str) -> dict[str, Any]:
     try:
         from huggingface_hub import constants, hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError
-        from huggingface_hub.utils import disable_progress_bars, logging
+        from huggingface_hub.utils import logging, tqdm
     except ImportError:
         raise Unavailable(
             f"{name} is not in the cache, and cannot be fetched", "pip install 'tfcalc[hub]', or give its config.json"
         ) from None
     _reach(constants.ENDPOINT, name)
     logging.set_verbosity_error()
-    disable_progress_bars()
     try:
-        return read(hf_hub_download(name, CONFIG))
+        return read(hf_hub_download(name, CONFIG, tqdm_class=partial(tqdm, disable=True)))
     except HfHubHTTPError as error:
         status = getattr(getattr(error, "response", None), "status_code", "no")
         raise Unavailable(f"the Hub does not give {name}: status {status}", "check the id, or log in") from None

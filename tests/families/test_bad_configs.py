@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.conftest import Program
 from tfcalc import catalog
+from tfcalc.configs.published import Published
 from tfcalc.errors import InvalidModel
-from tfcalc.families.published import Published
 from tfcalc.workload import Workload
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}

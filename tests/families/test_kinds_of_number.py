@@ -8,12 +8,12 @@ import pytest
 
 from tests.verify.compare import configs
 from tests.verify.random_configs import load
+from tfcalc.configs.family import modules
+from tfcalc.configs.published import Published
 from tfcalc.core.measure import active_params, matmul_flops, params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
 from tfcalc.errors import InvalidModel
-from tfcalc.families.family import modules
-from tfcalc.families.published import Published
 from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload

@@ -6,10 +6,10 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc.blocks import GATED, FeedForward, LatentAttention, MixtureOfExperts
+from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.measure import active_params, matmul_flops, params
 from tfcalc.core.number import Num
-from tfcalc.families.published import Published
 from tfcalc.workload import Sequences, Workload
 
 RUN = Workload(batch_size=2, seq_len=8)

@@ -12,12 +12,12 @@ from random import Random
 from typing import Any
 
 from tests.verify.random_configs import load
+from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.measure import active_params, frozen_params, params
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.tensors import tensors
 from tfcalc.errors import TfcalcError, Unavailable
-from tfcalc.families.published import Published
 from tfcalc.report import polynomial
 from tfcalc.verify.hugging_face import buffers, build, parameters
 from tfcalc.workload import Workload
@@ -87,6 +87,6 @@ def main(model_types: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    from tfcalc.families.family import modules
+    from tfcalc.configs.family import modules
 
     sys.exit(main(sys.argv[1:] or [name for names in modules().values() for name in names]))

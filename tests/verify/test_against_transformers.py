@@ -9,8 +9,8 @@ import pytest
 
 from tests.verify.compare import configs, differences
 from tests.verify.random_configs import load
+from tfcalc.configs.family import modules
 from tfcalc.errors import Unavailable
-from tfcalc.families.family import modules
 
 pytestmark = pytest.mark.torch
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
 from tfcalc.families.deepseek import mlp_types, sparse_after
-from tfcalc.families.family import family
 from tfcalc.families.glm_moe import dense_or_sparse, routed
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import PRE_NORM, SANDWICH, attention, head_dim, qk_norms
 from tfcalc.families.mixtral import mixture, shared, swiglu
 from tfcalc.leaves import activation, linear, parameter

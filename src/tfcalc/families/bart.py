@@ -7,11 +7,11 @@ from functools import partial
 from typing import NamedTuple
 
 from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import bare, classifier, labels, lm_head, output, renamed
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import bare, classifier, labels, lm_head, output, renamed
 from tfcalc.leaves import activation, buffer, embedding, learned_position, linear, norm, sinusoidal_position
 from tfcalc.workload import Sequences, Workload
 

@@ -8,6 +8,9 @@ from typing import Any
 
 from tfcalc.blocks import Attention, FeedForward, MixtureOfExperts, layer, stack
 from tfcalc.blocks.global_local_attention import GlobalLocalAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, lm_head, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.families.bart import (
@@ -29,9 +32,6 @@ from tfcalc.families.bart import (
     side,
     writing,
 )
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, lm_head, output
 from tfcalc.leaves import activation, embedding, linear, norm
 from tfcalc.workload import Sequences, Workload
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.bert_heads import BERT_HEADS, ROBERTA_HEADS, on_top, only_logits
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare
 from tfcalc.leaves import embedding, learned_position, linear, norm
 from tfcalc.workload import Sequences, Workload
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head
+from tfcalc.configs.heads import bare, labels, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head
-from tfcalc.families.heads import bare, labels, output
 from tfcalc.leaves import activation, linear, norm, parameter
 from tfcalc.workload import Workload
 

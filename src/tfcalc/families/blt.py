@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide, floor_div
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, output
 from tfcalc.families.llama import PRE_NORM, kv_heads
 from tfcalc.leaves import embedding, linear, norm
 from tfcalc.workload import Sequences, Workload

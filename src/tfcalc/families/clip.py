@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from tfcalc.blocks import Attention, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family, nested
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, product
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family, nested
-from tfcalc.families.heads import bare
 from tfcalc.families.images import (
     feed_forward,
     grid,

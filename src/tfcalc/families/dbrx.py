@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tfcalc.blocks import Attention, FeedForward, MixtureOfExperts, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, lm_head, renamed
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, lm_head, renamed
 from tfcalc.families.mixtral import chosen
 from tfcalc.leaves import embedding, norm
 from tfcalc.workload import Workload

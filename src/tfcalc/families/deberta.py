@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfcalc.blocks.disentangled_attention import DisentangledAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.bert import layers, positions, stacked, token_types, width_of_words
 from tfcalc.families.bert_heads import TASKS, classes, on_top, predicted, transform
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import output
 from tfcalc.leaves import activation, convolution, embedding, linear, norm, parameter
 from tfcalc.workload import Workload
 

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from tfcalc.blocks import FUSED, GATED, FeedForward, LatentAttention, MixtureOfExperts, layer, stack
 from tfcalc.blocks.indexer import Indexer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import PRE_NORM, decoder, gated, norms
 from tfcalc.leaves import buffer
 from tfcalc.workload import Workload

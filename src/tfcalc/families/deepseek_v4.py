@@ -5,12 +5,12 @@ from __future__ import annotations
 from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, stack
 from tfcalc.blocks.compressed_attention import CompressedAttention, Compressor
 from tfcalc.blocks.hyper_connection import HyperConnection
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
 from tfcalc.families.deepseek import active
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import PRE_NORM, decoder, norms
 from tfcalc.leaves import buffer
 from tfcalc.workload import Workload

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from tfcalc.blocks import FeedForward, layer
 from tfcalc.blocks.attention import Attention
 from tfcalc.blocks.grouped_projections import GroupedFeedForward, GroupedProjections
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
@@ -37,8 +39,6 @@ from tfcalc.families.bert_heads import (
     on_top,
     transform,
 )
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
 from tfcalc.leaves import embedding, linear, norm
 from tfcalc.workload import Workload
 

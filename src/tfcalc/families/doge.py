@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from math import isqrt
 
 from tfcalc.blocks import GATED, FeedForward
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import attention, decoder, gated, head_dim, kv_heads, qk_norms, uniform
 from tfcalc.leaves import linear, parameter
 from tfcalc.workload import Workload

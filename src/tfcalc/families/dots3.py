@@ -16,12 +16,12 @@ from tfcalc.blocks import (
     stack,
 )
 from tfcalc.blocks.indexer import Indexer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, find, nested
+from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
-from tfcalc.families.config import Config
 from tfcalc.families.deepseek import DENSE_OR_SPARSE, experts, layers, mlp_types, sparse_after
-from tfcalc.families.family import family, find, nested
-from tfcalc.families.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.families.images import patches, self_attention
 from tfcalc.families.llama import PRE_NORM, decoder, gated
 from tfcalc.leaves import activation, buffer, convolution, linear, norm

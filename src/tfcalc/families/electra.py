@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from tfcalc.blocks import stack
 from tfcalc.blocks.grouped_projections import GroupedFeedForward
 from tfcalc.blocks.mixed_attention import MixedAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
@@ -38,9 +41,6 @@ from tfcalc.families.bert_heads import (
     predictions,
     transform,
 )
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import output
 from tfcalc.leaves import linear, sinusoidal_position
 from tfcalc.workload import Workload
 

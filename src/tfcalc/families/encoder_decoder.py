@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, find, nested
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, find, nested
-from tfcalc.families.heads import bare
 from tfcalc.leaves import linear
 from tfcalc.workload import Workload
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.config import Config
 from tfcalc.families.deepseek import mlp_types, sparse_after
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import attention, decoder, gated, qk_norms, uniform
 from tfcalc.families.mixtral import layers, lm_head_by, mixture, shared, swiglu
 from tfcalc.leaves import parameter

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import output
 from tfcalc.core.component import Component
 from tfcalc.core.number import floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families import llama
 from tfcalc.families.bert import attention, cross_attention, embeddings, layers, pooler, positions, stacked
 from tfcalc.families.bert_heads import TASKS, classes, dense_classes, lm, on_top, transform
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import output
 from tfcalc.leaves import buffer, linear, norm, parameter
 from tfcalc.workload import Workload
 

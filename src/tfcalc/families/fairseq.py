@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, classifier, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
 from tfcalc.families.gpt2 import (
     GPT_HEADS,
     attention,
@@ -19,7 +20,6 @@ from tfcalc.families.gpt2 import (
     transformer,
     words,
 )
-from tfcalc.families.heads import bare, classifier, lm_head
 from tfcalc.leaves import embedding, linear
 from tfcalc.workload import Workload
 

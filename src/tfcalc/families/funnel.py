@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from tfcalc.blocks import FeedForward, layer
 from tfcalc.blocks.funnel_attention import FunnelAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import bare, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
 from tfcalc.families.bert import embeddings
 from tfcalc.families.bert_heads import TASKS, dense_classes, on_top
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import bare, lm_head
 from tfcalc.leaves import norm
 from tfcalc.workload import Sequences, Workload
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
 from tfcalc.families.images import part
 from tfcalc.families.vision_language import heads, reader, seen
 from tfcalc.leaves import linear, norm

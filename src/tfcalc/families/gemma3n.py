@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
 from tfcalc.blocks.alt_up import AltUp
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import SANDWICH, decoder, head_dim, kv_heads, norms
 from tfcalc.leaves import activation, embedding, linear, norm
 from tfcalc.workload import Workload

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
 from tfcalc.families.gemma3n import attention, layer_types, per_layer_input, per_layer_tables, reusing
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import SANDWICH, decoder, norms
 from tfcalc.leaves import buffer, norm, parameter
 from tfcalc.workload import Workload

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer
 from tfcalc.blocks.chunked_attention import ChunkedAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, floor_div
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
-from tfcalc.families.heads import bare
 from tfcalc.families.images import norms, part
 from tfcalc.families.llama import SANDWICH, kv_heads
 from tfcalc.families.vision_language import heads

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, product
 from tfcalc.families.bert import attention, embeddings, layers, positions
 from tfcalc.families.clip import clip_vision
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, lm_head
 from tfcalc.families.images import grid
 from tfcalc.leaves import linear, norm, parameter
 from tfcalc.workload import Workload

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.blocks import FUSED
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import LLAMA, PRE_NORM, attention, decoder, gated, uniform
 from tfcalc.workload import Workload
 

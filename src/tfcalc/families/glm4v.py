@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tfcalc.blocks import FUSED, GATED, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import floor_div, product
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
-from tfcalc.families.heads import bare
 from tfcalc.families.images import feed_forward, grid, norms, part, self_attention
 from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, uniform
 from tfcalc.families.qwen_vl import FUSED as QKV

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.config import Config
 from tfcalc.families.deepseek import mlp_types, sparse_after
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, head_dim, kv_heads, qk_norms
 from tfcalc.families.mixtral import correction, layers, mixture, shared, swiglu
 from tfcalc.leaves import norm

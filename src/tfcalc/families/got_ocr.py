@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.blocks import FeedForward, layer, stack
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, floor_div, product
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
-from tfcalc.families.heads import bare
 from tfcalc.families.images import grid, norms, pair, part, patches, self_attention
 from tfcalc.families.vision_language import heads, reader
 from tfcalc.leaves import convolution, learned_position, linear, norm, parameter

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, classifier, labels, lm_head, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, classifier, labels, lm_head, output
 from tfcalc.families.llama import norms
 from tfcalc.leaves import embedding, learned_position, linear, norm, sinusoidal_position
 from tfcalc.workload import Workload

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, product
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
 from tfcalc.families.gpt2 import GPT_HEADS, attention, feed_forward, final, inner, layers, transformer, words
-from tfcalc.families.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.families.images import grid
 from tfcalc.families.llama import PRE_NORM
 from tfcalc.leaves import linear, norm

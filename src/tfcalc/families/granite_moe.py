@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.blocks import FeedForward
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import attention, decoder, uniform
 from tfcalc.families.mixtral import mixture, sinks
 from tfcalc.workload import Workload

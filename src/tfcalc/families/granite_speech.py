@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.blocks import Attention, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
-from tfcalc.families.heads import bare
 from tfcalc.families.vision_language import conditional
 from tfcalc.families.whisper import language
 from tfcalc.leaves import activation, convolution, linear, norm, parameter

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tfcalc.blocks import LLAMA_NAMES, Attention, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, lm_head
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, lm_head
 from tfcalc.families.llama import PRE_NORM, gated, norms
 from tfcalc.leaves import embedding, linear, parameter
 from tfcalc.workload import Workload

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tfcalc.blocks import layer, stack
 from tfcalc.blocks.hyper_connection import HyperConnection
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
 from tfcalc.families.deepseek import feed_forward, indexer, latent, mlp_types, sparse_after
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import PRE_NORM, decoder, norms
 from tfcalc.families.mixtral import sinks
 from tfcalc.leaves import activation, linear

@@ -8,12 +8,12 @@ from typing import Any
 from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, stack
 from tfcalc.blocks.mamba import Mamba
 from tfcalc.blocks.mamba2 import Mamba2
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.families.llama import PRE_NORM, attention, norms
 from tfcalc.families.mamba import Channels, backbone, expanded, mamba2_head_dim, time_step_rank
 from tfcalc.leaves import buffer, linear, norm

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor
 from tfcalc.families.bert import BERT, FIRST_TOKEN, attention, embeddings, layers, pooler, stacked, with_tables
 from tfcalc.families.bert_heads import ROBERTA_HEADS
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
 from tfcalc.leaves import buffer
 from tfcalc.workload import Workload
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfcalc.blocks import Attention, FeedForward
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, find
+from tfcalc.configs.heads import Width, labels
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, find
-from tfcalc.families.heads import Width, labels
 from tfcalc.leaves import convolution, linear, norm
 from tfcalc.workload import Sequences, Workload
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
 from tfcalc.families.deepseek import mlp_types, sparse_after
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.hybrid import never_tied
 from tfcalc.families.llama import decoder
 from tfcalc.families.mixtral import correction, layers, mixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.config import Config
 from tfcalc.families.deepseek import active
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.hybrid import never_tied
 from tfcalc.families.llama import decoder
 from tfcalc.leaves import activation, buffer, linear, norm, parameter

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from tfcalc.blocks import layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
-from tfcalc.families.heads import bare, output
 from tfcalc.families.images import feed_forward, self_attention
 from tfcalc.leaves import activation, convolution, linear, norm
 from tfcalc.leaves.position import learned_position

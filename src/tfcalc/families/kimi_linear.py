@@ -6,11 +6,11 @@ from typing import Any
 
 from tfcalc.blocks import FUSED, LatentAttention, MixtureOfExperts, layer, stack
 from tfcalc.blocks.kimi_delta import KimiDeltaAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare
 from tfcalc.families.hybrid import FULL, LINEAR, first, layer_types, never_tied, swiglu
 from tfcalc.families.llama import PRE_NORM, decoder, gated, norms
 from tfcalc.leaves import buffer, linear

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
-from tfcalc.families.config import Config
 from tfcalc.families.deepseek import (
     experts,
     feed_forward,
@@ -16,8 +18,6 @@ from tfcalc.families.deepseek import (
     mlp_types,
     sparse_after,
 )
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import PRE_NORM, decoder, gated, norms, uniform
 from tfcalc.leaves import activation, buffer, linear, norm
 from tfcalc.workload import Workload

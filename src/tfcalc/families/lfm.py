@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tfcalc.blocks import FUSED, Attention, FeedForward, MixtureOfExperts, layer, stack
 from tfcalc.blocks.short_convolution import ShortConvolution
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, floor_div, scaled
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, output
 from tfcalc.families.hybrid import FULL, first, layer_types
 from tfcalc.families.llama import head_dim, kv_heads, norms, qk_norms
 from tfcalc.families.mamba import backbone

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM, classifier
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM, classifier
 from tfcalc.leaves import buffer, embedding, norm, parameter
 from tfcalc.workload import Workload
 

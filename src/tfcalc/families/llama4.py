@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import CAUSAL_LM, bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
-from tfcalc.families.heads import CAUSAL_LM, bare, output
 from tfcalc.families.images import FC, grid, self_attention
 from tfcalc.families.llama import PRE_NORM, attention, decoder, norms
 from tfcalc.leaves import activation, linear, norm, parameter

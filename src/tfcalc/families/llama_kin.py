@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM, bare, classifier, output
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM, bare, classifier, output
 from tfcalc.families.llama import LLAMA, PRE_NORM, attention, decoder, feed_forward, gated, head_dim, qk_norms, uniform
 from tfcalc.leaves import attend, linear, norm, parameter
 from tfcalc.leaves.elementwise import activation

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
 from tfcalc.core.component import Component
 from tfcalc.families.bert import (
     BERT,
@@ -30,8 +32,6 @@ from tfcalc.families.bert_heads import (
     lm,
     on_top,
 )
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
 from tfcalc.leaves import buffer, convolution, linear, norm
 from tfcalc.workload import Workload
 

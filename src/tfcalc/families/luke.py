@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import labels, output
 from tfcalc.core.component import Component
 from tfcalc.families.bert import (
     BERT,
@@ -27,9 +30,6 @@ from tfcalc.families.bert_heads import (
     shared,
     transform,
 )
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import labels, output
 from tfcalc.leaves import embedding, linear, norm, parameter
 from tfcalc.workload import Workload
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from tfcalc.blocks import layer
 from tfcalc.blocks.mamba import Mamba
 from tfcalc.blocks.mamba2 import Mamba2
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, lm_head
 from tfcalc.leaves import embedding, norm
 from tfcalc.workload import Workload
 

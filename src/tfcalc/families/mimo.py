@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
 from tfcalc.families.deepseek import mlp_types, sparse_after
-from tfcalc.families.family import family
 from tfcalc.families.glm_moe import heads, routed
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import decoder, gated, kv_heads
 from tfcalc.families.mixtral import layers, mixture, sinks, swiglu
 from tfcalc.leaves import activation, linear, norm, parameter

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfcalc.blocks.lightning_attention import LightningAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
 from tfcalc.families.llama import attention, decoder, head_dim
 from tfcalc.families.mixtral import HEADS, layers, mixture
 from tfcalc.workload import Workload

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tfcalc.blocks import FUSED, FeedForward
 from tfcalc.blocks.block_indexer import BlockIndexer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.config import Config
 from tfcalc.families.deepseek import mlp_types
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import attention, decoder, qk_norms
 from tfcalc.families.mixtral import correction, layers, mixture
 from tfcalc.workload import Workload

@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import CAUSAL_LM, classifier, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import CAUSAL_LM, classifier, lm_head
 from tfcalc.families.llama import PRE_NORM, attention, decoder, norms, qk_norms, uniform
 from tfcalc.leaves import buffer, parameter
 from tfcalc.workload import Workload

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tfcalc.blocks import LLAMA_NAMES, Attention, layer, stack
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, product
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
-from tfcalc.families.heads import bare, output
 from tfcalc.families.images import feed_forward, grid, norms, pair, part, patches, self_attention
 from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, kv_heads, qk_norms
 from tfcalc.families.llama import norms as text_norms

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import bare, labels, output
 from tfcalc.core.component import Component
 from tfcalc.families.bert import BERT, embeddings, pooler, token_types
 from tfcalc.families.bert_heads import ANSWER, ROBERTA_HEADS, TASKS, Make, classes, lm, on_top, predictions, transform
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import bare, labels, output
 from tfcalc.families.llama import attention, decoder, gated, head_dim, uniform
 from tfcalc.leaves import activation, embedding, linear, norm
 from tfcalc.workload import Workload

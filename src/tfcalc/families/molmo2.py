@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare
 from tfcalc.families.llama import attention, decoder, gated, qk_norms, uniform
 from tfcalc.leaves import embedding
 from tfcalc.workload import Workload

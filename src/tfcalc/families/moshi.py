@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tfcalc.blocks import FeedForward
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, output
 from tfcalc.families.llama import attention, norms, uniform
 from tfcalc.leaves import embedding
 from tfcalc.workload import Workload

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import LLAMA, decoder, head_dim
 from tfcalc.leaves import linear, norm
 from tfcalc.workload import Workload

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfcalc.blocks import LLAMA_NAMES, Attention, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
-from tfcalc.families.heads import bare, output
 from tfcalc.families.llama import head_dim, kv_heads
 from tfcalc.families.whisper import language
 from tfcalc.leaves import activation, convolution, linear, norm, parameter

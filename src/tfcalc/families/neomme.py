@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.blocks import Attention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.families.bert_heads import on_top
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import bare, output
 from tfcalc.families.llama import feed_forward, kv_heads, qk_norms, uniform
 from tfcalc.leaves import activation, embedding, linear, norm, parameter
 from tfcalc.workload import Workload

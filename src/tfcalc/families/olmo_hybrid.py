@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tfcalc.blocks import layer, stack
 from tfcalc.blocks.gated_delta import SEPARATE, GatedDeltaNet
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide, floor_div
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
 from tfcalc.families.hybrid import FULL, LINEAR, LM, layer_types
 from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, norms, qk_norms
 from tfcalc.workload import Workload

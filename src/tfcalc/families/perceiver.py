@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import bare, labels, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families.bert_heads import on_top
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import bare, labels, output
 from tfcalc.leaves import convolution, embedding, learned_position, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
 

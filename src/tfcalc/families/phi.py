@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM, lm_head
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
 from tfcalc.families.gpt2 import feed_forward, final, layers, transformer, words
 from tfcalc.families.gpt_neox import qk_norms
-from tfcalc.families.heads import CAUSAL_LM, lm_head
 from tfcalc.families.llama import attention, decoder, kv_heads, uniform
 from tfcalc.workload import Workload
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.blocks import FUSED, LLAMA_NAMES, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import bare, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.errors import InvalidModel
 from tfcalc.families.clip import pooling, vision_tower
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
-from tfcalc.families.heads import bare, lm_head
 from tfcalc.families.images import grid, pair, part, patches, self_attention
 from tfcalc.families.llama import phi3
 from tfcalc.leaves import activation, buffer, convolution, embedding, learned_position, linear, norm, parameter

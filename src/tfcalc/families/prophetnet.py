@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from tfcalc.blocks import Attention, FeedForward, layer
 from tfcalc.blocks.ngram_attention import NAMES, NgramAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, lm_head, renamed
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.families.bart import ALONE
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, lm_head, renamed
 from tfcalc.leaves import embedding, learned_position, norm
 from tfcalc.workload import Sequences, Workload
 

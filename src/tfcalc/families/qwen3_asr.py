@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import bare, labels
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.families.bart import attention, encoder_layer, feed_forward, half, side
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
-from tfcalc.families.heads import bare, labels
 from tfcalc.families.images import part
 from tfcalc.families.vision_language import conditional
 from tfcalc.families.whisper import ENCODER_ALIASES, language, listener

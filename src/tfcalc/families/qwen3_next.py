@@ -8,10 +8,10 @@ from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, MixtureOfExperts, layer
 from tfcalc.blocks.gated_delta import FUSED as TWO_PROJECTIONS
 from tfcalc.blocks.gated_delta import SPLIT as FOUR_PROJECTIONS
 from tfcalc.blocks.gated_delta import GatedDeltaNet
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM, bare
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM, bare
 from tfcalc.families.hybrid import FULL, LINEAR, layer_types, swiglu
 from tfcalc.families.llama import PRE_NORM, decoder, gated, head_dim, kv_heads, norms, qk_norms
 from tfcalc.leaves import linear

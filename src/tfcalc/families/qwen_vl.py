@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.blocks import GATED, layer, stack
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, find, nested
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, floor_div, scaled
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, find, nested
-from tfcalc.families.heads import bare
 from tfcalc.families.images import feed_forward, norms, part, self_attention
 from tfcalc.families.llama import attention as attend_text
 from tfcalc.families.llama import decoder, gated, qwen3, uniform

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tfcalc.blocks import GATED, FeedForward, layer, stack
 from tfcalc.blocks.griffin import RecurrentBlock
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, floor_div
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, lm_head
 from tfcalc.families.llama import attention, norms
 from tfcalc.families.mamba import backbone
 from tfcalc.workload import Workload

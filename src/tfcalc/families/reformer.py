@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tfcalc.blocks import FeedForward, layer, stack
 from tfcalc.blocks.neighbour_attention import NeighbourAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import bare, labels, output
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import bare, labels, output
 from tfcalc.leaves import embedding, learned_position, linear, norm, parameter
 from tfcalc.workload import Workload
 

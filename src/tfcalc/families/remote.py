@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tfcalc.blocks import GATED, Attention, FeedForward
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM, lm_head
 from tfcalc.families.llama import LLAMA, attention, decoder, gated, head_dim, kv_heads, qwen2, uniform
 from tfcalc.families.mixtral import mixture
 from tfcalc.workload import Workload

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tfcalc.blocks import layer, stack
 from tfcalc.blocks.rwkv import ChannelMixing, TimeMixing
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, lm_head
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, lm_head
 from tfcalc.families.llama import norms
 from tfcalc.families.mamba import backbone
 from tfcalc.workload import Workload

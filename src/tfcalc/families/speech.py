@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family, nested
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import divide
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family, nested
-from tfcalc.families.heads import bare
 from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, head_dim, kv_heads, norms
 from tfcalc.families.vision_language import conditional, two_maps
 from tfcalc.families.whisper import language, listener, stem

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from tfcalc.blocks import FeedForward, layer
 from tfcalc.blocks.window_attention import WindowAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, product, scaled
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare
 from tfcalc.families.images import FC, grid, image_classifier, norms, pair, patches
 from tfcalc.families.vit import MASKED, NORMS
 from tfcalc.leaves import convolution, learned_position, linear, norm, parameter

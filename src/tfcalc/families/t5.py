@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from tfcalc.blocks import Attention, FeedForward, MixtureOfExperts, layer, stack
 from tfcalc.blocks.local_attention import LocalAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import bare, classifier, output
 from tfcalc.core.component import Component
 from tfcalc.families.bart import sentence
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
-from tfcalc.families.heads import bare, classifier, output
 from tfcalc.leaves import embedding, norm, parameter
 from tfcalc.workload import Sequences, Workload
 

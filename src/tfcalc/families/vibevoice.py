@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from math import prod
 
 from tfcalc.blocks import FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family, nested
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family, nested
-from tfcalc.families.heads import bare
 from tfcalc.families.images import part
 from tfcalc.families.vision_language import conditional
 from tfcalc.families.whisper import language, never

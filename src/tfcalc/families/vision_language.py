@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family, nested
+from tfcalc.configs.heads import bare, classifier, labels, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, floor_div, product
 from tfcalc.errors import InvalidModel
 from tfcalc.families.clip import encoder as clip_encoder
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family, nested
-from tfcalc.families.heads import bare, classifier, labels, output
 from tfcalc.families.images import feed_forward, grid, norms, pair, part, patches, self_attention
 from tfcalc.families.modernbert import bottleneck, dense
 from tfcalc.families.vit import NORMS

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare
 from tfcalc.families.images import (
     feed_forward,
     grid,

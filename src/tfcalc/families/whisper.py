@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfcalc.blocks import LLAMA_NAMES, Attention, FeedForward, layer
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family, nested
+from tfcalc.configs.heads import bare, labels, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.families.bart import Side, attention, decoder_layer, encoder_layer, feed_forward, half, side, words
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family, nested
-from tfcalc.families.heads import bare, labels, lm_head
 from tfcalc.families.images import part
 from tfcalc.families.vision_language import conditional, two_maps
 from tfcalc.leaves import (

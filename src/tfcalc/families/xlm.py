@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head, family
+from tfcalc.configs.heads import bare, classifier, labels, lm_head
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head, family
 from tfcalc.families.gpt2 import attention, feed_forward, final, layers, positions, summary, transformer, words
-from tfcalc.families.heads import bare, classifier, labels, lm_head
 from tfcalc.families.xlnet import of_answers
 from tfcalc.leaves import embedding, linear
 from tfcalc.workload import Workload

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.blocks.relative_attention import RelativeAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, classifier, labels, lm_head
 from tfcalc.core.component import Component
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
 from tfcalc.families.gpt2 import feed_forward, layers, summary, transformer, words
-from tfcalc.families.heads import bare, classifier, labels, lm_head
 from tfcalc.leaves import linear, norm, parameter
 from tfcalc.workload import Workload
 

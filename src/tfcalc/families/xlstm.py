@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tfcalc.blocks import FeedForward, layer
 from tfcalc.blocks.mlstm import MatrixLSTM
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, scaled
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare
 from tfcalc.families.hybrid import never_tied
 from tfcalc.families.llama import norms
 from tfcalc.families.mamba import Channels

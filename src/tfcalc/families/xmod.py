@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.blocks import FeedForward
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
 from tfcalc.core.component import Component
 from tfcalc.core.number import floor_div
 from tfcalc.families.bert import (
@@ -19,8 +21,6 @@ from tfcalc.families.bert import (
     with_tables,
 )
 from tfcalc.families.bert_heads import ROBERTA_HEADS
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
 from tfcalc.leaves import norm
 from tfcalc.workload import Workload
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
 from tfcalc.blocks.mamba import Mamba
 from tfcalc.blocks.mamba2 import Mamba2
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import bare, classifier, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import bare, classifier, lm_head
 from tfcalc.families.hybrid import LINEAR, layer_types, named_decoder
 from tfcalc.families.llama import kv_heads
 from tfcalc.families.mamba import expanded, time_step_rank

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tfcalc.blocks import layer, stack
 from tfcalc.blocks.convolved_attention import ConvolvedAttention
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import family
-from tfcalc.families.heads import CAUSAL_LM
 from tfcalc.families.llama import PRE_NORM, decoder, kv_heads, norms
 from tfcalc.families.mixtral import lm_head_by, mixture
 from tfcalc.leaves import activation, buffer, linear, norm, parameter

@@ -11,7 +11,7 @@ from tfcalc.questions.params import params
 from tfcalc.verify.verification import Verification, side_by_side
 
 if TYPE_CHECKING:
-    from tfcalc.families.published import Published
+    from tfcalc.configs.published import Published
     from tfcalc.model import Model
 
 MOST_LAYERS = 2_000

@@ -13,7 +13,7 @@ from tfcalc.verify.verification import Verification, side_by_side
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.families.published import Published
+    from tfcalc.configs.published import Published
 
 MOST_LAYERS = 2_000
 """More are not built, one by one, for the sake of counting them."""
@@ -102,7 +102,7 @@ def build(data: Mapping[str, Any], architecture: str) -> Any:
         import transformers
     except ImportError:
         raise Unavailable("transformers is not installed", "pip install 'tfcalc[verify]'") from None
-    transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.utils.logging.set_verbosity_error()
     kind = str(data.get("model_type"))
     made = getattr(transformers, architecture, None)
     if made is None:

@@ -108,7 +108,7 @@ def _row(preset: catalog.Preset) -> Row:
 
 
 def _supported() -> Supported:
-    from tfcalc.families.family import modules, wanted
+    from tfcalc.configs.family import modules, wanted
 
     known = sorted(name for names in modules().values() for name in names)
     return Supported(known, [name for name in wanted() if name not in known])

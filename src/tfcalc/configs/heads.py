@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import Head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.config import Config
-from tfcalc.families.family import Head
 from tfcalc.leaves import linear
 from tfcalc.workload import Workload
 

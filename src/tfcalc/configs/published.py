@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from tfcalc.configs.config import Config, Reading
+from tfcalc.configs.family import find
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.families.config import Config, Reading
-from tfcalc.families.family import find
 from tfcalc.workload import Workload
 
 SAME_AS = {
@@ -85,7 +85,7 @@ class Published:
 
     def tree(self, run: Workload) -> Component:
         """The component tree, named as the published checkpoint names its modules."""
-        return self._build(run, Reading(self.instead))
+        return self._build(run, Reading(find, self.instead))
 
     def _build(self, run: Workload, reading: Reading) -> Component:
         family, architecture = self.family, self.architecture
@@ -98,7 +98,7 @@ class Published:
     def reading(self) -> Reading:
         """What its family reads of it: the sizes with their letters, and what it left to defaults."""
         if self._read is None:
-            self._read = Reading()
+            self._read = Reading(find)
             self._build(Workload(), self._read)
         return self._read
 

@@ -12,15 +12,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tfcalc.configs.config import Config
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel, UnknownModel, nearest
-from tfcalc.families.config import Config
 from tfcalc.workload import Workload
 
 Build = Callable[[Config, Workload], Component]
 Head = Callable[[Config, Workload, Component], Iterable[Component]]
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1] / "families"
 MARK = "@family("
 
 
@@ -104,7 +104,7 @@ def modules() -> dict[str, list[str]]:
 
 def wanted() -> list[str]:
     """The text model types of transformers 5.23 (and vision and speech ones that share their blocks)."""
-    return (FOLDER / "wanted.txt").read_text(encoding="utf-8").split()
+    return (Path(__file__).with_name("wanted.txt")).read_text(encoding="utf-8").split()
 
 
 def _close(word: str, known: list[str]) -> bool:

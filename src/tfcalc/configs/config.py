@@ -6,13 +6,13 @@ declares (transformers' own); a size that is asked for becomes a symbol where sy
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
+from tfcalc.configs.fields import Field, field_of
 from tfcalc.core.number import Num, divide
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.families.fields import Field, field_of
 
 MISSING = object()
 MOST_LAYERS = 10_000
@@ -20,12 +20,35 @@ COUNT_LAYERS = ("layer", "layers", "depth")
 """How fields end that say how many layers there are: some families look at them one by one."""
 
 
+class Known(Protocol):
+    """What a nested config needs to know of its family: the names of its fields, and their defaults."""
+
+    @property
+    def model_type(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """The fields that may be left out."""
+        ...
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Other names of fields."""
+        ...
+
+
 class Reading:
-    """What has been read of a config so far: sizes by their path, with letters, and what was left to its default."""
+    """What has been read of a config so far: sizes by their path, with letters, and what was left to its default.
 
-    __slots__ = ("assumed", "fields", "instead", "seen", "sizes", "taken")
+    ``find`` knows the families of nested configs.
+    """
 
-    def __init__(self, instead: Mapping[str, Num] | None = None) -> None:
+    __slots__ = ("assumed", "fields", "find", "instead", "seen", "sizes", "taken")
+
+    def __init__(self, find: Callable[[object], Known], instead: Mapping[str, Num] | None = None) -> None:
+        self.find = find
         self.sizes: dict[str, int] = {}
         self.fields: dict[str, Field] = {}
         self.assumed: dict[str, Any] = {}
@@ -173,9 +196,7 @@ class Config:
         path, kind = self.path(name) + ".", data.get("model_type") or model_type
         if defaults is not None:
             return Config(data, str(kind), defaults, {}, head or self.head, self.reading, path)
-        from tfcalc.families.family import find
-
-        family = find(kind)
+        family = self.reading.find(kind)
         known = {**family.defaults, **(over or {})}
         return Config(data, family.model_type, known, family.aliases, head or self.head, self.reading, path)
 
