@@ -102,7 +102,7 @@ def test_a_difference_is_exit_1_and_is_named(tmp_path: Any) -> None:
     """A norm with a vector too many: the program says where, and by how much."""
     code = (
         "import sys\nfrom tfcalc.leaves.norm import NORMS, NormKind\n"
-        "NORMS['layernorm'] = NormKind(('γ', 'β', 'δ'), 7, 13)\n"
+        "NORMS['layernorm'] = NormKind(('γ', 'β', 'β'), 7, 13)\n"
         "from tfcalc.cli.main import main\nsys.exit(main(['verify', '--format', 'csv']))"
     )
     result = subprocess.run(
