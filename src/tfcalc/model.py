@@ -6,8 +6,28 @@ from typing import Any, Protocol, Self
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.symbols import Sized
+from tfcalc.dimensions import Dimension
 from tfcalc.workload import Workload
+
+
+class Sized(Protocol):
+    """A model or a workload: sizes that have a letter each."""
+
+    def dimensions(self) -> dict[str, Dimension]:
+        """The sizes there are, by name."""
+        ...
+
+    def values(self) -> dict[str, Num]:
+        """What each letter stands for, of the sizes that were given or assumed."""
+        ...
+
+    def replaced(self, **sizes: Any) -> Self:
+        """The same with other sizes, by name."""
+        ...
+
+    def also_called(self, name: str, /) -> tuple[str, ...]:
+        """Other names that the size of this name goes by."""
+        ...
 
 
 class Model(Sized, Protocol):

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
-from tfcalc.dimensions import Dimension
 from tfcalc.errors import UsageError, nearest
 
-
-class Sized(Protocol):
-    """A model or a workload: sizes that have a letter each."""
-
-    def dimensions(self) -> dict[str, Dimension]:
-        """The sizes there are, by name."""
-        ...
-
-    def values(self) -> dict[str, Num]:
-        """What each letter stands for, of the sizes that were given or assumed."""
-        ...
-
-    def replaced(self, **sizes: Any) -> Self:
-        """The same with other sizes, by name."""
-        ...
-
-    def also_called(self, name: str, /) -> tuple[str, ...]:
-        """Other names that the size of this name goes by."""
-        ...
+if TYPE_CHECKING:
+    from tfcalc.model import Sized
 
 
-T = TypeVar("T", bound=Sized)
+T = TypeVar("T", bound="Sized")
 
 
 def with_symbols(described: T, make: Callable[[str], Any] = symbol, *, general: bool = False) -> T:

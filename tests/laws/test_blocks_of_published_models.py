@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import recorded
-from tfcalc.blocks import GATED, FeedForward, LatentAttention, MixtureOfExperts
+from tfcalc.blocks import GATED, FeedForward
+from tfcalc.blocks.experts import MixtureOfExperts
+from tfcalc.blocks.latent_attention import LatentAttention
 from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.measure import active_params, matmul_flops, params

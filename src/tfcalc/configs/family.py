@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,9 +77,10 @@ def find(model_type: object) -> Family:
     if not isinstance(model_type, str) or not model_type:
         raise InvalidModel(f"model_type {model_type!r:.80} is not a word", "it names the family; or say --as FAMILY")
     if model_type not in FAMILIES:
-        for module, names in modules().items():
-            if model_type in names:
-                import_module(f"tfcalc.families.{module}")
+        for path in sorted(FOLDER.glob("*.py"), key=lambda path: _far(path.stem, model_type)):
+            if model_type in _named(path.read_text(encoding="utf-8"), f'"{model_type}"'):
+                import_module(f"tfcalc.families.{path.stem}")
+                break
     if model_type not in FAMILIES:
         known = [name for names in modules().values() for name in names]
         hint = f"{nearest(model_type, known) if _close(model_type, known) else 'see tfcalc models --supported'}"
@@ -93,13 +95,22 @@ def nested(config: Config, run: Workload, name: str) -> Component:
 
 def modules() -> dict[str, list[str]]:
     """The model types that each module of this folder builds, found in its text: none is imported for it."""
-    found: dict[str, list[str]] = {}
-    for path in sorted(FOLDER.glob("*.py")):
-        text = path.read_text(encoding="utf-8")
-        marks = [piece.split("architecture", 1)[0] for piece in text.split(f"\n{MARK}")[1:]]
-        if marks:
-            found[path.stem] = [name for mark in marks for name in re.findall(r'"([^"]+)"', mark)]
-    return found
+    found = {path.stem: _named(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.py"))}
+    return {module: names for module, names in found.items() if names}
+
+
+def _named(text: str, looked_for: str = MARK) -> list[str]:
+    """The model types that stand in a module's marks; none where what is looked for does not stand in it at all."""
+    if looked_for not in text:
+        return []
+    marks = [piece.split("architecture", 1)[0] for piece in text.split(f"\n{MARK}")[1:]]
+    return [name for mark in marks for name in re.findall(r'"([^"]+)"', mark)]
+
+
+def _far(module: str, model_type: str) -> int:
+    """How unlike the names are: a family mostly stands in the file that is called like it, which is opened first."""
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(module, model_type, strict=False))
+    return -len(list(alike))
 
 
 def wanted() -> list[str]:

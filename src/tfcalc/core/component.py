@@ -12,11 +12,14 @@ STORED, ACTIVE, RUN = range(3)
 as it is gone through. They differ in a mixture of experts and where layers share their weights."""
 
 
-class Measure(NamedTuple):
+class Measure:
     """What a question asks of a single operation; the tree adds it up over the copies that ``counts`` names."""
 
-    of: Callable[[Cost], Num]
-    counts: int
+    __slots__ = ("counts", "of")
+
+    def __init__(self, of: Callable[[Cost], Num], counts: int) -> None:
+        self.of = of
+        self.counts = counts
 
     def __call__(self, cost: Cost) -> Num:
         """The measure of one operation."""
@@ -94,7 +97,8 @@ class Node(NamedTuple):
     def below(self) -> "Iterator[Node]":
         """Its parts, at their places."""
         for part in self.component.parts:
-            inside = Times(*(mine * its for mine, its in zip(self.times, part.times, strict=True)))
+            its = part.times
+            inside = Times(self.times.stored * its.stored, self.times.active * its.active, self.times.run * its.run)
             yield Node((*self.names, part.name), part, inside)
 
     def walk(self) -> "Iterator[Node]":

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tfcalc.blocks import Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks import Attention, FeedForward, layer, stack
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.global_local_attention import GlobalLocalAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import Attention, FeedForward, MixtureOfExperts, layer
+from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare, lm_head, renamed

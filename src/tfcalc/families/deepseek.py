@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, LatentAttention, MixtureOfExperts, layer, stack
+from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.indexer import Indexer
+from tfcalc.blocks.latent_attention import LatentAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
 from tfcalc.blocks.compressed_attention import CompressedAttention, Compressor
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.hyper_connection import HyperConnection
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family

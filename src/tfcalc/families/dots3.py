@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tfcalc.blocks import (
-    FUSED,
-    GATED,
-    LLAMA_NAMES,
-    Attention,
-    FeedForward,
-    LatentAttention,
-    MixtureOfExperts,
-    layer,
-    stack,
-)
+from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.indexer import Indexer
+from tfcalc.blocks.latent_attention import LatentAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, find, nested
 from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output

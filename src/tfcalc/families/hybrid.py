@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.mamba import Mamba
 from tfcalc.blocks.mamba2 import Mamba2
 from tfcalc.configs.config import Config

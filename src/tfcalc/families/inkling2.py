@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, FeedForward, layer, stack
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.blocks import FUSED, LatentAttention, MixtureOfExperts, layer, stack
+from tfcalc.blocks import FUSED, layer, stack
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.kimi_delta import KimiDeltaAttention
+from tfcalc.blocks.latent_attention import LatentAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks import FUSED, Attention, FeedForward, layer, stack
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.short_convolution import ShortConvolution
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family

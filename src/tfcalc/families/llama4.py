@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, FeedForward, layer, stack
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import CAUSAL_LM, bare, output

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.configs.heads import CAUSAL_LM, classifier, lm_head

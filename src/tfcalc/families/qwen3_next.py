@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, MixtureOfExperts, layer, stack
+from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, layer, stack
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.gated_delta import FUSED as TWO_PROJECTIONS
 from tfcalc.blocks.gated_delta import SPLIT as FOUR_PROJECTIONS
 from tfcalc.blocks.gated_delta import GatedDeltaNet

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from tfcalc.blocks import Attention, FeedForward, MixtureOfExperts, layer, stack
+from tfcalc.blocks import Attention, FeedForward, layer, stack
+from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.local_attention import LocalAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family

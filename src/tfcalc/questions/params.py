@@ -31,9 +31,11 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     """
     asked, by = subject(model, run), Definitions()
     root = asked.node.component
-    extras: dict[str, Measure] = {"active_params": active_params} | ({"approx_params": major_params} if approx else {})
-    entry = asked.entry(parameters, extras, depth)
-    count, active, embedded = entry.value, exact(root.total(active_params)), exact(_embedding(root))
+    count, active, embedded = (
+        exact(part) for part in (root.total(parameters), root.total(active_params), _embedding(root))
+    )
+    extras: dict[str, Measure] = {"active_params": active_params} if active != count else {}
+    entry = asked.entry(parameters, extras | ({"approx_params": major_params} if approx else {}), depth)
     frozen, buffers = exact(root.total(frozen_params)), exact(root.total(buffer_elements))
     totals: dict[str, int | float | str] = {
         "total_params": count,
