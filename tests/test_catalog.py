@@ -83,6 +83,19 @@ def test_sizes_override_a_config(tmp_path: Path, tfcalc: Program) -> None:
     assert "norm" in refused.stderr
 
 
+def test_types_of_layers_follow_their_number(tfcalc: Program) -> None:
+    two = tfcalc("params", "lfm2-350m", "--layers", "2", "--json")
+    assert json.loads(two.stdout)["model"]["config"]["layer_types"] == ["conv", "conv"]
+
+
+def test_a_slip_of_the_keyboard_is_named(tmp_path: Path, tfcalc: Program) -> None:
+    nested = {"model_type": "qwen2_vl", "text_config": {"hiden_size": 64}}
+    slip = {key: value for key, value in TINY.items() if key != "intermediate_size"} | {"intermediate_sise": 12}
+    for config, name in ((slip, "intermediate_sise"), (nested, "text_config.hiden_size")):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        assert f"{name} is no field" in tfcalc("params", str(tmp_path), "-q").stderr
+
+
 def cached(folder: Path, name: str) -> Path:
     """A Hub cache that holds one config."""
     repository = folder / f"models--{name.replace('/', '--')}"

@@ -138,7 +138,11 @@ def check_sizes(described: Any) -> None:
 def check_size(name: str, value: object, least: int = 1) -> None:
     """``value`` is a whole number from ``least`` to 10¹²; InvalidModel otherwise."""
     if isinstance(value, bool) or not isinstance(value, int):
-        hint = "convert it by int(…)" if hasattr(value, "__index__") else f"give an int of at least {least}"
+        hint = (
+            "convert it by int(…)"
+            if hasattr(value, "__index__") and not isinstance(value, bool)
+            else f"give an int of at least {least}"
+        )
         raise InvalidModel(f"{name} {value!r} is not a whole number", hint)
     if value < least:
         raise InvalidModel(f"{name} {value} is too small", f"it must be at least {least}")

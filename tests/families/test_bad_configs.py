@@ -35,6 +35,10 @@ CASES: dict[str, tuple[Any, str]] = {
     "a billion layers": (LLAMA | {"num_hidden_layers": 10**9}, "num_hidden_layers 1000000000"),
     "groups that do not divide": (LLAMA | {"num_key_value_heads": 3}, "num_key_value_heads 3"),
     "too few layer types": (NEMOTRON, "layer_types has 2 entries, not 3"),
+    "too few layer types that nothing reads": (
+        LLAMA | {"layer_types": ["full_attention"]},
+        "layer_types has 1 entries, not 2",
+    ),
     "a layer of no known type": (NEMOTRON | {"layer_types": ["full_attention", "magic", "magic"]}, "magic"),
     "no model_type": ({"hidden_size": 64}, "model_type"),
     "a model_type that is no word": ({"model_type": ["llama"]}, "model_type ['llama']"),

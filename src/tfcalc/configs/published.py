@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from tfcalc.configs.config import Config, Reading
+from tfcalc.configs.config import MOST_LAYERS, Config, Reading
 from tfcalc.configs.family import find
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -15,7 +15,7 @@ from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.workload import Workload
 
 SAME_AS = {
-    "d_model": ("hidden_size", "n_embd", "d_model", "dim"),
+    "d_model": ("hidden_size", "n_embd", "n_embed", "d_model", "dim"),
     "n_heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     "n_kv_heads": ("num_key_value_heads",),
     "n_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
@@ -24,8 +24,8 @@ SAME_AS = {
     "d_ff": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "hidden_dim"),
     "head_dim": ("head_dim", "d_kv"),
     "value_dim": ("v_head_dim",),
-    "vocab_size": ("vocab_size",),
-    "max_len": ("max_position_embeddings", "n_positions"),
+    "vocab_size": ("vocab_size", "padded_vocab_size"),
+    "max_len": ("max_position_embeddings", "n_positions", "max_target_positions"),
 }
 """The config's names for what the command line and the library call a size."""
 
@@ -34,6 +34,7 @@ STACKS = ("encoder_layers", "decoder_layers", "num_decoder_layers")
 """Where a model has two stacks, the layers of each."""
 
 POSITIONS = "P"
+LAYERS, LAYER_TYPES = "num_hidden_layers", "layer_types"
 
 
 class Published:
@@ -92,6 +93,7 @@ class Published:
         head = family.head_of(architecture)
         config = Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
         base = family.base(config, run)
+        _check_layer_types(self.data, reading)
         return Component(architecture, "model", parts=tuple(family.heads[head](config, run, base)))
 
     @property
@@ -199,9 +201,11 @@ class Published:
         """Fields that nothing reads, and whose names are so near to one that was left out that they look like slips."""
         from difflib import get_close_matches
 
-        left = [path for path in self.reading.assumed if "." not in path]
-        found = []
-        for name in self.data:
+        left, found = list(self.reading.assumed), []
+        nested = {
+            f"{scope}.{name}" for scope, inner in self.data.items() if isinstance(inner, Mapping) for name in inner
+        }
+        for name in [*self.data, *sorted(nested)]:
             if name not in self.reading.seen and name not in self.family.defaults:
                 close = [
                     path for path in get_close_matches(name, left, n=1, cutoff=0.85) if abs(len(path) - len(name)) < 3
@@ -229,6 +233,16 @@ class Published:
         return places
 
 
+def _check_layer_types(data: Mapping[str, Any], reading: Reading) -> None:
+    """One for each layer, whether the family looks at them or not: transformers takes no other list either."""
+    for scope in ("", "text_config."):
+        inside = data.get(scope.removesuffix(".")) if scope else data
+        types = inside.get(LAYER_TYPES) if isinstance(inside, Mapping) else None
+        count = reading.sizes.get(f"{scope}{LAYERS}")
+        if isinstance(types, list) and count is not None and len(types) != count:
+            raise InvalidModel(f"{scope}{LAYER_TYPES} has {len(types)} entries, not {count}", "give one for each layer")
+
+
 def _places(name: str) -> tuple[str, str]:
     """Where a field of the text model may stand."""
     return name, f"text_config.{name}"
@@ -249,12 +263,15 @@ def _finite(value: Any) -> Any:
 
 
 def _put(data: Mapping[str, Any], sizes: Mapping[str, Num]) -> dict[str, Any]:
-    """The config with these sizes written into it."""
+    """The config with these sizes written into it; types of layers are cut, or begun again, to be as many as these."""
     changed = dict(data)
     for path, size in sizes.items():
         scope, _, name = path.rpartition(".")
+        inside = dict(changed.get(scope) or {}) if scope else changed
+        inside[name] = size
+        types = inside.get(LAYER_TYPES)
+        if name == LAYERS and isinstance(types, list) and types and isinstance(size, int):
+            inside[LAYER_TYPES] = [types[place % len(types)] for place in range(min(size, MOST_LAYERS))]
         if scope:
-            changed[scope] = {**(changed.get(scope) or {}), name: size}
-        else:
-            changed[name] = size
+            changed[scope] = inside
     return changed
