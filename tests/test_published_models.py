@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import recorded
+from tests.groups import by_group
 from tfcalc.configs.published import Published
 from tfcalc.core.component import STORED, Measure
 from tfcalc.core.measure import active_params, params
 from tfcalc.core.number import total
 from tfcalc.core.tensors import tensors
-from tfcalc.questions.groups import by_group
 from tfcalc.workload import Workload
 
 ROWS = recorded("params.public.jsonl")

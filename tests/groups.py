@@ -58,11 +58,7 @@ COMPILED = tuple((group, re.compile(pattern)) for group, pattern in PATTERNS)
 
 
 def group_of(name: str) -> str:
-    """The group of a tensor by its plain name.
-
-    >>> group_of("model.layers.self_attn.q_proj"), group_of("model.layers.mlp.experts.down_proj")
-    ('attn_q', 'experts')
-    """
+    """The group of a tensor by its plain name."""
     return next((group for group, pattern in COMPILED if pattern.search(name)), OTHER)
 
 
