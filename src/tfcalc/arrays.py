@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Definitions
-from tfcalc.questions.common import default_run
+from tfcalc.questions.common import default_run, run_tree
 from tfcalc.questions.quantities import measure_of
 from tfcalc.report import polynomial
 from tfcalc.symbols import letters, values, with_symbols
@@ -44,7 +44,7 @@ def sweep(
     run = run or default_run(model)
     by_letter = letters(sizes, model, run)
     model, run = model.with_present(*sizes), run.with_present(*sizes)
-    root = with_symbols(model).tree(with_symbols(run))
+    root = run_tree(with_symbols(model), with_symbols(run))
     closed = polynomial(root.total(measure_of(of, run, definitions or Definitions())))
     arrays = np.broadcast_arrays(*(np.asarray(size, object if exact else np.float64) for size in sizes.values()))
     points = values(model, run) | {by_letter[name]: array for name, array in zip(sizes, arrays, strict=True)}

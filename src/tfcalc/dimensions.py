@@ -121,7 +121,7 @@ def check_sizes(described: Any) -> None:
 
     Raises InvalidModel with the field, the value, and what would do.
     """
-    from tfcalc.errors import nearest
+    from tfcalc.errors import is_one_of, nearest
 
     for item in fields(described):
         value, known = getattr(described, item.name), facet(item)
@@ -129,7 +129,7 @@ def check_sizes(described: Any) -> None:
             if value is not None or item.default is not None:
                 check_size(item.name, value)
         elif isinstance(known, Choice):
-            if known.known and value not in known.known:
+            if known.known and not (isinstance(value, str) and is_one_of(value, known.known)):
                 raise InvalidModel(f"{item.name} {value!r} is not known", nearest(str(value), known.known))
             if not known.known and not isinstance(value, bool):
                 raise InvalidModel(f"{item.name} {value!r} is neither true nor false")

@@ -85,6 +85,17 @@ def one_of(what: str, word: str, known: Iterable[str]) -> str:
     'rmsnorm'
     """
     words = list(known)
-    if word.lower() not in words:
+    if not is_one_of(word.lower(), words):
         raise UsageError(f"{what} {word[:80]!r} is not known", nearest(word.lower(), words))
     return word.lower()
+
+
+def is_one_of(word: str, known: Iterable[str]) -> bool:
+    """Whether a word is known; one that is known as ``every:N`` stands with any number from 1.
+
+    >>> is_one_of("every:4", ["none", "every:N"]), is_one_of("every:0", ["every:N"]), is_one_of("none", ["every:N"])
+    (True, False, False)
+    """
+    name, _, number = word.partition(":")
+    counted = number.isascii() and number.isdigit() and int(number[:6]) > 0 and len(number) < 7
+    return f"{name}:N" in known if counted else word in known and not word.endswith(":N")

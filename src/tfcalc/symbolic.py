@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.core.component import Component
-from tfcalc.core.polynomial import Floor, Polynomial
+from tfcalc.core.polynomial import Atom, Floor, Minimum, Polynomial
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 
@@ -54,9 +54,11 @@ def to_sympy(number: Polynomial | int) -> sympy.Expr:
     )
 
 
-def _atom(atom: str | Floor) -> Any:
+def _atom(atom: Atom) -> Any:
     import sympy
 
     if isinstance(atom, Floor):
         return sympy.floor(to_sympy(atom.dividend) / atom.divisor)
+    if isinstance(atom, Minimum):
+        return sympy.Min(to_sympy(atom.one), to_sympy(atom.other))
     return sympy_symbol(atom)

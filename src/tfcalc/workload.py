@@ -3,38 +3,57 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, minimum
+from tfcalc.core.pairs import Pairs, twice_chunked, twice_sliding
 from tfcalc.dimensions import Described, choice, dimension
 
 DEFAULT_LENGTH = 512
 PAIRS = ("full", "causal", "causal-half")
 KERNELS = ("eager", "math", "efficient", "flash")
-PHASES = ("forward", "train")
+FUSED = ("efficient", "flash")
+PHASES = ("forward", "train", "prefill", "decode")
+POSITIONS_WITH_LOGITS = ("all", "last")
+RECOMPUTED = ("none", "selective", "full", "every:N")
+LATENT = ("expanded", "absorbed")
 
 
 class Sequences(NamedTuple):
-    """``batch`` sequences of ``length`` tokens each."""
+    """``batch`` sequences of ``length`` tokens each, that are run now.
+
+    ``cached``, where it is given, are the tokens whose keys there are, those of earlier runs among them. Vectors that
+    are data (images, or the input of a model without an embedding) need no gradient (``needs_gradient``).
+    """
 
     batch: Num
     length: Num
+    cached: Num | None = None
+    needs_gradient: bool = True
 
     @property
     def tokens(self) -> Num:
         """b·l."""
         return self.batch * self.length
 
+    @property
+    def seen(self) -> Num:
+        """How many keys a query can see."""
+        return self.length if self.cached is None else self.cached
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Workload(Described):
-    """One pass over ``batch_size`` sequences (and, in training, its backward pass).
+    """One run over ``batch_size`` sequences: forward, train (with the backward pass), prefill, or decode.
 
-    ``source_len`` is the encoder's length in an encoder-decoder; it defaults to ``seq_len``.
+    ``source_len`` is the encoder's length in an encoder-decoder; it defaults to ``seq_len``. ``cached`` tokens stand in
+    the cache when one is decoded, itself included; they default to ``seq_len``.
     """
 
     batch_size: Num = dimension("b", "batch size", "--batch", "--batch-size", default=1)
     seq_len: Num = dimension("l", "sequence length", "--seq", "--seq-len", default=DEFAULT_LENGTH)
     source_len: Num | None = dimension("s", "source length", "--source-seq", "--source-len", follows="l")
-    phase: str = choice("what runs: one forward pass, or a training step", "--phase", default="forward", known=PHASES)
+    cached: Num | None = dimension("c", "tokens in the cache, the new one included", "--cached", follows="l")
+    phase: str = choice("what runs", "--phase", default="forward", known=PHASES)
+    logits: str = choice("positions that the output head reads", "--logits", default="all", known=POSITIONS_WITH_LOGITS)
     attention: str = choice("query-key pairs counted in causal attention", "--attention", default="full", known=PAIRS)
     kernel: str = choice(
         "attention's kernel; efficient and flash compute the scores again in backward",
@@ -42,41 +61,107 @@ class Workload(Described):
         default="math",
         known=KERNELS,
     )
+    recompute: str = choice("what backward computes again", "--recompute", default="none", known=RECOMPUTED)
+    early_stop: bool = choice(
+        "recomputation ends with what was saved last (PyTorch, use_reentrant=False)",
+        "--early-stop/--no-early-stop",
+        default=False,
+    )
+    dropout: bool = choice("dropout in training, where the model has it", "--dropout/--no-dropout", default=True)
+    input_gradient: bool = choice(
+        "a gradient for inputs that are data", "--input-gradient/--no-input-gradient", default=False
+    )
+    latent: str = choice(
+        "latent attention: keys and values expanded for each head, or absorbed into queries and output",
+        "--mla",
+        default="expanded",
+        known=LATENT,
+    )
 
     @property
     def target(self) -> Sequences:
         """What the decoder reads, or the only stack."""
+        if self.decoding:
+            return Sequences(self.batch_size, 1, self.size("cached"))
         return Sequences(self.batch_size, self.seq_len)
 
     @property
     def source(self) -> Sequences:
         """What the encoder of an encoder-decoder reads."""
-        return Sequences(self.batch_size, self.size("source_len"))
+        return self.beside(self.size("source_len"))
+
+    def beside(self, length: Num) -> Sequences:
+        """What is read beside the text, once: a source, an image's patches, frames. Decoding finds its keys made."""
+        return Sequences(self.batch_size, 0, length) if self.decoding else Sequences(self.batch_size, length)
+
+    @property
+    def positions_with_logits(self) -> Num:
+        """How many tokens the output head reads: all, or the last of each sequence."""
+        return self.batch_size if self.logits == "last" else self.target.tokens
 
     @property
     def implied(self) -> dict[str, Num]:
         """The sizes that follow from others, where they are not given."""
-        return {"source_len": self.seq_len}
+        return {"source_len": self.seq_len, "cached": self.seq_len}
 
     @property
     def training(self) -> bool:
-        """Whether there is a backward pass, and dropout."""
+        """Whether there is a backward pass."""
         return self.phase == "train"
 
     @property
-    def recomputes_scores(self) -> bool:
-        """Fused kernels keep no scores, so their backward pass computes Q Kᵀ a second time."""
-        return self.kernel in ("efficient", "flash")
+    def drops(self) -> bool:
+        """Whether dropout is at work: in training, unless it is turned off."""
+        return self.training and self.dropout
 
-    def twice_pairs(self, queries: Sequences, keys: Sequences, *, causal: bool) -> tuple[Num, ...]:
-        """Factors of twice the number of query-key pairs: twice, so that S²/2 stays whole.
+    @property
+    def decoding(self) -> bool:
+        """Whether one token is added to sequences whose keys are cached."""
+        return self.phase == "decode"
 
-        ``full``: 2·b·l·s, masked or not (PyTorch's counter, PaLM). In causal attention ``causal`` counts exactly
-        l(l+1)/2 pairs a sequence, ``causal-half`` l²/2 (Megatron-LM).
+    @property
+    def fused(self) -> bool:
+        """Whether attention's kernel keeps no scores, so that its backward pass computes Q Kᵀ a second time."""
+        return self.kernel in FUSED
+
+    @property
+    def tells_masks(self) -> bool:
+        """Whether a mask changes what is counted, so that layers with unlike masks differ."""
+        return self.decoding or self.attention == "causal"
+
+    @property
+    def every(self) -> int:
+        """Which layers are computed again in backward: each (1), each second (2), …; 0 where none is."""
+        kind, _, step = self.recompute.partition(":")
+        return {"none": 0, "selective": 0, "full": 1}.get(kind) or int(step or 0)
+
+    def pairs(
+        self,
+        queries: Sequences,
+        keys: Sequences,
+        *,
+        causal: bool,
+        window: Num | None = None,
+        chunk: int | None = None,
+    ) -> Pairs:
+        """The query-key pairs that count, by the convention in use.
+
+        ``full``: 2·b·l·s, masked or not (PyTorch's counter, PaLM). In causal attention ``causal`` counts exactly the
+        l(l + 1)/2 pairs of a sequence, or those within a ``window`` (its own key and the window − 1 before it) or a
+        ``chunk``; ``causal-half`` l²/2 (Megatron-LM). A token that is decoded sees all cached keys, or as many as the
+        window or the chunk keeps of them.
         """
-        batch, length = queries.batch, queries.length
-        if causal and self.attention == "causal":
-            return (batch, length, length + 1)
+        batch, length, seen, limit = queries.batch, queries.length, keys.seen, window if chunk is None else chunk
+        if self.decoding:
+            seen = seen if limit is None or not causal else minimum(seen, limit)
+            return Pairs((2, batch, length, seen), batch * length * seen, self.fused)
+        scores = batch * length * seen
         if causal and self.attention == "causal-half":
-            return (batch, length, length)
-        return (2, batch, length, keys.length)
+            return Pairs((batch, length, length), scores, self.fused)
+        if not causal or self.attention == "full":
+            return Pairs((2, batch, length, seen), scores, self.fused)
+        if chunk is not None:
+            return Pairs((batch, twice_chunked(length, chunk)), scores, self.fused)
+        if window is not None:
+            return Pairs((batch, twice_sliding(length, window)), scores, self.fused)
+        return Pairs((batch, length, length + 1), scores, self.fused)

@@ -36,7 +36,6 @@ def models(draw: st.DrawFn) -> Transformer:
         norm=draw(st.sampled_from(sorted(NORMS))),
         final_norm=draw(st.sampled_from(FINAL_NORMS)),
         activation=draw(st.sampled_from(sorted(ACTIVATIONS))),
-        dropout=draw(st.booleans()),
     )
     if model.kind == "encoder-decoder":
         model = replace(model, encoder_layers=draw(st.none() | sizes(9)), decoder_layers=draw(st.none() | sizes(9)))

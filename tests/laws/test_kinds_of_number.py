@@ -75,6 +75,7 @@ def all_values(model: Transformer, run: Workload) -> dict[str, Any]:
         "n_e": model.encoder_layers or model.n_layers,
         "n_d": model.decoder_layers or model.n_layers,
         "s": run.source_len or run.seq_len,
+        "c": run.cached or run.seq_len,
     }
 
 

@@ -25,7 +25,8 @@ class Attention(NamedTuple):
     further parts: norms of queries and keys, sinks, tables. ``output_from`` is what the output projection reads, where
     that is not as wide as the heads' values together; ``output_to`` is what it makes, where that is not ``d_model``.
     ``made`` says which of keys and values it makes itself: both (``KV``), keys that are the values too (``K``), or
-    none, where it reads those of an earlier layer.
+    none, where it reads those of an earlier layer. Causal attention may be masked to a ``window`` (a query's own key
+    and those before it, so many in all) or to a ``chunk``.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -48,13 +49,15 @@ class Attention(NamedTuple):
     output_to: Num | None = None
     made: str = "KV"
     value_bias: bool | None = None
+    window: Num | None = None
+    chunk: int | None = None
 
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload, *, causal: bool) -> Component:
         """The block on these sequences; self-attention where ``queries`` and ``keys`` are the same."""
-        heads, scores = self.n_heads, queries.tokens * keys.length
-        drops = self.dropout and run.training
+        pairs = run.pairs(queries, keys, causal=causal, window=self.window, chunk=self.chunk)
+        drops = self.dropout and run.drops
         output_bias = self.bias if self.output_bias is None else self.output_bias
-        joined = heads * self.value_dim if self.output_from is None else self.output_from
+        joined = self.n_heads * self.value_dim if self.output_from is None else self.output_from
         width = self.d_model if self.output_to is None else self.output_to
         return Component(
             name,
@@ -62,16 +65,8 @@ class Attention(NamedTuple):
             parts=(
                 *self._projections(queries, keys),
                 *self.within,
-                attend(
-                    "attend",
-                    heads,
-                    self.head_dim,
-                    self.value_dim,
-                    run.twice_pairs(queries, keys, causal=causal),
-                    scores,
-                    recomputes_scores=run.recomputes_scores,
-                ),
-                *([dropout("attend_dropout", heads * scores)] if drops else []),
+                attend("attend", self.n_heads, self.head_dim, self.value_dim, pairs),
+                *([dropout("attend_dropout", self.n_heads * pairs.scores)] if drops else []),
                 linear(self.names[-1], joined, width, queries.tokens, bias=output_bias, letter="O"),
             ),
         )
@@ -79,19 +74,23 @@ class Attention(NamedTuple):
     def _projections(self, queries: Sequences, keys: Sequences) -> Iterator[Component]:
         h, a, g, d_k, d_v = self.d_model, self.n_heads, self.n_kv_heads, self.head_dim, self.value_dim
         query = (2 if self.gated else 1) * a * d_k
+        key_bias = self.bias if self.key_bias is None else self.key_bias
+        value_bias = self.bias if self.value_bias is None else self.value_bias
         if len(self.names) == 2:
-            yield linear(self.names[0], h, query + g * d_k + g * d_v, queries.tokens, bias=self.bias, letter="QKV")
+            yield _map(self.names[0], h, query + g * d_k + g * d_v, queries, self.bias, "QKV")
             return
         from_key = h if self.key_width is None else self.key_width
         from_value = h if self.value_width is None else self.value_width
-        key_bias = self.bias if self.key_bias is None else self.key_bias
-        value_bias = self.bias if self.value_bias is None else self.value_bias
-        yield linear(self.names[0], h, query, queries.tokens, bias=self.bias, letter="Q")
+        yield _map(self.names[0], h, query, queries, self.bias, "Q")
         if not self.made:
             return
         if len(self.names) == 3:
-            yield linear(self.names[1], from_key, g * (d_k + d_v), keys.tokens, bias=key_bias, letter="KV")
+            yield _map(self.names[1], from_key, g * (d_k + d_v), keys, key_bias, "KV")
             return
-        yield linear(self.names[1], from_key, g * d_k, keys.tokens, bias=key_bias, letter="K")
+        yield _map(self.names[1], from_key, g * d_k, keys, key_bias, "K")
         if "V" in self.made:
-            yield linear(self.names[2], from_value, g * d_v, keys.tokens, bias=value_bias, letter="V")
+            yield _map(self.names[2], from_value, g * d_v, keys, value_bias, "V")
+
+
+def _map(name: str, fan_in: Num, fan_out: Num, stream: Sequences, bias: bool, letter: str) -> Component:
+    return linear(name, fan_in, fan_out, stream.tokens, bias=bias, letter=letter, input_gradient=stream.needs_gradient)

@@ -32,6 +32,6 @@ class BlockIndexer(NamedTuple):
                 linear("k_proj", h, d, t, bias=False, letter="IK"),
                 norm("q_norm", "rmsnorm", d, t * a),
                 norm("k_norm", "rmsnorm", d, t),
-                score("score", a, d, run.twice_pairs(stream, stream, causal=causal), t * stream.length),
+                score("score", a, d, run.pairs(stream, stream, causal=causal)),
             ),
         )

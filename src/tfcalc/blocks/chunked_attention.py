@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.pairs import Pairs
 from tfcalc.leaves import activation, attend, linear, parameter
 from tfcalc.leaves.relative import relative_scores
 from tfcalc.workload import Sequences, Workload
@@ -45,9 +46,7 @@ class ChunkedAttention(NamedTuple):
                     a,
                     d,
                     d,
-                    (2, queries, self.context),
-                    scores,
-                    recomputes_scores=run.recomputes_scores,
+                    Pairs((2, queries, self.context), scores, run.fused),
                 ),
                 *self.within,
                 linear(self.names[3], a * d, h, t, bias=False, letter="O"),

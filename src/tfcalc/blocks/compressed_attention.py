@@ -90,9 +90,7 @@ class CompressedAttention(NamedTuple):
             self.n_heads,
             self.head_dim,
             self.head_dim,
-            run.twice_pairs(stream, keys, causal=keys is stream),
-            stream.tokens * keys.length,
-            recomputes_scores=run.recomputes_scores,
+            run.pairs(stream, keys, causal=keys is stream),
         )
 
     def _compressed(self, stream: Sequences, run: Workload) -> Iterator[Component]:
@@ -106,6 +104,6 @@ class CompressedAttention(NamedTuple):
         within = (
             linear("q_b_proj", self.q_rank, heads * width, t, bias=False, letter="IQ"),
             linear("scorer.weights_proj", self.d_model, heads, t, bias=False, letter="Iw"),
-            score("score", heads, width, run.twice_pairs(stream, keys, causal=False), t * keys.length),
+            score("score", heads, width, run.pairs(stream, keys, causal=False)),
         )
         return like._replace(head_dim=width, within=within)("indexer", stream)

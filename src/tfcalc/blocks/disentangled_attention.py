@@ -32,15 +32,14 @@ class DisentangledAttention(NamedTuple):
     def __call__(self, name: str, stream: Sequences, run: Workload) -> Component:
         """The block on these sequences."""
         h, a, d, tokens = self.d_model, self.n_heads, self.head_dim, stream.tokens
-        scores = tokens * stream.length
-        pairs = run.twice_pairs(stream, stream, causal=False)
+        pairs = run.pairs(stream, stream, causal=False)
         return Component(
             name,
             "attention",
             parts=(
                 *(self._fused(tokens) if self.fused else self._separate(tokens)),
-                *self._positions(tokens, scores),
-                attend("attend", a, d, d, pairs, scores, recomputes_scores=run.recomputes_scores),
+                *self._positions(tokens, pairs.scores),
+                attend("attend", a, d, d, pairs),
                 linear("output.dense", h, h, tokens, letter="O"),
             ),
         )

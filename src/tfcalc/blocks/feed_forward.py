@@ -36,7 +36,7 @@ class FeedForward(NamedTuple):
     def __call__(self, name: str, stream: Sequences, run: Workload) -> Component:
         """The block on these sequences."""
         inner = stream.tokens * self.d_ff
-        drops = self.dropout and run.training
+        drops = self.dropout and run.drops
         down_bias = self.bias if self.down_bias is None else self.down_bias
         return Component(
             name,

@@ -25,8 +25,8 @@ class FunnelAttention(NamedTuple):
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload) -> Component:
         """The block on these sequences."""
         h, a, d, t = self.d_model, self.n_heads, self.head_dim, queries.tokens
-        inner, scores, distances = a * d, t * keys.length, 2 * keys.length
-        pairs = run.twice_pairs(queries, keys, causal=False)
+        inner, distances = a * d, 2 * keys.length
+        pairs = run.pairs(queries, keys, causal=False)
         return Component(
             name,
             "attention",
@@ -37,8 +37,8 @@ class FunnelAttention(NamedTuple):
                 linear("r_kernel", h, inner, distances, bias=False, letter="R"),
                 *(parameter(f"r_{letter}_bias", a, d, minor=True) for letter in "wrs"),
                 parameter("seg_embed", 2, a, d),
-                relative_scores("relative", a, d, t, distances, scores),
-                attend("attend", a, d, d, pairs, scores, recomputes_scores=run.recomputes_scores),
+                relative_scores("relative", a, d, t, distances, pairs.scores),
+                attend("attend", a, d, d, pairs),
                 linear("post_proj", inner, h, t, letter="O"),
                 norm("layer_norm", "layernorm", h, t),
             ),

@@ -51,7 +51,5 @@ class GlobalLocalAttention(NamedTuple):
             self.n_heads,
             self.head_dim,
             self.head_dim,
-            run.twice_pairs(queries, keys, causal=False),
-            queries.tokens * keys.length,
-            recomputes_scores=run.recomputes_scores,
+            run.pairs(queries, keys, causal=False),
         )

@@ -28,9 +28,7 @@ class GroupedProjections(NamedTuple):
         *inward, outward = (
             grouped(part, h, h, groups, tokens) for part, groups in zip(self.names, self.groups, strict=True)
         )
-        pairs = run.twice_pairs(stream, stream, causal=False)
-        scores = tokens * stream.length
-        made = attend("attend", self.n_heads, d, d, pairs, scores, recomputes_scores=run.recomputes_scores)
+        made = attend("attend", self.n_heads, d, d, run.pairs(stream, stream, causal=False))
         return Component(name, "attention", parts=(*inward, made, outward))
 
 

@@ -33,12 +33,6 @@ class Indexer(NamedTuple):
                 linear("wk", self.d_model, self.head_dim, t, bias=False, letter="IK"),
                 norm("k_norm", "layernorm", self.head_dim, t),
                 linear("weights_proj", self.d_model, self.n_heads, t, bias=False, letter="Iw"),
-                score(
-                    "score",
-                    self.n_heads,
-                    self.head_dim,
-                    run.twice_pairs(stream, stream, causal=causal),
-                    t * stream.length,
-                ),
+                score("score", self.n_heads, self.head_dim, run.pairs(stream, stream, causal=causal)),
             ),
         )

@@ -33,8 +33,15 @@ class LatentAttention(NamedTuple):
     gated: bool = False
 
     def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool = True) -> Component:
-        """The block on these sequences, run as transformers runs it: keys and values are expanded."""
+        """The block on these sequences.
+
+        As transformers runs it, keys and values are ``expanded`` from the latent vectors, those of cached tokens again
+        at every step. ``absorbed``, the same matrix is applied to queries and outputs instead, and every head attends
+        to the latent vectors themselves (DeepSeek-V2, section 2.1.2).
+        """
         h, a, t = self.d_model, self.n_heads, stream.tokens
+        absorbed = run.latent == "absorbed"
+        expanded = t if absorbed else stream.batch * stream.seen
         return Component(
             name,
             "attention",
@@ -42,16 +49,16 @@ class LatentAttention(NamedTuple):
                 *self._queries(t),
                 linear("kv_a_proj_with_mqa", h, self.kv_rank + self.rope_dim, t, bias=self.bias, letter="DKV"),
                 norm("kv_a_layernorm", "rmsnorm", self.kv_rank, t),
-                linear("kv_b_proj", self.kv_rank, a * (self.nope_dim + self.value_dim), t, bias=False, letter="UKV"),
+                linear(
+                    "kv_b_proj", self.kv_rank, a * (self.nope_dim + self.value_dim), expanded, bias=False, letter="UKV"
+                ),
                 *self.within,
                 attend(
                     "attend",
                     a,
-                    self.nope_dim + self.rope_dim,
-                    self.value_dim,
-                    run.twice_pairs(stream, stream, causal=causal),
-                    t * stream.length,
-                    recomputes_scores=run.recomputes_scores,
+                    (self.kv_rank if absorbed else self.nope_dim) + self.rope_dim,
+                    self.kv_rank if absorbed else self.value_dim,
+                    run.pairs(stream, stream, causal=causal),
                 ),
                 linear("o_proj", a * self.value_dim, h, t, bias=self.bias, letter="O"),
             ),

@@ -18,8 +18,8 @@ NO_RESIDUAL = ("norm", "dropout", "parameter", "buffer")
 class Layer(NamedTuple):
     """Self-attention, cross-attention where there is a memory to read, feed-forward.
 
-    A norm before its sub-layer (pre-norm) costs what one after it does (post-norm), so the order is not told apart.
-    ``causal`` says whether self-attention looks only back.
+    A norm before its sub-layer (pre-norm) costs what one after it does (``post_norm``), so their places are not told
+    apart; but what is saved last is. ``causal`` says whether self-attention looks only back.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.1.
     """
@@ -29,34 +29,64 @@ class Layer(NamedTuple):
     d_model: Num
     norm: str
     causal: bool
-    dropout: bool
+    post_norm: bool
 
-    def __call__(self, stream: Sequences, memory: Sequences | None, run: Workload, copies: Num) -> Component:
+    def __call__(self, stream: Sequences, memory: Sequences | None, run: Workload, copies: Num = 1) -> Component:
         """``copies`` layers on ``stream``, each reading ``memory`` (the encoder's output) if there is one."""
         sublayers = {"self": self.attention("self_attention", stream, stream, run, causal=self.causal)}
+        stream = stream._replace(needs_gradient=True)  # behind trained weights
         if memory is not None:
             sublayers["cross"] = self.attention("cross_attention", stream, memory, run, causal=False)
         sublayers["ffn"] = self.ffn("ffn", stream, run)
+        if not (self.post_norm or run.drops):
+            sublayers["ffn"] = ending(sublayers["ffn"])
         parts = (part for name, sublayer in sublayers.items() for part in self._wrapped(name, sublayer, stream, run))
         return Component("layer", "layer", parts=tuple(parts), copies=copies)
+
+    def stack(self, stream: Sequences, memory: Sequences | None, run: Workload, count: Num) -> Iterator[Component]:
+        """``count`` of them; in training the first stands by itself where what it reads needs no gradient."""
+        if stream.needs_gradient or not run.training:
+            yield self(stream, memory, run, count)
+            return
+        yield self(stream, memory, run)._replace(name="layer[first]", places=(0,))
+        yield self(stream._replace(needs_gradient=True), memory, run, count - 1)._replace(name="layer[others]", under=1)
 
     def _wrapped(self, name: str, sublayer: Component, stream: Sequences, run: Workload) -> Iterator[Component]:
         elements = stream.tokens * self.d_model
         yield sublayer
-        if self.dropout and run.training:
+        if run.drops:
             yield dropout(f"{name}_dropout", elements)
         yield residual(f"{name}_residual", elements)
         yield norm(f"{name}_norm", self.norm, self.d_model, stream.tokens)
 
 
-def layer(name: str, parts: Iterable[Component], elements: Num, copies: Num = 1) -> Component:
-    """A layer of these parts, by a checkpoint's names; each that is no norm is added to the stream (``elements``)."""
+def layer(
+    name: str, parts: Iterable[Component], elements: Num, copies: Num = 1, *, ends_with_sum: bool = False
+) -> Component:
+    """A layer of these parts, by a checkpoint's names; each that is no norm is added to the stream (``elements``).
+
+    ``ends_with_sum``: the sum of the last of them with the stream is the layer's output, so that nothing is saved after
+    its last product; otherwise a norm, dropout or a gate follows.
+    """
+    given = list(parts)
+    mixers = [place for place, part in enumerate(given) if part.kind not in NO_RESIDUAL]
+    if ends_with_sum and mixers:
+        given[mixers[-1]] = ending(given[mixers[-1]])
     sublayers: list[Component] = []
-    for part in parts:
+    for part in given:
         sublayers.append(part)
         if part.kind not in NO_RESIDUAL:
             sublayers.append(residual(f"{part.name}.residual", elements))
     return Component(name, "layer", parts=tuple(sublayers), copies=copies)
+
+
+def ending(part: Component) -> Component:
+    """The same, its last operation marked as the last of its layer; not where experts are weighted and summed."""
+    if part.parts:
+        if part.kind == "experts" or part.parts[-1].kind == "experts":
+            return part
+        return part._replace(parts=(*part.parts[:-1], ending(part.parts[-1])))
+    return part._replace(own=part.own._replace(last=True)) if part.own.products else part
 
 
 def stack(name: str, kinds: Sequence[Kind], count: Num, make: Callable[[Kind], Component]) -> Iterator[Component]:
@@ -71,7 +101,10 @@ def stack(name: str, kinds: Sequence[Kind], count: Num, make: Callable[[Kind], C
     for kind, places in groups.items():
         made = make(kind)
         alone = len(groups) == 1
-        yield made._replace(name=name if alone else f"{name}[{_span(places)}]", copies=count if alone else len(places))
+        if alone:
+            yield made._replace(name=name, copies=count)
+        else:
+            yield made._replace(name=f"{name}[{_span(places)}]", copies=len(places), places=tuple(places))
 
 
 def _span(places: Sequence[int]) -> str:

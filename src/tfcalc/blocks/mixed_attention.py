@@ -26,7 +26,6 @@ class MixedAttention(NamedTuple):
         h, a, k, t = self.d_model, self.n_heads, self.kernel, stream.tokens
         d = floor_div(h, 2 * a)
         half = a * d
-        pairs, scores = run.twice_pairs(stream, stream, causal=False), t * stream.length
         return Component(
             name,
             "attention",
@@ -38,7 +37,7 @@ class MixedAttention(NamedTuple):
                 linear("self.conv_kernel_layer", half, a * k, t),
                 linear("self.conv_out_layer", h, half, t),
                 Component("convolve", "attend", Cost(products=(Product("kernel · V", (2, t, half, k)),))),
-                attend("attend", a, d, d, pairs, scores, recomputes_scores=run.recomputes_scores),
+                attend("attend", a, d, d, run.pairs(stream, stream, causal=False)),
                 linear("output.dense", h, h, t, letter="O"),
             ),
         )

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
+from tfcalc.core.pairs import Pairs
 from tfcalc.leaves import attend, linear
 from tfcalc.workload import Sequences, Workload
 
@@ -34,7 +35,7 @@ class NeighbourAttention(NamedTuple):
             "attention",
             parts=(
                 *(linear(part, h, a * d, tokens, bias=False, letter=part) for part in self.names[:-1]),
-                attend("attend", a, d, d, (2, tokens, seen), tokens * seen, recomputes_scores=run.recomputes_scores),
+                attend("attend", a, d, d, Pairs((2, tokens, seen), tokens * seen, run.fused)),
                 linear(self.names[-1], a * d, h, tokens, bias=False, letter="O"),
             ),
         )

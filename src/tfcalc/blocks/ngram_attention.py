@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
+from tfcalc.core.pairs import Pairs
 from tfcalc.leaves import attend, linear
 from tfcalc.workload import Sequences, Workload
 
@@ -28,21 +29,17 @@ class NgramAttention(NamedTuple):
         """The block, where the main stream is ``stream``."""
         h, ahead, doubled = self.d_model, stream.tokens * self.ngram, 2 * stream.length
         tokens = stream.tokens + ahead
-        foreseen = Sequences(stream.batch * self.ngram, stream.length)
         return Component(
             name,
             "attention",
             parts=(
                 *(linear(part, h, h, tokens, letter=part[0].upper()) for part in NAMES[:3]),
                 linear("relative_pos_embeddings", h, self.buckets * self.n_heads, tokens, letter="rel"),
-                self._attend(
-                    "attend", run, run.twice_pairs(stream, stream, causal=True), stream.tokens * stream.length
-                ),
-                self._attend("attend_ahead", run, (2, ahead, doubled), foreseen.tokens * doubled),
+                self._attend("attend", run.pairs(stream, stream, causal=True)),
+                self._attend("attend_ahead", Pairs((2, ahead, doubled), ahead * doubled, run.fused)),
                 linear(NAMES[3], h, h, tokens, letter="O"),
             ),
         )
 
-    def _attend(self, name: str, run: Workload, twice_pairs: tuple[Num, ...], scores: Num) -> Component:
-        heads, width = self.n_heads, self.head_dim
-        return attend(name, heads, width, width, twice_pairs, scores, recomputes_scores=run.recomputes_scores)
+    def _attend(self, name: str, pairs: Pairs) -> Component:
+        return attend(name, self.n_heads, self.head_dim, self.head_dim, pairs)

@@ -23,7 +23,8 @@ class RelativeAttention(NamedTuple):
 
     def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool) -> Component:
         """The block on these sequences: a causal one knows distances one way, and the next; another one both ways."""
-        a, d, tokens, pairs = self.n_heads, self.head_dim, stream.tokens, stream.tokens * stream.length
+        a, d, tokens = self.n_heads, self.head_dim, stream.tokens
+        pairs = run.pairs(stream, stream, causal=causal)
         distances = stream.length + 1 if causal else 2 * stream.length
         h, inner = self.d_model, a * d
         return Component(
@@ -36,16 +37,8 @@ class RelativeAttention(NamedTuple):
                 linear("r", h, inner, stream.batch * distances, bias=False, letter="R"),
                 *(parameter(f"r_{letter}_bias", a, d, minor=True) for letter in "wrs"),
                 parameter("seg_embed", 2, a, d),
-                relative_scores("relative", a, d, tokens, distances, pairs),
-                attend(
-                    "attend",
-                    a,
-                    d,
-                    d,
-                    run.twice_pairs(stream, stream, causal=causal),
-                    pairs,
-                    recomputes_scores=run.recomputes_scores,
-                ),
+                relative_scores("relative", a, d, tokens, distances, pairs.scores),
+                attend("attend", a, d, d, pairs),
                 linear("o", inner, h, tokens, bias=False, letter="O"),
             ),
         )

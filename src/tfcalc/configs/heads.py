@@ -52,9 +52,8 @@ def renamed(name: str, head: Head) -> Head:
 def output(name: str, width: Num, vocabulary: Num, run: Workload, *, tied: bool, bias: bool = False) -> Component:
     """The matrix that makes logits of vectors."""
     tied_to = "embedding" if tied else None
-    return linear(name, width, vocabulary, run.target.tokens, bias=bias, letter="vocab", tied_to=tied_to)._replace(
-        kind="output"
-    )
+    head = linear(name, width, vocabulary, run.positions_with_logits, bias=bias, letter="vocab", tied_to=tied_to)
+    return head._replace(kind="output")
 
 
 def _width(c: Config, width: Width) -> Num:

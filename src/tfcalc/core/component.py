@@ -39,7 +39,8 @@ class Component(NamedTuple):
 
     ``kind`` is what it is (``attention``, ``ffn``, ``norm``, ``linear``, …), ``name`` which one among its siblings.
     ``copies`` of it stand side by side, each with weights of its own; a token goes through ``active`` of them (all,
-    unless they are experts), ``passes`` times (once, unless layers share their weights).
+    unless they are experts), ``passes`` times (once, unless layers share their weights). ``places`` says which layers
+    of a stack they are, where these are known one by one; ``under`` them are so many layers of another kind.
     """
 
     name: str
@@ -49,6 +50,8 @@ class Component(NamedTuple):
     copies: Num = 1
     active: Num | None = None
     passes: Num = 1
+    places: tuple[int, ...] | None = None
+    under: int = 0
 
     @property
     def times(self) -> Times:

@@ -60,10 +60,16 @@ class Elementwise(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Everything that one operation stores and does. ``lookups`` are rows fetched from a table (0 FLOPs)."""
+    """Everything that one operation stores and does. ``lookups`` are rows fetched from a table (0 FLOPs).
+
+    ``last`` of its layer is an operation after which nothing is saved for backward. What is computed ``again`` in
+    backward is marked by :mod:`tfcalc.core.recomputation`.
+    """
 
     weights: tuple[Tensor, ...] = ()
     buffers: tuple[Tensor, ...] = ()
     products: tuple[Product, ...] = ()
     elementwise: tuple[Elementwise, ...] = ()
     lookups: Num = 0
+    last: bool = False
+    again: bool = False

@@ -31,11 +31,12 @@ def held(cost: Cost, bits: int) -> list[Item]:
 
 def work(cost: Cost, *, training: bool, everything: bool) -> list[Item]:
     """The matrix products, and with ``everything`` the elementwise work, of a forward pass or a training step."""
-    items = [(each.name, (*([1 + each.backward] if training else []), *each.factors)) for each in cost.products]
+    passes = 1 + (cost.again and training)
+    items = [(each.name, (*([passes + each.backward] if training else []), *each.factors)) for each in cost.products]
     if everything:
         items += [
             (each.name, (operations, each.elements))
             for each in cost.elementwise
-            if (operations := each.forward + each.backward * training)
+            if (operations := passes * each.forward + each.backward * training)
         ]
     return [Item(name, factors, product(factors)) for name, factors in items]

@@ -74,12 +74,24 @@ def elementwise_backward_flops(cost: Cost) -> Num:
     return total(work.backward * work.elements for work in cost.elementwise)
 
 
+@_run
+def matmul_again_flops(cost: Cost) -> Num:
+    """FLOPs of the matrix products that backward computes again, because their results were not kept."""
+    return matmul_flops(cost) if cost.again else 0
+
+
+@_run
+def elementwise_again_flops(cost: Cost) -> Num:
+    """FLOPs that are no matrix product, of what backward computes again."""
+    return elementwise_flops(cost) if cost.again else 0
+
+
 def flops_of(training: bool, everything: bool) -> Measure:
     """The FLOPs of a forward pass or a training step: of matrix products only, or of ``everything``."""
     chosen = [matmul_flops]
-    chosen += [matmul_backward_flops] * training
+    chosen += [matmul_backward_flops, matmul_again_flops] * training
     chosen += [elementwise_flops] * everything
-    chosen += [elementwise_backward_flops] * (training and everything)
+    chosen += [elementwise_backward_flops, elementwise_again_flops] * (training and everything)
     return Measure(lambda cost: total(measure(cost) for measure in chosen), RUN)
 
 

@@ -9,7 +9,7 @@ from functools import reduce
 from math import gcd
 from typing import NamedTuple
 
-from tfcalc.core.polynomial import Atom, Floor, Monomial, Polynomial
+from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial
 
 COUNTS = ("n", "n_e", "n_d")
 """Symbols that count equal parts; they go to the front and stay there."""
@@ -30,6 +30,7 @@ class Script(NamedTuple):
     power: Callable[[str, int], str]
     times: str
     floor: tuple[str, str]
+    minimum: tuple[str, str] = ("min(", ")")
 
 
 def _superscript(base: str, power: int) -> str:
@@ -45,7 +46,13 @@ def _latex_symbol(letter: str) -> str:
 
 UNICODE = Script(str, _superscript, "·", ("⌊", "⌋"))
 ASCII = Script(str, lambda base, power: f"{base}^{power}", "*", ("floor(", ")"))
-LATEX = Script(_latex_symbol, lambda base, power: f"{base}^{{{power}}}", " ", (r"\left\lfloor ", r"\right\rfloor "))
+LATEX = Script(
+    _latex_symbol,
+    lambda base, power: f"{base}^{{{power}}}",
+    " ",
+    (r"\left\lfloor ", r"\right\rfloor "),
+    (r"\min(", ")"),
+)
 SCRIPTS = {"text": UNICODE, "ascii": ASCII, "latex": LATEX}
 
 NOTATIONS: dict[str, dict[str, str]] = {
@@ -169,7 +176,11 @@ class _Writer(NamedTuple):
     def power(self, atom: Atom, power: int) -> str:
         if isinstance(atom, Floor):
             opening, closing = self.script.floor
-            base = f"{opening}({self.sum(atom.dividend)})/{atom.divisor}{closing}"
+            dividend = self.sum(atom.dividend) if len(atom.dividend.terms) == 1 else self.bracketed(atom.dividend)
+            base = f"{opening}{dividend}/{atom.divisor}{closing}"
+        elif isinstance(atom, Minimum):
+            opening, closing = self.script.minimum
+            base = f"{opening}{self.sum(atom.one)}, {self.sum(atom.other)}{closing}"
         else:
             base = self.script.symbol(self.letters.get(atom, atom))
         return base if power == 1 else self.script.power(base, power)

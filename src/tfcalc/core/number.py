@@ -80,3 +80,15 @@ def scaled(whole: Any, factor: float) -> Any:
         return int(factor * whole)
     numerator, denominator = Decimal(str(factor)).as_integer_ratio()
     return whole * numerator if denominator == 1 else whole * numerator // denominator
+
+
+def minimum(one: Any, other: Any) -> Any:
+    """The smaller of two sizes, whatever kind of number they are.
+
+    >>> minimum(3, 5)
+    3
+    """
+    for number, against in ((one, other), (other, one)):
+        if hasattr(number, "minimum"):
+            return number.minimum(against)
+    return divide(one + other - abs(one - other), 2)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, minimum
 
 
 class Floor(NamedTuple):
@@ -21,8 +21,15 @@ class Floor(NamedTuple):
     divisor: int
 
 
-Atom = str | Floor
-"""A symbol, by its letter, or a floor."""
+class Minimum(NamedTuple):
+    """The smaller of two that are not known: ``min(l, w)``."""
+
+    one: Polynomial
+    other: Polynomial
+
+
+Atom = str | Floor | Minimum
+"""A symbol, by its letter, a floor, or a minimum."""
 
 Monomial = tuple[tuple[Atom, int], ...]
 """Atoms with their exponents (never 0), in one fixed order."""
@@ -46,12 +53,7 @@ class Polynomial:
     @property
     def free_symbols(self) -> frozenset[str]:
         """The letters that stand in it, those under a floor included."""
-        return frozenset(
-            letter
-            for powers in self.terms
-            for atom, _ in powers
-            for letter in ((atom,) if isinstance(atom, str) else atom.dividend.free_symbols)
-        )
+        return frozenset(letter for powers in self.terms for atom, _ in powers for letter in _letters(atom))
 
     def __add__(self, other: Polynomial | int) -> Polynomial:
         terms = dict(self.terms)
@@ -96,6 +98,19 @@ class Polynomial:
         if not rest.free_symbols:  # a constant below the divisor
             return even
         return even + Polynomial({((Floor(rest, divisor), 1),): 1})
+
+    def minimum(self, other: Polynomial | int) -> Polynomial:
+        """The smaller of the two; a difference that is a number decides it.
+
+        >>> l, w = symbols("l w")
+        >>> l.minimum(l + 3) == l, l.minimum(w).at({"l": 5, "w": 2})
+        (True, 2)
+        """
+        other = other if isinstance(other, Polynomial) else Polynomial({(): other})
+        difference = self - other
+        if not difference.free_symbols:
+            return self if difference.terms.get((), 0) <= 0 else other
+        return Polynomial({((Minimum(self, other), 1),): 1})
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, int):
@@ -157,6 +172,13 @@ def _times(left: Monomial, right: Monomial) -> Monomial:
     return tuple(sorted(((atom, power) for atom, power in powers.items() if power), key=_order))
 
 
+def _letters(atom: Atom) -> frozenset[str]:
+    if isinstance(atom, str):
+        return frozenset((atom,))
+    parts = (part for part in atom if isinstance(part, Polynomial))
+    return frozenset().union(*(part.free_symbols for part in parts))
+
+
 def _power(item: tuple[Atom, int]) -> int:
     return item[1]
 
@@ -169,6 +191,8 @@ def _order(item: tuple[Atom, int]) -> tuple[bool, str]:
 def _value(atom: Atom, values: Mapping[str, Num]) -> Any:
     if isinstance(atom, Floor):
         return atom.dividend.at(values) // atom.divisor
+    if isinstance(atom, Minimum):
+        return minimum(atom.one.at(values), atom.other.at(values))
     return values[atom] if atom in values else symbol(atom)
 
 

@@ -273,10 +273,10 @@ def diffllama(c: Config, run: Workload) -> Component:
     Each half of the values goes through all heads, so scores are computed twice (transformers' DiffLlamaAttention).
     """
     a, d, stream = c.size("num_attention_heads"), head_dim(c), run.target
-    pairs, scores = run.twice_pairs(stream, stream, causal=True), stream.tokens * stream.length
+    pairs = run.pairs(stream, stream, causal=True)
     within = (
         *(parameter(f"lambda_{name}", d, minor=True) for name in ("q1", "k1", "q2", "k2")),
-        attend("attend_again", a, d, d, pairs, scores, recomputes_scores=run.recomputes_scores),
+        attend("attend_again", a, d, d, pairs),
         norm("groupnorm", "rmsnorm-plain", a * d, stream.tokens),
     )
     mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)

@@ -75,7 +75,6 @@ class Transformer(Described):
     output_head: str = choice("output head", "--output-head", default="untied", known=OUTPUT_HEADS)
     output_bias: bool = choice("a bias in the output head", "--output-bias/--no-output-bias", default=False)
     activation: str = choice("activation", "--activation", default="relu", known=tuple(ACTIVATIONS))
-    dropout: bool = choice("dropout in training", "--dropout/--no-dropout", default=True)
 
     root: ClassVar[str] = "transformer"
 
@@ -152,23 +151,31 @@ class Transformer(Described):
             head_dim=self.size("head_dim"),
             value_dim=self.size("value_dim"),
             bias=self.attention_bias,
-            dropout=self.dropout,
+            dropout=True,
         )
         ffn = FeedForward(
             d_model=self.d_model,
             d_ff=self.size("d_ff"),
             activation=self.activation,
             bias=self.ffn_bias,
-            dropout=self.dropout,
+            dropout=True,
         )
         parts: list[Component] = []
         for stack in self.stacks:
-            layer = Layer(attention, ffn, self.d_model, self.norm, causal=stack == "decoder", dropout=self.dropout)
+            layer = Layer(
+                attention, ffn, self.d_model, self.norm, causal=stack == "decoder", post_norm=not self.pre_norm
+            )
             stream, memory = self._streams(stack, run)
-            parts.append(Component(stack, stack, parts=(layer(stream, memory, run, self.size(f"{stack}_layers")),)))
+            layers = layer.stack(self._entering(stream, run), memory, run, self.size(f"{stack}_layers"))
+            parts.append(Component(stack, stack, parts=tuple(layers)))
             if self.final_norm == "always" or (self.final_norm == "pre-norm" and self.pre_norm):
                 parts.append(norm(f"{stack}_norm", self.norm, self.d_model, stream.tokens))
         return Component("core", "core", parts=tuple(parts))
+
+    def _entering(self, stream: Sequences, run: Workload) -> Sequences:
+        """What the first layer reads: data without an embedding before it; a norm's output has a gradient anyway."""
+        is_data = self.vocab_size is None and not self.pre_norm
+        return stream._replace(needs_gradient=run.input_gradient or not is_data)
 
     def _streams(self, stack: str, run: Workload) -> tuple[Sequences, Sequences | None]:
         if self.kind != "encoder-decoder":
@@ -186,7 +193,7 @@ class Transformer(Described):
         if self.positions != "none":
             table = learned_position if self.positions == "learned" else sinusoidal_position
             yield table("position", self.size("max_len"), h, tokens)
-        if self.dropout and run.training:
+        if run.drops:
             yield dropout("embedding_dropout", tokens * h)
 
     def _head(self, run: Workload, vocabulary: Num) -> Component:
@@ -196,7 +203,7 @@ class Transformer(Described):
             "output",
             self.d_model,
             vocabulary,
-            run.target.tokens,
+            run.positions_with_logits,
             bias=self.output_bias,
             letter="vocab",
             tied_to=tied_to,

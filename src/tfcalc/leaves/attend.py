@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Elementwise, Product
 from tfcalc.core.number import Num
+from tfcalc.core.pairs import Pairs
 
 SOFTMAX = (5, 4)  # max, minus it, exp, sum, divide; g·p, its sum, minus it, times p
 SCALE = (1, 1)  # times 1/√d
@@ -15,24 +16,19 @@ def attend(
     heads: Num,
     key_dim: Num,
     value_dim: Num,
-    twice_pairs: tuple[Num, ...],
-    scores: Num,
-    *,
-    recomputes_scores: bool = False,
+    pairs: Pairs,
 ) -> Component:
     """``softmax(Q Kᵀ / √d_k) V`` for ``heads`` heads of ``batch`` sequences.
 
     ====================  =======================================================================
     parameters            none
     forward FLOPs         ``2·b·a·l·s·d_k`` for Q Kᵀ and ``2·b·a·l·s·d_v`` for the values
-    backward FLOPs        twice that; a fused kernel computes Q Kᵀ again (``recomputes_scores``), 2.5 times
+    backward FLOPs        twice that; a fused kernel computes Q Kᵀ again, 2.5 times
     elementwise FLOPs     6 per score (scale 1, softmax 5); backward 5
     ====================  =======================================================================
 
-    ``twice_pairs`` multiply to twice the query-key pairs of the batch, by the convention in use (see
-    :meth:`tfcalc.workload.Workload.twice_pairs`). ``scores`` are those that one head's softmax runs over: all of them,
-    for a mask does not shorten a row. All heads together have width a·d; with a·d = h the products take 4·b·l·s·h
-    FLOPs however many heads there are.
+    ``pairs`` are those of queries and keys, by the convention in use (see :meth:`tfcalc.workload.Workload.pairs`). All
+    heads together have width a·d; with a·d = h the products take 4·b·l·s·h FLOPs however many heads there are.
 
     Source: Vaswani et al. 2017, eq. 1; torch.utils.flop_counter (sdpa_flop_count, sdpa_backward_flop_count).
     """
@@ -41,12 +37,12 @@ def attend(
         "attend",
         Cost(
             products=(
-                Product("Q Kᵀ", (*twice_pairs, heads, key_dim), backward=3 if recomputes_scores else 2),
-                Product("P V", (*twice_pairs, heads, value_dim)),
+                Product("Q Kᵀ", (*pairs.twice, heads, key_dim), backward=3 if pairs.fused else 2),
+                Product("P V", (*pairs.twice, heads, value_dim)),
             ),
             elementwise=(
-                Elementwise("scale", heads * scores, *SCALE),
-                Elementwise("softmax", heads * scores, *SOFTMAX),
+                Elementwise("scale", heads * pairs.scores, *SCALE),
+                Elementwise("softmax", heads * pairs.scores, *SOFTMAX),
             ),
         ),
     )

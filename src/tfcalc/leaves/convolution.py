@@ -16,13 +16,14 @@ def convolution(
     *,
     groups: Num = 1,
     bias: bool = True,
+    input_gradient: bool = True,
 ) -> Component:
     """``y = w ∗ x + b``: each of ``positions`` outputs is a linear map of the inputs under the kernel.
 
     ====================  =======================================================================
     parameters            ``o·(i/groups)·k + o`` (without bias ``o·(i/groups)·k``), k all taps of the kernel
     forward FLOPs         ``2·positions·o·(i/groups)·k``
-    backward FLOPs        twice that: one product for w's gradient, one for x's
+    backward FLOPs        twice that: one product for w's gradient, one for x's (none without ``input_gradient``)
     ====================  =======================================================================
 
     ``groups == channels_in`` is the depthwise convolution of state-space models: k weights a channel.
@@ -42,7 +43,9 @@ def convolution(
                 Tensor("w", (channels_out, fan_in, *kernel)),
                 *([Tensor("b", (channels_out,), minor=True, key="bias")] if bias else []),
             ),
-            products=(Product("w ∗ x", (2, positions, channels_out, fan_in, product(kernel))),),
+            products=(
+                Product("w ∗ x", (2, positions, channels_out, fan_in, product(kernel)), backward=1 + input_gradient),
+            ),
             elementwise=(Elementwise("+ b", positions * channels_out, forward=1, backward=1),) if bias else (),
         ),
     )

@@ -16,13 +16,14 @@ def linear(
     bias: bool = True,
     letter: str | None = None,
     tied_to: str | None = None,
+    input_gradient: bool = True,
 ) -> Component:
     """``y = x W + b`` with W of shape fan_in × fan_out, on each of ``tokens`` rows.
 
     ====================  =======================================================================
     parameters            ``i·o + o`` (without bias ``i·o``; tied: only the bias)
     forward FLOPs         ``2·t·i·o``: t·o outputs, each i multiplications and i additions
-    backward FLOPs        ``4·t·i·o``: one product for W's gradient, one for x's
+    backward FLOPs        ``4·t·i·o``: one product for W's gradient, one for x's (none without ``input_gradient``)
     elementwise FLOPs     ``t·o`` for adding the bias, and as many to sum its gradient
     ====================  =======================================================================
 
@@ -48,7 +49,7 @@ def linear(
                 Tensor(weight, (fan_in, fan_out), tied_to=tied_to),
                 *([Tensor(offset, (fan_out,), minor=True, key="bias")] if bias else []),
             ),
-            products=(Product(f"X {weight}", (2, tokens, fan_in, fan_out)),),
+            products=(Product(f"X {weight}", (2, tokens, fan_in, fan_out), backward=1 + input_gradient),),
             elementwise=(Elementwise(f"+ {offset}", tokens * fan_out, forward=1, backward=1),) if bias else (),
         ),
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Elementwise, Product
 from tfcalc.core.number import Num
+from tfcalc.core.pairs import Pairs
 
 
-def score(name: str, heads: Num, key_dim: Num, twice_pairs: tuple[Num, ...], scores: Num) -> Component:
+def score(name: str, heads: Num, key_dim: Num, pairs: Pairs) -> Component:
     """``Σ_h w_h · relu(q_h · k / √d)``: one score for each query and key, the weighted sum of those of all heads.
 
     ====================  =======================================================================
@@ -17,7 +18,7 @@ def score(name: str, heads: Num, key_dim: Num, twice_pairs: tuple[Num, ...], sco
     elementwise FLOPs     2 per head's score (scale, relu); backward 2
     ====================  =======================================================================
 
-    ``twice_pairs`` and ``scores`` are those of :func:`tfcalc.leaves.attend.attend`.
+    ``pairs`` are those of :func:`tfcalc.leaves.attend.attend`.
 
     Source: DeepSeek-V3.2 (arXiv 2512.02556), eq. 1; transformers' DeepseekV32Indexer.
     """
@@ -25,7 +26,7 @@ def score(name: str, heads: Num, key_dim: Num, twice_pairs: tuple[Num, ...], sco
         name,
         "attend",
         Cost(
-            products=(Product("Q Kᵀ", (*twice_pairs, heads, key_dim)), Product("w · scores", (*twice_pairs, heads))),
-            elementwise=(Elementwise("scale, relu", heads * scores, forward=2, backward=2),),
+            products=(Product("Q Kᵀ", (*pairs.twice, heads, key_dim)), Product("w · scores", (*pairs.twice, heads))),
+            elementwise=(Elementwise("scale, relu", heads * pairs.scores, forward=2, backward=2),),
         ),
     )

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.conventions import Definitions
-from tfcalc.core.component import Measure, Node
+from tfcalc.core.component import Component, Measure, Node
 from tfcalc.core.measure import matmul_flops, params
+from tfcalc.core.recomputation import recomputing
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
 from tfcalc.report import Entry, breakdown
@@ -45,6 +46,14 @@ def default_run(model: Model) -> Workload:
     return Workload(seq_len=longest) if longest is not None and shorter else Workload()
 
 
+def run_tree(model: Model, run: Workload) -> Component:
+    """The model's tree on this workload, with what backward computes again marked."""
+    root = model.tree(run)
+    if run.recompute == "none" or not run.training:
+        return root
+    return recomputing(root, run.recompute, run.every, early_stop=run.early_stop)
+
+
 def subject(model: Model, run: Workload | None, definitions: Definitions | None = None) -> Subject:
     """Check the model against the workload and build both trees. Raises InvalidModel."""
     if not hasattr(model, "tree"):
@@ -56,5 +65,5 @@ def subject(model: Model, run: Workload | None, definitions: Definitions | None 
     run = run or default_run(model)
     model.check(run)
     check_sizes(definitions or Definitions())
-    root, twin = model.tree(run), with_symbols(model).tree(with_symbols(run))
+    root, twin = run_tree(model, run), run_tree(with_symbols(model), with_symbols(run))
     return Subject(model, run, root.root(), twin.root())

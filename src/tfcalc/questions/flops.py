@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from tfcalc.conventions import Definitions
 from tfcalc.core.component import Measure
 from tfcalc.core.measure import (
+    elementwise_again_flops,
     elementwise_backward_flops,
     elementwise_flops,
     flops_of,
+    matmul_again_flops,
     matmul_backward_flops,
     matmul_flops,
 )
@@ -20,6 +22,20 @@ from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
+
+
+MATMUL = {"forward": matmul_flops, "backward": matmul_backward_flops, "recompute": matmul_again_flops}
+ELEMENTWISE = {
+    "forward": elementwise_flops,
+    "backward": elementwise_backward_flops,
+    "recompute": elementwise_again_flops,
+}
+TITLES = {
+    "forward": "FLOPs of a forward pass",
+    "train": "FLOPs of a training step",
+    "prefill": "FLOPs of a prefill",
+    "decode": "FLOPs of decoding one token of each sequence",
+}
 
 
 def flops(
@@ -42,27 +58,24 @@ def flops(
     def amount(measure: Measure) -> int:
         return exact(root.total(measure))
 
-    forward, backward = amount(matmul_flops), amount(matmul_backward_flops) if run.training else 0
-    small, small_backward = amount(elementwise_flops), amount(elementwise_backward_flops) if run.training else 0
-    matmul, elementwise = forward + backward, small + small_backward
-    if everything:
-        forward, backward = forward + small, backward + small_backward
+    matmul = {name: amount(measure) for name, measure in MATMUL.items() if name == "forward" or run.training}
+    small = {name: amount(measure) for name, measure in ELEMENTWISE.items() if name == "forward" or run.training}
+    parts = {name: count + (small[name] if everything else 0) for name, count in matmul.items()}
     entry = asked.entry(flops_of(run.training, everything), {}, depth)
     tokens = exact(run.target.tokens)
     per_token, rest = divmod(entry.value, tokens)
     return Report(
         command="flops",
         heading=asked.model.summary,
-        title="FLOPs of a training step" if run.training else "FLOPs of a forward pass",
+        title=TITLES[run.phase],
         unit="flops",
         answer=entry.value,
         totals={
-            "forward_flops": forward,
-            "backward_flops": backward,
-            "recompute_flops": 0,
+            **{f"{name}_flops": parts.get(name, 0) for name in MATMUL},
+            "model_flops": entry.value - parts.get("recompute", 0),
             "total_flops": entry.value,
-            "matmul_flops": matmul,
-            "elementwise_flops": elementwise,
+            "matmul_flops": sum(matmul.values()),
+            "elementwise_flops": sum(small.values()),
             "tokens": tokens,
             "flops_per_token": entry.value / tokens if rest else per_token,
         },

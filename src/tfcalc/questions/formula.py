@@ -12,7 +12,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
-from tfcalc.questions.common import default_run
+from tfcalc.questions.common import default_run, run_tree
 from tfcalc.questions.quantities import QUANTITIES, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, needs_vocabulary, others
@@ -137,13 +137,13 @@ def formula(
     if needs_vocabulary(target):
         chosen = chosen.with_vocabulary(symbol("V"))
     symbolic_run = with_symbols(run, general=general)
-    root = with_symbols(chosen, general=general).tree(symbolic_run)
+    root = run_tree(with_symbols(chosen, general=general), symbolic_run)
     node = find(root.root(), target)
     closed = polynomial(node.component.each(major_params if approx else measure_of(of, run, by)))
     order = big_o or of == "time"
     closed = growth(closed) if order else closed
     meanings = legend(closed.free_symbols, chosen, run)
-    numbers_root = chosen.tree(run).root()
+    numbers_root = run_tree(chosen, run).root()
     notes = [*others(numbers_root, target, find(numbers_root, target)), *in_words(of, run, by, sizes=False)]
     if substitute:
         by_letter = letters(substitute, chosen, run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.conventions import DTYPES, Definitions
 from tfcalc.core.component import Measure
 from tfcalc.core.measure import flops_of, held_bytes, params, steps
-from tfcalc.core.polynomial import Atom, Floor, Monomial, Polynomial
+from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial
 from tfcalc.errors import one_of
 from tfcalc.workload import Workload
 
@@ -65,12 +65,20 @@ def _outgrows(other: Monomial, powers: Monomial) -> bool:
 
 
 def _unfloored(number: Polynomial) -> Polynomial:
-    """A floor grows like what stands under it."""
+    """A floor grows like what stands under it, a minimum no more than its bound."""
     plain = Polynomial({})
     for powers, factor in number.terms.items():
         term = Polynomial({(): factor})
         for atom, power in powers:
-            base = atom.dividend if isinstance(atom, Floor) else Polynomial({((atom, power),): 1})
-            term = term * base
+            term = term * _grown(atom, power)
         plain = plain + term
     return plain
+
+
+def _grown(atom: Atom, power: int) -> Polynomial:
+    match atom:
+        case Floor(dividend, _):
+            return dividend
+        case Minimum(_, bound):
+            return bound
+    return Polynomial({((atom, power),): 1})

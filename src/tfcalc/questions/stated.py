@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tfcalc.conventions import DTYPES, Definitions
@@ -15,9 +16,18 @@ PAIRS = {
     "causal-half": "causal attention counts l²/2 pairs",
 }
 BACKWARD = {
-    False: "each product twice again, the inputs' gradients included",
-    True: "each product twice again and Q Kᵀ once more, the inputs' gradients included",
+    False: "each product twice again",
+    True: "each product twice again and Q Kᵀ once more",
 }
+DATA = {False: "none for inputs that are data", True: "for inputs that are data, too"}
+PHASES = {
+    "forward": "forward pass",
+    "train": "training step",
+    "prefill": "prefill",
+    "decode": "one decoded token a sequence",
+}
+LOGITS = {"all": "on every position", "last": "on the last position of each sequence"}
+LATENT = {"expanded": "keys and values expanded", "absorbed": "keys and values absorbed"}
 TIME = "all operations and lookups of one sequence, constant factors dropped, a ≤ h"
 PACKING = "each tensor padded to whole bytes, no scales"
 BUFFERS = "as the weights, 16 bits at least"
@@ -36,9 +46,11 @@ def for_programs(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
         case "flops":
             return {
                 "batch_size": run.batch_size,
-                "seq_len": run.seq_len,
+                "seq_len": run.target.length,
                 "source_len": run.source.length,
+                **({"cached": run.target.seen} if run.decoding else {}),
                 "phase": run.phase,
+                "logits": run.logits,
                 "tokens": "the target's",
                 "multiply_add": 2,
                 "count": by.count,
@@ -46,8 +58,12 @@ def for_programs(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
                 "attention": run.attention,
                 "attention_pairs": PAIRS[run.attention],
                 "attention_kernel": run.kernel,
-                "backward": BACKWARD[run.recomputes_scores] if run.training else "none",
-                "recomputation": "none",
+                "backward": BACKWARD[run.fused] if run.training else "none",
+                "input_gradient": run.training and run.input_gradient,
+                "dropout": run.drops,
+                "recomputation": run.recompute if run.training else "none",
+                "early_stop": run.training and run.early_stop,
+                "latent_attention": run.latent,
                 "embedding_lookup": 0,
             }
         case "memory":
@@ -70,14 +86,44 @@ def in_words(of: str, run: Workload, by: Definitions, *, sizes: bool = True) -> 
         case "params":
             return [f"counted: {PARAMETERS}"]
         case "flops":
-            source = "" if run.source_len is None else f", source of {run.source.length:,}"
-            workload = f"{run.batch_size:,} x {run.seq_len:,} tokens{source}; " if sizes else ""
-            backward = f"; backward: {BACKWARD[run.recomputes_scores]}" if run.training else ""
-            phase = "training step" if run.training else "forward pass"
-            pairs = f"attention {run.attention}: {PAIRS[run.attention]}"
-            return [f"{workload}{phase}; multiply-add = 2 FLOPs; {OPERATIONS[by.count]}; {pairs}{backward}"]
+            return ["; ".join([*(_sizes(run) if sizes else []), *_definitions(run, by)])]
         case "memory":
             weights = f"{by.dtype}, {DTYPES[by.dtype]} bits a weight, {PACKING}; buffers {BUFFERS}"
             return [weights, f"not counted: {NOT_COUNTED}"]
         case _:
             return [TIME]
+
+
+def _sizes(run: Workload) -> Iterator[str]:
+    if run.decoding:
+        yield f"{run.batch_size:,} x 1 token, {run.target.seen:,} cached with it"
+    else:
+        source = "" if run.source_len is None else f", source of {run.source.length:,}"
+        yield f"{run.batch_size:,} x {run.seq_len:,} tokens{source}"
+
+
+def _definitions(run: Workload, by: Definitions) -> Iterator[str]:
+    yield PHASES[run.phase]
+    yield "multiply-add = 2 FLOPs"
+    yield OPERATIONS[by.count]
+    yield f"attention {run.attention}: {PAIRS[run.attention]}"
+    if run.logits != "all":
+        yield f"output head {LOGITS[run.logits]}"
+    if run.latent != "expanded":
+        yield f"latent attention: {LATENT[run.latent]}"
+    if run.training:
+        yield f"backward: {BACKWARD[run.fused]}, {DATA[run.input_gradient]}"
+        if run.recompute != "none":
+            yield f"recomputed: {recomputed(run)}"
+
+
+def recomputed(run: Workload) -> str:
+    """What backward computes again, in words."""
+    stops = ", as far as something was saved" if run.early_stop and run.every else ""
+    match run.every:
+        case 0:
+            return "attention between its projections"
+        case 1:
+            return f"every layer{stops}"
+        case step:
+            return f"one layer of {step}{stops}"

@@ -95,7 +95,7 @@ def _stack(model: Any, name: str, exchanged: list[str]) -> Any:
         model.d_model,
         model.n_heads if model.d_model % model.n_heads == 0 else 1,
         dim_feedforward=model.d_ff or 4 * model.d_model,
-        dropout=0.1 if model.dropout else 0.0,
+        dropout=0.0,
         activation=model.activation,
         norm_first=model.pre_norm,
     )

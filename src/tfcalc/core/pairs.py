@@ -1,0 +1,43 @@
+"""Which keys a query sees, as numbers: the pairs that attention's products run over."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tfcalc.core.number import Num, floor_div, minimum
+
+
+class Pairs(NamedTuple):
+    """The query-key pairs of a batch, for one head.
+
+    ``twice`` multiply to twice their number, so that S²/2 stays whole. ``scores`` are those that the softmax runs over:
+    all that are computed, for a mask does not shorten a row. ``fused`` kernels keep no scores, so their backward pass
+    computes Q Kᵀ a second time.
+    """
+
+    twice: tuple[Num, ...]
+    scores: Num
+    fused: bool = False
+
+
+def twice_sliding(length: Num, window: Num) -> Num:
+    """Twice the pairs where a query sees its own key and the ``window`` − 1 before it.
+
+    The first m = min(l, w) queries see 1, 2, …, m keys, the others w each: ``m(m + 1) + 2w(l − m)``.
+
+    >>> twice_sliding(5, 2), twice_sliding(5, 9)
+    (18, 30)
+    """
+    first: Num = minimum(length, window)
+    return first * (first + 1) + 2 * window * (length - first)
+
+
+def twice_chunked(length: Num, chunk: int) -> Num:
+    """Twice the pairs where a query sees the keys of its own chunk up to its own: Σ c(c + 1), the last one shorter.
+
+    >>> twice_chunked(5, 2)
+    14
+    """
+    whole: Num = floor_div(length, chunk)
+    rest = length - chunk * whole
+    return whole * (chunk * (chunk + 1)) + rest * (rest + 1)

@@ -1,0 +1,66 @@
+"""Activation checkpointing: which operations are computed again in backward, because their results were not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div
+
+ATTENTION, LAYER = "attend", "layer"
+
+
+def recomputing(root: Component, kind: str, every: int, *, early_stop: bool) -> Component:
+    """The same tree with what backward computes again marked, in the operations (``Cost.again``).
+
+    ``selective`` is attention between its projections (Korthikanti et al. 2022, arXiv 2205.05198, section 5); otherwise
+    whole layers: each, or each so many (``every``), which then stand apart from those that are kept. With
+    ``early_stop`` a layer is computed only as far as something of it was saved, so that a linear map at its end is not
+    run again (torch.utils.checkpoint with ``use_reentrant=False``).
+    """
+    if kind == "selective":
+        return _marked_where(root, ATTENTION)
+    return _each_layer(root, every, early_stop) if every else root
+
+
+def _marked_where(component: Component, kind: str) -> Component:
+    if component.kind == kind:
+        return _again(component, early_stop=False)
+    return component._replace(parts=tuple(_marked_where(part, kind) for part in component.parts))
+
+
+def _each_layer(component: Component, every: int, early_stop: bool) -> Component:
+    return component._replace(parts=tuple(new for part in component.parts for new in _layers(part, every, early_stop)))
+
+
+def _layers(part: Component, every: int, early_stop: bool) -> Iterator[Component]:
+    if part.kind != LAYER:
+        yield _each_layer(part, every, early_stop)
+        return
+    again = _again(part, early_stop)
+    if every == 1:
+        yield again
+    elif part.passes != 1:  # one layer that is run many times is stored once
+        passes = ceil_div(part.passes, every)
+        yield again._replace(name=f"{part.name}[recomputed]", passes=passes)
+        yield part._replace(name=f"{part.name}[kept]", copies=0, active=part.times.active, passes=part.passes - passes)
+    else:
+        copies = _first_of_each(part, every)
+        yield again._replace(name=f"{part.name}[recomputed]", copies=copies)
+        yield part._replace(name=f"{part.name}[kept]", copies=part.copies - copies)
+
+
+def _first_of_each(part: Component, every: int) -> Num:
+    """How many of these layers are the first of so many, counted from the bottom of their stack."""
+    if part.places is not None:
+        return sum(place % every == 0 for place in part.places)
+    copies: Num = ceil_div(part.under + part.copies, every) - ceil_div(part.under, every)
+    return copies
+
+
+def _again(component: Component, early_stop: bool) -> Component:
+    own = component.own
+    return component._replace(
+        own=own._replace(again=not (early_stop and own.last)),
+        parts=tuple(_again(part, early_stop) for part in component.parts),
+    )
