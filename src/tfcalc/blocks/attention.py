@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.leaves import attend, dropout, linear
+from tfcalc.leaves import attend, dropout, linear, rotary
 from tfcalc.workload import Sequences, Workload
 
 SEPARATE = ("query", "key", "value", "output")
@@ -26,7 +26,8 @@ class Attention(NamedTuple):
     that is not as wide as the heads' values together; ``output_to`` is what it makes, where that is not ``d_model``.
     ``made`` says which of keys and values it makes itself: both (``KV``), keys that are the values too (``K``), or
     none, where it reads those of an earlier layer. Causal attention may be masked to a ``window`` (a query's own key
-    and those before it, so many in all) or to a ``chunk``.
+    and those before it, so many in all) or to a ``chunk``. ``rotary`` is how much of each query's and key's width is
+    rotated by its position.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -51,6 +52,7 @@ class Attention(NamedTuple):
     value_bias: bool | None = None
     window: Num | None = None
     chunk: int | None = None
+    rotary: Num | None = None
 
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload, *, causal: bool) -> Component:
         """The block on these sequences; self-attention where ``queries`` and ``keys`` are the same."""
@@ -65,11 +67,17 @@ class Attention(NamedTuple):
             parts=(
                 *self._projections(queries, keys),
                 *self.within,
+                *self._rotated(queries, keys),
                 attend("attend", self.n_heads, self.head_dim, self.value_dim, pairs),
                 *([dropout("attend_dropout", self.n_heads * pairs.scores)] if drops else []),
                 linear(self.names[-1], joined, width, queries.tokens, bias=output_bias, letter="O"),
             ),
         )
+
+    def _rotated(self, queries: Sequences, keys: Sequences) -> Iterator[Component]:
+        if self.rotary is not None:
+            made = self.n_kv_heads * keys.tokens if self.made else 0
+            yield rotary("rotary", (self.n_heads * queries.tokens + made) * self.rotary)
 
     def _projections(self, queries: Sequences, keys: Sequences) -> Iterator[Component]:
         h, a, g, d_k, d_v = self.d_model, self.n_heads, self.n_kv_heads, self.head_dim, self.value_dim

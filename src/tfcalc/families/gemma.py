@@ -9,6 +9,7 @@ from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.families.llama import SANDWICH, attention, decoder, gated, qk_norms, uniform
+from tfcalc.families.windows import by_window, windows
 from tfcalc.workload import Workload
 
 GEMMA2: dict[str, Any] = {
@@ -22,6 +23,7 @@ GEMMA2: dict[str, Any] = {
     "hidden_activation": "gelu_pytorch_tanh",
     "max_position_embeddings": 8192,
     "tie_word_embeddings": True,
+    "sliding_window": 4096,
 }
 
 
@@ -47,9 +49,13 @@ def gemma(c: Config, run: Workload) -> Component:
 
 @family("gemma2", architecture="Gemma2ForCausalLM", heads=CAUSAL_LM, **GEMMA2)
 def gemma2(c: Config, run: Workload) -> Component:
-    """Gemma 2 (arXiv 2408.00118): four norms a layer."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"))
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=SANDWICH))
+    """Gemma 2 (arXiv 2408.00118): four norms a layer; every other layer sees a window."""
+
+    def one(window: int | None) -> Component:
+        mixer = attention(c, run, bias=c.flag("attention_bias"), window=window)
+        return uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=SANDWICH)
+
+    return decoder(c, run, *by_window(c, run, windows(c, lambda place: place % 2 == 0), one))
 
 
 @family("vaultgemma", architecture="VaultGemmaForCausalLM", heads=CAUSAL_LM, **GEMMA2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer
@@ -10,8 +10,9 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM, classifier
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, scaled
 from tfcalc.errors import InvalidModel
+from tfcalc.families.windows import by_window, windows
 from tfcalc.leaves import buffer, embedding, norm, parameter
 from tfcalc.workload import Workload
 
@@ -82,8 +83,13 @@ def attention(
     output_from: Num | None = None,
     causal: bool = True,
     width: Num | None = None,
+    window: int | None = None,
+    rotated: bool = True,
 ) -> Component:
-    """Self-attention with the fields that nearly all configs share; ``width`` is a head's, if not ``head_dim``."""
+    """Self-attention with the fields that nearly all configs share; ``width`` is a head's, if not ``head_dim``.
+
+    Queries and keys are ``rotated`` by their position, over a part of their width where the config says so.
+    """
     d = head_dim(c) if width is None else width
     block = Attention(
         c.size("hidden_size"),
@@ -96,8 +102,18 @@ def attention(
         names=names,
         within=within,
         output_from=output_from,
+        window=window,
+        rotary=rotary_width(c, d) if rotated else None,
     )
     return block(name, run.target, run.target, run, causal=causal)
+
+
+def rotary_width(c: Config, d: Num) -> Num:
+    """How much of a head's width ``d`` is rotated: all, or the part that ``partial_rotary_factor`` says."""
+    rope = c.get("rope_parameters") or c.get("rope_scaling")
+    nested = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else None
+    part = c.get("partial_rotary_factor") or nested
+    return d if not isinstance(part, int | float) or part >= 1 else scaled(d, part)
 
 
 def gated(
@@ -150,9 +166,18 @@ def norms(names: tuple[str, ...], kind: str, c: Config, run: Workload) -> Iterat
 def uniform(
     c: Config, run: Workload, *parts: Component, norm: str = "rmsnorm", names: tuple[str, ...] = PRE_NORM
 ) -> Component:
-    """``num_hidden_layers`` equal layers of these parts and norms."""
+    """``num_hidden_layers`` equal layers of these parts and norms.
+
+    The sum with the last sub-layer is what leaves a layer, unless a norm follows it (``SANDWICH``).
+    """
     h, n = c.size("hidden_size"), c.size("num_hidden_layers")
-    return layer("layers", (*parts, *norms(names, norm, c, run)), run.target.tokens * h, copies=n)
+    return layer(
+        "layers",
+        (*parts, *norms(names, norm, c, run)),
+        run.target.tokens * h,
+        copies=n,
+        ends_with_sum=names is not SANDWICH,
+    )
 
 
 def decoder(
@@ -242,7 +267,12 @@ def llama(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
 
 
-MISTRAL = LLAMA | {"intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 131072}
+MISTRAL = LLAMA | {
+    "sliding_window": 4096,
+    "intermediate_size": 14336,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 131072,
+}
 
 
 @family("ministral", architecture="MinistralForCausalLM", heads=CAUSAL_LM, **MISTRAL)
@@ -260,7 +290,11 @@ MISTRAL = LLAMA | {"intermediate_size": 14336, "num_key_value_heads": 8, "max_po
 )
 def mistral(c: Config, run: Workload) -> Component:
     """Mistral 7B (arXiv 2310.06825): Llama with grouped heads, and no flag for biases."""
-    return decoder(c, run, uniform(c, run, attention(c, run), gated(c, run)))
+
+    def one(window: int | None) -> Component:
+        return uniform(c, run, attention(c, run, window=window), gated(c, run))
+
+    return decoder(c, run, *by_window(c, run, windows(c, lambda _: True), one))
 
 
 @family(

@@ -2,7 +2,7 @@
 
 from tfcalc.leaves.attend import attend
 from tfcalc.leaves.convolution import convolution
-from tfcalc.leaves.elementwise import ACTIVATIONS, activation, dropout, residual
+from tfcalc.leaves.elementwise import ACTIVATIONS, activation, dropout, residual, rotary
 from tfcalc.leaves.embedding import embedding
 from tfcalc.leaves.linear import linear
 from tfcalc.leaves.norm import NORMS, norm
@@ -23,5 +23,6 @@ __all__ = [
     "norm",
     "parameter",
     "residual",
+    "rotary",
     "sinusoidal_position",
 ]

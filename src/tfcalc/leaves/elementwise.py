@@ -65,6 +65,15 @@ def dropout(name: str, elements: Num) -> Component:
     return Component(name, "dropout", Cost(elementwise=(Elementwise("dropout", elements, forward=2, backward=2),)))
 
 
+def rotary(name: str, elements: Num) -> Component:
+    """``x·cos + rotated(x)·sin``: 2 multiplications and 1 addition per element, the same for its gradient.
+
+    The angles are those of positions, and made once for all layers. Source: Su et al. 2021 (RoFormer, arXiv
+    2104.09864), eq. 34.
+    """
+    return Component(name, "rotary", Cost(elementwise=(Elementwise("rotate", elements, forward=3, backward=3),)))
+
+
 def residual(name: str, elements: Num) -> Component:
     """``x + f(x)``: 1 addition per element, and 1 where the two gradients meet; no parameters.
 

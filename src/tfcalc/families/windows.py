@@ -1,0 +1,33 @@
+"""Layers of which some see a window of the tokens before them: the same weights, fewer keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tfcalc.blocks import stack
+from tfcalc.configs.config import Config
+from tfcalc.core.component import Component
+from tfcalc.workload import Workload
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+LAYERS = "num_hidden_layers"
+
+
+def windows(c: Config, slides: Callable[[int], bool], size: str = "sliding_window") -> list[int | None]:
+    """Each layer's window; None where it sees everything.
+
+    ``layer_types`` says which layers slide, and ``slides`` where the config leaves that out.
+    """
+    count = c.number(LAYERS)
+    width = None if c.get(size) is None else c.number(size)
+    types = c.words("layer_types", count) if c.get("layer_types") else None
+    sliding = [slides(place) if types is None else types[place] == SLIDING for place in range(count)]
+    return [width if slide else None for slide in sliding]
+
+
+def by_window(
+    c: Config, run: Workload, kinds: Sequence[int | None], make: Callable[[int | None], Component]
+) -> Iterator[Component]:
+    """The layers, ``make(window)`` each: alike where no mask changes what is counted, and else grouped by window."""
+    seen = kinds if run.tells_masks else [None] * len(kinds)
+    return stack("layers", seen, c.size(LAYERS), make)

@@ -1,0 +1,89 @@
+"""``python -m tests.verify.compare_flops llama qwen2``: FLOPs of types at random small configs, by PyTorch's counter.
+
+Forward and backward of a training step; with ``--recompute`` also with every layer checkpointed, of both kinds, with
+``--decode`` also one token after a cache. It prints what differs; the same comparison is a test
+(test_flops_against_transformers.py).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Iterator
+from random import Random
+from typing import Any
+
+from tests.verify.compare import configs
+from tfcalc.configs.published import Published
+from tfcalc.errors import TfcalcError, Unavailable
+from tfcalc.verify.flops import Flops, ours, theirs
+from tfcalc.workload import Workload
+
+DRAWS = 6
+
+
+def workloads(model: Published, random: Random, more: Collection[str] = ()) -> Iterator[Workload]:
+    """A training step on a random small batch; ``more`` are ``decode`` and ``recompute``."""
+    most = model.longest if isinstance(model.longest, int) else 40
+    length, source = random.randint(5, min(most, 40)), random.randint(5, min(most, 40))
+    run = Workload(batch_size=random.randint(1, 4), seq_len=length, phase="train", kernel="eager")
+    run = run.replaced(source_len=source) if _has_two_stacks(model) else run
+    yield run
+    if "decode" in more:
+        yield run.replaced(phase="decode", cached=length)
+    if "recompute" in more:
+        for dropout in (True, False):
+            for stops in (True, False):
+                yield run.replaced(recompute="full", early_stop=stops, dropout=dropout)
+
+
+def _has_two_stacks(model: Published) -> bool:
+    forward = model.tree(Workload(source_len=7))
+    return forward != model.tree(Workload(source_len=11))
+
+
+def differences(config: dict[str, Any], more: Collection[str] = ()) -> Iterator[tuple[Workload, Flops, Flops]]:
+    """Workloads on which the counts differ: tfcalc's and PyTorch's."""
+    model = Published(config)
+    for run in workloads(model, Random(json.dumps(config)), more):
+        counted, reference = ours(model, run), theirs(model, run)
+        if counted != reference:
+            yield run, counted, reference
+
+
+def _line(config: dict[str, Any], run: Workload, counted: Flops, reference: Flops) -> str:
+    forward, backward = counted.forward - reference.forward, counted.backward - reference.backward
+    return f"  {run}: forward off by {forward:+}, backward by {backward:+}: {counted} {reference} {json.dumps(config)}"
+
+
+def main(arguments: list[str]) -> int:
+    """Print every difference; 1 if there is any."""
+    more = [argument.removeprefix("--") for argument in arguments if argument.startswith("-")]
+    wrong = 0
+    for model_type in (argument for argument in arguments if not argument.startswith("-")):
+        compared = 0
+        said: list[str] = []
+        for config in configs(model_type, DRAWS)[1:]:
+            try:
+                found = list(differences(config, more))
+                compared += 1
+            except Unavailable as error:
+                said.append(f"  UNAVAILABLE {error} {json.dumps(config)}")
+                continue
+            except TfcalcError as error:
+                said.append(f"  {error} {json.dumps(config)}")
+                continue
+            said += [_line(config, *one) for one in found]
+        wrong += bool(said)
+        print(f"{model_type}: {compared} configs compared, {'equal' if not said else f'{len(said)} remarks'}")
+        for line in said[:3]:
+            print(line[:1500])
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    from tests.verify.random_configs import load
+
+    asked = sys.argv[1:]
+    types = [argument for argument in asked if not argument.startswith("-")] or sorted(load())
+    sys.exit(main([*types, *(argument for argument in asked if argument.startswith("-"))]))
