@@ -52,6 +52,10 @@ class Model(Sized, Protocol):
         """The component tree on this workload."""
         ...
 
+    def remarks(self, run: Workload) -> tuple[str, ...]:
+        """What should be known of the model on this workload, a sentence each."""
+        ...
+
     def check(self, run: Workload) -> None:
         """Raise InvalidModel where the model, or the model on this workload, makes no sense."""
         ...

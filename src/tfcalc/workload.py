@@ -6,6 +6,7 @@ from typing import NamedTuple
 from tfcalc.core.number import Num, minimum
 from tfcalc.core.pairs import Pairs, twice_chunked, twice_sliding
 from tfcalc.dimensions import Described, choice, dimension
+from tfcalc.errors import InvalidModel
 
 DEFAULT_LENGTH = 512
 PAIRS = ("full", "causal", "causal-half")
@@ -165,3 +166,15 @@ class Workload(Described):
         if window is not None:
             return Pairs((batch, twice_sliding(length, window)), scores, self.fused)
         return Pairs((batch, length, length + 1), scores, self.fused)
+
+
+def check_phase(run: Workload) -> None:
+    """Raise InvalidModel where a definition is asked for that has no meaning in this phase."""
+    if run.cached is not None and not run.decoding:
+        raise InvalidModel(f"cached {run.cached} with phase {run.phase!r}", "tokens are cached in phase decode")
+    if run.recompute != "none" and not run.training:
+        raise InvalidModel(
+            f"recompute {run.recompute!r} with phase {run.phase!r}", "it is backward that computes again"
+        )
+    if run.early_stop and not run.every:
+        raise InvalidModel("early stop without recomputed layers", "choose recompute full, or every:N")

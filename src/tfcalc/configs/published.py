@@ -12,7 +12,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.workload import Workload
+from tfcalc.workload import Workload, check_phase
 
 SAME_AS = {
     "d_model": ("hidden_size", "n_embd", "n_embed", "d_model", "dim"),
@@ -32,6 +32,9 @@ SAME_AS = {
 
 STACKS = ("encoder_layers", "decoder_layers", "num_decoder_layers")
 """Where a model has two stacks, the layers of each."""
+
+WRITING = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+"""Ends of the names of classes that generate."""
 
 POSITIONS = "P"
 LAYERS, LAYER_TYPES = "num_hidden_layers", "layer_types"
@@ -105,11 +108,24 @@ class Published:
         return self._read
 
     def check(self, run: Workload) -> None:
-        """Raise InvalidModel where these fields fit no model, or no such model can run ``run``."""
+        """Raise InvalidModel where ``run`` cannot be, or where no such model can run it."""
         check_sizes(run)
-        positions, length = self.positions, run.seq_len
-        if positions is not None and isinstance(length, int) and length > positions:
-            raise InvalidModel(f"seq {length} is longer than the {positions} positions", f"take {positions} or less")
+        check_phase(run)
+        if run.phase in ("prefill", "decode") and not self._generates:
+            raise InvalidModel(f"{self.architecture} writes no text, so it has no {run.phase}", "take phase forward")
+
+    @property
+    def _generates(self) -> bool:
+        """Whether it writes one token after another: by its class, or by that of its family where it has no head."""
+        bare = self.architecture.endswith("Model") and not self.architecture.endswith(WRITING)
+        return (self.family.architecture if bare else self.architecture).endswith(WRITING)
+
+    def remarks(self, run: Workload) -> tuple[str, ...]:
+        """What should be known of this model on this workload: that it has fewer positions than are asked for."""
+        positions, length = self.positions, run.target.seen
+        if positions is None or not isinstance(length, int) or length <= positions:
+            return ()
+        return (f"{length:,} tokens are more than its {positions:,} positions: counted as if it had as many",)
 
     @property
     def positions(self) -> int | None:

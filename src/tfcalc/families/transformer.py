@@ -110,6 +110,10 @@ class Transformer(Described):
         """What was assumed beyond what is stated by the sizes: nothing."""
         return ()
 
+    def remarks(self, run: Workload) -> tuple[str, ...]:
+        """Nothing: what does not fit is refused."""
+        return ()
+
     def check(self, run: Workload) -> None:
         """Raise InvalidModel where these sizes or alternatives fit no model, or no such model can run ``run``."""
         from tfcalc.families.transformer_check import check

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
-from tfcalc.workload import Workload
+from tfcalc.workload import Workload, check_phase
 
 if TYPE_CHECKING:
     from tfcalc.families.transformer import Transformer
@@ -16,6 +16,9 @@ def check(model: Transformer, run: Workload) -> None:
     """Raise InvalidModel for the first thing that is wrong with ``model``, or with ``model`` on ``run``."""
     check_sizes(model)
     check_sizes(run)
+    check_phase(run)
+    if run.phase in ("prefill", "decode") and model.kind == "encoder":
+        raise InvalidModel(f"an encoder writes no text, so it has no {run.phase}", "take phase forward")
     _check_heads(model.d_model, model.n_heads, model.n_kv_heads, model.head_dim)
     _check_stacks(model, run)
     _check_vocabulary(model)

@@ -46,6 +46,12 @@ def default_run(model: Model) -> Workload:
     return Workload(seq_len=longest) if longest is not None and shorter else Workload()
 
 
+def asked_run(model: Model, run: Workload | None) -> Workload:
+    """The workload that was asked for, or the default; where one token is decoded, over as many as are asked for."""
+    run = run or default_run(model)
+    return run.replaced(cached=run.seq_len) if run.decoding and run.cached is None else run
+
+
 def run_tree(model: Model, run: Workload) -> Component:
     """The model's tree on this workload, with what backward computes again marked."""
     root = model.tree(run)
@@ -62,7 +68,7 @@ def subject(model: Model, run: Workload | None, definitions: Definitions | None 
         raise InvalidModel(f"{run!r} is not a workload", "give tfcalc.Workload(…)")
     if not isinstance(definitions, Definitions | None):
         raise InvalidModel(f"{definitions!r} are not definitions", "give tfcalc.Definitions(…)")
-    run = run or default_run(model)
+    run = asked_run(model, run)
     model.check(run)
     check_sizes(definitions or Definitions())
     root, twin = run_tree(model, run), run_tree(with_symbols(model), with_symbols(run))

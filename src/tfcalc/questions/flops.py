@@ -84,5 +84,5 @@ def flops(
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
-        notes=tuple(in_words("flops", run, definitions)),
+        notes=(*asked.model.remarks(run), *in_words("flops", run, definitions)),
     )

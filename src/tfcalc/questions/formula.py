@@ -12,7 +12,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
-from tfcalc.questions.common import default_run, run_tree
+from tfcalc.questions.common import asked_run, run_tree
 from tfcalc.questions.quantities import QUANTITIES, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, needs_vocabulary, others
@@ -128,7 +128,7 @@ def formula(
     from tfcalc.families.transformer import Transformer
 
     by, chosen = definitions or Definitions(), model or Transformer()
-    run = run or default_run(chosen)
+    run = asked_run(chosen, run)
     one_of("quantity", of, QUANTITIES)
     if approx and of != "params":
         raise UsageError(f"only parameters can be approximate, not {of}", "leave out approx, or ask for params")
