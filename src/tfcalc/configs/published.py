@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
@@ -97,7 +97,12 @@ class Published:
         config = Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
         base = family.base(config, run)
         _check_layer_types(self.data, reading)
-        return Component(architecture, "model", parts=tuple(family.heads[head](config, run, base)))
+        parts: Iterable[Component] = family.heads[head](config, run, base)
+        if run.training:
+            from tfcalc.blocks.training import with_loss
+
+            parts = with_loss(parts)
+        return Component(architecture, "model", parts=tuple(parts))
 
     @property
     def reading(self) -> Reading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 AS_COUNTED = {"attn_implementation": "eager", "experts_implementation": "batched_mm"}
 """How transformers is asked to run: the counter sees neither fused attention on meta nor grouped experts."""
 
+TRIES = (("meta", True), ("meta", False), ("cpu", False))
+"""Where it is run, and whether it is given masks."""
+MOST_WITH_DATA = 10_000_000
+"""Parameters of a model that is built to run with data."""
+
+UNCHECKED = "TRANSFORMERS_DISABLE_TORCH_CHECK"
+"""Transformers' variable against checks of data: how many words stand for an image does not change what is counted."""
+
 
 class Flops(NamedTuple):
     """Of matrix products; what is computed again in backward is part of the backward pass here."""
@@ -35,38 +44,56 @@ def ours(model: Published, run: Workload) -> Flops:
 
 
 def theirs(model: Published, run: Workload) -> Flops:
-    """PyTorch's count of the same. Raises Unavailable where transformers cannot build it, or not run it without data.
+    """PyTorch's count of the same. Raises Unavailable where transformers cannot build it, or not run it.
 
-    The backward pass starts from all outputs; dropout follows ``run.dropout``, checkpointing ``run.recompute``.
+    The backward pass starts from all outputs; dropout follows ``run.dropout``, checkpointing ``run.recompute``. It runs
+    without data and with masks that let every pair through; a model that takes no such masks makes its own, and a small
+    one that looks at its data (Longformer asks which tokens are global) is given some: zeros.
     """
+    import torch
+
+    os.environ[UNCHECKED] = "1"
+    config = model.config | {f"_{name}": how for name, how in AS_COUNTED.items()}
+    failed: list[Exception] = []
+    for device, masked in TRIES:
+        built = build(config, model.architecture, device="meta")
+        if device == "cpu":
+            if sum(one.numel() for one in built.parameters()) > MOST_WITH_DATA:
+                break
+            built = build(config, model.architecture, device=device)
+        try:
+            with warnings.catch_warnings(), torch.device(device):
+                warnings.simplefilter("ignore")
+                return _counted(built, run, masked)
+        except Exception as error:
+            failed.append(error)
+    first_line = (str(failed[0]).splitlines() or [""])[0]
+    raise Unavailable(f"it does not run without data: {type(failed[0]).__name__}: {first_line}") from failed[0]
+
+
+def _counted(built: Any, run: Workload, masked: bool) -> Flops:
+    """The FLOPs of what was built."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
     from tfcalc.verify.inputs import inputs
 
-    built = build(model.config | {f"_{name}": how for name, how in AS_COUNTED.items()}, model.architecture)
     built.train(run.training)
+    _prepare(built, run)
+    if run.decoding:
+        return Flops(_decoded(built, run, masked), 0)
     forward, both = FlopCounterMode(display=False), FlopCounterMode(display=False)
-    try:
-        with warnings.catch_warnings(), torch.device("meta"):
-            warnings.simplefilter("ignore")
-            _prepare(built, run)
-            if run.decoding:
-                return Flops(_decoded(built, run), 0)
-            given = inputs(built, run)
-            with both:
-                with forward, torch.set_grad_enabled(run.training):
-                    out = built(**given)
-                if run.training:
-                    sum(one.float().sum() for one in _differentiable(out)).backward()
-    except Exception as error:
-        first_line = (str(error).splitlines() or [""])[0]
-        raise Unavailable(f"it does not run without data: {type(error).__name__}: {first_line}") from error
+    given = inputs(built, run, masked)
+    with both:
+        with forward, torch.set_grad_enabled(run.training):
+            out = built(**given)
+        if run.training:
+            sum(one.float().sum() for one in differentiable(out)).backward()
     first = int(forward.get_total_flops())
     return Flops(first, int(both.get_total_flops()) - first)
 
 
-def _decoded(built: Any, run: Workload) -> int:
+def _decoded(built: Any, run: Workload, masked: bool = True) -> int:
     """The FLOPs of one more token for each sequence, after all but that were run to fill the cache."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -75,9 +102,9 @@ def _decoded(built: Any, run: Workload) -> int:
 
     before = run.replaced(phase="prefill", seq_len=run.target.seen - 1)
     with torch.no_grad():
-        cache = built(**inputs(built, before), use_cache=True).past_key_values
+        cache = built(**inputs(built, before, masked), use_cache=True).past_key_values
         with FlopCounterMode(display=False) as counter:
-            built(**inputs(built, run), past_key_values=cache, use_cache=True)
+            built(**inputs(built, run, masked), past_key_values=cache, use_cache=True)
     return int(counter.get_total_flops())
 
 
@@ -97,8 +124,9 @@ def _prepare(built: Any, run: Workload) -> None:
         built.enable_input_require_grads()
 
 
-def _differentiable(out: Any) -> Iterator[Any]:
-    """The outputs that have a gradient."""
+def differentiable(out: Any) -> Iterator[Any]:
+    """The outputs that have a gradient, those in lists (of a backbone's stages) among them."""
     for value in out.values():
-        if hasattr(value, "grad_fn") and value.grad_fn is not None:
-            yield value
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if getattr(one, "grad_fn", None) is not None:
+                yield one
