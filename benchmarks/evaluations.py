@@ -1,7 +1,7 @@
-"""Evaluations in one process: the core's parameters and FLOPs at one point, and at a million points as arrays.
+"""Evaluations in one process: parameters and FLOPs at one point, and at a million points as arrays.
 
 ``python benchmarks/evaluations.py``. The ratio to a bare Python multiplication in the same run is what to compare
-between machines. Promised: 50 µs for one point, 1 s for a million.
+between machines. Promised: 50 µs for one point of the core and 150 µs for one of Llama-3-8B, 1 s for a million.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 import tfcalc
+from tfcalc.core.measure import matmul_flops
 
 
 def per_call(function: Callable[[], object], calls: int) -> float:
@@ -29,11 +30,16 @@ def main() -> None:
     model, run = tfcalc.Transformer(), tfcalc.Workload(batch_size=8, seq_len=1024)
     count, work = tfcalc.formula("core"), tfcalc.formula("core", "flops")
     a, b = 123_457, 765_431
+    llama = tfcalc.load("llama-3-8b")
+    published = tfcalc.formula("complete", "flops", llama)
+    sizes = {letter: value for letter, value in llama.values().items() if letter in published.legend}
     bare = per_call(lambda: a * b, 100_000)
     print(f"{'a bare multiplication':44} {1e6 * bare:10.3f} µs")
     for name, function, calls in (
         ("core, parameters by the closed form", lambda: count.at(h=512, n=6), 2000),
         ("core, FLOPs by the closed form", lambda: work.at(h=512, n=6, l=1024, b=8), 2000),
+        ("Llama-3-8B, FLOPs by the closed form", lambda: published.at(**sizes, b=8, l=1024), 2000),
+        ("Llama-3-8B, the whole tree built anew", lambda: llama.tree(run), 100),
         ("core, the whole tree built anew", lambda: model.tree(run), 100),
         ("core, a full report with formulas", lambda: tfcalc.params(model), 20),
     ):
@@ -52,6 +58,15 @@ def main() -> None:
         fits = exact < 2**53
         agree = bool(np.all(swept[sample][fits.astype(bool)] == exact[fits.astype(bool)]))
         print(f"{of}: {points:,} points in {taken:.3f} s; equal to exact ints where those fit: {agree}")
+    b, l = rng.integers(1, 64, points), rng.integers(1, 8192, points)
+    start = time.perf_counter()
+    swept = tfcalc.sweep(llama, "flops", batch_size=b, seq_len=l)
+    taken = time.perf_counter() - start
+    agree = all(
+        swept[i] == llama.tree(tfcalc.Workload(batch_size=int(b[i]), seq_len=int(l[i]))).total(matmul_flops)
+        for i in range(50)
+    )
+    print(f"Llama-3-8B, FLOPs: {points:,} points (b, l) in {taken:.3f} s; equal to the tree's own count: {agree}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """An independent reader of printed formulas: it evaluates the text, and knows nothing of how it was written.
 
-Grammar: sum of products; factors stand side by side or with · or * between them; ² or ^2 are powers; O(…), ⌊a/b⌋ and
-floor(a/b) are calls; single letters are symbols, longer ones have an underscore or are whole words with ``*``.
+Grammar: sum of products; factors stand side by side or with · or * between them; ² or ^2 are powers; O(…), ⌊a/b⌋,
+floor(a/b) and min(a, b) are calls; single letters are symbols, longer ones have an underscore or are whole words
+with ``*``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-TOKEN = re.compile(r"\s*(floor|[a-zA-Z]+_[a-zA-Z_]+|[a-zA-Z]|\d+|[²³⁴⁵⁶⁷⁸⁹]|.)")
+TOKEN = re.compile(r"\s*(floor|min(?=\()|[a-zA-Z]+_[a-zA-Z_]+|[a-zA-Z]|\d+|[²³⁴⁵⁶⁷⁸⁹]|.)")
 POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
@@ -32,7 +33,7 @@ def _sum(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
 
 def _product(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
     value, tokens = _power(tokens, at)
-    while tokens and tokens[0] not in "+-)⌋":
+    while tokens and tokens[0] not in "+-)⌋,":
         if tokens[0] == "/":
             divisor, tokens = _power(tokens[1:], at)
             value //= divisor
@@ -55,6 +56,10 @@ def _atom(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
     first, rest = tokens[0], tokens[1:]
     if first in ("O", "floor") and rest[:1] == ["("]:
         return _atom(rest, at)
+    if first == "min":
+        one, rest = _sum(rest[1:], at)
+        other, rest = _sum(rest[1:], at)
+        return min(one, other), rest[1:]
     if first in "(⌊":
         value, rest = _sum(rest, at)
         assert rest[0] in ")⌋"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import doctest
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.core.test_patterns import SEES
 from tests.formula_reader import evaluate
 from tfcalc import Definitions, Transformer, Workload
+from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.docs import main, refreshed
 from tfcalc.leaves.norm import NORMS, NormKind
 from tfcalc.questions.quantities import measure_of
@@ -53,6 +56,37 @@ def test_every_printed_formula_gives_what_the_code_counts(of: str, target: str, 
     root = model.tree(run)
     part = find(root.root(), target).component
     assert evaluate(form, {**at, "T": 5000}) == part.each(measure_of(of, run, Definitions()))
+
+
+def rows(block: str) -> list[list[str]]:
+    """The cells of a generated table in formulas.md."""
+    text = (TOP / "formulas.md").read_text(encoding="utf-8")
+    table = text.partition(f"<!-- {block} -->\n")[2].partition("<!-- end -->")[0]
+    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+@pytest.mark.parametrize(("pattern", "form"), [(row[0], row[2]) for row in rows("patterns")])
+def test_every_printed_number_of_pairs_is_that_of_the_pairs(pattern: str, form: str) -> None:
+    sees = SEES[pattern.removesuffix(":k")]
+    for l, k in ((17, 4), (12, 3), (5, 9), (1, 1)):
+        assert evaluate(form, {"l": l, "k": k}) == sum(sees(i, j, k) for i in range(l) for j in range(l))
+
+
+@pytest.mark.parametrize("cells", rows("positions"), ids=lambda cells: str(cells[0]))
+def test_every_printed_form_of_positions_is_what_they_add(cells: list[str]) -> None:
+    kind, *forms = cells
+    at = {"h": 24, "n": 5, "l": 11, "b": 3, "a": 4, "T": 7 * 100, "D": 9, "B": 6}
+    more: dict[str, Any] = {"max_len": 700} if "T" in "".join(forms) else {}
+    more |= {"max_distance": 9} if "D" in "".join(forms) else {}
+    more |= {"buckets": 6} if "B" in "".join(forms) else {}
+    run = Workload(batch_size=3, seq_len=11)
+    trees = [
+        Transformer(kind="encoder", d_model=24, n_heads=4, n_layers=5, vocab_size=101, positions=positions, **given)
+        for positions, given in ((kind, more), ("none", {}))
+    ]
+    for measure, form in zip((params, matmul_flops, buffer_elements), forms, strict=True):
+        ours, without = (model.tree(run).total(measure) for model in trees)
+        assert evaluate(form, at) == ours - without
 
 
 def test_a_changed_leaf_makes_formulas_md_stale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

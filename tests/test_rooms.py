@@ -26,7 +26,7 @@ ROOMS = [
     ("leaves",),
     ("workload", "conventions"),
     ("dimensions",),
-    ("core", "units"),
+    ("core", "units", "hardware"),
     ("errors",),
 ]
 """Each may import from its own row and from those below it."""

@@ -135,8 +135,8 @@ def check_sizes(described: Any) -> None:
                 raise InvalidModel(f"{item.name} {value!r} is neither true nor false")
 
 
-def check_size(name: str, value: object, least: int = 1) -> None:
-    """``value`` is a whole number from ``least`` to 10¹²; InvalidModel otherwise."""
+def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) -> None:
+    """``value`` is a whole number from ``least`` to ``most``, a power of ten; InvalidModel otherwise."""
     if isinstance(value, bool) or not isinstance(value, int):
         hint = (
             "convert it by int(…)"
@@ -146,6 +146,7 @@ def check_size(name: str, value: object, least: int = 1) -> None:
         raise InvalidModel(f"{name} {value!r} is not a whole number", hint)
     if value < least:
         raise InvalidModel(f"{name} {value} is too small", f"it must be at least {least}")
-    if value > LARGEST:
+    if value > most:
         figures = f"{value:.3g}" if value < 10**300 else "over 10^300"
-        raise InvalidModel(f"{name} {figures} is absurdly large", "the largest accepted is 10^12; is it a typo?")
+        largest = f"10^{len(str(most)) - 1}"
+        raise InvalidModel(f"{name} {figures} is absurdly large", f"the largest accepted is {largest}; is it a typo?")

@@ -4,7 +4,8 @@ Prose is written by hand; what tfcalc says is not. Three kinds of blocks are gen
 
 * a fenced block that opens with ```` ```console ````: each line ``$ tfcalc …`` is run, and its output follows it;
 * ``<!-- formulas QUANTITY TARGET… -->`` to ``<!-- end -->``: a table of closed forms;
-* ``<!-- symbols -->`` and ``<!-- elementwise -->`` to ``<!-- end -->``: the glossary, and the operations per element.
+* ``<!-- symbols -->`` and ``<!-- elementwise -->`` to ``<!-- end -->``: the glossary, and the operations per element;
+* ``<!-- patterns -->`` and ``<!-- positions -->`` to ``<!-- end -->``: the pairs of each, and what each adds.
 """
 
 from __future__ import annotations
@@ -20,19 +21,28 @@ from collections.abc import Iterator
 from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from tfcalc.cli.main import main as program
-from tfcalc.core.component import Node
+from tfcalc.core.component import Component, Node
 from tfcalc.core.cost import Elementwise
+from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.core.notation import NOTATIONS, write
+from tfcalc.core.patterns import KINDS, Pattern
 from tfcalc.core.polynomial import symbol
-from tfcalc.families.transformer import POSITIONS, Transformer
+from tfcalc.families.transformer import POSITIONS, TABLES, Transformer
+from tfcalc.families.transformer_check import FOR_DISTANCES
 from tfcalc.leaves import ACTIVATIONS, NORMS
 from tfcalc.questions.formula import formula
+from tfcalc.report import polynomial
+from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
-GENERATED = re.compile(r"(<!-- (formulas|symbols|elementwise|source)([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+GENERATED = re.compile(
+    r"(<!-- (formulas|symbols|elementwise|patterns|positions|conventions|source)([^>]*?) -->\n)(.*?)(<!-- end -->)",
+    re.DOTALL,
+)
 WIDTH = "80"
 
 
@@ -70,6 +80,12 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
             yield from _formulas(*arguments)
         case "symbols":
             yield from _symbols()
+        case "patterns":
+            yield from _patterns()
+        case "positions":
+            yield from _positions()
+        case "conventions":
+            yield from _conventions()
         case "source":
             yield from _source(*arguments)
         case _:
@@ -94,12 +110,60 @@ def _formulas(of: str, *targets: str) -> Iterator[str]:
 def _symbols() -> Iterator[str]:
     yield "| symbol | field, and `--notation names` | `--notation bsld` | meaning | if it is not given |"
     yield "| --- | --- | --- | --- | --- |"
-    assumed = Transformer(vocab_size=1).assumed
+    assumed = Transformer(vocab_size=1).assumed | Transformer(positions="t5").assumed
     for one in (Workload(), Transformer()):
         for name, known in one.dimensions().items():
             other = write(symbol(known.symbol), letters=NOTATIONS["bsld"])
             default = known.follows or getattr(one, name) or assumed.get(name, "there is none")
             yield f"| {known.symbol} | `{name}` | {other} | {known.meaning} | {default} |"
+
+
+def _patterns() -> Iterator[str]:
+    yield "| pattern | a query sees | pairs of a sequence, both ways | growth of attention's time |"
+    yield "| --- | --- | --- | --- |"
+    for kind in KINDS:
+        pattern = Pattern(kind, symbol("k"))
+        grown = formula("attention", "time", Transformer(kind="encoder", pattern=f"{kind}:4"))
+        yield f"| `{kind}:k` | {pattern.sees} | {write(pattern.pairs(symbol('l')))} | {grown} |"
+
+
+def _positions() -> Iterator[str]:
+    yield "| positions | parameters | FLOPs of matrix products | buffers |"
+    yield "| --- | --- | --- | --- |"
+    run = with_symbols(Workload())
+
+    def whole(kind: str) -> Component:
+        return with_symbols(_with_positions(kind, kind="encoder")).tree(run)
+
+    for kind in POSITIONS:
+        added = (
+            polynomial(whole(kind).total(measure) - whole("none").total(measure))
+            for measure in (params, matmul_flops, buffer_elements)
+        )
+        yield f"| `{kind}` | {' | '.join(write(each) for each in added)} |"
+
+
+def _with_positions(positions: str, **more: Any) -> Transformer:
+    return Transformer(
+        vocab_size=1,
+        positions=positions,
+        max_len=512 if positions in TABLES else None,
+        max_distance=16 if positions in FOR_DISTANCES else None,
+        **more,
+    )
+
+
+def _conventions() -> Iterator[str]:
+    """The formulas of papers (``<!-- conventions -->``)."""
+    from tfcalc.questions.papers import RULES
+    from tfcalc.questions.shape import SYMBOLS
+
+    yield "| convention | forward pass | training step | reference |"
+    yield "| --- | --- | --- | --- |"
+    for rule in RULES:
+        names = " and ".join(dict.fromkeys(rule.called(training) for training in (False, True)))
+        forward, training = (write(rule.flops(SYMBOLS, training, "none")) for training in (False, True))
+        yield f"| {names} | {forward} | {training} | {rule.reference} |"
 
 
 def _elementwise() -> Iterator[str]:
@@ -112,13 +176,8 @@ def _elementwise() -> Iterator[str]:
 def _every_kind() -> Iterator[Transformer]:
     """Models that have between them every operation there is."""
     for norm, activation, positions in zip_longest(NORMS, ACTIVATIONS, POSITIONS, fillvalue=None):
-        yield Transformer(
-            kind="decoder",
-            vocab_size=1,
-            positions=positions or "learned",
-            max_len=None if positions == "none" else 512,
-            norm=norm or "rmsnorm",
-            activation=activation or "relu",
+        yield _with_positions(
+            positions or "learned", kind="decoder", norm=norm or "rmsnorm", activation=activation or "relu"
         )
 
 
@@ -130,18 +189,22 @@ def _all_work(model: Transformer) -> Iterator[tuple[Node, Elementwise]]:
 
 def _row(work: Elementwise, kind: str) -> str:
     name = re.sub(r"b_\w+", "b", work.name)
-    return f"| {name} | {work.forward} | {work.backward} | {ELEMENTS[kind]} |"
+    return f"| {name} | {work.forward} | {work.backward} | {APART.get(work.name, ELEMENTS[kind])} |"
 
 
+APART = {"gradient of a row": "the rows looked up for the pairs of a sequence", "+ P A_V": "the mixed values"}
 ELEMENTS = {
     "activation": "the inner layer",
     "attend": "the scores, of all heads",
     "dropout": "what it is applied to, in training only",
     "embedding": "the embedded tokens",
     "linear": "the output",
+    "loss": "the logits",
     "norm": "the normalised vectors",
+    "parameter": "the queries",
     "position": "the embedded tokens",
     "residual": "the stream",
+    "rotary": "queries and keys",
 }
 
 

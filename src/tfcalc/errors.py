@@ -61,19 +61,22 @@ MOST = 24
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``did you mean x?`` for the closest known word, or else the list of all.
+    """``did you mean x?`` for the closest known word, or else the list of all; ``x:N`` stands for x with a number.
 
     >>> nearest("fp31", ["fp32", "bf16"])
     'did you mean fp32?'
     >>> nearest("zzz", ["fp32", "bf16"])
     'known: fp32, bf16'
+    >>> nearest("every", ["none", "every:N"])
+    'give it a number from 1 to 999999: every:4'
     """
     from difflib import get_close_matches
 
     words = list(known)
     close = get_close_matches(word, words, n=1, cutoff=0.6)
     if close:
-        return f"did you mean {close[0]}?"
+        name, _, number = close[0].partition(":")
+        return f"give it a number from 1 to 999999: {name}:4" if number == "N" else f"did you mean {close[0]}?"
     more = f" and {len(words) - MOST} more" if len(words) > MOST + 1 else ""
     return "known: " + ", ".join(words[:MOST] if more else words) + more
 

@@ -58,7 +58,7 @@ def _atom(atom: Atom) -> Any:
     import sympy
 
     if isinstance(atom, Floor):
-        return sympy.floor(to_sympy(atom.dividend) / atom.divisor)
+        return sympy.floor(to_sympy(atom.dividend) / to_sympy(atom.divisor))
     if isinstance(atom, Minimum):
         return sympy.Min(to_sympy(atom.one), to_sympy(atom.other))
     return sympy_symbol(atom)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from tfcalc.errors import UsageError
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15}
 IEC = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -28,19 +32,38 @@ def parse_count(text: str | int) -> int:
         return text
     if len(text) <= _LONGEST and text.isascii() and text.isdigit():
         return int(text)
-    match = re.fullmatch(_NUMBER, text.strip(), re.ASCII) if len(text) <= _LONGEST else None
-    scale = (SI | IEC).get(match[2]) if match else None
-    if match is None or scale is None:
-        raise UsageError(f"{text[:_LONGEST]!r} is not a number", "write 512, 4_096, 128k, 128Ki, 7B or 1e12")
-    from fractions import Fraction  # rarely needed: plain digits were read above
-
-    value = Fraction(match[1].replace("_", "").replace(",", "")) * scale
-    if value > _ABSURD:
-        raise UsageError(f"{text!r} is absurdly large", "is it a typo?")
+    value = _read(text, "write 512, 4_096, 128k, 128Ki, 7B or 1e12")
     if value.denominator != 1:
         below = value.numerator // value.denominator
         raise UsageError(f"{text!r} is not a whole number", f"the nearest are {below} and {below + 1}")
     return int(value)
+
+
+def parse_amount(text: str | float) -> float:
+    """A number above 0 that need not be whole, such as a rate: ``3500``, ``3.5k``, ``989e12``, ``989T``.
+
+    Raises UsageError, with the text, where it is no such number.
+
+    >>> parse_amount("3.5k"), parse_amount("989T")
+    (3500.0, 989000000000000.0)
+    """
+    value = float(_read(text, "write 3500, 3.5k, 989e12 or 989T") if isinstance(text, str) else text)
+    if not 0 < value < _ABSURD:
+        raise UsageError(f"{text!r} is not above 0", "give a number that is")
+    return value
+
+
+def _read(text: str, remedy: str) -> Fraction:
+    match = re.fullmatch(_NUMBER, text.strip(), re.ASCII) if len(text) <= _LONGEST else None
+    scale = (SI | IEC).get(match[2]) if match else None
+    if match is None or scale is None:
+        raise UsageError(f"{text[:_LONGEST]!r} is not a number", remedy)
+    from fractions import Fraction  # rarely needed: plain digits are read without it
+
+    value = Fraction(match[1].replace("_", "").replace(",", "")) * scale
+    if value > _ABSURD:
+        raise UsageError(f"{text!r} is absurdly large", "is it a typo?")
+    return value
 
 
 def grouped(number: int | float) -> str:

@@ -1,12 +1,15 @@
 """What a model is asked to run, and by which definitions its operations are counted."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.number import Num, minimum
 from tfcalc.core.pairs import Pairs, twice_chunked, twice_sliding
 from tfcalc.dimensions import Described, choice, dimension
 from tfcalc.errors import InvalidModel
+
+if TYPE_CHECKING:
+    from tfcalc.core.patterns import Pattern
 
 DEFAULT_LENGTH = 512
 PAIRS = ("full", "causal", "causal-half")
@@ -91,6 +94,11 @@ class Workload(Described):
         """What the encoder of an encoder-decoder reads."""
         return self.beside(self.size("source_len"))
 
+    @property
+    def by_itself(self) -> "Workload":
+        """The same for an encoder that is the only stack: it reads the sequences themselves."""
+        return self.replaced(source_len=self.seq_len)
+
     def beside(self, length: Num) -> Sequences:
         """What is read beside the text, once: a source, an image's patches, frames. Decoding finds its keys made."""
         return Sequences(self.batch_size, 0, length) if self.decoding else Sequences(self.batch_size, length)
@@ -144,6 +152,7 @@ class Workload(Described):
         causal: bool,
         window: Num | None = None,
         chunk: int | None = None,
+        pattern: "Pattern | None" = None,
     ) -> Pairs:
         """The query-key pairs that count, by the convention in use.
 
@@ -152,20 +161,39 @@ class Workload(Described):
         ``chunk``; ``causal-half`` l²/2 (Megatron-LM). A token that is decoded sees all cached keys, or as many as the
         window or the chunk keeps of them.
         """
+        if pattern is not None:
+            return self._pairs_of(pattern, queries, keys, causal=causal)
         batch, length, seen, limit = queries.batch, queries.length, keys.seen, window if chunk is None else chunk
         if self.decoding:
             seen = seen if limit is None or not causal else minimum(seen, limit)
             return Pairs((2, batch, length, seen), batch * length * seen, self.fused)
         scores = batch * length * seen
+        before = 0 if keys.cached is None else 2 * (seen - length)  # twice what every query sees beside the sequence
         if causal and self.attention == "causal-half":
-            return Pairs((batch, length, length), scores, self.fused)
+            return Pairs((batch, length, length + before), scores, self.fused)
         if not causal or self.attention == "full":
             return Pairs((2, batch, length, seen), scores, self.fused)
         if chunk is not None:
             return Pairs((batch, twice_chunked(length, chunk)), scores, self.fused)
         if window is not None:
             return Pairs((batch, twice_sliding(length, window)), scores, self.fused)
-        return Pairs((batch, length, length + 1), scores, self.fused)
+        return Pairs((batch, length, length + 1 + before), scores, self.fused)
+
+    def _pairs_of(self, pattern: "Pattern", queries: Sequences, keys: Sequences, *, causal: bool) -> Pairs:
+        """Those that a pattern leaves: in causal attention ``full`` counts them both ways, as a mask leaves them.
+
+        ``causal`` counts those at or before the query, ``(pairs + l)/2``; ``causal-half`` half of all. The softmax runs
+        over those that the pattern leaves. A token that is decoded sees what the last one of so many sees.
+        """
+        batch, length = queries.batch, queries.length
+        if self.decoding:
+            seen = pattern.last(keys.seen)
+            return Pairs((2, batch, length, seen), batch * length * seen, self.fused)
+        both = pattern.pairs(length)
+        if not causal or self.attention == "full":
+            return Pairs((2, batch, both), batch * both, self.fused)
+        twice = both if self.attention == "causal-half" else both + length
+        return Pairs((batch, twice), batch * both, self.fused)
 
 
 def check_phase(run: Workload) -> None:

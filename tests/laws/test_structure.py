@@ -51,6 +51,7 @@ def test_every_breakdown_adds_up_at_every_depth(case: tuple[Transformer, Workloa
 @settings(max_examples=20, deadline=None)
 def test_flops_are_linear_in_the_batch_and_params_do_not_see_it(case: tuple[Transformer, Workload]) -> None:
     model, run = case
+    assume(model.positions not in ("transformer-xl", "deberta"))  # a map of distances is run once for all sequences
     larger = replace(run, batch_size=3 * run.batch_size)
     assert flops(model, larger).answer == 3 * flops(model, run).answer
     assert params(model, larger).answer == params(model, run).answer
@@ -83,7 +84,11 @@ def test_a_tied_head_stores_nothing_and_runs_all_the_same(model: Transformer) ->
 @given(models_and_runs)
 @settings(max_examples=20, deadline=None)
 def test_a_training_step_with_plain_kernels_is_three_forward_passes(case: tuple[Transformer, Workload]) -> None:
-    model, run = case[0], replace(case[1], phase="forward", kernel="math")
+    model, run = (
+        case[0],
+        replace(case[1], phase="forward", kernel="math", recompute="none", early_stop=False, cached=None),
+    )
+    assume(model.positions not in ("transformer-xl", "recurrent"))  # they read data: sinusoids, a first state
     step = replace(run, phase="train", input_gradient=True)
     assert flops(model, step).answer == 3 * flops(model, run).answer
 
@@ -95,4 +100,5 @@ def test_exact_causal_pairs_lie_between_half_and_all(model: Transformer) -> None
     half, exact, full = (
         flops(model, Workload(seq_len=64, attention=a)).answer for a in ("causal-half", "causal", "full")
     )
-    assert half < exact < full
+    assert half < exact <= full
+    assert exact < full or model.pattern in ("sliding:1", "chunked:1")

@@ -95,11 +95,12 @@ def test_integers_stay_exact_beyond_what_a_float_holds(tfcalc: Program) -> None:
 
 
 def test_a_training_step(tfcalc: Program) -> None:
-    forward, step = answer(tfcalc, "flops"), answer(tfcalc, "flops", "--train")
+    flags = ("--vocab-size", "100")
+    forward, step = answer(tfcalc, "flops", *flags), answer(tfcalc, "flops", *flags, "--train")
     assert step["forward_flops"] == forward["forward_flops"]
     assert step["backward_flops"] == 2 * forward["forward_flops"]
     assert step["total_flops"] == 3 * forward["forward_flops"]
-    assert answer(tfcalc, "flops", "--phase", "train") == step
+    assert answer(tfcalc, "flops", *flags, "--phase", "train") == step
 
 
 def test_count_all_adds_what_is_no_matrix_product(tfcalc: Program) -> None:

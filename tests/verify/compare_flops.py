@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 from tests.verify.compare import configs
 from tfcalc.configs.published import Published
 from tfcalc.errors import TfcalcError, Unavailable
 from tfcalc.verify.flops import Flops, ours, theirs
+from tfcalc.verify.images import fewest
 from tfcalc.workload import Workload
 
 DRAWS = 6
@@ -26,8 +28,10 @@ def workloads(model: Published, random: Random, more: Collection[str] = ()) -> I
     """A training step on a random small batch; ``more`` are ``decode`` and ``recompute``."""
     most = model.longest if isinstance(model.longest, int) else 40
     length, source = random.randint(5, min(most, 40)), random.randint(5, min(most, 40))
+    if model.architecture.endswith("ForSequenceClassification"):
+        source = length  # classified is the vector at the place of the source's last word
     run = Workload(batch_size=random.randint(1, 4), seq_len=length, phase="train", kernel="eager")
-    run = run.replaced(source_len=source) if _has_two_stacks(model) else run
+    run = run.replaced(source_len=_whole(source, model.data)) if _has_two_stacks(model) else run
     yield run
     if "decode" in more:
         yield run.replaced(phase="decode", cached=length)
@@ -35,6 +39,15 @@ def workloads(model: Published, random: Random, more: Collection[str] = ()) -> I
         for dropout in (True, False):
             for stops in (True, False):
                 yield run.replaced(recompute="full", early_stop=stops, dropout=dropout)
+
+
+def _whole(source: int, config: Mapping[str, Any]) -> int:
+    """A source that an image can be, where it is one: of whole columns of patches that are merged."""
+    vision = config.get("vision_config") or config
+    if "patch_size" not in vision:
+        return source
+    column = fewest(SimpleNamespace(**vision))
+    return column * -(-source // column)
 
 
 def _has_two_stacks(model: Published) -> bool:

@@ -1,12 +1,16 @@
 """Multi-head attention: the projections around the attention products."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
+from tfcalc.core.pairs import Pairs, in_pieces
 from tfcalc.leaves import attend, dropout, linear, rotary
 from tfcalc.workload import Sequences, Workload
+
+if TYPE_CHECKING:
+    from tfcalc.core.patterns import Pattern
 
 SEPARATE = ("query", "key", "value", "output")
 LLAMA_NAMES = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -27,7 +31,10 @@ class Attention(NamedTuple):
     ``made`` says which of keys and values it makes itself: both (``KV``), keys that are the values too (``K``), or
     none, where it reads those of an earlier layer. Causal attention may be masked to a ``window`` (a query's own key
     and those before it, so many in all) or to a ``chunk``. ``rotary`` is how much of each query's and key's width is
-    rotated by its position.
+    rotated by its position. A ``pattern`` leaves only some of the pairs (see :mod:`tfcalc.core.patterns`).
+
+    ``prompt`` keys and values, made elsewhere, are seen by all queries beside the others. A sequence that is cut into
+    ``pieces`` of so many, as an image into windows, attends within each by itself: no mask, but products of their own.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -53,10 +60,17 @@ class Attention(NamedTuple):
     window: Num | None = None
     chunk: int | None = None
     rotary: Num | None = None
+    pattern: "Pattern | None" = None
+    prompt: Num | None = None
+    pieces: int | None = None
 
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload, *, causal: bool) -> Component:
         """The block on these sequences; self-attention where ``queries`` and ``keys`` are the same."""
-        pairs = run.pairs(queries, keys, causal=causal, window=self.window, chunk=self.chunk)
+        seen = keys if self.prompt is None else keys._replace(cached=keys.seen + self.prompt)
+        pairs = run.pairs(queries, seen, causal=causal, window=self.window, chunk=self.chunk, pattern=self.pattern)
+        if self.pieces is not None:
+            within = queries.batch * in_pieces(queries.length, self.pieces)
+            pairs = Pairs((2, within), within, run.fused)
         drops = self.dropout and run.drops
         output_bias = self.bias if self.output_bias is None else self.output_bias
         joined = self.n_heads * self.value_dim if self.output_from is None else self.output_from

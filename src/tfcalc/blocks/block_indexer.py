@@ -3,16 +3,19 @@
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
+from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
 from tfcalc.leaves import linear, norm
 from tfcalc.leaves.score import score
 from tfcalc.workload import Sequences, Workload
 
+BEST_OF_BLOCK = 1
+
 
 class BlockIndexer(NamedTuple):
     """``n_heads`` queries of ``head_dim`` and one key for all, each with a norm; a head chooses for a group of heads.
 
-    Taking the best score of a block is counted as the weighted sum over heads that it stands in the place of.
+    A choice has no gradient, so backward runs nothing of it.
 
     Source: transformers' MiniMaxM3VLIndexer.
     """
@@ -24,7 +27,7 @@ class BlockIndexer(NamedTuple):
     def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool = True) -> Component:
         """The block on these sequences; as transformers runs it, it scores all of their tokens."""
         h, a, d, t = self.d_model, self.n_heads, self.head_dim, stream.tokens
-        return Component(
+        chooser = Component(
             name,
             "indexer",
             parts=(
@@ -32,6 +35,9 @@ class BlockIndexer(NamedTuple):
                 linear("k_proj", h, d, t, bias=False, letter="IK"),
                 norm("q_norm", "rmsnorm", d, t * a),
                 norm("k_norm", "rmsnorm", d, t),
-                score("score", a, d, run.pairs(stream, stream, causal=causal)),
+                score(
+                    "score", a, d, run.pairs(stream, stream, causal=causal), weighted=False, operations=BEST_OF_BLOCK
+                ),
             ),
         )
+        return without_gradient(chooser)

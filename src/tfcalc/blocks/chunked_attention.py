@@ -31,7 +31,7 @@ class ChunkedAttention(NamedTuple):
         """The block on these sequences, the last chunk of each filled up."""
         h, a, d, t = self.d_model, self.n_heads, self.head_dim, stream.tokens
         queries = stream.batch * ceil_div(stream.length, self.chunk) * self.chunk
-        scores = queries * self.context
+        scores, back = queries * self.context, self.context // 2 + 1  # distances that have a sine
         return Component(
             name,
             "attention",
@@ -39,8 +39,8 @@ class ChunkedAttention(NamedTuple):
                 *(linear(part, h, a * d, t, bias=False, letter=part[0].upper()) for part in self.names[:3]),
                 parameter("per_dim_scale", d, minor=True),
                 activation("scale", "softplus", d),
-                linear("relative_k_proj", h, a * d, self.context, bias=False, letter="R"),
-                relative_scores("relative", a, d, queries, self.context, scores),
+                linear("relative_k_proj", h, a * d, back, bias=False, letter="R", input_gradient=False),
+                relative_scores("relative", a, d, queries, back, scores),
                 attend(
                     "attend",
                     a,

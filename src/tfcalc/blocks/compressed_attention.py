@@ -4,10 +4,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div
-from tfcalc.leaves import attend, convolution, linear, norm, parameter
+from tfcalc.core.gradient import reached, without_gradient
+from tfcalc.core.number import Num, floor_div, minimum
+from tfcalc.leaves import attend, linear, norm, parameter
+from tfcalc.leaves.grouped_linear import grouped_linear
 from tfcalc.leaves.score import score
 from tfcalc.workload import Sequences, Workload
+
+WEIGHTED_SUM = 4  # relu, scale, times the head's weight, the sum over heads
 
 
 class Compressor(NamedTuple):
@@ -26,23 +30,24 @@ class Compressor(NamedTuple):
     within: tuple[Component, ...] = ()
 
     def __call__(self, name: str, stream: Sequences) -> Component:
-        """The block on these sequences."""
-        width = (2 if self.overlap else 1) * self.head_dim
+        """The block on these sequences; if no group is full, nothing is made of what is projected."""
+        width, keys = (2 if self.overlap else 1) * self.head_dim, self.keys(stream)
+        some = minimum(keys.length, 1)
         return Component(
             name,
             "compressor",
             parts=(
-                linear("kv_proj", self.d_model, width, stream.tokens, bias=False, letter="KV"),
-                linear("gate_proj", self.d_model, width, stream.tokens, bias=False, letter="g"),
+                reached(linear("kv_proj", self.d_model, width, stream.tokens, bias=False, letter="KV"), some),
+                reached(linear("gate_proj", self.d_model, width, stream.tokens, bias=False, letter="g"), some),
                 parameter("position_bias", self.stored_rate, width),
-                norm("kv_norm", "rmsnorm", self.head_dim, self.keys(stream).tokens),
+                norm("kv_norm", "rmsnorm", self.head_dim, keys.tokens),
                 *self.within,
             ),
         )
 
     def keys(self, stream: Sequences) -> Sequences:
         """What it makes of these sequences: the tokens of a group that is not full are left for later."""
-        return Sequences(stream.batch, ceil_div(stream.length - (self.rate - 1), self.rate))
+        return Sequences(stream.batch, floor_div(stream.length, self.rate), floor_div(stream.seen, self.rate))
 
 
 class CompressedAttention(NamedTuple):
@@ -50,7 +55,8 @@ class CompressedAttention(NamedTuple):
 
     Beside the tokens, queries read what the ``compressor`` makes of them. The output is projected by ``groups`` of
     heads to ``o_rank`` each, then together. A sink per head takes the attention that no key deserves. ``indexer`` is
-    the number of heads and the width of what chooses among compressed keys, where anything does.
+    the number of heads and the width of what chooses among compressed keys, where anything does. Of the tokens
+    themselves a query sees the last ``window``.
 
     Source: transformers' DeepseekV4Attention.
     """
@@ -63,9 +69,10 @@ class CompressedAttention(NamedTuple):
     groups: Num
     compressor: Compressor | None = None
     indexer: tuple[Num, Num] | None = None
+    window: Num | None = None
 
     def __call__(self, name: str, stream: Sequences, run: Workload) -> Component:
-        """The block on these sequences; as transformers runs it, the window is a mask over all of their tokens."""
+        """The block on these sequences; as transformers runs it, the indexer's choice is a mask over all keys."""
         width, t = self.n_heads * self.head_dim, stream.tokens
         return Component(
             name,
@@ -79,7 +86,7 @@ class CompressedAttention(NamedTuple):
                 parameter("sinks", self.n_heads),
                 self._attend("attend", stream, stream, run),
                 *self._compressed(stream, run),
-                convolution("o_a_proj", width, self.groups * self.o_rank, (), t, groups=self.groups, bias=False),
+                grouped_linear("o_a_proj", width, self.groups * self.o_rank, self.groups, t),
                 linear("o_b_proj", self.groups * self.o_rank, self.d_model, t, bias=False, letter="O"),
             ),
         )
@@ -90,7 +97,7 @@ class CompressedAttention(NamedTuple):
             self.n_heads,
             self.head_dim,
             self.head_dim,
-            run.pairs(stream, keys, causal=keys is stream),
+            run.pairs(stream, keys, causal=keys is stream, window=self.window),
         )
 
     def _compressed(self, stream: Sequences, run: Workload) -> Iterator[Component]:
@@ -104,6 +111,8 @@ class CompressedAttention(NamedTuple):
         within = (
             linear("q_b_proj", self.q_rank, heads * width, t, bias=False, letter="IQ"),
             linear("scorer.weights_proj", self.d_model, heads, t, bias=False, letter="Iw"),
-            score("score", heads, width, run.pairs(stream, keys, causal=False)),
+            score(
+                "score", heads, width, run.pairs(stream, keys, causal=False), weighted=False, operations=WEIGHTED_SUM
+            ),
         )
-        return like._replace(head_dim=width, within=within)("indexer", stream)
+        return without_gradient(like._replace(head_dim=width, within=within)("indexer", stream))

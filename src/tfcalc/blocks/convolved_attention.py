@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.leaves import attend, linear, parameter
+from tfcalc.core.sharing import without_weights
+from tfcalc.leaves import attend, linear, parameter, rotary
 from tfcalc.leaves.convolution import convolution, depthwise
 from tfcalc.workload import Sequences, Workload
 
@@ -24,12 +25,16 @@ class ConvolvedAttention(NamedTuple):
     head_dim: Num
     kernels: tuple[Num, Num]
     bias: bool = False
+    window: int | None = None
+    rotary: Num | None = None
 
     def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool = True) -> Component:
         """The block on these sequences."""
         h, a, g, d, t = self.d_model, self.n_heads, self.n_kv_heads, self.head_dim, stream.tokens
         channels, half = (a + g) * d, divide(g * d, 2)
         each, grouped = self.kernels
+        padded = t + stream.batch * (grouped - 1)  # what the second convolution reads
+        before = linear("qkv_proj.v_proj_delayed", h, half, stream.batch, bias=False, input_gradient=False)
         return Component(
             name,
             "attention",
@@ -38,16 +43,19 @@ class ConvolvedAttention(NamedTuple):
                 linear("qkv_proj.k_proj", h, g * d, t, bias=self.bias, letter="K"),
                 linear("qkv_proj.v_proj_current", h, half, t, bias=self.bias, letter="V"),
                 linear("qkv_proj.v_proj_delayed", h, half, t, bias=self.bias, letter="V'"),
-                depthwise("qkv_proj.conv_qk_depthwise", channels, each, t),
+                # The first token has none before it: zeros are mapped in its place, unless it is cached.
+                *([] if run.decoding else [without_weights(before)._replace(name="qkv_proj.v_proj_delayed[zeros]")]),
+                depthwise("qkv_proj.conv_qk_depthwise", channels, each, padded),
                 # Each head is a group: its d channels make d channels.
-                convolution("qkv_proj.conv_qk_grouped", d, channels, (grouped,), t),
+                convolution("qkv_proj.conv_qk_grouped", channels, channels, (grouped,), t, groups=a + g),
                 parameter("qk_norm.temp", g, minor=True),
+                *([] if self.rotary is None else [rotary("rotary", (a + g) * t * self.rotary)]),
                 attend(
                     "attend",
                     a,
                     d,
                     d,
-                    run.pairs(stream, stream, causal=causal),
+                    run.pairs(stream, stream, causal=causal, window=self.window),
                 ),
                 linear("o_proj", a * d, h, t, bias=self.bias, letter="O"),
             ),

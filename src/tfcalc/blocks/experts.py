@@ -5,6 +5,7 @@ from typing import NamedTuple
 from tfcalc.blocks.feed_forward import FeedForward
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
+from tfcalc.core.sharing import without_weights
 from tfcalc.leaves import linear
 from tfcalc.workload import Sequences, Workload
 
@@ -13,7 +14,8 @@ class MixtureOfExperts(NamedTuple):
     """``n_experts`` are stored, ``active`` of them run for each token; a linear ``router`` of h × E chooses.
 
     ``within`` are further parts that every token goes through: shared experts, their gate, a correction bias.
-    ``routing`` chooses in the router's place, where it is more than a map to one number for each expert.
+    ``routing`` chooses in the router's place, where it is more than a map to one number for each expert. ``all_run``:
+    every expert reads every token, though the results of those that are not chosen weigh nothing (Llama 4).
 
     Source: Shazeer et al. 2017 (arXiv 1701.06538), section 2; Jiang et al. 2024 (arXiv 2401.04088), section 2.1.
     """
@@ -26,6 +28,7 @@ class MixtureOfExperts(NamedTuple):
     router_bias: bool = False
     within: tuple[Component, ...] = ()
     routing: Component | None = None
+    all_run: bool = False
 
     def __call__(self, name: str, stream: Sequences, run: Workload) -> Component:
         """The block on these sequences."""
@@ -37,6 +40,13 @@ class MixtureOfExperts(NamedTuple):
             parts=(
                 (self.routing or route)._replace(kind="router"),
                 experts._replace(kind="experts", copies=self.n_experts, active=self.active),
+                *([self._in_vain(experts)] if self.all_run else []),
                 *self.within,
             ),
+        )
+
+    def _in_vain(self, experts: Component) -> Component:
+        """The work of the experts that were not chosen; their weights are counted with the others."""
+        return without_weights(experts)._replace(
+            name="experts[not chosen]", kind="experts", copies=0, active=self.n_experts - self.active
         )

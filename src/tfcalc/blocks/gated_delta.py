@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.recurrence import convolved, states
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import activation, linear, norm, parameter
-from tfcalc.leaves.convolution import depthwise
-from tfcalc.leaves.scan import scan
+from tfcalc.leaves.linear_attention import delta_rule
 from tfcalc.workload import Sequences
 
 FUSED = ("in_proj_qkvz", "in_proj_ba")
@@ -46,12 +46,12 @@ class GatedDeltaNet(NamedTuple):
             "ssm",
             parts=(
                 *self._projections(keys, values, t),
-                depthwise("conv1d", mixed, self.kernel, t, bias=False),
+                convolved("conv1d", mixed, self.kernel, stream, bias=False),
                 activation("activation", self.activation, t * mixed),
                 parameter("dt_bias", heads, minor=True),
                 activation("time_step", "softplus", t * heads),
                 parameter("A_log", heads, minor=True),
-                scan("scan", t, heads, self.key_dim, self.value_dim, reads=2),
+                delta_rule("scan", states(stream, heads, self.key_dim, self.value_dim)),
                 norm(self.after[0], "rmsnorm", self.value_dim, t * heads),
                 activation("gate", "silu", t * values),
                 linear(self.after[1], values, self.d_model, t, bias=False, letter="O"),

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.recurrence import convolved
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import activation, linear, parameter
-from tfcalc.leaves.convolution import depthwise
 from tfcalc.leaves.scan import gated_sum
 from tfcalc.workload import Sequences
 
@@ -36,7 +36,7 @@ class RecurrentBlock(NamedTuple):
                 linear("linear_y", h, w, t, letter="y"),
                 activation("activation", self.activation, t * w),
                 linear("linear_x", h, w, t, letter="x"),
-                depthwise("conv_1d", w, self.kernel, t),
+                convolved("conv_1d", w, self.kernel, stream, bias=True, summed=True),
                 Component("rg_lru", "scan", parts=tuple(self._recurrence(t))),
                 linear("linear_out", w, h, t, letter="out"),
             ),

@@ -26,7 +26,7 @@ class GroupedProjections(NamedTuple):
         """The block on these sequences."""
         h, d, tokens = self.d_model, self.head_dim, stream.tokens
         *inward, outward = (
-            grouped(part, h, h, groups, tokens) for part, groups in zip(self.names, self.groups, strict=True)
+            convolved(part, h, h, groups, tokens) for part, groups in zip(self.names, self.groups, strict=True)
         )
         made = attend("attend", self.n_heads, d, d, run.pairs(stream, stream, causal=False))
         return Component(name, "attention", parts=(*inward, made, outward))
@@ -40,10 +40,12 @@ class GroupedFeedForward(NamedTuple):
     activation: str
     groups: tuple[Num, Num]
     names: tuple[str, str]
+    convolved: bool = True
 
     def __call__(self, name: str, stream: Sequences) -> Component:
         """The block on these sequences."""
         h, f, tokens = self.d_model, self.d_ff, stream.tokens
+        grouped = convolved if self.convolved else multiplied
         return Component(
             name,
             "ffn",
@@ -55,6 +57,13 @@ class GroupedFeedForward(NamedTuple):
         )
 
 
-def grouped(name: str, fan_in: Num, fan_out: Num, groups: Num, tokens: Num) -> Component:
+def convolved(name: str, fan_in: Num, fan_out: Num, groups: Num, tokens: Num) -> Component:
     """A map of every token in ``groups``: a convolution over one token."""
     return convolution(name, fan_in, fan_out, (1,), tokens, groups=groups)
+
+
+def multiplied(name: str, fan_in: Num, fan_out: Num, groups: Num, tokens: Num) -> Component:
+    """The same as a matrix product for each group: its gradients are two such products."""
+    made = convolved(name, fan_in, fan_out, groups, tokens)
+    products = tuple(product._replace(backward=2) for product in made.own.products)
+    return made._replace(own=made.own._replace(products=products))

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import linear, parameter
+from tfcalc.leaves.mixing import mixing
 from tfcalc.workload import Sequences
 
 
@@ -35,5 +36,6 @@ class HyperConnection(NamedTuple):
                 linear(f"{prefix}fn", n * self.d_model, outputs, stream.tokens, bias=False, letter="hc"),
                 parameter(f"{prefix}base", outputs, minor=True),
                 parameter(f"{prefix}scale", scales, minor=True),
+                *([mixing("mix", n, self.d_model, stream.tokens)] if self.mixes and not self.head else []),
             ),
         )

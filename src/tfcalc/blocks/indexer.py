@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
+from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
 from tfcalc.leaves import linear, norm
 from tfcalc.leaves.score import score
@@ -12,7 +13,8 @@ from tfcalc.workload import Sequences, Workload
 class Indexer(NamedTuple):
     """``n_heads`` queries of ``head_dim`` from the query's latent vector, one key for all, a weight for each head.
 
-    The key is normalised with a bias, unlike everything else in the model.
+    The key is normalised with a bias, unlike everything else in the model. A choice has no gradient, so backward runs
+    nothing of it: what trains an indexer is a loss of its own.
 
     Source: DeepSeek-V3.2 (arXiv 2512.02556), section 2.1; transformers' DeepseekV32Indexer.
     """
@@ -25,7 +27,7 @@ class Indexer(NamedTuple):
     def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool = True) -> Component:
         """The block on these sequences; as transformers runs it, it scores all of their tokens."""
         t = stream.tokens
-        return Component(
+        chooser = Component(
             name,
             "indexer",
             parts=(
@@ -36,3 +38,4 @@ class Indexer(NamedTuple):
                 score("score", self.n_heads, self.head_dim, run.pairs(stream, stream, causal=causal)),
             ),
         )
+        return without_gradient(chooser)

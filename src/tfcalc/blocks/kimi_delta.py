@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.recurrence import convolved, states
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import activation, linear, norm, parameter
-from tfcalc.leaves.convolution import depthwise
-from tfcalc.leaves.scan import scan
+from tfcalc.leaves.linear_attention import delta_rule
 from tfcalc.workload import Sequences
 
 
@@ -36,11 +36,11 @@ class KimiDeltaAttention(NamedTuple):
             "ssm",
             parts=(
                 *(linear(each, h, width, t, bias=False) for each in ("q_proj", "k_proj", "v_proj")),
-                depthwise("conv1d", 3 * width, self.kernel, t, bias=False),
+                convolved("conv1d", 3 * width, self.kernel, stream, bias=False),
                 activation("activation", self.activation, 3 * t * width),
                 Component("forget_gate", "gate", parts=(*forget, activation("softplus", "softplus", t * width))),
                 linear("b_proj", h, heads, t, bias=False),
-                scan("scan", t, heads, self.head_dim, self.head_dim, reads=2),
+                delta_rule("scan", states(stream, heads, self.head_dim, self.head_dim), by_channel=True),
                 norm("o_norm", "rmsnorm", self.head_dim, t * heads),
                 *self._gate("g", t),
                 activation("gate", "sigmoid", t * width),

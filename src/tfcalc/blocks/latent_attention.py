@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
-from tfcalc.leaves import activation, attend, linear, norm
+from tfcalc.core.number import Num, minimum
+from tfcalc.leaves import activation, attend, linear, norm, rotary
 from tfcalc.workload import Sequences, Workload
 
 
@@ -15,7 +15,8 @@ class LatentAttention(NamedTuple):
     A head's query and key are ``nope_dim`` + ``rope_dim`` wide, its value ``value_dim``. Without ``q_rank`` queries are
     projected directly. ``bias`` is that of the projections down and of the output. ``within`` are further parts.
     ``query_dim`` is the width that queries are projected to, where it is given. ``gated`` queries come with a gate for
-    the values, made of the query's latent vector both before and after its norm.
+    the values, made of the query's latent vector both before and after its norm. Of cached tokens a query may see the
+    last ``window``.
 
     Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; transformers' DeepseekV3Attention.
     """
@@ -31,6 +32,7 @@ class LatentAttention(NamedTuple):
     within: tuple[Component, ...] = ()
     query_dim: Num | None = None
     gated: bool = False
+    window: Num | None = None
 
     def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool = True) -> Component:
         """The block on these sequences.
@@ -41,7 +43,8 @@ class LatentAttention(NamedTuple):
         """
         h, a, t = self.d_model, self.n_heads, stream.tokens
         absorbed = run.latent == "absorbed"
-        expanded = t if absorbed else stream.batch * stream.seen
+        seen = stream.seen if self.window is None or not run.decoding else minimum(stream.seen, self.window)
+        expanded = t if absorbed else stream.batch * seen
         return Component(
             name,
             "attention",
@@ -53,12 +56,13 @@ class LatentAttention(NamedTuple):
                     "kv_b_proj", self.kv_rank, a * (self.nope_dim + self.value_dim), expanded, bias=False, letter="UKV"
                 ),
                 *self.within,
+                rotary("rotary", (a + 1) * t * self.rope_dim),
                 attend(
                     "attend",
                     a,
                     (self.kv_rank if absorbed else self.nope_dim) + self.rope_dim,
                     self.kv_rank if absorbed else self.value_dim,
-                    run.pairs(stream, stream, causal=causal),
+                    run.pairs(stream, stream, causal=causal, window=self.window),
                 ),
                 linear("o_proj", a * self.value_dim, h, t, bias=self.bias, letter="O"),
             ),

@@ -12,14 +12,16 @@ from tfcalc.leaves import dropout, norm, residual
 from tfcalc.workload import Sequences, Workload
 
 Kind = TypeVar("Kind", bound=Hashable)
-NO_RESIDUAL = ("norm", "dropout", "parameter", "buffer")
+STORED = ("parameter", "buffer")
+NO_RESIDUAL = ("norm", "dropout", *STORED)
 
 
 class Layer(NamedTuple):
     """Self-attention, cross-attention where there is a memory to read, feed-forward.
 
     A norm before its sub-layer (pre-norm) costs what one after it does (``post_norm``), so their places are not told
-    apart; but what is saved last is. ``causal`` says whether self-attention looks only back.
+    apart; but what is saved last is. ``causal`` says whether self-attention looks only back. ``reading`` is the
+    attention to the memory, where that is another (without the positions of self-attention).
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.1.
     """
@@ -30,13 +32,14 @@ class Layer(NamedTuple):
     norm: str
     causal: bool
     post_norm: bool
+    reading: Attention | None = None
 
     def __call__(self, stream: Sequences, memory: Sequences | None, run: Workload, copies: Num = 1) -> Component:
         """``copies`` layers on ``stream``, each reading ``memory`` (the encoder's output) if there is one."""
         sublayers = {"self": self.attention("self_attention", stream, stream, run, causal=self.causal)}
         stream = stream._replace(needs_gradient=True)  # behind trained weights
         if memory is not None:
-            sublayers["cross"] = self.attention("cross_attention", stream, memory, run, causal=False)
+            sublayers["cross"] = (self.reading or self.attention)("cross_attention", stream, memory, run, causal=False)
         sublayers["ffn"] = self.ffn("ffn", stream, run)
         if not (self.post_norm or run.drops):
             sublayers["ffn"] = ending(sublayers["ffn"])
@@ -83,9 +86,10 @@ def layer(
 def ending(part: Component) -> Component:
     """The same, its last operation marked as the last of its layer; not where experts are weighted and summed."""
     if part.parts:
-        if part.kind == "experts" or part.parts[-1].kind == "experts":
+        last = max((place for place, inside in enumerate(part.parts) if inside.kind not in STORED), default=0)
+        if part.kind == "experts" or part.parts[last].kind == "experts":
             return part
-        return part._replace(parts=(*part.parts[:-1], ending(part.parts[-1])))
+        return part._replace(parts=(*part.parts[:last], ending(part.parts[last]), *part.parts[last + 1 :]))
     return part._replace(own=part.own._replace(last=True)) if part.own.products else part
 
 

@@ -2,10 +2,11 @@
 
 from typing import NamedTuple
 
+from tfcalc.blocks.recurrence import states
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import activation, buffer, linear, norm
-from tfcalc.leaves.scan import scan
+from tfcalc.leaves.linear_attention import lightning
 from tfcalc.workload import Sequences
 
 
@@ -36,7 +37,7 @@ class LightningAttention(NamedTuple):
                 linear("qkv_proj", h, 3 * width, t, bias=False, letter="QKV"),
                 activation("activation", self.activation, t * 3 * width),
                 *(buffer(key, *shape) for key, shape in self._decays().items()),
-                scan("scan", t, a, self.head_dim, self.head_dim),
+                lightning("scan", states(stream, a, self.head_dim, self.head_dim), self.block),
                 norm("norm", "rmsnorm", width, t),
                 linear("output_gate", h, width, t, bias=False, letter="gate"),
                 activation("gate", "sigmoid", t * width),

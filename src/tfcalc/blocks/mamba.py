@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.recurrence import convolved
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.leaves import activation, linear, norm, parameter
-from tfcalc.leaves.convolution import depthwise
-from tfcalc.leaves.scan import FULL_DECAY, scan
+from tfcalc.leaves.scan import selective_scan
 from tfcalc.workload import Sequences
 
 
@@ -40,12 +40,12 @@ class Mamba(NamedTuple):
             "ssm",
             parts=(
                 linear("in_proj", h, 2 * inner, t, bias=self.bias, letter="in"),
-                depthwise("conv1d", inner, self.kernel, t, bias=self.conv_bias),
+                convolved("conv1d", inner, self.kernel, stream, bias=self.conv_bias),
                 activation("activation", self.activation, t * inner),
                 *self._selection(t),
                 activation("time_step", "softplus", t * inner),
                 parameter("A_log", inner, states),
-                scan("scan", t, inner, states, 1, decay=FULL_DECAY),
+                selective_scan("scan", t, inner, states),
                 parameter("D", inner, minor=True),
                 activation("gate", "silu", t * inner),
                 linear("out_proj", inner, h, t, bias=self.bias, letter="out"),

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
+from tfcalc.blocks.recurrence import convolved, states
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import activation, linear, norm, parameter
-from tfcalc.leaves.convolution import depthwise
-from tfcalc.leaves.scan import scan
+from tfcalc.leaves.scan import state_space
 from tfcalc.workload import Sequences
 
 
@@ -14,7 +14,7 @@ class Mamba2(NamedTuple):
     """``n_heads`` states of ``d_state`` × ``head_dim``, each decayed by one number; the heads of a group share B and C.
 
     One matrix makes gate, input, B, C and time step; a short convolution mixes input, B and C. ``gated_norm``: a norm
-    of the output together with its gate. ``bias`` is that of both matrices, unless ``output_bias`` says otherwise.
+    of the output together with its gate. The state is carried over ``chunk`` tokens at a time. ``bias`` is that of both matrices, unless ``output_bias`` says otherwise.
 
     Source: Dao and Gu 2024 (arXiv 2405.21060), section 7; transformers' Mamba2Mixer.
     """
@@ -27,6 +27,7 @@ class Mamba2(NamedTuple):
     n_groups: Num
     kernel: Num
     activation: str
+    chunk: Num
     bias: bool = False
     conv_bias: bool = True
     gated_norm: bool = True
@@ -42,12 +43,12 @@ class Mamba2(NamedTuple):
             "ssm",
             parts=(
                 linear("in_proj", h, inner + mixed + heads, t, bias=self.bias, letter="in"),
-                depthwise("conv1d", mixed, self.kernel, t, bias=self.conv_bias),
+                convolved("conv1d", mixed, self.kernel, stream, bias=self.conv_bias),
                 activation("activation", self.activation, t * mixed),
                 parameter("dt_bias", heads, minor=True),
                 activation("time_step", "softplus", t * heads),
                 parameter("A_log", heads, minor=True),
-                scan("scan", t, heads, self.d_state, self.head_dim),
+                state_space("scan", states(stream, heads, self.d_state, self.head_dim), self.chunk),
                 parameter("D", heads, minor=True),
                 activation("gate", "silu", t * inner),
                 *([norm("norm", "rmsnorm", inner, t)] if self.gated_norm else []),

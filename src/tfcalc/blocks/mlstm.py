@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.recurrence import states
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import activation, linear, norm
-from tfcalc.leaves.scan import scan
+from tfcalc.leaves.linear_attention import matrix_memory
 from tfcalc.workload import Sequences
 
 
@@ -14,7 +15,8 @@ class MatrixLSTM(NamedTuple):
     """``n_heads`` states of ``key_dim`` × ``value_dim`` with a normaliser each; ``keys`` and ``values`` wide in all.
 
     A head's input and forget gates are numbers made of the token, always with a bias; a norm of each head's output is
-    gated. ``fused``: one matrix for all wide projections, one for both gates.
+    gated. ``fused``: one matrix for all wide projections, one for both gates. Sequences run by chunks of
+    ``chunk`` tokens, ``filled`` up to whole ones or the rest of them one by one.
 
     Source: Beck et al. 2025 (xLSTM 7B, arXiv 2503.13427), section 3; transformers' xLSTMLayer.
     """
@@ -25,19 +27,21 @@ class MatrixLSTM(NamedTuple):
     values: Num
     key_dim: Num
     value_dim: Num
+    chunk: Num
     bias: bool = False
     fused: bool = False
+    filled: bool = False
 
     def __call__(self, name: str, stream: Sequences) -> Component:
         """The block on these sequences."""
         t, values, bias = stream.tokens, self.values, self.bias
+        memory = states(stream, self.n_heads, self.key_dim, self.value_dim)
         return Component(
             name,
             "ssm",
             parts=(
                 *self._projections(t),
-                # the normaliser is one more column of the state
-                scan("mlstm_backend", t, self.n_heads, self.key_dim, self.value_dim + 1),
+                matrix_memory("mlstm_backend", memory, self.chunk, filled=self.filled),
                 norm("multihead_norm", "layernorm" if bias else "layernorm-no-bias", values, t),
                 activation("ogate", "sigmoid", t * values),
                 linear("out_proj", values, self.d_model, t, bias=bias, letter="O"),

@@ -34,7 +34,7 @@ class RelativeAttention(NamedTuple):
                 linear("q", h, inner, tokens, bias=False, letter="Q"),
                 linear("k", h, inner, tokens, bias=False, letter="K"),
                 linear("v", h, inner, tokens, bias=False, letter="V"),
-                linear("r", h, inner, stream.batch * distances, bias=False, letter="R"),
+                linear("r", h, inner, stream.batch * distances, bias=False, letter="R", input_gradient=False),
                 *(parameter(f"r_{letter}_bias", a, d, minor=True) for letter in "wrs"),
                 parameter("seg_embed", 2, a, d),
                 relative_scores("relative", a, d, tokens, distances, pairs.scores),

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
+from tfcalc.blocks.recurrence import convolved
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import linear
-from tfcalc.leaves.convolution import depthwise
 from tfcalc.leaves.scan import gated_sum
 from tfcalc.workload import Sequences
 
@@ -29,7 +29,7 @@ class ShortConvolution(NamedTuple):
             parts=(
                 linear("in_proj", h, 3 * h, t, bias=self.bias, letter="in"),
                 gated_sum("gates", "B·x, C·y", t * h, forward=2, backward=4),
-                depthwise("conv", h, self.kernel, t, bias=self.bias),
+                convolved("conv", h, self.kernel, stream, bias=self.bias),
                 linear("out_proj", h, h, t, bias=self.bias, letter="out"),
             ),
         )

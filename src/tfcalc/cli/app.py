@@ -90,5 +90,15 @@ def _parameter(option: Option) -> Any:
     """What typer is told of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
         return typer.Argument(None, help=option.help, show_default=False)
-    metavar = None if option.switch else "|".join(option.known) if option.known else "N" if option.number else "TEXT"
+    metavar = (
+        None
+        if option.switch
+        else "|".join(option.known)
+        if option.known
+        else "N"
+        if option.number
+        else "X"
+        if option.amount
+        else "TEXT"
+    )
     return typer.Option(None, *option.flags, help=option.help, metavar=metavar, show_default=False)

@@ -5,23 +5,28 @@ from dataclasses import fields
 from typing import NamedTuple
 
 from tfcalc.conventions import Definitions
-from tfcalc.dimensions import Choice, facet
+from tfcalc.dimensions import LARGEST, Choice, facet
 from tfcalc.families.transformer import Transformer
 from tfcalc.workload import Workload
 
 
 class Option(NamedTuple):
-    """One option: ``known`` words, or a whole number (a ``number``), or free text; ``switch`` takes no value."""
+    """One option: ``known`` words; a whole ``number``, from ``least`` to ``most``; an ``amount`` above 0; or free text.
+
+    A ``switch`` takes no value.
+    """
 
     name: str
     flags: tuple[str, ...]
     help: str
     known: tuple[str, ...] = ()
     number: bool = False
+    amount: bool = False
     switch: bool = False
     argument: bool = False
     short_for: tuple[str, str] | None = None
     least: int = 1
+    most: int = LARGEST
 
     @property
     def keys(self) -> list[str]:
@@ -34,7 +39,7 @@ def of_fields(described: type, *names: str) -> Iterator[Option]:
     """The options that a dataclass declares by its fields: all of them, or those named."""
     for item in fields(described):
         known = facet(item)
-        if known is None or (names and item.name not in names):
+        if known is None or not known.flags or (names and item.name not in names):
             continue
         if isinstance(known, Choice):
             default = "" if isinstance(item.default, bool) else f" [default: {item.default}]"

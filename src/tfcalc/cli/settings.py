@@ -15,14 +15,14 @@ from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import default_run
-from tfcalc.units import parse_count
+from tfcalc.units import parse_amount, parse_count
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
 
 T = TypeVar("T")
-Value = int | str | bool
+Value = int | float | str | bool
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 LARGEST_FILE = 1 << 20
@@ -169,10 +169,15 @@ def _read(option: Option, raw: Any, called: str) -> Value:
         except UsageError as error:
             raise UsageError(f"{called} {error.message}", error.hint) from None
         try:
-            check_size(called, number, option.least)
+            check_size(called, number, option.least, option.most)
         except InvalidModel as error:
             raise UsageError(error.message, error.hint) from None
         return number
+    if option.amount:
+        try:
+            return parse_amount(raw)
+        except UsageError as error:
+            raise UsageError(f"{called} {error.message}", error.hint) from None
     if not isinstance(raw, str):
         raise UsageError(f"{called} {raw!r} is not text", "put it in quotes")
     return one_of(called, raw, option.known) if option.known else raw

@@ -42,7 +42,7 @@ class Product(NamedTuple):
 
     name: str
     factors: tuple[Num, ...]
-    backward: int = 2
+    backward: Num = 2
 
     @property
     def flops(self) -> Num:

@@ -74,6 +74,8 @@ NOTATIONS: dict[str, dict[str, str]] = {
         "V": "vocab_size",
         "V_t": "target_vocab_size",
         "T": "max_len",
+        "D": "max_distance",
+        "B": "buckets",
     },
 }
 """Other letters for the same symbols; those not named keep their own."""
@@ -165,6 +167,13 @@ class _Writer(NamedTuple):
     def powers(self, powers: Monomial) -> list[str]:
         return [self.power(atom, power) for atom, power in _arranged(powers)]
 
+    def divisor(self, number: Polynomial | int) -> str:
+        """What stands below a line: a number or a letter as it is, anything longer in brackets."""
+        if isinstance(number, int):
+            return str(number)
+        text = self.sum(number)
+        return text if list(number.terms.values()) == [1] and sum(map(len, number.terms)) == 1 else f"({text})"
+
     def join(self, pieces: list[str]) -> str:
         """Letters stand side by side; longer names need a sign between them, and LaTeX a space."""
         if self.script is LATEX:
@@ -177,7 +186,7 @@ class _Writer(NamedTuple):
         if isinstance(atom, Floor):
             opening, closing = self.script.floor
             dividend = self.sum(atom.dividend) if len(atom.dividend.terms) == 1 else self.bracketed(atom.dividend)
-            base = f"{opening}{dividend}/{atom.divisor}{closing}"
+            base = f"{opening}{dividend}/{self.divisor(atom.divisor)}{closing}"
         elif isinstance(atom, Minimum):
             opening, closing = self.script.minimum
             base = f"{opening}{self.sum(atom.one)}, {self.sum(atom.other)}{closing}"
@@ -193,9 +202,9 @@ def _place(atom: Atom) -> int:
 def _arranged(powers: Monomial) -> list[tuple[Atom, int]]:
     running = any(atom in WORKLOAD for atom, _ in powers)
 
-    def place(item: tuple[Atom, int]) -> tuple[bool, int, str]:
+    def place(item: tuple[Atom, int]) -> tuple[bool, int, bool, str]:
         first = item[0] in COUNTS or (item[0] in TABLES and not running)
-        return (not first, _place(item[0]), str(item[0]))
+        return (not first, _place(item[0]), not isinstance(item[0], str), str(item[0]))
 
     return sorted(powers, key=place)
 

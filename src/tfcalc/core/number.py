@@ -52,7 +52,7 @@ def divide(whole: Any, parts: Any) -> Any:
     return whole / parts if hasattr(parts, "free_symbols") else whole // parts
 
 
-def ceil_div(whole: Any, size: int) -> Any:
+def ceil_div(whole: Any, size: Any) -> Any:
     """How many pieces of ``size`` hold ``whole``: ``⌈whole / size⌉``.
 
     >>> ceil_div(7, 2)
@@ -61,7 +61,7 @@ def ceil_div(whole: Any, size: int) -> Any:
     return (whole + (size - 1)) // size
 
 
-def floor_div(whole: Any, size: int) -> Any:
+def floor_div(whole: Any, size: Any) -> Any:
     """``⌊whole / size⌋``.
 
     >>> floor_div(7, 2)

@@ -32,7 +32,18 @@ def twice_sliding(length: Num, window: Num) -> Num:
     return first * (first + 1) + 2 * window * (length - first)
 
 
-def twice_chunked(length: Num, chunk: int) -> Num:
+def in_pieces(length: Num, size: int) -> Num:
+    """The pairs where a sequence is cut into pieces of ``size``, each by itself: Σ c², the last one shorter.
+
+    >>> in_pieces(5, 2)
+    9
+    """
+    whole: Num = floor_div(length, size)
+    rest = length - size * whole
+    return whole * (size * size) + rest * rest
+
+
+def twice_chunked(length: Num, chunk: Num) -> Num:
     """Twice the pairs where a query sees the keys of its own chunk up to its own: Σ c(c + 1), the last one shorter.
 
     >>> twice_chunked(5, 2)

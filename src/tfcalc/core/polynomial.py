@@ -15,10 +15,14 @@ from tfcalc.core.number import Num, minimum
 
 
 class Floor(NamedTuple):
-    """The part of a division that is not known to come out even: ``⌊dividend / divisor⌋``."""
+    """The part of a division that is not known to come out even: ``⌊dividend / divisor⌋``.
+
+    Its ``name`` tells it from the minimum of the same two, for tuples are equal by their items.
+    """
 
     dividend: Polynomial
-    divisor: int
+    divisor: Polynomial | int
+    name: str = "floor"
 
 
 class Minimum(NamedTuple):
@@ -26,6 +30,7 @@ class Minimum(NamedTuple):
 
     one: Polynomial
     other: Polynomial
+    name: str = "min"
 
 
 Atom = str | Floor | Minimum
@@ -91,13 +96,36 @@ class Polynomial:
     def __rtruediv__(self, other: int) -> Polynomial:
         return Polynomial({(): other}) / self
 
-    def __floordiv__(self, divisor: int) -> Polynomial:
-        """What divides is taken out; the rest stays under a floor: ``(4h² + h) // 2 == 2h² + ⌊h/2⌋``."""
+    def __floordiv__(self, divisor: Polynomial | int) -> Polynomial:
+        """What divides is taken out; the rest stays under a floor: ``(4h² + h) // 2 == 2h² + ⌊h/2⌋``.
+
+        By a symbol: ``(h·k + h) // k == h + ⌊h/k⌋``. By a sum nothing is taken out.
+        """
+        if isinstance(divisor, Polynomial):
+            return self._floored_by(divisor) if divisor.free_symbols else self // divisor.terms.get((), 0)
         even = Polynomial({powers: factor // divisor for powers, factor in self.terms.items()})
         rest = Polynomial({powers: factor % divisor for powers, factor in self.terms.items()})
         if not rest.free_symbols:  # a constant below the divisor
             return even
         return even + Polynomial({((Floor(rest, divisor), 1),): 1})
+
+    def __rfloordiv__(self, other: int) -> Polynomial:
+        return Polynomial({(): other}) // self
+
+    def _floored_by(self, divisor: Polynomial) -> Polynomial:
+        taken: dict[Monomial, int] = {}
+        if len(divisor.terms) == 1:
+            ((below, by),) = divisor.terms.items()
+            under = tuple((atom, -power) for atom, power in below)
+            for powers, factor in self.terms.items():
+                quotient = _times(powers, under)
+                if factor % by == 0 and all(power > 0 for _, power in quotient):
+                    taken[quotient] = factor // by
+        even = Polynomial(taken)
+        rest = self - even * divisor
+        if rest == -1 and len(divisor.terms) == 1:  # ⌊-1/k⌋, for a size is at least 1
+            return even - 1
+        return even + Polynomial({((Floor(rest, divisor), 1),): 1}) if rest.terms else even
 
     def minimum(self, other: Polynomial | int) -> Polynomial:
         """The smaller of the two; a difference that is a number decides it.
@@ -190,7 +218,8 @@ def _order(item: tuple[Atom, int]) -> tuple[bool, str]:
 
 def _value(atom: Atom, values: Mapping[str, Num]) -> Any:
     if isinstance(atom, Floor):
-        return atom.dividend.at(values) // atom.divisor
+        divisor = atom.divisor.at(values) if isinstance(atom.divisor, Polynomial) else atom.divisor
+        return atom.dividend.at(values) // divisor
     if isinstance(atom, Minimum):
         return minimum(atom.one.at(values), atom.other.at(values))
     return values[atom] if atom in values else symbol(atom)

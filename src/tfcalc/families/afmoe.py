@@ -10,6 +10,7 @@ from tfcalc.families.deepseek import mlp_types, sparse_after
 from tfcalc.families.glm_moe import dense_or_sparse, routed
 from tfcalc.families.llama import PRE_NORM, SANDWICH, attention, head_dim, qk_norms
 from tfcalc.families.mixtral import mixture, shared, swiglu
+from tfcalc.families.windows import windows
 from tfcalc.leaves import activation, linear, parameter
 from tfcalc.workload import Workload
 
@@ -40,14 +41,23 @@ def output_gate(c: Config, run: Workload) -> tuple[Component, ...]:
     max_position_embeddings=8192,
     tie_word_embeddings=False,
     attention_bias=False,
+    sliding_window=512,
+    layer_types=None,
 )
 def beam(c: Config, run: Workload) -> Component:
-    """Beam (transformers' BeamModel): a gate on attention's output with one bias a head, four norms a layer."""
+    """Beam (transformers' BeamModel): a gate on attention's output with one bias a head, four norms a layer.
+
+    Every sixth layer and the last see everything.
+    """
     bias = parameter("gate_bias", c.size("num_attention_heads"), minor=True)
     within = (*qk_norms("rmsnorm", c, run), *output_gate(c, run), bias)
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
-    kinds = mlp_types(c, sparse_after(c, 3))
-    return dense_or_sparse(c, run, kinds, mixer, lambda: routed(c, run, "num_experts"), names=SANDWICH)
+    kinds, last = mlp_types(c, sparse_after(c, 3)), c.number("num_hidden_layers") - 1
+    seen = windows(c, lambda place: (place + 1) % 6 > 0 and place != last)
+
+    def mixer(window: int | None) -> Component:
+        return attention(c, run, bias=c.flag("attention_bias"), within=within, window=window)
+
+    return dense_or_sparse(c, run, kinds, mixer, lambda: routed(c, run, "num_experts"), names=SANDWICH, seen=seen)
 
 
 @family(
@@ -70,6 +80,9 @@ def beam(c: Config, run: Workload) -> Component:
     max_position_embeddings=16384,
     tie_word_embeddings=False,
     attention_bias=False,
+    sliding_window=1024,
+    global_attn_every_n_layers=4,
+    layer_types=None,
 )
 def afmoe(c: Config, run: Workload) -> Component:
     """Arcee's Trinity (transformers' AfmoeModel): gated attention, four norms; the correction is a frozen parameter."""
@@ -81,6 +94,11 @@ def afmoe(c: Config, run: Workload) -> Component:
         return mixture(c, run, experts="num_experts", width=width, router="router.gate", within=within)
 
     within = (*qk_norms("rmsnorm", c, run), *output_gate(c, run))
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
     names = (*PRE_NORM, "pre_mlp_layernorm", "post_mlp_layernorm")
-    return dense_or_sparse(c, run, sparse_after(c, c.number("num_dense_layers", least=0)), mixer, experts, names=names)
+    kinds = sparse_after(c, c.number("num_dense_layers", least=0))
+    seen = windows(c, lambda place: (place + 1) % c.number("global_attn_every_n_layers") > 0)
+
+    def mixer(window: int | None) -> Component:
+        return attention(c, run, bias=c.flag("attention_bias"), within=within, window=window)
+
+    return dense_or_sparse(c, run, kinds, mixer, experts, names=names, seen=seen)

@@ -31,7 +31,10 @@ Writer = Callable[["Side", Workload, Sequences | None], Iterable[Component]]
 
 
 class Side(NamedTuple):
-    """The sizes of one of the two stacks."""
+    """The sizes of one of the two stacks.
+
+    ``ends_with_sum``: the sum with the last sub-layer is what leaves a layer (see :func:`tfcalc.blocks.layer`).
+    """
 
     width: Num
     heads: Num
@@ -39,9 +42,10 @@ class Side(NamedTuple):
     d_ff: Num
     layers: Num
     activation: str
+    ends_with_sum: bool = False
 
 
-def side(c: Config, name: str, *, width: str = "d_model") -> Side:
+def side(c: Config, name: str, *, width: str = "d_model", ends_with_sum: bool = False) -> Side:
     """The ``encoder``'s or the ``decoder``'s."""
     heads = f"{name}_attention_heads"
     return Side(
@@ -51,7 +55,14 @@ def side(c: Config, name: str, *, width: str = "d_model") -> Side:
         c.size(f"{name}_ffn_dim"),
         c.size(f"{name}_layers"),
         c.word("activation_function"),
+        ends_with_sum,
     )
+
+
+def sum_last(c: Config, run: Workload, default: float = 0.1) -> bool:
+    """Whether nothing follows the last sum of a layer whose norms stand before its sub-layers: dropout may."""
+    given = c.get("dropout")
+    return not (run.drops and (default if given is None else given))
 
 
 def attention(
@@ -64,6 +75,7 @@ def attention(
     causal: bool = False,
     bias: bool = True,
     key_bias: bool | None = None,
+    prompt: Num | None = None,
 ) -> Component:
     """Multi-head attention under the names that fairseq gave its projections."""
     block = Attention(
@@ -75,6 +87,7 @@ def attention(
         bias=bias,
         key_bias=key_bias,
         names=NAMES,
+        prompt=prompt,
     )
     return block(name, queries, keys, run, causal=causal)
 
@@ -95,6 +108,7 @@ def encoder_layer(s: Side, stream: Sequences, mixer: Component, ffn: Component) 
             norm("final_layer_norm", "layernorm", s.width, stream.tokens),
         ),
         stream.tokens * s.width,
+        ends_with_sum=s.ends_with_sum,
     )
 
 
@@ -105,15 +119,16 @@ def decoder_layer(
     *,
     bias: bool = True,
     key_bias: bool | None = None,
+    prompt: Num | None = None,
 ) -> Component:
     """Like the encoder's, and attention to its output (``memory``). Without one that is stored, but does not run."""
     stream, read = run.target, memory or run.source
     runs = 1 if memory else 0
-    reading = attention("encoder_attn", s, stream, read, run, bias=bias, key_bias=key_bias)
+    reading = attention("encoder_attn", s, stream, read, run, bias=bias, key_bias=key_bias, prompt=prompt)
     return layer(
         "layers",
         (
-            attention("self_attn", s, stream, stream, run, causal=True, bias=bias, key_bias=key_bias),
+            attention("self_attn", s, stream, stream, run, causal=True, bias=bias, key_bias=key_bias, prompt=prompt),
             norm("self_attn_layer_norm", "layernorm", s.width, stream.tokens),
             reading._replace(passes=runs),
             norm("encoder_attn_layer_norm", "layernorm", s.width, stream.tokens)._replace(passes=runs),
@@ -121,6 +136,7 @@ def decoder_layer(
             norm("final_layer_norm", "layernorm", s.width, stream.tokens),
         ),
         stream.tokens * s.width,
+        ends_with_sum=s.ends_with_sum,
     )
 
 
@@ -174,14 +190,17 @@ def seq2seq(
     writer: Writer = writing,
     rows: str = "vocab_size",
     share: bool = True,
+    pre_norm: bool = False,
 ) -> Component:
     """Shared table, encoder and decoder; as a ``ForCausalLM`` only the decoder, whose table is its own.
 
     ``rows`` is the field with the length of the decoder's own table, if it has one: where they do not ``share`` it, or
-    it is not tied. ``places`` is that with the number of positions (``{}`` stands for the stack's name).
+    it is not tied. ``places`` is that with the number of positions (``{}`` stands for the stack's name). ``pre_norm``
+    says that norms stand before sub-layers.
     """
     alone, tied = c.head == ALONE, share and c.flag("tie_word_embeddings")
-    s = side(c, "decoder")
+    ends_with_sum = pre_norm and sum_last(c, run)
+    s = side(c, "decoder", ends_with_sum=ends_with_sum)
     decoder = half(
         "decoder",
         s,
@@ -193,7 +212,7 @@ def seq2seq(
     )
     if alone:
         return Component("model", "decoder", parts=(decoder,))
-    s = side(c, "encoder")
+    s = side(c, "encoder", ends_with_sum=ends_with_sum)
     encoder = half(
         "encoder",
         s,
@@ -284,7 +303,7 @@ def bart(c: Config, run: Workload) -> Component:
 )
 def mbart(c: Config, run: Workload) -> Component:
     """Liu et al. 2020 (arXiv 2001.08210): a norm of the embedding, and one after the last layer."""
-    return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding", "layer_norm"))
+    return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding", "layer_norm"), pre_norm=True)
 
 
 @family(
@@ -306,7 +325,7 @@ def mbart(c: Config, run: Workload) -> Component:
 )
 def blenderbot(c: Config, run: Workload) -> Component:
     """Roller et al. 2020 (arXiv 2004.13637): positions without spare rows."""
-    return seq2seq(c, run, positions=learned)
+    return seq2seq(c, run, positions=learned, pre_norm=True)
 
 
 @family(
@@ -328,7 +347,7 @@ def blenderbot(c: Config, run: Workload) -> Component:
 )
 def pegasus(c: Config, run: Workload) -> Component:
     """Zhang et al. 2019 (arXiv 1912.08777): fixed positions, which count as parameters that are not trained."""
-    return seq2seq(c, run, positions=partial(SINES, stored="parameter"))
+    return seq2seq(c, run, positions=partial(SINES, stored="parameter"), pre_norm=True)
 
 
 @family(
@@ -350,7 +369,7 @@ def pegasus(c: Config, run: Workload) -> Component:
 )
 def m2m_100(c: Config, run: Workload) -> Component:
     """Fan et al. 2020 (arXiv 2010.11125); NLLB-200 (arXiv 2207.04672). Fixed positions that no checkpoint holds."""
-    return seq2seq(c, run, positions=partial(SINES, stored="nothing"))
+    return seq2seq(c, run, positions=partial(SINES, stored="nothing"), pre_norm=True)
 
 
 @family(
@@ -416,10 +435,17 @@ def translation(c: Config, run: Workload, base: Component) -> Iterator[Component
     return generation(c, run, base, rows=_target_rows(c) if own else "vocab_size")
 
 
+def _own_words(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """Logits of the decoder by itself: tied, over the words of its own table."""
+    tied = c.flag("tie_word_embeddings")
+    yield base
+    yield output("lm_head", c.size("d_model"), c.size(_target_rows(c) if tied else "vocab_size"), run, tied=tied)
+
+
 @family(
     "marian",
     architecture="MarianMTModel",
-    heads={"Model": bare, "MTModel": translation, ALONE: lm_head(width="d_model")},
+    heads={"Model": bare, "MTModel": translation, ALONE: _own_words},
     aliases=ALIASES,
     vocab_size=58101,
     decoder_vocab_size=None,

@@ -22,6 +22,7 @@ from tfcalc.families.bart import (
     NAMES,
     SINES,
     Side,
+    Writer,
     attention,
     decoder_layer,
     encoder_layer,
@@ -112,14 +113,14 @@ def mvp(c: Config, run: Workload) -> Component:
     In transformers 5 it is only the decoder that gets them: the encoder takes ``use_prompt`` for another argument.
     """
     prompts = c.flag("use_prompt") and c.head != ALONE
-    writer = partial(_prompted, c) if prompts else writing
+    writer: Writer = partial(_prompted, c) if prompts else writing
     return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding",), writer=writer)
 
 
 def _prompted(c: Config, s: Side, run: Workload, memory: Sequences | None) -> Iterator[Component]:
     """Keys and values for each layer, made of a short table by two maps."""
-    yield from writing(s, run, memory)
     rows, inner = c.size("prompt_length"), c.size("prompt_mid_dim")
+    yield decoder_layer(s, run, memory, prompt=rows)._replace(copies=s.layers)
     for name in ("self_attn_prompt", "cross_attn_prompt"):
         yield Component(
             name,
@@ -155,6 +156,7 @@ def bigbird_pegasus(c: Config, run: Workload) -> Component:
         norms=("layernorm_embedding",),
         reader=partial(_sparse, bias=bias),
         writer=partial(_plain_writer, bias=bias),
+        pre_norm=True,
     )
 
 
@@ -194,6 +196,7 @@ def pegasus_x(c: Config, run: Workload) -> Component:
         positions=partial(SINES, stored="nothing"),
         reader=partial(_global_tokens, c),
         writer=partial(_plain_writer, bias=False),
+        pre_norm=True,
     )
 
 
@@ -225,7 +228,14 @@ def _global_tokens(c: Config, s: Side, run: Workload) -> Iterator[Component]:
 def nllb_moe(c: Config, run: Workload) -> Component:
     """NLLB-200 (arXiv 2207.04672): every so many layers, two of many networks for each token."""
     positions = partial(SINES, stored="nothing")
-    return seq2seq(c, run, positions=positions, reader=partial(_experts_read, c), writer=partial(_experts_write, c))
+    return seq2seq(
+        c,
+        run,
+        positions=positions,
+        reader=partial(_experts_read, c),
+        writer=partial(_experts_write, c),
+        pre_norm=True,
+    )
 
 
 def _experts_read(c: Config, s: Side, run: Workload) -> Iterator[Component]:
@@ -267,7 +277,7 @@ def _normed(s: Side, stream: Sequences, sublayers: dict[str, Component]) -> Comp
     parts = [
         part for name, each in sublayers.items() for part in (each, norm(name, "layernorm", s.width, stream.tokens))
     ]
-    return layer("layers", parts, stream.tokens * s.width)
+    return layer("layers", parts, stream.tokens * s.width, ends_with_sum=s.ends_with_sum)
 
 
 def _text_to_text(c: Config, run: Workload, base: Component) -> Iterator[Component]:
@@ -297,7 +307,8 @@ SEAMLESS: dict[str, Any] = LARGE | {
 @family("seamless_m4t_v2", architecture="SeamlessM4Tv2ForTextToText", max_position_embeddings=4096, **SEAMLESS)
 def seamless_m4t(c: Config, run: Workload) -> Component:
     """Seamless Communication et al. 2023 (arXiv 2308.11596, 2312.05187): its translator of texts, which is NLLB's."""
-    return seq2seq(c, run, positions=partial(SINES, stored="nothing"), reader=_translated, writer=_translating)
+    positions = partial(SINES, stored="nothing")
+    return seq2seq(c, run, positions=positions, reader=_translated, writer=_translating, pre_norm=True)
 
 
 def _translated(s: Side, run: Workload) -> Iterator[Component]:

@@ -9,6 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
+from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.bert_heads import BERT_HEADS, ROBERTA_HEADS, on_top, only_logits
@@ -22,6 +23,8 @@ PAIRED = ("Model", "ForPreTraining", "ForNextSentencePrediction", "ForSequenceCl
 """The classes that read the pooled first token, in BERT; the others are made without a pooler."""
 FIRST_TOKEN = ("Model", "ForMultipleChoice")
 """Those that do so in RoBERTa, whose classifier has a map of its own."""
+READERS = ("Model", "Encoder", "Decoder", "ForCausalLM", "LMHeadModel", "ForMaskedLM")
+"""The classes that take another model's output (``encoder_hidden_states``)."""
 
 BERT: dict[str, Any] = {
     "vocab_size": 30522,
@@ -71,14 +74,17 @@ def attention(
     name: str = "attention",
     names: tuple[str, ...] = NAMES,
     bias: bool = True,
+    queries: Sequences | None = None,
     memory: Sequences | None = None,
     within: tuple[Component, ...] = (),
+    rotated: bool = False,
 ) -> Component:
     """Attention within the sequence, or to ``memory``. As a decoder (``is_decoder``) it looks only back."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    block = Attention(h, a, a, d, d, bias=bias, output_bias=True, names=names, within=within)
+    rotary = d if rotated else None
+    block = Attention(h, a, a, d, d, bias=bias, output_bias=True, names=names, within=within, rotary=rotary)
     causal = memory is None and c.flag("is_decoder")
-    return block(name, run.target, memory or run.target, run, causal=causal)
+    return block(name, queries or run.target, memory or run.target, run, causal=causal)
 
 
 def feed_forward(c: Config, run: Workload, *, name: str = "(ffn)", names: tuple[str, ...] = FFN) -> Component:
@@ -89,13 +95,24 @@ def feed_forward(c: Config, run: Workload, *, name: str = "(ffn)", names: tuple[
     return block(name, run.target, run)
 
 
-def cross_attention(c: Config, run: Workload, *, bias: bool = True) -> Component | None:
-    """Attention to another model's output (``add_cross_attention``). InvalidModel in an encoder, as in transformers."""
+def cross_attention(
+    c: Config, run: Workload, *, bias: bool = True, readers: tuple[str, ...] = READERS
+) -> Component | None:
+    """Attention to another model's output (``add_cross_attention``). InvalidModel in an encoder, as in transformers.
+
+    Classes that are no ``readers`` have it, but take no such output: there it never runs.
+    """
     if not c.flag("add_cross_attention"):
         return None
     if not c.flag("is_decoder"):
         raise InvalidModel(f"{c.path('add_cross_attention')} is true, but is_decoder is not", "set is_decoder to true")
-    return attention(c, run, name="crossattention", bias=bias, memory=run.source)
+    queries, memory = (run.target, run.source) if c.head in readers else (nothing(run), nothing(run))
+    return attention(c, run, name="crossattention", bias=bias, queries=queries, memory=memory)
+
+
+def nothing(run: Workload) -> Sequences:
+    """What a part reads that is stored, but not run."""
+    return Sequences(run.target.batch, 0)
 
 
 def layers(
@@ -107,13 +124,25 @@ def layers(
     ffn: Component | None = None,
     cross: Component | None = None,
     more: tuple[Component, ...] = (),
+    pre_norm: bool = False,
+    dropped: bool = True,
 ) -> Component:
-    """Equal layers: mixer, cross-attention where there is any, feed-forward, and the norms that go with them."""
+    """Equal layers: mixer, cross-attention where there is any, feed-forward, and the norms that go with them.
+
+    With ``pre_norm`` these stand before the sub-layers, so that a sum is what leaves a layer: with what the last map
+    made, if that is not ``dropped`` in training.
+    """
     h, tokens = c.size("hidden_size"), run.target.tokens
     of_mixer, of_cross, of_ffn = (norm(name, "layernorm", h, tokens) for name in norms)
     crossed = (cross, of_cross) if cross else ()
     parts = (mixer, of_mixer, *crossed, ffn or feed_forward(c, run), of_ffn, *more)
-    return layer("layer", parts, tokens * h, copies=c.size("num_hidden_layers"))
+    ends = pre_norm and not (dropped and drops(c, run))
+    return layer("layer", parts, tokens * h, copies=c.size("num_hidden_layers"), ends_with_sum=ends)
+
+
+def drops(c: Config, run: Workload) -> bool:
+    """Whether dropout is at work behind each sub-layer: one number in ten, unless the config says otherwise."""
+    return run.drops and c.get("hidden_dropout_prob") != 0
 
 
 def grouped_by(c: Config, name: str, *widths: str) -> Num:
@@ -128,10 +157,13 @@ def stacked(*parts: Component) -> Component:
     return Component("encoder", "encoder", parts=parts)
 
 
-def pooler(c: Config, run: Workload, classes: tuple[str, ...], name: str = "pooler.dense") -> tuple[Component, ...]:
-    """A map of the first token's vector, in these classes."""
+def pooler(
+    c: Config, run: Workload, classes: tuple[str, ...], name: str = "pooler.dense", read: tuple[str, ...] = PAIRED
+) -> tuple[Component, ...]:
+    """A map of the first token's vector, in these classes; it is ``read`` in some, and else has no gradient."""
     h = c.size("hidden_size")
-    return (linear(name, h, h, run.target.batch),) if c.head in classes else ()
+    made = linear(name, h, h, run.target.batch)
+    return (made if c.head in read else without_gradient(made),) if c.head in classes else ()
 
 
 def bert_like(
@@ -146,11 +178,14 @@ def bert_like(
     final: str = "",
     bias: bool = True,
     cross: bool = True,
+    dropped: bool = True,
 ) -> Component:
     """BERT by its ``tables`` beside the words, its ``norms`` of layers and after the last, and who has a pooler."""
     h, tokens = c.size("hidden_size"), run.target.tokens
     memory = cross_attention(c, run, bias=bias) if cross else None
-    stack = layers(c, run, mixer or attention(c, run, bias=bias), norms=norms, cross=memory)
+    mixer = mixer or attention(c, run, bias=bias)
+    before = norms is not POST_NORM
+    stack = layers(c, run, mixer, norms=norms, cross=memory, pre_norm=before, dropped=dropped)
     last = (norm(final, "layernorm", h, tokens),) if final else ()
     return Component(
         name,
@@ -258,7 +293,9 @@ def xlm_roberta_xl(c: Config, run: Workload) -> Component:
     """Goyal et al. 2021 (arXiv 2105.00572): RoBERTa with norms before the sub-layers and after the last one."""
     norms = ("attention.self_attn_layer_norm", "crossattention.self_attn_layer_norm", "LayerNorm")
     tables = with_tables(c, run)
-    return bert_like("roberta", c, run, *tables, pooled=FIRST_TOKEN, norms=norms, normed="", final="LayerNorm")
+    return bert_like(
+        "roberta", c, run, *tables, pooled=FIRST_TOKEN, norms=norms, normed="", final="LayerNorm", dropped=False
+    )
 
 
 @family(

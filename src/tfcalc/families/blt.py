@@ -10,7 +10,9 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
+from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num, divide, floor_div
+from tfcalc.core.sharing import without_weights
 from tfcalc.families.llama import PRE_NORM, kv_heads
 from tfcalc.leaves import embedding, linear, norm
 from tfcalc.workload import Sequences, Workload
@@ -74,15 +76,33 @@ def layers(c: Config, run: Workload, stream: Sequences) -> Component:
     mixer = attention("self_attn", c, run, stream, stream)
     mlp = FeedForward(h, inner(c), c.word("hidden_act"), names=GATED, gated=True)("mlp", stream, run)
     norms = (norm(name, "rmsnorm", h, tokens) for name in PRE_NORM)
-    return layer("layers", (mixer, mlp, *norms), tokens * h, copies=c.size("num_hidden_layers"))
+    return layer("layers", (mixer, mlp, *norms), tokens * h, copies=c.size("num_hidden_layers"), ends_with_sum=True)
 
 
 def crossing(c: Config, run: Workload, queries: Sequences, keys: Sequences) -> Component:
-    """Attention between bytes and patches, with norms of both: after the last layer, or at each."""
+    """Attention between bytes and patches, with norms of both."""
     h = c.size("hidden_size")
     norms = norm("q_norm", "rmsnorm", h, queries.tokens), norm("k_norm", "rmsnorm", h, keys.tokens)
-    made = attention("cross_attn_layers", c, run, queries, keys, within=norms)
-    return made._replace(copies=c.size("num_hidden_layers") if c.flag("cross_attn_all_layers") else 1)
+    return attention("cross_attn_layers", c, run, queries, keys, within=norms)
+
+
+def of_every_layer(c: Config, asks: bool, project: Component, cross: Component) -> Iterator[Component]:
+    """Both once, or ``cross`` at every layer.
+
+    In the encoder (``asks``) each layer begins anew with its patches, so that what the last one makes is all that is
+    used of it, and all that a gradient reaches.
+    """
+    yield project
+    if not c.flag("cross_attn_all_layers"):
+        yield cross
+    elif not asks:
+        yield cross._replace(copies=c.size("num_hidden_layers"))
+    else:
+        others = c.size("num_hidden_layers") - 1
+        for part, copies in ((without_weights(project), 0), (cross, others)):
+            unused = without_gradient(part)._replace(name=f"{part.name}[not last]", copies=copies, active=others)
+            yield unused
+        yield cross._replace(name=f"{cross.name}[last]")
 
 
 def local(
@@ -94,7 +114,13 @@ def local(
     queries, keys = (pieces, run.target) if asks else (run.target, pieces)
     project = linear("patch_embedding_projection", width, h * k, patches.tokens, bias=False)
     return Component(
-        name, "decoder", parts=(layers(c, run, run.target), project, crossing(c, run, queries, keys), *further)
+        name,
+        "decoder",
+        parts=(
+            layers(c, run, run.target),
+            *of_every_layer(c, asks, project, crossing(c, run, queries, keys)),
+            *further,
+        ),
     )
 
 
@@ -129,7 +155,9 @@ def patcher(c: Config, run: Workload) -> Component:
     """A small language model of bytes, trained beforehand: where it is surprised, a patch begins."""
     logits = output("lm_head", c.size("hidden_size"), c.size("vocab_size"), run, tied=False)
     stack = layers(c, run, run.target)
-    return frozen(Component("patcher", "decoder", parts=(of_bytes(c, run), stack, last_norm(c, run), logits)))
+    return without_gradient(
+        frozen(Component("patcher", "decoder", parts=(of_bytes(c, run), stack, last_norm(c, run), logits)))
+    )
 
 
 def logits(c: Config, run: Workload, base: Component) -> Iterator[Component]:

@@ -15,6 +15,7 @@ from tfcalc.core.number import Num, product
 from tfcalc.families.images import (
     feed_forward,
     grid,
+    image,
     image_classifier,
     norms,
     pair,
@@ -22,7 +23,9 @@ from tfcalc.families.images import (
     patches,
     self_attention,
 )
+from tfcalc.families.unread import unread_heads
 from tfcalc.leaves import embedding, learned_position, linear, norm, parameter, sinusoidal_position
+from tfcalc.leaves.similarity import similarity
 from tfcalc.workload import Sequences, Workload
 
 Table = Callable[[str, Num, Num, Num], Component]
@@ -40,7 +43,7 @@ def encoder(c: Config, run: Workload, stream: Sequences, *, causal: bool = False
         feed_forward(c, run, stream),
         *norms(NORMS, h, stream.tokens),
     )
-    layers = layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers"))
+    layers = layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers"), ends_with_sum=True)
     return Component("encoder", "encoder", parts=(layers,))
 
 
@@ -120,13 +123,12 @@ def clip_text(c: Config, run: Workload) -> Component:
 )
 def clip_vision(c: Config, run: Workload) -> Component:
     """A class token before the patches, which have no bias; a norm before the layers too."""
-    h, count = c.size("hidden_size"), product(grid(c))
-    stream = Sequences(run.batch_size, count + 1)
+    h, stream = c.size("hidden_size"), image(c, run, 1)
     whole = vision_tower(
         c,
         run,
         parameter("class_embedding", h),
-        patches("patch_embedding", c, run.batch_size * count, width=h, kernel=pair(c, "patch_size"), bias=False),
+        patches("patch_embedding", c, image(c, run).tokens, width=h, kernel=pair(c, "patch_size"), bias=False),
         learned_position("position_embedding", stream.length, h, stream.tokens),
         stream=stream,
     )
@@ -176,6 +178,7 @@ def clip(c: Config, run: Workload) -> Component:
             *towers,
             linear("visual_projection", seen, shared, run.batch_size, bias=False),
             linear("text_projection", read, shared, run.batch_size, bias=False),
+            similarity("logits", run.batch_size, run.batch_size, shared),
             parameter("logit_scale"),
         ),
     )
@@ -214,10 +217,9 @@ def siglip_text(c: Config, run: Workload) -> Component:
 @family("siglip_vision_model", architecture="SiglipVisionModel", heads={"Model": bare}, image_size=224, **SIGLIP_VISION)
 def siglip_vision(c: Config, run: Workload) -> Component:
     """No class token: a trained query reads the patches."""
-    h, count = c.size("hidden_size"), product(grid(c))
-    stream = Sequences(run.batch_size, count)
-    embed = patches("patch_embedding", c, stream.tokens, width=h, kernel=pair(c, "patch_size"))
-    return _with_head(c, run, embed, count, stream)
+    stream = image(c, run)
+    embed = patches("patch_embedding", c, stream.tokens, width=c.size("hidden_size"), kernel=pair(c, "patch_size"))
+    return _with_head(c, run, embed, product(grid(c)), stream)
 
 
 @family(
@@ -226,8 +228,8 @@ def siglip_vision(c: Config, run: Workload) -> Component:
 def siglip2_vision(c: Config, run: Workload) -> Component:
     """Images of any shape, of up to ``num_patches`` patches."""
     h, count, side = c.size("hidden_size"), c.size("num_patches"), c.size("patch_size")
-    stream = Sequences(run.batch_size, count)
-    embed = linear("patch_embedding", c.size("num_channels") * side * side, h, stream.tokens)
+    stream = run.beside(count)
+    embed = linear("patch_embedding", c.size("num_channels") * side * side, h, stream.tokens, input_gradient=False)
     return _with_head(c, run, embed, count, stream)
 
 
@@ -241,7 +243,7 @@ def _with_head(c: Config, run: Workload, embed: Component, count: Num, stream: S
 def pooling(c: Config, run: Workload, stream: Sequences) -> Component:
     """One trained query attends to all patches; a feed-forward network after it."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    probe = Sequences(run.batch_size, 1)
+    probe = run.beside(1)
     block = Attention(h, a, a, d, d, bias=True, names=FUSED)
     return Component(
         "head",
@@ -262,7 +264,7 @@ def pooling(c: Config, run: Workload, stream: Sequences) -> Component:
 )
 def siglip(c: Config, run: Workload) -> Component:
     """Zhai et al. 2023 (arXiv 2303.15343): a trained temperature and bias for each pair's logit."""
-    return _compared(c, both(c, run, "siglip_text_model", "siglip_vision_model"))
+    return _compared(c, run, "siglip_text_model", "siglip_vision_model")
 
 
 @family(
@@ -272,13 +274,15 @@ def siglip(c: Config, run: Workload) -> Component:
 )
 def siglip2(c: Config, run: Workload) -> Component:
     """Tschannen et al. 2025 (arXiv 2502.14786)."""
-    return _compared(c, both(c, run, "siglip2_text_model", "siglip2_vision_model"))
+    return _compared(c, run, "siglip2_text_model", "siglip2_vision_model")
 
 
-def _compared(c: Config, towers: tuple[Component, ...]) -> Component:
+def _compared(c: Config, run: Workload, text: str, vision: str) -> Component:
+    towers = both(c, run, text, vision)
     if c.head == IMAGES_ONLY:
-        return towers[0]
-    return Component("siglip", "model", parts=(*towers, parameter("logit_scale"), parameter("logit_bias")))
+        return unread_heads(towers[0], run)
+    pairs = similarity("logits", run.batch_size, run.batch_size, width(c, "vision", vision))
+    return Component("siglip", "model", parts=(*towers, pairs, parameter("logit_scale"), parameter("logit_bias")))
 
 
 @family(

@@ -9,6 +9,7 @@ from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.families.llama import LLAMA, PRE_NORM, attention, decoder, gated, qk_norms, uniform
+from tfcalc.families.windows import by_window, windows
 from tfcalc.workload import Workload
 
 COHERE: dict[str, Any] = LLAMA | {
@@ -32,11 +33,21 @@ def cohere(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, mixer, gated(c, run), norm=kind, names=PARALLEL), final=kind)
 
 
-@family("cohere2", architecture="Cohere2ForCausalLM", heads=CAUSAL_LM, **COHERE)
+@family(
+    "cohere2",
+    architecture="Cohere2ForCausalLM",
+    heads=CAUSAL_LM,
+    **COHERE | {"sliding_window": 4096, "sliding_window_pattern": 4},
+)
 def cohere2(c: Config, run: Workload) -> Component:
-    """Command A (arXiv 2504.00698): no norms of heads, whatever the flag says."""
-    mixer, kind = attention(c, run, bias=c.flag("attention_bias")), "layernorm-no-bias"
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run), norm=kind, names=PARALLEL), final=kind)
+    """Command A (arXiv 2504.00698): no norms of heads, whatever the flag says; all layers but every fourth slide."""
+    every, kind = c.number("sliding_window_pattern"), "layernorm-no-bias"
+
+    def one(window: int | None) -> Component:
+        mixer = attention(c, run, bias=c.flag("attention_bias"), window=window)
+        return uniform(c, run, mixer, gated(c, run), norm=kind, names=PARALLEL)
+
+    return decoder(c, run, *by_window(c, run, windows(c, lambda place: (place + 1) % every != 0), one), final=kind)
 
 
 @family(
@@ -50,6 +61,7 @@ def cohere2(c: Config, run: Workload) -> Component:
         "intermediate_size": 6912,
         "num_key_value_heads": 32,
         "max_position_embeddings": 4096,
+        "partial_rotary_factor": 0.25,
     },
 )
 def stablelm(c: Config, run: Workload) -> Component:

@@ -7,6 +7,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
+from tfcalc.families.images import drops
 from tfcalc.leaves import embedding, norm, parameter
 from tfcalc.workload import Sequences, Workload
 
@@ -28,7 +29,8 @@ def encoder(c: Config, run: Workload, stream: Sequences) -> Component:
         norm("ffn.layernorm_before_ffn", "rmsnorm", h, tokens),
         ffn("ffn.ffn", stream, run),
     )
-    layers = layer("layers", parts, tokens * h, copies=c.size("num_hidden_layers"))
+    dropped = drops(c, run, "dropout_p")
+    layers = layer("layers", parts, tokens * h, copies=c.size("num_hidden_layers"), ends_with_sum=not dropped)
     return Component("encoder", "encoder", parts=(layers, norm("output_layernorm", "rmsnorm", h, tokens)))
 
 
@@ -46,11 +48,14 @@ def encoder(c: Config, run: Workload, stream: Sequences) -> Component:
     prompt_types=32,
     prompt_length=32,
     segment_types=32,
+    dropout_p=0.0,
 )
 def cpmant(c: Config, run: Workload) -> Component:
     """OpenBMB 2022; transformers' CpmAntModel. The rows of prompts, for each type of task, follow those of words."""
     h, segments, prompt = c.size("hidden_size"), c.size("segment_types"), c.size("prompt_length")
-    stream = Sequences(run.batch_size, prompt + run.seq_len)
+    text = run.target
+    read = Sequences(text.batch, text.length, prompt + text.seen)
+    stream = read if run.decoding else Sequences(text.batch, prompt + text.length)
     biases = segments * segments + c.size("position_bias_num_buckets")
     return Component(
         "cpmant",

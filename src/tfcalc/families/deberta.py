@@ -10,7 +10,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.configs.heads import output
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, minimum
 from tfcalc.errors import InvalidModel
 from tfcalc.families.bert import layers, positions, stacked, token_types, width_of_words
 from tfcalc.families.bert_heads import TASKS, classes, on_top, predicted, transform
@@ -113,9 +113,12 @@ def distances(c: Config, rows: Num) -> tuple[Component, ...]:
     **DEBERTA,
 )
 def deberta(c: Config, run: Workload) -> Component:
-    """He et al. 2020 (arXiv 2006.03654): no pooler in the base model, positions relative."""
-    rows = 2 * reach(c, "max_relative_positions")
-    made = layers(c, run, mixer(c, run, rows, fused=True, talking=c.flag("talking_head")))
+    """He et al. 2020 (arXiv 2006.03654): no pooler in the base model, positions relative, no further than there are."""
+    far = reach(c, "max_relative_positions")
+    rows = 2 * far
+    made = layers(
+        c, run, mixer(c, run, 2 * minimum(run.target.length, far), fused=True, talking=c.flag("talking_head"))
+    )
     return Component("deberta", "encoder", parts=(words(c, run), stacked(made, *distances(c, rows))))
 
 

@@ -106,8 +106,8 @@ def layers(
     """Layers with a norm before each of their two ``parts``, which are those of the layer's kind."""
 
     def make(kind: Kind) -> Component:
-        around = norms(PRE_NORM, "rmsnorm", c, run)
-        return layer("layers", (*parts(kind), *around), run.target.tokens * c.size("hidden_size"))
+        around = *parts(kind), *norms(PRE_NORM, "rmsnorm", c, run)
+        return layer("layers", around, run.target.tokens * c.size("hidden_size"), ends_with_sum=True)
 
     return stack("layers", kinds, c.size("num_hidden_layers"), make)
 

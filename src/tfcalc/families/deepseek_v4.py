@@ -80,6 +80,7 @@ def attention(kind: str, c: Config, run: Workload) -> Component:
         c.size("o_groups"),
         None if kind == WINDOW else compressor(kind, c),
         (c.size("index_n_heads"), c.size("index_head_dim")) if kind == SPARSE else None,
+        c.number("sliding_window"),
     )
     return block("self_attn", run.target, run)
 
@@ -117,6 +118,7 @@ def experts(kind: str, c: Config, run: Workload) -> Component:
     compress_rates=None,
     compress_ratios=None,
     hc_mult=4,
+    sliding_window=128,
     index_n_heads=64,
     index_head_dim=128,
     hidden_act="silu",

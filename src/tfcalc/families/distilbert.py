@@ -22,6 +22,7 @@ from tfcalc.families.bert import (
     feed_forward,
     grouped_by,
     layers,
+    nothing,
     pooler,
     positions,
     stacked,
@@ -40,7 +41,7 @@ from tfcalc.families.bert_heads import (
     transform,
 )
 from tfcalc.leaves import embedding, linear, norm
-from tfcalc.workload import Workload
+from tfcalc.workload import Sequences, Workload
 
 PRE_CLASSIFIER = ("pre_classifier", "classifier")
 DISTILBERT_HEADS: dict[str, Head] = {
@@ -144,7 +145,7 @@ def mobilebert_words(c: Config, run: Workload) -> Component:
         linear("embedding_transformation", 3 * e if c.flag("trigram_input") else e, h, tokens),
         positions(c, run),
         token_types(c, run),
-        scaled("LayerNorm", h, c, run),
+        scaled("LayerNorm", h, c, run.target),
     )
     return Component("embeddings", "embeddings", parts=parts)
 
@@ -154,19 +155,20 @@ def mobilebert_parts(c: Config, run: Workload) -> Iterator[Component]:
     h, w, narrow = c.size("hidden_size"), inner_width(c), c.flag("use_bottleneck")
     tokens, further = run.target.tokens, c.number("num_feedforward_networks") - 1
     if narrow:
-        yield from projected("bottleneck.input", h, w, c, run)
+        yield from projected("bottleneck.input", h, w, c, run.target)
     if narrow and c.flag("key_query_shared_bottleneck"):
-        yield from projected("bottleneck.attention", h, w, c, run)
+        shared = nothing(run) if c.flag("use_bottleneck_attention") else run.target
+        yield from projected("bottleneck.attention", h, w, c, shared)
     yield mobilebert_attention(c, run)
-    yield scaled("attention.output.LayerNorm", w, c, run)
+    yield scaled("attention.output.LayerNorm", w, c, run.target)
     if further > 0:
         network = mobilebert_ffn("(network)", c, run)
-        parts = (network, scaled("output.LayerNorm", w, c, run))
+        parts = (network, scaled("output.LayerNorm", w, c, run.target))
         yield layer("ffn", parts, tokens * w, copies=c.size("num_feedforward_networks") - 1)
     yield mobilebert_ffn("(ffn)", c, run)
-    yield scaled("output.LayerNorm", w, c, run)
+    yield scaled("output.LayerNorm", w, c, run.target)
     if narrow:
-        yield from projected("output.bottleneck", w, h, c, run)
+        yield from projected("output.bottleneck", w, h, c, run.target)
 
 
 def inner_width(c: Config) -> Num:
@@ -189,15 +191,15 @@ def mobilebert_ffn(name: str, c: Config, run: Workload) -> Component:
     return block(name, run.target, run)
 
 
-def projected(name: str, fan_in: Num, fan_out: Num, c: Config, run: Workload) -> tuple[Component, Component]:
+def projected(name: str, fan_in: Num, fan_out: Num, c: Config, stream: Sequences) -> tuple[Component, Component]:
     """A map to another width, and its norm."""
-    dense = linear(f"{name}.dense", fan_in, fan_out, run.target.tokens)
-    return dense, scaled(f"{name}.LayerNorm", fan_out, c, run)
+    dense = linear(f"{name}.dense", fan_in, fan_out, stream.tokens)
+    return dense, scaled(f"{name}.LayerNorm", fan_out, c, stream)
 
 
-def scaled(name: str, width: Num, c: Config, run: Workload) -> Component:
+def scaled(name: str, width: Num, c: Config, stream: Sequences) -> Component:
     """A norm, or only its scale and shift (``no_norm``)."""
-    return norm(name, NORM_KINDS[c.word("normalization_type", tuple(NORM_KINDS))], width, run.target.tokens)
+    return norm(name, NORM_KINDS[c.word("normalization_type", tuple(NORM_KINDS))], width, stream.tokens)
 
 
 @family(

@@ -10,15 +10,18 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
+from tfcalc.core.number import minimum
 from tfcalc.families.llama import attention, decoder, gated, head_dim, kv_heads, qk_norms, uniform
+from tfcalc.families.windows import by_window, windows
 from tfcalc.leaves import linear, parameter
 from tfcalc.workload import Workload
 
 
-def mask(c: Config, run: Workload, *, bias: bool) -> tuple[Component, ...]:
-    """How much each key counts, made of its value: which of them each head of keys keeps."""
-    g = kv_heads(c)
-    keep = linear("dt_proj", g * head_dim(c), g, run.target.tokens, bias=bias)
+def mask(c: Config, run: Workload, window: int | None, *, bias: bool) -> tuple[Component, ...]:
+    """How much each key counts, made of its value, anew in each run: which of them each head of keys keeps."""
+    g, seen = kv_heads(c), run.target.seen
+    kept = minimum(seen, window) if run.decoding and window is not None else seen
+    keep = linear("dt_proj", g * head_dim(c), g, run.target.batch * kept, bias=bias)
     return parameter("A", g, minor=True), keep
 
 
@@ -53,9 +56,14 @@ def experts(c: Config, run: Workload) -> Iterator[Component]:
 def doge(c: Config, run: Workload) -> Component:
     """Shi et al. 2024 (arXiv 2412.11834); experts as in He 2024 (arXiv 2407.04153), beside a dense network."""
     bias, h = c.flag("attention_bias"), c.size("hidden_size")
-    mixer = attention(c, run, bias=bias, within=(*mask(c, run, bias=bias), *qk_norms("rmsnorm", c, run)))
     mlp = gated(c, run, bias=c.flag("mlp_bias"), names=GATED)
     if c.flag("is_moe"):
         mlp = mlp._replace(kind="moe", parts=(*mlp.parts, *experts(c, run)))
-    weights = (parameter(f"{name}_residual", h, minor=True) for name in ("input", "post_attention"))
-    return decoder(c, run, uniform(c, run, mixer, mlp, *weights))
+    weights = [parameter(f"{name}_residual", h, minor=True) for name in ("input", "post_attention")]
+
+    def one(window: int | None) -> Component:
+        within = *mask(c, run, window, bias=bias), *qk_norms("rmsnorm", c, run)
+        mixer = attention(c, run, bias=bias, within=within, window=window)
+        return uniform(c, run, mixer, mlp, *weights, ends_with_sum=False)  # the stream is weighted after all products
+
+    return decoder(c, run, *by_window(c, run, windows(c, lambda _: True), one))

@@ -88,8 +88,14 @@ def attention(kind: str, place: int, c: Config, run: Workload) -> Component:
         of.size("v_head_dim"),
         bias=c.flag("attention_bias"),
         within=tuple(within),
+        window=window(c) if kind == WINDOW else None,
     )
     return block("self_attn", run.target, run)
+
+
+def window(c: Config) -> int:
+    """What the layers of a window see, by either name."""
+    return c.number("sliding_window" if c.has("sliding_window") else "sliding_window_size")
 
 
 @family(
@@ -116,6 +122,8 @@ def attention(kind: str, place: int, c: Config, run: Workload) -> Component:
     layer_types=None,
     use_dsa=None,
     use_sliding_window=True,
+    sliding_window=None,
+    sliding_window_size=512,
     kv_lora_rank=512,
     q_lora_rank=1024,
     qk_nope_head_dim=128,
@@ -207,7 +215,7 @@ def dots3_note_vision_encoder(c: Config, run: Workload) -> Component:
 
     def make(count: int) -> Component:
         around = (norm(name, "rmsnorm", h, t) for name in ("norm1", "norm2"))
-        return layer("blocks", (mixer, vision_feed_forward(count, c, run, seen), *around), t * h)
+        return layer("blocks", (mixer, vision_feed_forward(count, c, run, seen), *around), t * h, ends_with_sum=True)
 
     return Component(
         "vision_tower",

@@ -23,6 +23,7 @@ from tfcalc.families.bert import (
     feed_forward,
     grouped_by,
     layers,
+    nothing,
     pooler,
     positions,
     stacked,
@@ -42,7 +43,7 @@ from tfcalc.families.bert_heads import (
     transform,
 )
 from tfcalc.leaves import linear, sinusoidal_position
-from tfcalc.workload import Workload
+from tfcalc.workload import Sequences, Workload
 
 ALBERT_PREDICTIONS = predictions("predictions", ("dense", "LayerNorm", "decoder"), width="embedding_size")
 ALBERT_HEADS: dict[str, Head] = {
@@ -148,7 +149,8 @@ def albert_layer(c: Config, run: Workload) -> Component:
 )
 def electra(c: Config, run: Workload) -> Component:
     """Clark et al. 2020 (arXiv 2003.10555): BERT without a pooler; it tells real words from those of a generator."""
-    body = layers(c, run, attention(c, run), cross=cross_attention(c, run))
+    memory = cross_attention(c, run, readers=("Model", "ForCausalLM"))
+    body = layers(c, run, attention(c, run), cross=memory)
     return Component("electra", "encoder", parts=(narrow_words(c, run), *widened(c, run), stacked(body)))
 
 
@@ -163,16 +165,16 @@ def electra(c: Config, run: Workload) -> Component:
     num_groups=1,
 )
 def convbert(c: Config, run: Workload) -> Component:
-    """Jiang et al. 2020 (arXiv 2008.02496): half of each layer's heads are convolutions."""
+    """Jiang et al. 2020 (arXiv 2008.02496): half of each layer's heads are convolutions; none reads a memory."""
     h, f = c.size("hidden_size"), c.size("intermediate_size")
-    cross = mixed_attention("crossattention", c, run) if cross_attention(c, run) else None
+    cross = mixed_attention("crossattention", c, nothing(run), run) if cross_attention(c, run) else None
     groups = grouped_by(c, "num_groups", "hidden_size", "intermediate_size")
-    ffn = GroupedFeedForward(h, f, c.word("hidden_act"), (groups, groups), FFN)("(ffn)", run.target)
-    body = layers(c, run, mixed_attention("attention", c, run), ffn=ffn, cross=cross)
+    ffn = GroupedFeedForward(h, f, c.word("hidden_act"), (groups, groups), FFN, convolved=False)("(ffn)", run.target)
+    body = layers(c, run, mixed_attention("attention", c, run.target, run), ffn=ffn, cross=cross)
     return Component("convbert", "encoder", parts=(narrow_words(c, run), *widened(c, run), stacked(body)))
 
 
-def mixed_attention(name: str, c: Config, run: Workload) -> Component:
+def mixed_attention(name: str, c: Config, stream: Sequences, run: Workload) -> Component:
     """Attention of a part of the heads (one for every ``head_ratio``), beside convolutions."""
     heads = max(c.number("num_attention_heads") // c.number("head_ratio"), 1)
     if c.number("hidden_size") % (2 * heads):
@@ -180,7 +182,7 @@ def mixed_attention(name: str, c: Config, run: Workload) -> Component:
             f"{c.path('hidden_size')} {c.number('hidden_size')} is not divisible by 2 × {heads} heads",
             "give a multiple of it",
         )
-    return MixedAttention(c.size("hidden_size"), heads, c.size("conv_kernel_size"))(name, run.target, run)
+    return MixedAttention(c.size("hidden_size"), heads, c.size("conv_kernel_size"))(name, stream, run)
 
 
 REMBERT_HEADS: dict[str, Head] = {**TASKS, **lm(rembert_predictions)}
@@ -229,6 +231,6 @@ def roformer(c: Config, run: Workload) -> Component:
     e, d = width_of_words(c), c.quotient("hidden_size", "num_attention_heads")
     places, tokens = c.size("max_position_embeddings"), run.target.tokens
     sines = sinusoidal_position("embed_positions", places, d, tokens, stored="parameter")
-    body = layers(c, run, attention(c, run), cross=cross_attention(c, run))
+    body = layers(c, run, attention(c, run, rotated=True), cross=cross_attention(c, run))
     words = embeddings(c, run, token_types(c, run, width=e), width=e)
     return Component("roformer", "encoder", parts=(words, *widened(c, run), stacked(sines, body)))

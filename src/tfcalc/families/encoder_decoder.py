@@ -6,6 +6,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, find, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
+from tfcalc.core.gradient import without_gradient
 from tfcalc.errors import InvalidModel
 from tfcalc.leaves import linear
 from tfcalc.workload import Workload
@@ -24,9 +25,20 @@ def encoder_decoder(c: Config, run: Workload) -> Component:
     head = _language_head(c.sub("decoder", "bert").model_type)
     writes = c.sub("decoder", "bert", over=whole, head=head)
     base = find(writes.model_type).base(writes, run)
-    encoder = nested(reads, run.replaced(seq_len=run.source.length), "encoder")
+    encoder = nested(reads, _on_source(run), "encoder")
+    encoder = encoder._replace(parts=tuple(_unread(part) for part in encoder.parts))
     decoder = Component("decoder", "decoder", parts=tuple(find(writes.model_type).heads[head](writes, run, base)))
     return Component("model", "encoder-decoder", parts=(encoder, decoder, *_bridge(reads, writes, run)))
+
+
+def _on_source(run: Workload) -> Workload:
+    """What the encoder runs, which is a model by itself: nothing where a token is decoded."""
+    return run.replaced(batch_size=0) if run.decoding else run.replaced(seq_len=run.source.length)
+
+
+def _unread(part: Component) -> Component:
+    """A pooler runs, but the decoder reads the vectors that it stands beside."""
+    return without_gradient(part) if part.name.startswith("pooler") else part
 
 
 def _language_head(kind: str) -> str:
@@ -41,7 +53,8 @@ def _bridge(reads: Config, writes: Config, run: Workload) -> list[Component]:
     source, target = _width(reads), _width(writes)
     if reads.number(source) == writes.number(target) or writes.get("cross_attention_hidden_size") is not None:
         return []
-    return [linear("enc_to_dec_proj", reads.size(source), writes.size(target), run.source.tokens)]
+    made = linear("enc_to_dec_proj", reads.size(source), writes.size(target), run.source.tokens)
+    return [made if writes.flag("add_cross_attention") else without_gradient(made)]
 
 
 def _width(c: Config) -> str:

@@ -12,6 +12,7 @@ from tfcalc.core.number import Num
 from tfcalc.families.deepseek import mlp_types, sparse_after
 from tfcalc.families.llama import attention, decoder, gated, qk_norms, uniform
 from tfcalc.families.mixtral import layers, lm_head_by, mixture, shared, swiglu
+from tfcalc.families.windows import told, windows
 from tfcalc.leaves import parameter
 from tfcalc.workload import Workload
 
@@ -122,6 +123,10 @@ def hunyuan_v1_moe(c: Config, run: Workload) -> Component:
     rms_norm_eps=None,
     tie_word_embeddings=True,
     attention_bias=False,
+    sliding_window=4096,
+    sliding_window_pattern=4,
+    prefix_dense_sliding_window_pattern=1,
+    layer_types=None,
 )
 def cohere2_moe(c: Config, run: Workload) -> Component:
     """Cohere 2 with experts (transformers' Cohere2MoeModel): attention and experts side by side, after one norm."""
@@ -136,10 +141,19 @@ def cohere2_moe(c: Config, run: Workload) -> Component:
             c, run, experts="num_experts", within=(swiglu("shared_experts", common, c, run),) if some else ()
         )
 
-    mixer = attention(c, run, bias=c.flag("attention_bias"))
-    kinds = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0)))
-    stack = layers(c, run, kinds, lambda kind: (mixer, mlp(kind)), norm=norm, names=("input_layernorm",))
-    return decoder(c, run, *stack, final=norm)
+    def parts(kind: tuple[int | None, str]) -> tuple[Component, ...]:
+        window, network = kind
+        return attention(c, run, bias=c.flag("attention_bias"), window=window), mlp(network)
+
+    dense = c.number("first_k_dense_replace", least=0)
+    kinds = list(zip(told(run, cohere_windows(c, dense)), mlp_types(c, sparse_after(c, dense)), strict=True))
+    return decoder(c, run, *layers(c, run, kinds, parts, norm=norm, names=("input_layernorm",)), final=norm)
+
+
+def cohere_windows(c: Config, dense: int) -> list[int | None]:
+    """Every fourth layer sees everything, counted apart in the ``dense`` layers at the bottom and above them."""
+    above, below = c.number("sliding_window_pattern"), c.number("prefix_dense_sliding_window_pattern")
+    return windows(c, lambda place: (place + 1) % below > 0 if place < dense else (place - dense + 1) % above > 0)
 
 
 def dense_width(c: Config) -> Num:

@@ -54,7 +54,8 @@ def esm(c: Config, run: Workload) -> Component:
     """
     n, a = c.size("num_hidden_layers"), c.size("num_attention_heads")
     norms = ("attention.LayerNorm", "crossattention.LayerNorm", "LayerNorm")
-    stack = layers(c, run, attention(c, run), norms=norms, cross=cross_attention(c, run))
+    mixer = attention(c, run, rotated=placed(c) == "rotary")
+    stack = layers(c, run, mixer, norms=norms, cross=cross_attention(c, run), pre_norm=True)
     last = norm("emb_layer_norm_after", "layernorm", c.size("hidden_size"), run.target.tokens)
     return Component(
         "esm",

@@ -20,6 +20,7 @@ from tfcalc.families.gpt2 import (
     transformer,
     words,
 )
+from tfcalc.families.images import drops
 from tfcalc.leaves import embedding, linear
 from tfcalc.workload import Workload
 
@@ -37,6 +38,7 @@ def fairseq_layers(
     kind: str = "layernorm",
     cross: bool = False,
     key_width: Num | None = None,
+    ends_with_sum: bool,
 ) -> Component:
     """Self-attention, attention to an encoder (``cross``, whose vectors are ``key_width`` wide), two maps."""
     parts = [attention(c, run, "self_attn", NAMES, bias=bias)]
@@ -44,7 +46,7 @@ def fairseq_layers(
         parts.append(attention(c, run, "encoder_attn", NAMES, key_width=key_width, cross=True))
         parts.append(final(c, run, "encoder_attn_layer_norm"))
     parts.append(feed_forward(c, run, "(ffn)", ("fc1", "fc2"), width, activation, bias=bias))
-    return layers(c, run, "layers", *parts, names=NORMS, kind=kind)
+    return layers(c, run, "layers", *parts, names=NORMS, kind=kind, ends_with_sum=ends_with_sum)
 
 
 def word_width(c: Config) -> Num:
@@ -62,7 +64,9 @@ def opt_decoder(c: Config, run: Workload) -> Iterator[Component]:
     yield positions(c, run, "embed_positions", beside=2)
     if maps:
         yield linear("project_in", e, h, tokens, bias=False)
-    yield fairseq_layers(c, run, c.size("ffn_dim"), c.word("activation_function"), bias=bias, kind=kind)
+    sums = c.flag("do_layer_norm_before") and not drops(c, run, "dropout")
+    width, act = c.size("ffn_dim"), c.word("activation_function")
+    yield fairseq_layers(c, run, width, act, bias=bias, kind=kind, ends_with_sum=sums)
     if c.flag("do_layer_norm_before") and not c.flag("_remove_final_layer_norm"):
         yield final(c, run, "final_layer_norm", kind)
     if maps:
@@ -89,6 +93,7 @@ def opt_decoder(c: Config, run: Workload) -> Iterator[Component]:
     word_embed_proj_dim=None,
     activation_function="relu",
     enable_bias=True,
+    dropout=0.1,
     layer_norm_elementwise_affine=True,
     tie_word_embeddings=True,
 )
@@ -116,13 +121,15 @@ def opt(c: Config, run: Workload) -> Component:
     num_hidden_layers=24,
     num_attention_heads=16,
     activation_function="gelu",
+    dropout=0.1,
     add_cross_attention=False,
     tie_word_embeddings=True,
 )
 def xglm(c: Config, run: Workload) -> Component:
     """Lin et al. 2021 (arXiv 2112.10668): fixed positions."""
     cross = c.flag("add_cross_attention")
-    stack = fairseq_layers(c, run, c.size("ffn_dim"), c.word("activation_function"), cross=cross)
+    sums, width = not drops(c, run, "dropout"), c.size("ffn_dim")
+    stack = fairseq_layers(c, run, width, c.word("activation_function"), cross=cross, ends_with_sum=sums)
     tables = words(c, run, "embed_tokens"), fixed_positions(c, run, "embed_positions", beside=2)
     return transformer(*tables, stack, final(c, run, "layer_norm"), name="model")
 
@@ -137,13 +144,15 @@ def xglm(c: Config, run: Workload) -> Component:
     num_attention_heads=16,
     intermediate_size=4096,
     hidden_act="gelu",
+    hidden_dropout_prob=0.1,
     max_position_embeddings=1024,
     tie_word_embeddings=True,
 )
 def biogpt(c: Config, run: Workload) -> Component:
     """Luo et al. 2022 (arXiv 2210.10341): GPT-2's sizes in the layers of fairseq; two rows of positions to spare."""
     tables = words(c, run, "embed_tokens"), positions(c, run, "embed_positions", beside=2)
-    stack = fairseq_layers(c, run, c.size("intermediate_size"), c.word("hidden_act"))
+    width, sums = c.size("intermediate_size"), not drops(c, run)
+    stack = fairseq_layers(c, run, width, c.word("hidden_act"), ends_with_sum=sums)
     return transformer(*tables, stack, final(c, run, "layer_norm"), name="biogpt")
 
 
@@ -178,5 +187,6 @@ def trocr(c: Config, run: Workload) -> Component:
     if c.flag("layernorm_embedding"):
         parts.append(final(c, run, "layernorm_embedding"))
     width, memory = c.size("decoder_ffn_dim"), c.optional("cross_attention_hidden_size")
-    parts.append(fairseq_layers(c, run, width, c.word("activation_function"), cross=True, key_width=memory))
+    act = c.word("activation_function")
+    parts.append(fairseq_layers(c, run, width, act, cross=True, key_width=memory, ends_with_sum=False))
     return transformer(transformer(*parts, name="decoder"), name="model")

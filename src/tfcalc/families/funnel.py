@@ -44,6 +44,10 @@ SHORT = ("BaseModel", "ForSequenceClassification", "ForMultipleChoice")
     d_head=64,
     d_inner=3072,
     hidden_act="gelu_new",
+    attention_type="relative_shift",
+    separate_cls=True,
+    truncate_seq=True,
+    pool_q_only=True,
     tie_word_embeddings=True,
 )
 def funnel(c: Config, run: Workload) -> Component:
@@ -55,28 +59,40 @@ def funnel(c: Config, run: Workload) -> Component:
 
 def lengthening(c: Config, run: Workload) -> Component:
     """Layers on the long sequence: what the blocks made, repeated, and what the first of them gave."""
-    made = funnel_layer("layers", run.target, run.target, c, run)
+    made = funnel_layer("layers", run.target, c, run)
     return Component("decoder", "decoder", parts=(made._replace(copies=c.size("num_decoder_layers", least=0)),))
 
 
 def blocks(c: Config, run: Workload) -> Iterator[Component]:
-    """Blocks of ``block_sizes`` layers, each run ``block_repeats`` times; its first layer shortens the sequence."""
+    """Blocks of ``block_sizes`` layers, each run ``block_repeats`` times; the very first run shortens the sequence."""
     sizes = c.numbers("block_sizes", least=1)
     repeats = c.numbers("block_repeats", len(sizes), least=1) if c.has("block_repeats") else [1] * len(sizes)
-    stream = run.target
+    stream, everything = run.target, c.flag("pool_q_only")
     for place, (size, times) in enumerate(zip(sizes, repeats, strict=True)):
-        before, stream = stream, run.target._replace(length=ceil_div(run.target.length, 2**place))
-        first = funnel_layer("(first)", stream, before, c, run)._replace(passes=times)
-        others = funnel_layer("(others)", stream, stream, c, run)._replace(copies=size - 1, passes=times)
-        yield Component(f"blocks[{place}]", "block", parts=(first, *([others] if size > 1 else [])))
+        before, stream = stream, half(c, stream) if place else stream
+        shortens = bool(place) and everything
+        first = funnel_layer("(first)", stream, c, run, seen=before if everything else stream, shortens=shortens)
+        again = funnel_layer("(again)", stream, c, run)._replace(copies=0, active=1, passes=times - 1)
+        others = funnel_layer("(others)", stream, c, run)._replace(copies=size - 1, passes=times)
+        more = [part for part in (again, others) if part.times.run]
+        yield Component(f"blocks[{place}]", "block", parts=(first, *more))
 
 
-def funnel_layer(name: str, stream: Sequences, seen: Sequences, c: Config, run: Workload) -> Component:
-    """Attention from one sequence to another, and a feed-forward network."""
+def half(c: Config, stream: Sequences) -> Sequences:
+    """Every two tokens as one; the first is kept apart, for which the last may be left out (``truncate_seq``)."""
+    longer = c.flag("separate_cls") and not c.flag("truncate_seq")
+    return stream._replace(length=ceil_div(stream.length + 1 if longer else stream.length, 2))
+
+
+def funnel_layer(
+    name: str, stream: Sequences, c: Config, run: Workload, *, seen: Sequences | None = None, shortens: bool = False
+) -> Component:
+    """Attention within a sequence, or to the longer one that it ``shortens``, and a feed-forward network."""
     h = c.size("hidden_size")
-    mixer = FunnelAttention(h, c.size("num_attention_heads"), c.size("d_head"))
+    factorized = c.word("attention_type", ("relative_shift", "factorized")) == "factorized"
+    mixer = FunnelAttention(h, c.size("num_attention_heads"), c.size("d_head"), factorized)
     block = FeedForward(h, c.size("d_inner"), c.word("hidden_act"), bias=True, names=("linear_1", "linear_2"))
     ffn = block("ffn", stream, run)
     last = norm("layer_norm", "layernorm", h, stream.tokens)
-    parts = (mixer("attention", stream, seen, run), ffn._replace(parts=(*ffn.parts, last)))
+    parts = (mixer("attention", stream, seen or stream, run, shortens=shortens), ffn._replace(parts=(*ffn.parts, last)))
     return layer(name, parts, stream.tokens * h)

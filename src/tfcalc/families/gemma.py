@@ -53,7 +53,7 @@ def gemma2(c: Config, run: Workload) -> Component:
 
     def one(window: int | None) -> Component:
         mixer = attention(c, run, bias=c.flag("attention_bias"), window=window)
-        return uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=SANDWICH)
+        return uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=SANDWICH, ends_with_sum=False)
 
     return decoder(c, run, *by_window(c, run, windows(c, lambda place: place % 2 == 0), one))
 
@@ -61,18 +61,31 @@ def gemma2(c: Config, run: Workload) -> Component:
 @family("vaultgemma", architecture="VaultGemmaForCausalLM", heads=CAUSAL_LM, **GEMMA2)
 def vaultgemma(c: Config, run: Workload) -> Component:
     """VaultGemma (arXiv 2510.15001): Gemma 2 without the norms after the sub-layers."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"))
     names = ("input_layernorm", "pre_feedforward_layernorm")
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=names))
+
+    def one(window: int | None) -> Component:
+        mixer = attention(c, run, bias=c.flag("attention_bias"), window=window)
+        return uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=names)
+
+    return decoder(c, run, *by_window(c, run, windows(c, lambda place: place % 2 == 0), one))
 
 
 @family(
     "gemma3_text",
     architecture="Gemma3TextModel",
     heads=CAUSAL_LM,
-    **GEMMA2 | {"vocab_size": 262208, "max_position_embeddings": 131072},
+    **GEMMA2 | {"vocab_size": 262208, "max_position_embeddings": 131072, "sliding_window_pattern": 6},
 )
 def gemma3(c: Config, run: Workload) -> Component:
-    """Gemma 3 (arXiv 2503.19786): four norms a layer, and a norm of each head's query and key."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run))
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=SANDWICH))
+    """Gemma 3 (arXiv 2503.19786): four norms a layer, and a norm of each head's query and key.
+
+    All layers but every sixth see a window.
+    """
+    every, causal = c.number("sliding_window_pattern"), not c.flag("use_bidirectional_attention")
+
+    def one(window: int | None) -> Component:
+        bias, normed = c.flag("attention_bias"), qk_norms("rmsnorm", c, run)
+        mixer = attention(c, run, bias=bias, within=normed, window=window, causal=causal)
+        return uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=SANDWICH, ends_with_sum=False)
+
+    return decoder(c, run, *by_window(c, run, windows(c, lambda place: (place + 1) % every != 0), one))

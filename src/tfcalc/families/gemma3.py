@@ -6,6 +6,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.core.component import Component
 from tfcalc.families.images import part
+from tfcalc.families.unread import unread_heads
 from tfcalc.families.vision_language import heads, reader, seen
 from tfcalc.leaves import linear, norm
 from tfcalc.workload import Workload
@@ -26,13 +27,13 @@ def gemma3_text(c: Config) -> Config:
 def gemma3(c: Config, run: Workload) -> Component:
     """Gemma 3 (arXiv 2503.19786): an image's patches are averaged to ``mm_tokens_per_image``, then projected."""
     vision, text = part(c, "vision_config", "siglip_vision_model", free=True), gemma3_text(c)
-    h, tokens = vision.size("hidden_size"), run.batch_size * c.number("mm_tokens_per_image")
+    h, tokens = vision.size("hidden_size"), run.beside(c.number("mm_tokens_per_image")).tokens
     parts = (
         norm("mm_soft_emb_norm", "rmsnorm", h, tokens),
         linear("mm_input_projection", h, text.size("hidden_size"), tokens, bias=False),
     )
     projector = Component("multi_modal_projector", "projector", parts=parts)
-    return reader(run, text, nested(vision, run, "vision_tower"), projector)
+    return reader(run, text, unread_heads(nested(vision, run, "vision_tower"), run), projector)
 
 
 SIGLIP_SO = {
@@ -72,4 +73,4 @@ def paligemma(c: Config, run: Workload) -> Component:
     projector = linear(
         "multi_modal_projector.linear", vision.size("hidden_size"), c.size("projection_dim"), seen(vision, run)
     )
-    return reader(run, gemma_text(c), nested(vision, run, "vision_tower"), projector)
+    return reader(run, gemma_text(c), unread_heads(nested(vision, run, "vision_tower"), run), projector)

@@ -10,12 +10,13 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, floor_div
+from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.families.images import norms, part
 from tfcalc.families.llama import SANDWICH, kv_heads
 from tfcalc.families.vision_language import heads
 from tfcalc.leaves import activation, buffer, convolution, learned_position, linear, norm
 from tfcalc.leaves.convolution import depthwise
+from tfcalc.leaves.pool import pool
 from tfcalc.workload import Sequences, Workload
 
 COLOURS = 3
@@ -58,14 +59,29 @@ def gemma4_vision(c: Config, run: Workload) -> Component:
         "vision_tower",
         "encoder",
         parts=(
-            linear("patch_embedder.input_proj", COLOURS * patch * patch, h, stream.tokens, bias=False),
+            linear(
+                "patch_embedder.input_proj",
+                COLOURS * patch * patch,
+                h,
+                stream.tokens,
+                bias=False,
+                input_gradient=False,
+            ),
             learned_position(
                 "patch_embedder.position_embedding_table", 2 * c.size("position_embedding_size"), h, 2 * stream.tokens
             ),
             _vision_layers(c, run, stream),
+            *_pooled(c, stream),
             *(buffer(name, h) for name in spread),
         ),
     )
+
+
+def _pooled(c: Config, stream: Sequences) -> Iterator[Component]:
+    """Squares of patches become their mean, by a matrix that says which lie together."""
+    together = c.number("pooling_kernel_size") ** 2
+    if together > 1:
+        yield pool("pooler", stream, floor_div(stream.length, together), c.size("hidden_size"))
 
 
 def _vision_layers(c: Config, run: Workload, stream: Sequences) -> Component:
@@ -107,7 +123,8 @@ def _vision_layers(c: Config, run: Workload, stream: Sequences) -> Component:
 )
 def gemma4_audio(c: Config, run: Workload) -> Component:
     """A Conformer (arXiv 2005.08100) over chunks: attention and a convolution between two feed-forward networks."""
-    h, stream = c.size("hidden_size"), Sequences(run.batch_size, floor_div(run.source.length, 4))
+    h, heard = c.size("hidden_size"), run.source
+    stream = heard._replace(length=ceil_div(heard.length, 4))
     tokens = stream.tokens
     parts = (
         _half(c, "feed_forward1", tokens),
@@ -116,25 +133,28 @@ def gemma4_audio(c: Config, run: Workload) -> Component:
         _half(c, "feed_forward2", tokens),
         *norms(("norm_pre_attn", "norm_post_attn", "norm_out"), h, tokens, "rmsnorm"),
     )
+    blocks = layer("layers", parts, tokens * h, copies=c.size("num_hidden_layers"))
     return Component(
         "audio_tower",
         "encoder",
         parts=(
-            Component("subsample_conv_projection", "embedding", parts=tuple(_subsampling(c, tokens))),
-            layer("layers", parts, tokens * h, copies=c.size("num_hidden_layers")),
+            Component("subsample_conv_projection", "embedding", parts=tuple(_subsampling(c, heard))),
+            blocks._replace(kind="conformer"),  # which transformers does not checkpoint
             linear("output_proj", h, c.size("output_proj_dims"), tokens),
         ),
     )
 
 
-def _subsampling(c: Config, tokens: Num) -> Iterator[Component]:
-    """Two convolutions that halve time and pitch, of as many pitches as the first has channels."""
+def _subsampling(c: Config, heard: Sequences) -> Iterator[Component]:
+    """Two convolutions that halve time and pitch, of as many pitches as the first has channels (in fours)."""
     first, second = c.numbers("subsampling_conv_channels", 2, least=1)
+    half, tokens = (heard.batch * ceil_div(heard.length, times) for times in (2, 4))
     for name, fan_in, out, positions in (
-        ("layer0", 1, first, 2 * tokens * (first // 2)),
+        ("layer0", 1, first, half * (first // 4 * 2)),
         ("layer1", first, second, tokens * (first // 4)),
     ):
-        yield convolution(f"{name}.conv", fan_in, out, (3, 3), positions, bias=False)
+        is_data = name == "layer0"
+        yield convolution(f"{name}.conv", fan_in, out, (3, 3), positions, bias=False, input_gradient=not is_data)
         yield norm(f"{name}.norm", "layernorm-no-bias", out, positions)
         yield activation(f"{name}.act", "relu", positions * out)
     yield linear("input_proj_linear", first // 4 * second, c.size("hidden_size"), tokens, bias=False)
@@ -195,14 +215,14 @@ def text(c: Config) -> Config:
     return part(c, "text_config", f"{c.model_type}_text")
 
 
-def embedder(name: str, fan_in: Num, width: Num, tokens: Num) -> Component:
-    """What a tower gives, normalised without weights, as vectors of the text's width."""
+def embedder(name: str, fan_in: Num, width: Num, tokens: Num, *, is_data: bool = False) -> Component:
+    """What a tower gives, or data, normalised without weights, as vectors of the text's width."""
     return Component(
         name,
         "projector",
         parts=(
             norm("embedding_pre_projection_norm", "rmsnorm-plain", fan_in, tokens),
-            linear("embedding_projection", fan_in, width, tokens, bias=False),
+            linear("embedding_projection", fan_in, width, tokens, bias=False, input_gradient=not is_data),
         ),
     )
 
@@ -213,14 +233,14 @@ def gemma4(c: Config, run: Workload) -> Component:
     parts, width = [nested(text(c), run, "language_model")], text(c).size("hidden_size")
     if c.get("vision_config") is not None:
         vision = part(c, "vision_config", "gemma4_vision")
-        pooled = floor_div(run.source.tokens, vision.number("pooling_kernel_size") ** 2)
+        pooled = run.source.batch * floor_div(run.source.length, vision.number("pooling_kernel_size") ** 2)
         parts += [
             nested(vision, run, "vision_tower"),
             embedder("embed_vision", vision.size("hidden_size"), width, pooled),
         ]
     if c.get("audio_config") is not None:
         audio = part(c, "audio_config", "gemma4_audio")
-        frames = run.batch_size * floor_div(run.source.length, 4)
+        frames = run.source.batch * ceil_div(run.source.length, 4)
         parts += [
             nested(audio, run, "audio_tower"),
             embedder("embed_audio", audio.size("output_proj_dims"), width, frames),
@@ -247,7 +267,7 @@ def gemma4_unified(c: Config, run: Workload) -> Component:
         parts += [vision_embedder(c.sub("vision_config", defaults=VISION), width, tokens)]
     if c.get("audio_config") is not None:
         audio = c.sub("audio_config", defaults={"audio_embed_dim": 640})
-        parts += [embedder("embed_audio", audio.size("audio_embed_dim"), width, tokens)]
+        parts += [embedder("embed_audio", audio.size("audio_embed_dim"), width, tokens, is_data=True)]
     return Component("model", "multimodal", parts=tuple(parts))
 
 

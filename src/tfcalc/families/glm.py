@@ -20,22 +20,24 @@ GLM: dict[str, Any] = LLAMA | {
     "head_dim": 128,
     "attention_bias": True,
     "max_position_embeddings": 131072,
+    "partial_rotary_factor": 0.5,
 }
 
 
 @family("glm", architecture="GlmForCausalLM", heads=CAUSAL_LM, **GLM)
 def glm(c: Config, run: Workload) -> Component:
     """ChatGLM (arXiv 2406.12793): no bias on the output, whatever the flag says."""
-    return fused(c, run, PRE_NORM)
+    return decoder(c, run, uniform(c, run, *fused(c, run)))
 
 
 @family("glm4", architecture="Glm4ForCausalLM", heads=CAUSAL_LM, **GLM)
 def glm4(c: Config, run: Workload) -> Component:
     """GLM-4-0414 (transformers' Glm4DecoderLayer): a norm after each sub-layer too."""
-    return fused(c, run, (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm"))
+    names = (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm")
+    return decoder(c, run, uniform(c, run, *fused(c, run), names=names, ends_with_sum=False))
 
 
-def fused(c: Config, run: Workload, norms: tuple[str, ...]) -> Component:
-    """Their layers, with these norms."""
+def fused(c: Config, run: Workload) -> tuple[Component, Component]:
+    """Their attention and feed-forward network."""
     mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=False)
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, names=FUSED), names=norms))
+    return mixer, gated(c, run, names=FUSED)

@@ -7,8 +7,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
-from tfcalc.core.number import floor_div, product
-from tfcalc.families.images import feed_forward, grid, norms, part, self_attention
+from tfcalc.core.number import floor_div
+from tfcalc.families.images import feed_forward, image, norms, part, self_attention
 from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, uniform
 from tfcalc.families.qwen_vl import FUSED as QKV
 from tfcalc.families.qwen_vl import NORMS, SIDES, patch_embed
@@ -38,8 +38,8 @@ from tfcalc.workload import Sequences, Workload
 def glm4v_vision(c: Config, run: Workload) -> Component:
     """GLM-4.1V (arXiv 2507.01006): layers are as wide inside as the text, ``intermediate_size`` is the merger's."""
     h, out, side = c.size("hidden_size"), c.size("out_hidden_size"), c.size("spatial_merge_size")
-    stream = Sequences(run.batch_size, product(grid(c)))
-    merged = Sequences(stream.batch, floor_div(stream.length, c.number("spatial_merge_size") ** 2))
+    stream = image(c, run)
+    merged = stream._replace(length=floor_div(stream.length, c.number("spatial_merge_size") ** 2))
     bias = c.flag("attention_bias")
     parts = (
         self_attention(c, run, stream, name="attn", names=QKV, heads="num_heads", bias=bias, output_bias=False),
@@ -53,7 +53,7 @@ def glm4v_vision(c: Config, run: Workload) -> Component:
             learned_position("embeddings.position_embedding", stream.length, h, stream.tokens),
             patch_embed(c, stream, h, bias=True),
             norm("post_conv_layernorm", "rmsnorm", h, stream.tokens),
-            layer("blocks", parts, stream.tokens * h, copies=c.size("depth")),
+            layer("blocks", parts, stream.tokens * h, copies=c.size("depth"), ends_with_sum=True),
             norm("post_layernorm", "rmsnorm", h, stream.tokens),
             convolution("downsample", h, out, (side, side), merged.tokens),
             merger(c, run, merged),

@@ -11,8 +11,9 @@ from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.families.deepseek import mlp_types, sparse_after
-from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, head_dim, kv_heads, qk_norms
+from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, head_dim, kv_heads, qk_norms, rotary_width
 from tfcalc.families.mixtral import correction, layers, mixture, shared, swiglu
+from tfcalc.families.windows import told, windows
 from tfcalc.leaves import norm
 from tfcalc.workload import Workload
 
@@ -21,18 +22,21 @@ def dense_or_sparse(
     c: Config,
     run: Workload,
     kinds: Sequence[str],
-    mixer: Component,
+    mixer: Callable[[int | None], Component],
     experts: Callable[[], Component],
     *,
     names: tuple[str, ...] = PRE_NORM,
     bias: bool = False,
+    seen: Sequence[int | None] | None = None,
 ) -> Component:
-    """Layers of this ``mixer``, some with ``experts``, some with a dense network (and a ``bias``)."""
+    """Layers with a ``mixer`` of the window that is ``seen``, some with ``experts``, some dense (with a ``bias``)."""
 
-    def parts(kind: str) -> tuple[Component, ...]:
-        return mixer, experts() if kind == "sparse" else gated(c, run, bias=bias)
+    def parts(kind: tuple[int | None, str]) -> tuple[Component, ...]:
+        window, mlp = kind
+        return mixer(window), experts() if mlp == "sparse" else gated(c, run, bias=bias)
 
-    return decoder(c, run, *layers(c, run, kinds, parts, names=names))
+    all_kinds = list(zip(told(run, seen or [None] * len(kinds)), kinds, strict=True))
+    return decoder(c, run, *layers(c, run, all_kinds, parts, names=names))
 
 
 def dense_first(c: Config, every: int = 1) -> list[str]:
@@ -57,6 +61,7 @@ def heads(
     value_width: Num | None = None,
     output_bias: bool | None = None,
     within: tuple[Component, ...] = (),
+    window: int | None = None,
 ) -> Component:
     """Attention with so many heads of this width, where these are not the config's."""
     block = Attention(
@@ -69,6 +74,8 @@ def heads(
         output_bias=output_bias,
         names=LLAMA_NAMES,
         within=within,
+        window=window,
+        rotary=rotary_width(c, width),
     )
     return block("self_attn", run.target, run.target, run, causal=True)
 
@@ -105,7 +112,8 @@ def deepseek(c: Config, run: Workload) -> Component:
         width = "moe_intermediate_size"
         return mixture(c, run, experts="n_routed_experts", width=width, names=GATED, within=beside)
 
-    return dense_or_sparse(c, run, kinds, attention(c, run, bias=c.flag("attention_bias")), mlp)
+    mixer = attention(c, run, bias=c.flag("attention_bias"))
+    return dense_or_sparse(c, run, kinds, lambda _: mixer, mlp)
 
 
 @family(
@@ -139,7 +147,7 @@ def glm4_moe(c: Config, run: Workload) -> Component:
     mixer = heads(
         c, run, c.size("num_attention_heads"), g, d, output_bias=False, within=qk if c.flag("use_qk_norm") else ()
     )
-    return dense_or_sparse(c, run, dense_first(c), mixer, lambda: routed(c, run, common=shared(c)))
+    return dense_or_sparse(c, run, dense_first(c), lambda _: mixer, lambda: routed(c, run, common=shared(c)))
 
 
 @family(
@@ -162,11 +170,18 @@ def glm4_moe(c: Config, run: Workload) -> Component:
     max_position_embeddings=2048,
     tie_word_embeddings=False,
     attention_bias=False,
+    sliding_window=4096,
+    max_window_layers=62,
+    layer_types=None,
 )
 def dots1(c: Config, run: Workload) -> Component:
-    """dots.llm1 (arXiv 2506.05767): Qwen3's attention."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run))
-    return dense_or_sparse(c, run, dense_first(c), mixer, lambda: routed(c, run, common=shared(c)))
+    """dots.llm1 (arXiv 2506.05767): Qwen3's attention; windows after the first ``max_window_layers``."""
+    seen = windows(c, lambda place: place >= c.number("max_window_layers", least=0))
+
+    def mixer(window: int | None) -> Component:
+        return attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run), window=window)
+
+    return dense_or_sparse(c, run, dense_first(c), mixer, lambda: routed(c, run, common=shared(c)), seen=seen)
 
 
 @family(
@@ -192,7 +207,7 @@ def dots1(c: Config, run: Workload) -> Component:
 def solar_open(c: Config, run: Workload) -> Component:
     """Solar Open (transformers' SolarOpenModel): GLM-4.5 without dense layers and norms of queries and keys."""
     mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=False)
-    return dense_or_sparse(c, run, sparse_after(c, 0), mixer, lambda: routed(c, run, common=shared(c)))
+    return dense_or_sparse(c, run, sparse_after(c, 0), lambda _: mixer, lambda: routed(c, run, common=shared(c)))
 
 
 @family(
@@ -214,15 +229,21 @@ def solar_open(c: Config, run: Workload) -> Component:
     hidden_act="silu",
     max_position_embeddings=2048,
     tie_word_embeddings=False,
+    sliding_window=4096,
+    sliding_window_pattern=4,
+    layer_types=None,
 )
 def exaone_moe(c: Config, run: Workload) -> Component:
-    """K-EXAONE (transformers' ExaoneMoeModel): EXAONE 4's norms of queries and keys."""
-    mixer = attention(c, run, within=qk_norms("rmsnorm", c, run))
+    """K-EXAONE (transformers' ExaoneMoeModel): EXAONE 4's norms of queries and keys; every fourth layer sees all."""
+    seen = windows(c, lambda place: (place + 1) % c.number("sliding_window_pattern") > 0)
+
+    def mixer(window: int | None) -> Component:
+        return attention(c, run, within=qk_norms("rmsnorm", c, run), window=window)
 
     def experts() -> Component:
         return routed(c, run, "num_experts", common=shared(c, "num_shared_experts"))
 
-    return dense_or_sparse(c, run, mlp_types(c, dense_first(c)), mixer, experts)
+    return dense_or_sparse(c, run, mlp_types(c, dense_first(c)), mixer, experts, seen=seen)
 
 
 @family(
@@ -260,7 +281,7 @@ def hy_v3(c: Config, run: Workload) -> Component:
         return mixture(c, run, experts="num_experts", width="moe_intermediate_size", within=within)
 
     mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run))
-    return dense_or_sparse(c, run, mlp_types(c, sparse_after(c, 1)), mixer, experts, bias=bias)
+    return dense_or_sparse(c, run, mlp_types(c, sparse_after(c, 1)), lambda _: mixer, experts, bias=bias)
 
 
 @family(
@@ -281,11 +302,19 @@ def hy_v3(c: Config, run: Workload) -> Component:
     hidden_act="silu",
     max_position_embeddings=262144,
     tie_word_embeddings=False,
+    sliding_window=513,
+    layer_types=None,
 )
 def kolibri1(c: Config, run: Workload) -> Component:
     """Kolibri (transformers' Kolibri1Model): four norms a layer, a shared expert of its own width, no dense layer."""
     names = (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm")
     common = c.size("shared_expert_intermediate_size", least=0)
-    mixer = attention(c, run, within=qk_norms("rmsnorm", c, run))
-    kinds = sparse_after(c, 0)
-    return dense_or_sparse(c, run, kinds, mixer, lambda: routed(c, run, "num_experts", common=common), names=names)
+    seen = windows(c, lambda place: (place + 1) % 5 > 0)
+
+    def mixer(window: int | None) -> Component:
+        return attention(c, run, within=qk_norms("rmsnorm", c, run), window=window)
+
+    def experts() -> Component:
+        return routed(c, run, "num_experts", common=common)
+
+    return dense_or_sparse(c, run, sparse_after(c, 0), mixer, experts, names=names, seen=seen)

@@ -9,10 +9,11 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div, floor_div, product
-from tfcalc.families.images import grid, norms, pair, part, patches, self_attention
+from tfcalc.core.number import Num, ceil_div, product
+from tfcalc.families.images import grid, image, norms, pair, part, patches, self_attention
 from tfcalc.families.vision_language import heads, reader
 from tfcalc.leaves import convolution, learned_position, linear, norm, parameter
+from tfcalc.leaves.relative import relative_scores
 from tfcalc.workload import Sequences, Workload
 
 FUSED = ("qkv", "proj")
@@ -39,7 +40,7 @@ FUSED = ("qkv", "proj")
 )
 def got_ocr2_vision(c: Config, run: Workload) -> Component:
     """SAM (arXiv 2304.02643): most layers look within windows; trained vectors for distances along either side."""
-    h, stream = c.size("hidden_size"), Sequences(run.batch_size, product(grid(c)))
+    h, stream = c.size("hidden_size"), image(c, run)
     everywhere = c.numbers("global_attn_indexes")
     whole = [
         place in everywhere or not c.number("window_size", least=0) for place in range(c.number("num_hidden_layers"))
@@ -52,7 +53,7 @@ def got_ocr2_vision(c: Config, run: Workload) -> Component:
             mlp("mlp", stream, run),
             *norms(("layer_norm1", "layer_norm2"), h, stream.tokens),
         )
-        return layer("layers", parts, stream.tokens * h)
+        return layer("layers", parts, stream.tokens * h, ends_with_sum=True)
 
     positions = [learned_position("pos_embed", stream.length, h, stream.tokens)] if c.flag("use_abs_pos") else []
     return Component(
@@ -73,9 +74,8 @@ def attention(c: Config, run: Workload, stream: Sequences, full: bool) -> Compon
     windows = stream
     if not full:
         side = c.number("window_size")
-        windows = Sequences(stream.batch * product(ceil_div(whole, side) for whole in sides), side * side)
+        windows = run.beside(side * side)._replace(batch=stream.batch * product(ceil_div(whole, side) for whole in sides))
         sides = (c.size("window_size"), c.size("window_size"))
-    d = c.quotient("hidden_size", "num_attention_heads")
     tables = zip(("rel_pos_h", "rel_pos_w"), sides, strict=True) if c.flag("use_rel_pos") else ()
     return self_attention(
         c,
@@ -85,8 +85,15 @@ def attention(c: Config, run: Workload, stream: Sequences, full: bool) -> Compon
         names=FUSED,
         bias=c.flag("qkv_bias"),
         output_bias=True,
-        within=tuple(parameter(name, 2 * side - 1, d) for name, side in tables),
+        within=tuple(part for name, side in tables for part in _distances(c, name, side, windows)),
     )
+
+
+def _distances(c: Config, name: str, side: Num, windows: Sequences) -> Iterator[Component]:
+    """A trained vector for each distance along a side: how much a query's row (or column) heeds each."""
+    heads, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    yield parameter(name, 2 * side - 1, d)
+    yield relative_scores(f"{name}.scores", heads, d, windows.tokens, side, windows.tokens * windows.length)
 
 
 def neck(c: Config, tokens: Num) -> Iterator[Component]:
@@ -119,14 +126,19 @@ def text(c: Config) -> Config:
 def got_ocr2(c: Config, run: Workload) -> Component:
     """GOT-OCR 2 (arXiv 2409.01704): each convolution of the projector halves both sides of the image."""
     vision, width = part(c, "vision_config", "got_ocr2_vision"), text(c).size("hidden_size")
-    channels, count = vision.size("output_channels"), run.batch_size * product(grid(vision))
+    channels, half, quarter = vision.size("output_channels"), _shrunk(vision, run, 2), _shrunk(vision, run, 4)
     projector = Component(
         "multi_modal_projector",
         "projector",
         parts=(
-            convolution("conv_upsampler1", channels, 2 * channels, (3, 3), floor_div(count, 4), bias=False),
-            convolution("conv_upsampler2", 2 * channels, width, (3, 3), floor_div(count, 16), bias=False),
-            linear("multimodal_projector", width, width, floor_div(count, 16)),
+            convolution("conv_upsampler1", channels, 2 * channels, (3, 3), half, bias=False),
+            convolution("conv_upsampler2", 2 * channels, width, (3, 3), quarter, bias=False),
+            linear("multimodal_projector", width, width, quarter),
         ),
     )
     return reader(run, text(c), nested(vision, run, "vision_tower"), projector)
+
+
+def _shrunk(vision: Config, run: Workload, times: int) -> Num:
+    """The vectors of images whose sides are so many times shorter."""
+    return run.beside(product(ceil_div(side, times) for side in grid(vision))).tokens

@@ -15,7 +15,9 @@ from tfcalc.configs.heads import bare, classifier, labels, lm_head, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.families.images import drops
 from tfcalc.families.llama import norms
+from tfcalc.families.windows import LAYERS, by_window
 from tfcalc.leaves import embedding, learned_position, linear, norm, sinusoidal_position
 from tfcalc.workload import Workload
 
@@ -69,8 +71,13 @@ def attention(
     key_width: Num | None = None,
     causal: bool = True,
     cross: bool = False,
+    window: int | None = None,
+    rotary: Num | None = None,
 ) -> Component:
-    """Heads that split the hidden size; as many of keys and values, or ``groups``. ``cross`` reads an encoder."""
+    """Heads that split the hidden size; as many of keys and values, or ``groups``. ``cross`` reads an encoder.
+
+    ``rotary`` is how much of a head's width is rotated by its position, where any is.
+    """
     a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
     block = Attention(
         c.size("hidden_size"),
@@ -84,6 +91,8 @@ def attention(
         within=within,
         key_width=key_width,
         value_width=key_width,
+        window=window,
+        rotary=rotary,
     )
     return block(name, run.target, run.source if cross else run.target, run, causal=causal and not cross)
 
@@ -102,11 +111,20 @@ def inner(c: Config, field: str = "n_inner") -> Num:
 
 
 def layers(
-    c: Config, run: Workload, name: str, *parts: Component, names: tuple[str, ...], kind: str = "layernorm"
+    c: Config,
+    run: Workload,
+    name: str,
+    *parts: Component,
+    names: tuple[str, ...],
+    kind: str = "layernorm",
+    ends_with_sum: bool = False,
 ) -> Component:
-    """``num_hidden_layers`` equal layers of these parts, and of norms with these ``names``."""
-    h, n = c.size("hidden_size"), c.size("num_hidden_layers")
-    return layer(name, (*parts, *norms(names, kind, c, run)), run.target.tokens * h, copies=n)
+    """``num_hidden_layers`` equal layers of these parts, and of norms with these ``names``.
+
+    ``ends_with_sum`` where neither a norm nor dropout follows the last part.
+    """
+    h, n, whole = c.size("hidden_size"), c.size("num_hidden_layers"), (*parts, *norms(names, kind, c, run))
+    return layer(name, whole, run.target.tokens * h, copies=n, ends_with_sum=ends_with_sum)
 
 
 def words(c: Config, run: Workload, name: str) -> Component:
@@ -143,7 +161,7 @@ def gpt2_layers(c: Config, run: Workload, groups: Num | None = None) -> Componen
         parts.append(attention(c, run, "crossattention", ("q_attn", "c_attn", "c_proj"), cross=True))
         parts.append(final(c, run, "ln_cross_attn"))
     parts.append(feed_forward(c, run, "mlp", ("c_fc", "c_proj"), inner(c), c.word("activation_function")))
-    return layers(c, run, "h", *parts, names=("ln_1", "ln_2"))
+    return layers(c, run, "h", *parts, names=("ln_1", "ln_2"), ends_with_sum=not drops(c, run, "resid_pdrop"))
 
 
 @family(
@@ -159,6 +177,7 @@ def gpt2_layers(c: Config, run: Workload, groups: Num | None = None) -> Componen
     num_attention_heads=12,
     n_inner=None,
     activation_function="gelu_new",
+    resid_pdrop=0.1,
     add_cross_attention=False,
     summary_use_proj=True,
     summary_proj_to_labels=True,
@@ -181,6 +200,7 @@ def gpt2(c: Config, run: Workload) -> Component:
     num_attention_heads=12,
     n_inner=None,
     activation_function="gelu_pytorch_tanh",
+    resid_pdrop=0.1,
     multi_query=True,
     add_cross_attention=False,
     tie_word_embeddings=True,
@@ -228,24 +248,57 @@ def openai_gpt(c: Config, run: Workload) -> Component:
     num_attention_heads=16,
     intermediate_size=None,
     activation_function="gelu_new",
+    attention_types=None,
+    window_size=256,
+    resid_dropout=0.0,
     tie_word_embeddings=True,
 )
 def gpt_neo(c: Config, run: Workload) -> Component:
     """Black et al. 2021: no biases on queries, keys and values. Every other layer sees a window (the same weights)."""
     names = ("q_proj", "k_proj", "v_proj", "out_proj")
-    mixer = attention(c, run, "attn.attention", names, bias=False, output_bias=True)
     width = inner(c, "intermediate_size")
     mlp = feed_forward(c, run, "mlp", ("c_fc", "c_proj"), width, c.word("activation_function"))
-    stack = layers(c, run, "h", mixer, mlp, names=("ln_1", "ln_2"))
-    return transformer(words(c, run, "wte"), positions(c, run, "wpe"), stack, final(c, run, "ln_f"))
+
+    def one(window: int | None) -> Component:
+        mixer = attention(c, run, "attn.attention", names, bias=False, output_bias=True, window=window)
+        sums = not drops(c, run, "resid_dropout")
+        return layers(c, run, "h", mixer, mlp, names=("ln_1", "ln_2"), ends_with_sum=sums)
+
+    kinds = local_windows(c) if run.attention == "causal" and not run.decoding else [None] * c.number(LAYERS)
+    stack = by_window(c, run, kinds, one, name="h")
+    return transformer(words(c, run, "wte"), positions(c, run, "wpe"), *stack, final(c, run, "ln_f"))
+
+
+def local_windows(c: Config) -> list[int | None]:
+    """Each layer's window; every other one has it, if ``attention_types`` does not say else.
+
+    It is only a mask: what is cached, and read by a token that is decoded, are all keys.
+    """
+    count, window, given = c.number(LAYERS), c.number("window_size"), c.get("attention_types")
+    if given is None:
+        return [window if place % 2 else None for place in range(count)]
+    try:
+        kinds = [kind for names, times in given for _ in range(times) for kind in names]
+    except (TypeError, ValueError):
+        kinds = []
+    if len(kinds) != count:
+        hint = 'write [[["global", "local"], 12]]'
+        raise InvalidModel(f"{c.path('attention_types')} {given!r:.80} does not name {count} layers", hint)
+    return [window if kind == "local" else None for kind in kinds]
 
 
 def one_norm(c: Config, run: Workload, *names: str) -> Component:
     """Attention and feed-forward read the same norm and run side by side; attention has no biases."""
-    mixer = attention(c, run, "attn", names, bias=False)
+    mixer = attention(c, run, "attn", names, bias=False, rotary=rotated(c))
     mlp = feed_forward(c, run, "mlp", ("fc_in", "fc_out"), inner(c), c.word("activation_function"))
-    stack = layers(c, run, "h", mixer, mlp, names=("ln_1",))
+    stack = layers(c, run, "h", mixer, mlp, names=("ln_1",), ends_with_sum=not drops(c, run, "resid_pdrop"))
     return transformer(words(c, run, "wte"), stack, final(c, run, "ln_f"))
+
+
+def rotated(c: Config) -> Num:
+    """GPT-J's ``rotary_dim``; all of a head's width where it is null."""
+    given = c.optional("rotary_dim")
+    return c.quotient("hidden_size", "num_attention_heads") if given is None else given
 
 
 @family(
@@ -260,6 +313,8 @@ def one_norm(c: Config, run: Workload, *names: str) -> Component:
     num_attention_heads=16,
     n_inner=None,
     activation_function="gelu_new",
+    rotary_dim=64,
+    resid_pdrop=0.0,
     tie_word_embeddings=False,
 )
 def gptj(c: Config, run: Workload) -> Component:
@@ -279,6 +334,8 @@ def gptj(c: Config, run: Workload) -> Component:
     num_attention_heads=16,
     n_inner=None,
     activation_function="gelu_new",
+    rotary_dim=64,
+    resid_pdrop=0.0,
     tie_word_embeddings=False,
 )
 def codegen(c: Config, run: Workload) -> Component:
@@ -295,6 +352,7 @@ def codegen(c: Config, run: Workload) -> Component:
     max_position_embeddings=256,
     hidden_size=1280,
     dff=8192,
+    resid_pdrop=0.1,
     num_hidden_layers=48,
     num_attention_heads=16,
     tie_word_embeddings=True,
@@ -303,6 +361,7 @@ def ctrl(c: Config, run: Workload) -> Component:
     """Keskar et al. 2019 (arXiv 1909.05858): fixed positions; a bias on the logits."""
     mixer = attention(c, run, "multi_head_attention", ("Wq", "Wk", "Wv", "dense"))
     mlp = feed_forward(c, run, "ffn", ("0", "2"), c.size("dff"), "relu")
-    stack = layers(c, run, "h", mixer, mlp, names=("layernorm1", "layernorm2"))
+    sums = not drops(c, run, "resid_pdrop")
+    stack = layers(c, run, "h", mixer, mlp, names=("layernorm1", "layernorm2"), ends_with_sum=sums)
     tables = words(c, run, "w"), fixed_positions(c, run, "pos_encoding")
     return transformer(*tables, stack, final(c, run, "layernorm"))

@@ -11,8 +11,8 @@ from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, product
 from tfcalc.families.gpt2 import GPT_HEADS, attention, feed_forward, final, inner, layers, transformer, words
-from tfcalc.families.images import grid
-from tfcalc.families.llama import PRE_NORM
+from tfcalc.families.images import drops, grid
+from tfcalc.families.llama import PRE_NORM, rotary_width
 from tfcalc.leaves import linear, norm
 from tfcalc.workload import Workload
 
@@ -29,10 +29,21 @@ def qk_norms(c: Config, run: Workload, groups: Num | None = None) -> tuple[Compo
     return norm("q_layernorm", "layernorm", d, tokens * a), keys
 
 
+def rotated(c: Config) -> Num:
+    """How much of a head's width is rotated by its position."""
+    return rotary_width(c, c.quotient("hidden_size", "num_attention_heads"))
+
+
+def sums(c: Config, run: Workload) -> bool:
+    """Whether a layer ends with a sum: no dropout before it."""
+    return not drops(c, run, "hidden_dropout")
+
+
 @family(
     "gpt_neox",
     architecture="GPTNeoXForCausalLM",
     heads=GPT_HEADS,
+    aliases={"rotary_pct": "partial_rotary_factor"},
     vocab_size=50432,
     hidden_size=6144,
     num_hidden_layers=44,
@@ -41,13 +52,15 @@ def qk_norms(c: Config, run: Workload, groups: Num | None = None) -> tuple[Compo
     hidden_act="gelu",
     max_position_embeddings=2048,
     attention_bias=True,
+    partial_rotary_factor=0.25,
+    hidden_dropout=0.0,
     tie_word_embeddings=False,
 )
 def gpt_neox(c: Config, run: Workload) -> Component:
     """Black et al. 2022 (arXiv 2204.06745), Pythia: two norms a layer even where its sub-layers run side by side."""
-    mixer = attention(c, run, "attention", QKV, bias=c.flag("attention_bias"))
+    mixer = attention(c, run, "attention", QKV, bias=c.flag("attention_bias"), rotary=rotated(c))
     mlp = feed_forward(c, run, "mlp", MLP, c.size("intermediate_size"), c.word("hidden_act"))
-    stack = layers(c, run, "layers", mixer, mlp, names=PRE_NORM)
+    stack = layers(c, run, "layers", mixer, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))
     return transformer(words(c, run, "embed_in"), stack, final(c, run, "final_layer_norm"), name="gpt_neox")
 
 
@@ -62,15 +75,18 @@ def gpt_neox(c: Config, run: Workload) -> Component:
     intermediate_multiple_size=4,
     hidden_act="gelu",
     max_position_embeddings=2048,
+    hidden_dropout=0.0,
     tie_word_embeddings=True,
 )
 def gpt_neox_japanese(c: Config, run: Workload) -> Component:
     """ABEJA 2022: no biases but that of the last layer's attention."""
     width = c.size("hidden_size") * c.size("intermediate_multiple_size")
     mlp = feed_forward(c, run, "mlp", MLP, width, c.word("hidden_act"), bias=False)
-    mixer, last = (attention(c, run, "attention", QKV, bias=False, output_bias=bias) for bias in (False, True))
-    before = layers(c, run, "layers[:-1]", mixer, mlp, names=PRE_NORM)
-    after = layers(c, run, "layers[-1]", last, mlp, names=PRE_NORM)._replace(copies=1)
+    mixer, last = (
+        attention(c, run, "attention", QKV, bias=False, output_bias=bias, rotary=rotated(c)) for bias in (False, True)
+    )
+    before = layers(c, run, "layers[:-1]", mixer, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))
+    after = layers(c, run, "layers[-1]", last, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))._replace(copies=1)
     stack = before._replace(copies=c.size("num_hidden_layers") - 1), after
     table, norm_after = words(c, run, "embed_in"), final(c, run, "final_layer_norm")
     return transformer(table, *stack, norm_after, name="gpt_neox_japanese")
@@ -85,13 +101,14 @@ def gpt_neox_japanese(c: Config, run: Workload) -> Component:
     hidden_size=64,
     num_hidden_layers=2,
     num_attention_heads=8,
+    hidden_dropout=0.0,
     tie_word_embeddings=True,
 )
 def bloom(c: Config, run: Workload) -> Component:
     """BLOOM (arXiv 2211.05100): a norm of the embedding, and no positions but in the attention's scores (ALiBi)."""
     mixer = attention(c, run, "self_attention", QKV)
     mlp = feed_forward(c, run, "mlp", MLP, 4 * c.size("hidden_size"), "gelu_pytorch_tanh")
-    stack = layers(c, run, "h", mixer, mlp, names=PRE_NORM)
+    stack = layers(c, run, "h", mixer, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))
     table, after = words(c, run, "word_embeddings"), final(c, run, "word_embeddings_layernorm")
     return transformer(table, after, stack, final(c, run, "ln_f"))
 
@@ -131,15 +148,17 @@ def falcon_groups(c: Config) -> Num | None:
     multi_query=True,
     parallel_attn=True,
     bias=False,
+    hidden_dropout=0.0,
     max_position_embeddings=2048,
     tie_word_embeddings=True,
 )
 def falcon(c: Config, run: Workload) -> Component:
     """Almazrouei et al. 2023 (arXiv 2311.16867): keys and values shared by all queries (7B) or by groups (40B)."""
     bias = c.flag("bias")
-    mixer = attention(c, run, "self_attention", QKV, groups=falcon_groups(c), bias=bias)
+    rotary = None if c.flag("alibi") else rotated(c)
+    mixer = attention(c, run, "self_attention", QKV, groups=falcon_groups(c), bias=bias, rotary=rotary)
     mlp = feed_forward(c, run, "mlp", MLP, inner(c, "ffn_hidden_size"), c.word("activation"), bias=bias)
-    stack = layers(c, run, "h", mixer, mlp, names=falcon_norms(c))
+    stack = layers(c, run, "h", mixer, mlp, names=falcon_norms(c), ends_with_sum=sums(c, run))
     return transformer(words(c, run, "word_embeddings"), stack, final(c, run, "ln_f"))
 
 
@@ -152,6 +171,8 @@ PERSIMMON: dict[str, Any] = {
     "hidden_act": "relu2",
     "max_position_embeddings": 16384,
     "qk_layernorm": True,
+    "partial_rotary_factor": 0.5,
+    "hidden_dropout": 0.0,
     "tie_word_embeddings": False,
 }
 
@@ -159,9 +180,9 @@ PERSIMMON: dict[str, Any] = {
 @family("persimmon", architecture="PersimmonForCausalLM", heads=CAUSAL_LM, **PERSIMMON)
 def persimmon(c: Config, run: Workload) -> Component:
     """Adept 2023: a norm of each head's query and key; squared ReLU."""
-    mixer = attention(c, run, "self_attn", QKV, within=qk_norms(c, run))
+    mixer = attention(c, run, "self_attn", QKV, within=qk_norms(c, run), rotary=rotated(c))
     mlp = feed_forward(c, run, "mlp", MLP, c.size("intermediate_size"), c.word("hidden_act"))
-    stack = layers(c, run, "layers", mixer, mlp, names=PRE_NORM)
+    stack = layers(c, run, "layers", mixer, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))
     return transformer(words(c, run, "embed_tokens"), stack, final(c, run, "final_layernorm"), name="model")
 
 
@@ -213,7 +234,8 @@ def mpt(c: Config, run: Workload) -> Component:
     transformers passes over ``expansion_ratio`` and ``learned_pos_emb``, and so does every published checkpoint.
     """
     kind = "layernorm-no-bias"
+    dropped = drops(c.sub("attn_config", defaults={"attn_pdrop": 0.0}), run, "attn_pdrop")
     mixer = attention(c, run, "attn", ("Wqkv", "out_proj"), bias=False)
     mlp = feed_forward(c, run, "ffn", ("up_proj", "down_proj"), 4 * c.size("hidden_size"), "gelu", bias=False)
-    stack = layers(c, run, "blocks", mixer, mlp, names=("norm_1", "norm_2"), kind=kind)
+    stack = layers(c, run, "blocks", mixer, mlp, names=("norm_1", "norm_2"), kind=kind, ends_with_sum=not dropped)
     return transformer(words(c, run, "wte"), stack, final(c, run, "norm_f", kind))

@@ -11,6 +11,7 @@ from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.families.llama import attention, decoder, uniform
 from tfcalc.families.mixtral import mixture, sinks
+from tfcalc.families.windows import by_window, windows
 from tfcalc.workload import Workload
 
 
@@ -27,11 +28,18 @@ def shared_mlp(c: Config, run: Workload) -> Iterator[Component]:
         yield block("shared_mlp", run.target, run)
 
 
-def granite(c: Config, run: Workload, *shared: Component, within: tuple[Component, ...] = ()) -> Component:
-    """Layers of attention (with parts ``within``), experts, and what is ``shared`` by all tokens."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
+def granite(c: Config, run: Workload, *shared: Component) -> Component:
+    """Layers of attention, experts, and what is ``shared`` by all tokens."""
+    return decoder(c, run, granite_layers(c, run, *shared))
+
+
+def granite_layers(
+    c: Config, run: Workload, *shared: Component, within: tuple[Component, ...] = (), window: int | None = None
+) -> Component:
+    """Layers whose attention has parts ``within`` and may see a ``window``."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within, window=window)
     experts = mixture(c, run, name="block_sparse_moe", router="router")
-    return decoder(c, run, uniform(c, run, mixer, experts, *shared))
+    return uniform(c, run, mixer, experts, *shared)
 
 
 @family(
@@ -96,7 +104,13 @@ def granitemoeshared(c: Config, run: Workload) -> Component:
     num_local_experts=8,
     num_experts_per_tok=2,
     shared_intermediate_size=0,
+    sliding_window=128,
+    layer_types=None,
 )
 def granitemoe_swa(c: Config, run: Workload) -> Component:
     """Granite with sliding windows (transformers' GraniteMoeSWAModel): every head has a sink, in full attention too."""
-    return granite(c, run, *shared_mlp(c, run), within=(sinks(c),))
+
+    def one(window: int | None) -> Component:
+        return granite_layers(c, run, *shared_mlp(c, run), within=(sinks(c),), window=window)
+
+    return decoder(c, run, *by_window(c, run, windows(c, lambda place: place % 4 > 0), one))

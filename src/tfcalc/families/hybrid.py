@@ -34,6 +34,7 @@ MAMBA2: dict[str, Any] = {
     "mamba_d_head": "auto",
     "mamba_d_conv": 4,
     "mamba_expand": 2,
+    "mamba_chunk_size": 256,
     "mamba_conv_bias": True,
     "mamba_proj_bias": False,
 }
@@ -177,6 +178,7 @@ def granite_mamba2(c: Config) -> Mamba2:
         c.size("mamba_n_groups"),
         c.size("mamba_d_conv"),
         c.word("hidden_act"),
+        c.size("mamba_chunk_size"),
         bias=c.flag("mamba_proj_bias"),
         conv_bias=c.flag("mamba_conv_bias"),
     )
@@ -305,6 +307,7 @@ def never_tied(c: Config, run: Workload, base: Component) -> tuple[Component, ..
     moe_latent_size=None,
     num_experts_per_tok=2,
     use_bias=False,
+    chunk_size=128,
 )
 def nemotron_h(c: Config, run: Workload) -> Component:
     """Nemotron-H (arXiv 2504.03624), Nemotron 3: one norm and one mixer a layer, be it Mamba-2, attention or an MLP."""
@@ -338,6 +341,7 @@ def nemotron_mamba2(c: Config) -> Mamba2:
         c.size(first(c, "mamba_n_groups", "n_groups")),
         c.size(first(c, "mamba_d_conv", "conv_kernel")),
         c.word("mamba_hidden_act"),
+        c.size(first(c, "mamba_chunk_size", "chunk_size")),
         bias=c.flag("use_bias"),
         conv_bias=c.flag(first(c, "mamba_conv_bias", "use_conv_bias")),
     )

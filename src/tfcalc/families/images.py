@@ -10,7 +10,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, find
 from tfcalc.configs.heads import Width, labels
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, divide
+from tfcalc.core.number import Num, divide, product
 from tfcalc.leaves import convolution, linear, norm
 from tfcalc.workload import Sequences, Workload
 
@@ -45,9 +45,22 @@ def _numbers(c: Config, name: str) -> list[int]:
     return c.numbers(name, 2, least=1) if isinstance(c.get(name), list | tuple) else [c.number(name)] * 2
 
 
+def image(c: Config, run: Workload, further: Num = 0) -> Sequences:
+    """The patches of one image for each sequence, and ``further`` vectors beside them."""
+    return run.beside(product(grid(c)) + further)
+
+
+def drops(c: Config, run: Workload, name: str = "hidden_dropout_prob") -> bool:
+    """Whether dropout is at work behind a layer's last linear map."""
+    return run.drops and bool(c.get(name))
+
+
 def patches(name: str, c: Config, images: Num, *, width: Num, kernel: tuple[Num, ...], bias: bool = True) -> Component:
-    """A convolution whose stride is its kernel: each patch of ``images`` in all becomes one vector."""
-    return convolution(name, c.size("num_channels"), width, kernel, images, bias=bias)
+    """A convolution whose stride is its kernel: each patch of ``images`` in all becomes one vector.
+
+    Pixels are data, and need no gradient.
+    """
+    return convolution(name, c.size("num_channels"), width, kernel, images, bias=bias, input_gradient=False)
 
 
 def self_attention(
@@ -66,8 +79,9 @@ def self_attention(
     output_bias: bool | None = None,
     within: tuple[Component, ...] = (),
     causal: bool = False,
+    pieces: int | None = None,
 ) -> Component:
-    """Attention among all patches, of heads that share nothing."""
+    """Attention among all patches, or within windows of so many (``pieces``), of heads that share nothing."""
     d = c.quotient(width, heads) if head_dim is None else head_dim
     block = Attention(
         c.size(width),
@@ -81,6 +95,7 @@ def self_attention(
         output_bias=output_bias,
         names=names,
         within=within,
+        pieces=pieces,
     )
     return block(name, stream, stream, run, causal=causal)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward
+from tfcalc.blocks.recurrence import convolved
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
@@ -12,7 +13,6 @@ from tfcalc.families.hybrid import never_tied
 from tfcalc.families.llama import decoder
 from tfcalc.families.mixtral import correction, layers, mixture
 from tfcalc.leaves import linear, norm, parameter
-from tfcalc.leaves.convolution import depthwise
 from tfcalc.workload import Workload
 
 WINDOW, FULL = "hybrid_sliding", "hybrid"
@@ -26,7 +26,7 @@ def attention(kind: str, c: Config, run: Workload) -> Component:
     h, d, rel, t = c.size("hidden_size"), c.size(f"{prefix}head_dim"), c.size("d_rel"), run.target.tokens
     within = (
         *(
-            depthwise(f"{name}.conv1d", g * d, c.size("conv_kernel_size"), t, bias=False)
+            convolved(f"{name}.conv1d", g * d, c.size("conv_kernel_size"), run.target, bias=False)
             for name in ("k_sconv", "v_sconv")
         ),
         norm("q_norm", "rmsnorm", d, t * a),
@@ -34,7 +34,8 @@ def attention(kind: str, c: Config, run: Workload) -> Component:
         linear("r_proj", h, a * rel, t, bias=False),
         linear("rel_logits_proj.proj", rel, c.size("rel_extent" if full else "sliding_window_size"), t * a, bias=False),
     )
-    block = Attention(h, a, g, d, d, names=LLAMA_NAMES, within=within)
+    window = None if full else c.number("sliding_window_size")
+    block = Attention(h, a, g, d, d, names=LLAMA_NAMES, within=within, window=window)
     return block("self_attn", run.target, run.target, run, causal=True)
 
 
@@ -118,9 +119,9 @@ def inkling_text(c: Config, run: Workload) -> Component:
     def parts(kind: tuple[str, str]) -> tuple[Component, ...]:
         return (
             attention(kind[0], c, run),
-            depthwise("attn_sconv.conv1d", h, kernel, t, bias=False),
+            convolved("attn_sconv.conv1d", h, kernel, run.target, bias=False),
             feed_forward(kind[1], c, run),
-            depthwise("mlp_sconv.conv1d", h, kernel, t, bias=False),
+            convolved("mlp_sconv.conv1d", h, kernel, run.target, bias=False),
         )
 
     kinds = list(zip(layer_types(c), mlp_types(c, sparse_after(c, c.number("dense_mlp_idx", least=0))), strict=True))

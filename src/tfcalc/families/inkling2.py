@@ -6,27 +6,32 @@ from collections.abc import Iterator
 
 from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, FeedForward, layer, stack
 from tfcalc.blocks.experts import MixtureOfExperts
+from tfcalc.blocks.recurrence import convolved
+from tfcalc.blocks.residual_attention import ResidualAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, ceil_div
 from tfcalc.families.deepseek import active
 from tfcalc.families.hybrid import never_tied
 from tfcalc.families.llama import decoder
 from tfcalc.leaves import activation, buffer, linear, norm, parameter
-from tfcalc.leaves.convolution import depthwise
+from tfcalc.leaves.scan import gated_sum
 from tfcalc.workload import Workload
 
 WINDOW, FULL = "hybrid_sliding", "hybrid"
 
 
-def convolved(name: str, full: bool, groups: Num, width: Num, c: Config, run: Workload) -> Iterator[Component]:
+def near(name: str, full: bool, groups: Num, width: Num, c: Config, run: Workload) -> Iterator[Component]:
     """A short convolution of keys or values; where attention sees everything, its weights depend on the token too."""
     kernel, t = c.size("conv_kernel_size"), run.target.tokens
-    if full:
-        yield linear(f"{name}.weight_proj", c.size("hidden_size"), groups * kernel, t, bias=False)
-    yield depthwise(f"{name}.{'static' if full else 'conv1d'}", groups * width, kernel, t, bias=False)
+    if not full:
+        yield convolved(f"{name}.conv1d", groups * width, kernel, run.target, bias=False)
+        return
+    yield linear(f"{name}.weight_proj", c.size("hidden_size"), groups * kernel, t, bias=False)
+    yield parameter(f"{name}.static", kernel, groups * width)
+    yield gated_sum(f"{name}.sum", "Σ (w + w(x))·x", t * groups * width * kernel, forward=3, backward=5)
 
 
 def attention(kind: str, c: Config, run: Workload) -> Component:
@@ -37,7 +42,7 @@ def attention(kind: str, c: Config, run: Workload) -> Component:
     h, d, rel, t = c.size("hidden_size"), c.size(f"{prefix}head_dim"), c.size("d_rel"), run.target.tokens
     extent = c.size("rel_extent" if full else "sliding_window_size")
     within = (
-        *(part for name in ("k_sconv", "v_sconv") for part in convolved(name, full, g, d, c, run)),
+        *(part for name in ("k_sconv", "v_sconv") for part in near(name, full, g, d, c, run)),
         linear("r_proj", h, a * rel, t, bias=False),
         linear("rel_logits_proj.proj", rel, extent, t * a, bias=False),
         linear("sink_proj", h, a, t, bias=False),
@@ -46,9 +51,9 @@ def attention(kind: str, c: Config, run: Workload) -> Component:
         parameter("q_l2_clip.scale", a, d, minor=True),
         parameter("rel_l2_clip.scale", a, rel, minor=True),
     )
-    return Attention(h, a, g, d, d, names=LLAMA_NAMES, within=within)(
-        "self_attn", run.target, run.target, run, causal=True
-    )
+    window = None if full else c.number("sliding_window_size")
+    block = Attention(h, a, g, d, d, names=LLAMA_NAMES, within=within, window=window)
+    return block("self_attn", run.target, run.target, run, causal=True)
 
 
 def experts(c: Config, run: Workload) -> Component:
@@ -90,6 +95,7 @@ def layer_types(c: Config) -> list[str]:
     sliding_window_size=1024,
     d_rel=16,
     rel_extent=1024,
+    n_layers_per_attn_res_block=6,
     layer_types=None,
     max_position_embeddings=1048576,
     conv_kernel_size=4,
@@ -99,27 +105,36 @@ def layer_types(c: Config) -> list[str]:
     hidden_act="silu",
 )
 def inkling2_text(c: Config, run: Workload) -> Component:
-    """Its layers read the stream through a query over blocks of layers before them; full ones with three queries.
-
-    What those queries do is left out of the work: they choose among as few vectors as there are blocks.
-    """
+    """Its layers read the stream through a query over blocks of layers before them; full ones with three queries."""
     h, t, kernel = c.size("hidden_size"), run.target.tokens, c.size("conv_kernel_size")
+    read = ResidualAttention(h)
 
-    def make(kind: tuple[str, bool]) -> Component:
-        mixer, first = kind
+    def make(kind: tuple[str, int, int]) -> Component:
+        mixer, before, within = kind
         inputs = [f"{letter}_input_layernorm" for letter in "qkv"] if mixer == FULL else ["input_layernorm"]
         parts = (
-            *([] if first else [parameter("attention_input.query", len(inputs), h)]),
-            parameter("mlp_input.query", h),
+            *([read("attention_input", before, run.target, queries=len(inputs))] if before else []),
             attention(mixer, c, run),
-            depthwise("post_attention_convolution.conv1d", h, kernel, t, bias=False),
+            convolved("post_attention_convolution.conv1d", h, kernel, run.target, bias=False),
+            read("mlp_input", within, run.target),
             experts(c, run),
-            depthwise("post_mlp_convolution.conv1d", h, kernel, t, bias=False),
+            convolved("post_mlp_convolution.conv1d", h, kernel, run.target, bias=False),
             *(norm(name, "rmsnorm", h, t) for name in (*inputs, "post_attention_layernorm")),
         )
-        return layer("layers", parts, t * h)
+        return layer("layers", parts, t * h, ends_with_sum=True)
 
-    kinds = [(kind, place == 0) for place, kind in enumerate(layer_types(c))]
+    before, within = blocks(c)
+    count = c.number("num_hidden_layers")
+    kinds = list(zip(layer_types(c), before, within, strict=True))
     base = decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
-    further = norm("embed_tokens.embed_norm", "rmsnorm", h, t), parameter("final_input.query", h)
-    return base._replace(parts=(*base.parts, *further))
+    last = read("final_input", ceil_div(count, c.number("n_layers_per_attn_res_block")) + 1, run.target)
+    return base._replace(parts=(*base.parts, norm("embed_tokens.embed_norm", "rmsnorm", h, t), last))
+
+
+def blocks(c: Config) -> tuple[list[int], list[int]]:
+    """How many vectors each layer reads, its own block's sum among them: before attention, and before its experts.
+
+    A block's first layer closes the block before it; the first layer of all reads the stream itself.
+    """
+    every, places = c.number("n_layers_per_attn_res_block"), range(c.number("num_hidden_layers"))
+    return [ceil_div(place, every) + 1 if place else 0 for place in places], [place // every + 2 for place in places]

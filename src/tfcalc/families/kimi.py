@@ -25,7 +25,7 @@ def merged(c: Config) -> int:
 
 def images(c: Config, run: Workload) -> Sequences:
     """One image per sequence, of as many patches as the table of positions has."""
-    return Sequences(run.batch_size, c.size("pos_emb_height") * c.size("pos_emb_width"))
+    return run.beside(c.size("pos_emb_height") * c.size("pos_emb_width"))
 
 
 @family(
@@ -63,9 +63,9 @@ def kimi_k25_vision(c: Config, run: Workload) -> Component:
         "vision_tower",
         "encoder",
         parts=(
-            convolution("patch_embed.proj", 3, h, (patch, patch), t),
+            convolution("patch_embed.proj", 3, h, (patch, patch), t, input_gradient=False),
             learned_position("patch_embed.pos_emb.position_embeddings", seen.length, h, t),
-            layer("layers", parts, t * h, copies=c.size("num_hidden_layers")),
+            layer("layers", parts, t * h, copies=c.size("num_hidden_layers"), ends_with_sum=True),
             norm("final_layernorm", "layernorm", h, t),
         ),
     )
@@ -74,7 +74,7 @@ def kimi_k25_vision(c: Config, run: Workload) -> Component:
 def projector(c: Config, vision: Config, width: Num, run: Workload) -> Component:
     """Patches that lie together become one vector of the text's width."""
     seen, together = images(vision, run), merged(vision)
-    t, wide = run.batch_size * ceil_div(seen.length, together), vision.size("hidden_size") * together
+    t, wide = seen.batch * ceil_div(seen.length, together), vision.size("hidden_size") * together
     parts = (
         norm("pre_norm", "layernorm", c.size("projection_hidden_size"), seen.tokens),
         linear("in_proj", wide, wide, t),

@@ -196,7 +196,12 @@ def axk2(c: Config, run: Workload) -> Component:
 
     def make(kind: str) -> Component:
         second = gated_norm(between, c, run) if kind == "sparse" else norm(between, "rmsnorm", h, tokens)
-        return layer("layers", (mixer, feed_forward(kind, c, run), gated_norm(before, c, run), second), tokens * h)
+        return layer(
+            "layers",
+            (mixer, feed_forward(kind, c, run), gated_norm(before, c, run), second),
+            tokens * h,
+            ends_with_sum=True,
+        )
 
     return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
 

@@ -12,7 +12,8 @@ from tfcalc.configs.heads import CAUSAL_LM, classifier
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, scaled
 from tfcalc.errors import InvalidModel
-from tfcalc.families.windows import by_window, windows
+from tfcalc.families.images import drops
+from tfcalc.families.windows import LAYERS, by_window, windows
 from tfcalc.leaves import buffer, embedding, norm, parameter
 from tfcalc.workload import Workload
 
@@ -84,6 +85,7 @@ def attention(
     causal: bool = True,
     width: Num | None = None,
     window: int | None = None,
+    chunk: int | None = None,
     rotated: bool = True,
 ) -> Component:
     """Self-attention with the fields that nearly all configs share; ``width`` is a head's, if not ``head_dim``.
@@ -103,6 +105,7 @@ def attention(
         within=within,
         output_from=output_from,
         window=window,
+        chunk=chunk,
         rotary=rotary_width(c, d) if rotated else None,
     )
     return block(name, run.target, run.target, run, causal=causal)
@@ -164,11 +167,16 @@ def norms(names: tuple[str, ...], kind: str, c: Config, run: Workload) -> Iterat
 
 
 def uniform(
-    c: Config, run: Workload, *parts: Component, norm: str = "rmsnorm", names: tuple[str, ...] = PRE_NORM
+    c: Config,
+    run: Workload,
+    *parts: Component,
+    norm: str = "rmsnorm",
+    names: tuple[str, ...] = PRE_NORM,
+    ends_with_sum: bool = True,
 ) -> Component:
     """``num_hidden_layers`` equal layers of these parts and norms.
 
-    The sum with the last sub-layer is what leaves a layer, unless a norm follows it (``SANDWICH``).
+    The sum with the last sub-layer is what leaves a layer (``ends_with_sum``), unless a norm or dropout follows it.
     """
     h, n = c.size("hidden_size"), c.size("num_hidden_layers")
     return layer(
@@ -176,7 +184,7 @@ def uniform(
         (*parts, *norms(names, norm, c, run)),
         run.target.tokens * h,
         copies=n,
-        ends_with_sum=names is not SANDWICH,
+        ends_with_sum=ends_with_sum,
     )
 
 
@@ -202,21 +210,6 @@ def decoder(
 
 
 @family("granite", architecture="GraniteForCausalLM", heads=CAUSAL_LM, **LLAMA)
-@family(
-    "smollm3",
-    architecture="SmolLM3ForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 128256,
-        "hidden_size": 2048,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 4,
-        "max_position_embeddings": 32768,
-        "tie_word_embeddings": True,
-    },
-)
 @family(
     "iquestcoder",
     architecture="LlamaForCausalLM",
@@ -248,6 +241,13 @@ def decoder(
         "max_position_embeddings": 32768,
     },
 )
+@family("llama", architecture="LlamaForCausalLM", heads=CAUSAL_LM, **LLAMA)
+def llama(c: Config, run: Workload) -> Component:
+    """Touvron et al. 2023 (arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU; biases only where a flag says so."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"))
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
+
+
 @family(
     "emu3_text_model",
     architecture="Emu3ForCausalLM",
@@ -258,13 +258,47 @@ def decoder(
         "intermediate_size": 14336,
         "num_key_value_heads": 8,
         "max_position_embeddings": 9216,
+        "attention_dropout": 0.1,
     },
 )
-@family("llama", architecture="LlamaForCausalLM", heads=CAUSAL_LM, **LLAMA)
-def llama(c: Config, run: Workload) -> Component:
-    """Touvron et al. 2023 (arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU; biases only where a flag says so."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"))
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
+def emu3_text(c: Config, run: Workload) -> Component:
+    """Emu3 (arXiv 2409.18869): Llama with dropout behind each sub-layer (transformers' Emu3DecoderLayer)."""
+    parts = attention(c, run, bias=c.flag("attention_bias")), gated(c, run, bias=c.flag("mlp_bias"))
+    return decoder(c, run, uniform(c, run, *parts, ends_with_sum=not drops(c, run, "attention_dropout")))
+
+
+@family(
+    "smollm3",
+    architecture="SmolLM3ForCausalLM",
+    heads=CAUSAL_LM,
+    **LLAMA
+    | {
+        "vocab_size": 128256,
+        "hidden_size": 2048,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 32768,
+        "tie_word_embeddings": True,
+        "no_rope_layer_interval": 4,
+    },
+)
+def smollm3(c: Config, run: Workload) -> Component:
+    """SmolLM3 (Hugging Face 2025): Llama whose layers without rotary positions may see a window."""
+
+    def one(window: int | None) -> Component:
+        mixer = attention(c, run, bias=c.flag("attention_bias"), window=window)
+        return uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias")))
+
+    return decoder(c, run, *by_window(c, run, windows_without_positions(c), one))
+
+
+def windows_without_positions(c: Config) -> list[int | None]:
+    """SmolLM3's: in the layers that ``no_rope_layers`` marks by a 0, each so manieth where it is left out."""
+    count, given = c.number(LAYERS), c.get("no_rope_layers")
+    every = c.number("no_rope_layer_interval")
+    rotated = [(place + 1) % every for place in range(count)] if given is None else c.numbers("no_rope_layers", count)
+    return windows(c, lambda place: c.flag("use_sliding_window") and not rotated[place])
 
 
 MISTRAL = LLAMA | {
@@ -280,7 +314,14 @@ MISTRAL = LLAMA | {
     "ministral3",
     architecture="Ministral3ForCausalLM",
     heads=CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2)},
-    **MISTRAL | {"vocab_size": 131072, "num_hidden_layers": 34, "head_dim": 128, "max_position_embeddings": 262144},
+    **MISTRAL
+    | {
+        "vocab_size": 131072,
+        "num_hidden_layers": 34,
+        "head_dim": 128,
+        "max_position_embeddings": 262144,
+        "sliding_window": None,
+    },
 )
 @family(
     "mistral",
@@ -297,40 +338,54 @@ def mistral(c: Config, run: Workload) -> Component:
     return decoder(c, run, *by_window(c, run, windows(c, lambda _: True), one))
 
 
+QWEN = LLAMA | {
+    "vocab_size": 151936,
+    "intermediate_size": 22016,
+    "num_key_value_heads": 32,
+    "max_position_embeddings": 32768,
+    "sliding_window": 4096,
+    "max_window_layers": 28,
+}
+
+
+def upper_windows(c: Config) -> list[int | None]:
+    """Qwen's: where a flag asks for them, in the layers from ``max_window_layers`` on."""
+    if not c.flag("use_sliding_window"):
+        return [None] * c.number(LAYERS)
+    first = c.number("max_window_layers", least=0)
+    return windows(c, lambda place: place >= first)
+
+
 @family(
     "qwen2",
     architecture="Qwen2ForCausalLM",
     heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 151936,
-        "intermediate_size": 22016,
-        "num_key_value_heads": 32,
-        "max_position_embeddings": 32768,
-    },
+    **QWEN,
 )
 def qwen2(c: Config, run: Workload) -> Component:
     """Qwen2 technical report (arXiv 2407.10671): biases on queries, keys and values, none on the output."""
-    return decoder(c, run, uniform(c, run, attention(c, run, bias=True, output_bias=False), gated(c, run)))
+
+    def one(window: int | None) -> Component:
+        return uniform(c, run, attention(c, run, bias=True, output_bias=False, window=window), gated(c, run))
+
+    return decoder(c, run, *by_window(c, run, upper_windows(c), one))
 
 
 @family(
     "qwen3",
     architecture="Qwen3ForCausalLM",
     heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 151936,
-        "intermediate_size": 22016,
-        "num_key_value_heads": 32,
-        "head_dim": 128,
-        "max_position_embeddings": 32768,
-    },
+    **QWEN | {"head_dim": 128},
 )
 def qwen3(c: Config, run: Workload) -> Component:
     """Qwen3 technical report (arXiv 2505.09388): a norm of each head's query and key."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run))
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run)))
+
+    def one(window: int | None) -> Component:
+        normed = qk_norms("rmsnorm", c, run)
+        mixer = attention(c, run, bias=c.flag("attention_bias"), within=normed, window=window)
+        return uniform(c, run, mixer, gated(c, run))
+
+    return decoder(c, run, *by_window(c, run, upper_windows(c), one))
 
 
 @family(
@@ -340,6 +395,10 @@ def qwen3(c: Config, run: Workload) -> Component:
     **LLAMA | {"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 4096},
 )
 def phi3(c: Config, run: Workload) -> Component:
-    """Phi-3 (arXiv 2404.14219): Llama with fused projections."""
-    mixer = attention(c, run, names=("qkv_proj", "o_proj"))
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, names=FUSED)))
+    """Phi-3 (arXiv 2404.14219): Llama with fused projections; all layers see a window, where a config has one."""
+
+    def one(window: int | None) -> Component:
+        mixer = attention(c, run, names=("qkv_proj", "o_proj"), window=window)
+        return uniform(c, run, mixer, gated(c, run, names=FUSED))
+
+    return decoder(c, run, *by_window(c, run, windows(c, lambda _: True), one))

@@ -8,16 +8,19 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import CAUSAL_LM, bare, output
 from tfcalc.core.component import Component
-from tfcalc.core.number import ceil_div
-from tfcalc.families.images import FC, grid, self_attention
+from tfcalc.core.number import scaled
+from tfcalc.families.images import FC, grid, image, self_attention
 from tfcalc.families.llama import PRE_NORM, attention, decoder, norms
+from tfcalc.families.windows import told, window
 from tfcalc.leaves import activation, linear, norm, parameter
 from tfcalc.leaves.position import learned_position
 from tfcalc.workload import Sequences, Workload
 
+CHUNKED = "chunked_attention"
+
 
 def feed_forward(sparse: bool, c: Config, run: Workload) -> Component:
-    """Experts and a shared one of the same width; dense layers have a width of their own."""
+    """Experts, which all read every token, and a shared one of the same width; dense layers have their own."""
     h, act = c.size("hidden_size"), c.word("hidden_act")
     if not sparse:
         dense = FeedForward(h, c.size("intermediate_size_mlp"), act, names=GATED, gated=True)
@@ -25,7 +28,8 @@ def feed_forward(sparse: bool, c: Config, run: Workload) -> Component:
     expert = FeedForward(h, c.size("intermediate_size"), act, names=FUSED, gated=True)
     shared = expert._replace(names=GATED)("shared_expert", run.target, run)
     stored, active = c.size("num_local_experts"), c.size("num_experts_per_tok")
-    return MixtureOfExperts(h, stored, active, expert, "router", within=(shared,))("feed_forward", run.target, run)
+    block = MixtureOfExperts(h, stored, active, expert, "router", within=(shared,), all_run=True)
+    return block("feed_forward", run.target, run)
 
 
 def sparse_layers(c: Config) -> list[bool]:
@@ -54,6 +58,10 @@ def sparse_layers(c: Config) -> list[bool]:
     num_experts_per_tok=1,
     moe_layers=None,
     interleave_moe_layer_step=1,
+    attention_chunk_size=8192,
+    no_rope_layers=None,
+    no_rope_layer_interval=4,
+    layer_types=None,
     hidden_act="silu",
     max_position_embeddings=131072,
     tie_word_embeddings=False,
@@ -62,14 +70,26 @@ def sparse_layers(c: Config) -> list[bool]:
 def llama4_text(c: Config, run: Workload) -> Component:
     """Llama 4's text (Meta 2025): the norms of queries and keys have no weights."""
 
-    def make(sparse: bool) -> Component:
-        mixer = attention(c, run, bias=c.flag("attention_bias"))
-        around = norms(PRE_NORM, "rmsnorm", c, run)
-        return layer(
-            "layers", (mixer, feed_forward(sparse, c, run), *around), run.target.tokens * c.size("hidden_size")
-        )
+    def make(kind: tuple[int | None, bool]) -> Component:
+        chunk, sparse = kind
+        mixer = attention(c, run, bias=c.flag("attention_bias"), chunk=chunk)
+        around = mixer, feed_forward(sparse, c, run), *norms(PRE_NORM, "rmsnorm", c, run)
+        elements = run.target.tokens * c.size("hidden_size")
+        return layer("layers", around, elements, ends_with_sum=not sparse)
 
-    return decoder(c, run, *stack("layers", sparse_layers(c), c.size("num_hidden_layers"), make))
+    kinds = list(zip(told(run, chunks(c)), sparse_layers(c), strict=True))
+    return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
+
+
+def chunks(c: Config) -> list[int | None]:
+    """Layers that know positions see only their chunk: those of ``no_rope_layers``, else all but every fourth."""
+    count, chunk = c.number("num_hidden_layers"), window(c, "attention_chunk_size")
+    if c.has("layer_types"):
+        return [chunk if kind == CHUNKED else None for kind in c.words("layer_types", count)]
+    if c.get("no_rope_layers"):
+        return [chunk if rotated else None for rotated in c.numbers("no_rope_layers", count)]
+    every = c.number("no_rope_layer_interval")
+    return [chunk if (place + 1) % every else None for place in range(count)]
 
 
 def adapter(c: Config, images: Sequences) -> Component:
@@ -86,8 +106,8 @@ def adapter(c: Config, images: Sequences) -> Component:
 
 def shuffled(c: Config, run: Workload) -> Sequences:
     """What the tower gives to the text of one image per sequence: pixels move from both sides into the width."""
-    rows, columns = grid(c)
-    return Sequences(run.batch_size, ceil_div(rows * columns, max(1, round(1 / c.factor("pixel_shuffle_ratio"))) ** 2))
+    (rows, columns), ratio = grid(c), c.factor("pixel_shuffle_ratio")
+    return run.beside(scaled(rows, ratio) * scaled(columns, ratio))
 
 
 @family(
@@ -108,8 +128,7 @@ def shuffled(c: Config, run: Workload) -> Sequences:
 )
 def llama4_vision_model(c: Config, run: Workload) -> Component:
     """Llama 4's images (Meta 2025): patches and a class token, biases everywhere but in the adapter."""
-    h, patch, (rows, columns) = c.size("hidden_size"), c.size("patch_size"), grid(c)
-    images = Sequences(run.batch_size, rows * columns + 1)
+    h, patch, images = c.size("hidden_size"), c.size("patch_size"), image(c, run, 1)
     t, pixels = images.tokens, c.size("num_channels") * patch * patch
     mlp = FeedForward(h, c.size("intermediate_size"), "gelu", bias=True, names=FC)
     parts = (
@@ -121,11 +140,11 @@ def llama4_vision_model(c: Config, run: Workload) -> Component:
         "vision_model",
         "encoder",
         parts=(
-            linear("patch_embedding.linear", pixels, h, run.batch_size * rows * columns, bias=False),
+            linear("patch_embedding.linear", pixels, h, image(c, run).tokens, bias=False, input_gradient=False),
             parameter("class_embedding", h),
             learned_position("positional_embedding_vlm", images.length, h, t),
             norm("layernorm_pre", "layernorm", h, t),
-            layer("model.layers", parts, t * h, copies=c.size("num_hidden_layers")),
+            layer("model.layers", parts, t * h, copies=c.size("num_hidden_layers"), ends_with_sum=True),
             norm("layernorm_post", "layernorm", h, t),
             adapter(c, shuffled(c, run)),
         ),

@@ -8,7 +8,9 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM, bare, classifier, output
 from tfcalc.core.component import Component
+from tfcalc.families.images import drops
 from tfcalc.families.llama import LLAMA, PRE_NORM, attention, decoder, feed_forward, gated, head_dim, qk_norms, uniform
+from tfcalc.families.windows import by_window, windows
 from tfcalc.leaves import attend, linear, norm, parameter
 from tfcalc.leaves.elementwise import activation
 from tfcalc.workload import Workload
@@ -106,12 +108,14 @@ def ernie(c: Config, run: Workload) -> Component:
         "head_dim": 128,
         "attention_bias": True,
         "max_position_embeddings": 524288,
+        "residual_dropout": 0.1,
     },
 )
 def seed_oss(c: Config, run: Workload) -> Component:
     """Seed-OSS (transformers' SeedOssAttention): the output's bias has a flag of its own."""
     mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=c.flag("attention_out_bias"))
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
+    sums = not drops(c, run, "residual_dropout")
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias")), ends_with_sum=sums))
 
 
 @family(
@@ -126,6 +130,7 @@ def seed_oss(c: Config, run: Workload) -> Component:
         "num_attention_heads": 48,
         "hidden_act": "relu2",
         "max_position_embeddings": 4096,
+        "partial_rotary_factor": 0.5,
     },
 )
 @family(
@@ -177,8 +182,10 @@ def helium(c: Config, run: Workload) -> Component:
 def hyperclovax(c: Config, run: Workload) -> Component:
     """HyperCLOVA X SEED (transformers' HyperCLOVAXDecoderLayer): norms after sub-layers too, if not switched off."""
     mixer = attention(c, run, bias=c.flag("attention_bias"))
-    names = (*PRE_NORM, "post_norm1", "post_norm2") if c.flag("use_post_norm") else PRE_NORM
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias")), names=names))
+    normed = c.flag("use_post_norm")
+    names = (*PRE_NORM, "post_norm1", "post_norm2") if normed else PRE_NORM
+    ffn = gated(c, run, bias=c.flag("mlp_bias"))
+    return decoder(c, run, uniform(c, run, mixer, ffn, names=names, ends_with_sum=not normed))
 
 
 @family(
@@ -195,11 +202,21 @@ def hyperclovax(c: Config, run: Workload) -> Component:
         "num_key_value_heads": 8,
         "head_dim": 128,
         "max_position_embeddings": 131072,
+        "sliding_window": 8192,
     },
 )
 def cwm(c: Config, run: Workload) -> Component:
     """Code World Model (arXiv 2510.02387): biases in the feed-forward network only, where a flag says so."""
-    return decoder(c, run, uniform(c, run, attention(c, run), gated(c, run, bias=c.flag("mlp_bias"))))
+
+    def one(window: int | None) -> Component:
+        return uniform(c, run, attention(c, run, window=window), gated(c, run, bias=c.flag("mlp_bias")))
+
+    return decoder(c, run, *by_window(c, run, windows(c, all_but_each_fourth), one))
+
+
+def all_but_each_fourth(place: int) -> bool:
+    """Which layers see a window: not the first, nor each fourth after it."""
+    return place % 4 != 0
 
 
 @family(
@@ -238,13 +255,18 @@ def nanochat(c: Config, run: Workload) -> Component:
         "num_key_value_heads": 4,
         "max_position_embeddings": 8192,
         "tie_word_embeddings": True,
+        "sliding_window": 128,
     },
 )
 def granite_swa(c: Config, run: Workload) -> Component:
     """Granite with windows (transformers' GraniteSWAAttention): a trained sink for each head."""
     sinks = parameter("sinks", c.size("num_attention_heads"), minor=True)
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=(sinks,))
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
+
+    def one(window: int | None) -> Component:
+        mixer = attention(c, run, bias=c.flag("attention_bias"), within=(sinks,), window=window)
+        return uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias")))
+
+    return decoder(c, run, *by_window(c, run, windows(c, all_but_each_fourth), one))
 
 
 @family(

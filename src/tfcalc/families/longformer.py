@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.blocks import stack
+from tfcalc.blocks.landmark_attention import LandmarkAttention
+from tfcalc.blocks.sliding_attention import SlidingAttention
+from tfcalc.blocks.sparse_blocks import SparseBlocks
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.core.component import Component
+from tfcalc.core.number import ceil_div
 from tfcalc.families.bert import (
     BERT,
     FIRST_TOKEN,
@@ -35,14 +40,33 @@ from tfcalc.families.bert_heads import (
 from tfcalc.leaves import buffer, convolution, linear, norm
 from tfcalc.workload import Workload
 
+MARKED = ("ForSequenceClassification", "ForQuestionAnswering", "ForMultipleChoice")
+"""The classes that show a token to all others: the first, or their question, which is one token here."""
 
-@family("longformer", architecture="LongformerForMaskedLM", heads=ROBERTA_HEADS, **BERT)
+
+@family("longformer", architecture="LongformerForMaskedLM", heads=ROBERTA_HEADS, **BERT, attention_window=512)
 def longformer(c: Config, run: Workload) -> Component:
-    """Beltagy et al. 2020 (arXiv 2004.05150): RoBERTa with further projections for tokens that all others see."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    within = tuple(linear(f"self.{part}_global", h, h, tokens) for part in ("query", "key", "value"))
-    mixer = attention(c, run, within=within)
-    return bert_like("longformer", c, run, *with_tables(c, run), pooled=FIRST_TOKEN, mixer=mixer, cross=False)
+    """Beltagy et al. 2020 (arXiv 2004.05150): RoBERTa with attention to what is near, and to tokens that all see.
+
+    Sequences are filled up to whole windows.
+    """
+    a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    count, n_global = c.number("num_hidden_layers"), int(c.head in MARKED)
+    given = c.get("attention_window")
+    windows = (
+        c.numbers("attention_window", count) if isinstance(given, list) else [c.number("attention_window")] * count
+    )
+    widest = max(windows)
+    whole = ceil_div(run.target.length, widest)
+    filled = run.replaced(seq_len=whole * widest)
+
+    def made(window: int) -> Component:
+        block = SlidingAttention(c.size("hidden_size"), a, d, window, n_global)
+        return layers(c, filled, block("attention", filled.target, whole * (2 * widest // window)))
+
+    stacks = stack("layer", windows, c.size("num_hidden_layers"), made)
+    parts = (embeddings(c, filled, *with_tables(c, filled)), stacked(*stacks), *pooler(c, run, FIRST_TOKEN))
+    return Component("longformer", "encoder", parts=parts)
 
 
 def span(c: Config, run: Workload) -> Iterator[Component]:
@@ -58,6 +82,7 @@ BIG_BIRD_HEADS: dict[str, Head] = {
     "ForQuestionAnswering": on_top(span),
 }
 BIG_BIRD_POOLED = tuple(head for head in BIG_BIRD_HEADS if head != "ForQuestionAnswering")
+BIG_BIRD_READ = ("Model", "ForPreTraining", "ForMultipleChoice")
 
 
 @family(
@@ -66,11 +91,23 @@ BIG_BIRD_POOLED = tuple(head for head in BIG_BIRD_HEADS if head != "ForQuestionA
     heads=BIG_BIRD_HEADS,
     **BERT | {"vocab_size": 50358, "hidden_act": "gelu_new", "max_position_embeddings": 4096},
     use_bias=True,
+    attention_type="block_sparse",
+    block_size=64,
+    num_random_blocks=3,
 )
 def big_bird(c: Config, run: Workload) -> Component:
-    """Zaheer et al. 2020 (arXiv 2007.14062): all classes but question answering keep the pooler."""
-    made = bert_like("bert", c, run, *with_tables(c, run), pooled=(), bias=c.flag("use_bias"))
-    return made._replace(parts=(*made.parts, *pooler(c, run, BIG_BIRD_POOLED, "pooler")))
+    """Zaheer et al. 2020 (arXiv 2007.14062): all classes but question answering keep the pooler.
+
+    Long sequences are filled up to whole blocks, and a block sees only a few others.
+    """
+    bias, sparse = c.flag("use_bias"), c.word("attention_type", ("block_sparse", "original_full")) == "block_sparse"
+    mixer = None
+    if sparse and not (c.flag("add_cross_attention") or run.decoding):
+        blocks = SparseBlocks(c.number("block_size"), c.number("num_random_blocks"))
+        run, length = run.replaced(seq_len=blocks.filled(run.target.length)), run.target.length
+        mixer = blocks.instead(attention(c, run, bias=bias), c.size("num_attention_heads"), run, length)
+    made = bert_like("bert", c, run, *with_tables(c, run), pooled=(), bias=bias, mixer=mixer)
+    return made._replace(parts=(*made.parts, *pooler(c, run, BIG_BIRD_POOLED, "pooler", read=BIG_BIRD_READ)))
 
 
 # -- attention of linear cost
@@ -85,11 +122,13 @@ FURTHER_HEADS: dict[str, Head] = {
 }
 
 
-def linear_bert(name: str, c: Config, run: Workload, window: str = "") -> Component:
+def linear_bert(name: str, c: Config, run: Workload, window: str = "", attend: Component | None = None) -> Component:
     """BERT without a pooler, with two more positions; each head's values are convolved where a ``window`` is given."""
     within = (value_convolution(c, run, window),) if window and c.get(window) is not None else ()
     tables = (positions(c, run, offset=2), token_types(c, run))
-    return bert_like(name, c, run, *tables, pooled=(), mixer=attention(c, run, within=within), cross=False)
+    mixer = attention(c, run, within=within)
+    parts = tuple(part if attend is None or part.kind != "attend" else attend for part in mixer.parts)
+    return bert_like(name, c, run, *tables, pooled=(), mixer=mixer._replace(parts=parts), cross=False)
 
 
 def value_convolution(c: Config, run: Workload, window: str) -> Component:
@@ -104,10 +143,16 @@ def value_convolution(c: Config, run: Workload, window: str) -> Component:
     heads=FURTHER_HEADS,
     **BERT | {"vocab_size": 30000, "hidden_act": "gelu_new", "max_position_embeddings": 510},
     conv_kernel_size=65,
+    num_landmarks=64,
+    segment_means_seq_len=64,
 )
 def nystromformer(c: Config, run: Workload) -> Component:
-    """Xiong et al. 2021 (arXiv 2102.03902): scores by way of a few landmarks."""
-    return linear_bert("nystromformer", c, run, "conv_kernel_size")
+    """Xiong et al. 2021 (arXiv 2102.03902): scores by way of a few landmarks; of all pairs where each token is one."""
+    landmarks, attend = c.number("num_landmarks"), None
+    if landmarks != c.number("segment_means_seq_len"):
+        d = c.quotient("hidden_size", "num_attention_heads")
+        attend = LandmarkAttention(c.size("num_attention_heads"), d, landmarks)("attend", run.target)
+    return linear_bert("nystromformer", c, run, "conv_kernel_size", attend)
 
 
 @family(

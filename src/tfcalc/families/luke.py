@@ -8,6 +8,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.configs.heads import labels, output
 from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Product
 from tfcalc.families.bert import (
     BERT,
     PAIRED,
@@ -47,7 +48,8 @@ def words(c: Config, run: Workload) -> Iterator[Component]:
 
 
 def entities(c: Config, run: Workload) -> Iterator[Component]:
-    """Predictions of entities, by their own vectors (``tie_word_embeddings``)."""
+    """Predictions of entities, by their own vectors (``tie_word_embeddings``); of none where only words are read."""
+    run = run.replaced(seq_len=0)
     e, known = c.size("entity_emb_size"), c.size("entity_vocab_size")
     parts = (
         *transform(c, run, e, ("transform.dense", "transform.LayerNorm")),
@@ -74,6 +76,8 @@ LUKE_HEADS: dict[str, Head] = {
     "ForEntityPairClassification": on_top(pair),
     "ForEntitySpanClassification": on_top(span),
 }
+ENTITIES = {"ForEntityClassification": 1, "ForEntityPairClassification": 2, "ForEntitySpanClassification": 1}
+"""How many entities the classes read that ask for some."""
 LUKE_POOLED = tuple(head for head in LUKE_HEADS if head not in ("ForTokenClassification", "ForQuestionAnswering"))
 
 
@@ -88,16 +92,26 @@ LUKE_POOLED = tuple(head for head in LUKE_HEADS if head not in ("ForTokenClassif
 )
 def luke(c: Config, run: Workload) -> Component:
     """Yamada et al. 2020 (arXiv 2010.01057): RoBERTa that reads entities too, with queries for each pair of kinds."""
-    h, tokens, aware = c.size("hidden_size"), run.target.tokens, c.flag("use_entity_aware_attention")
-    kinds = ("w2e", "e2w", "e2e") if aware else ()
-    within = tuple(linear(f"self.{kind}_query", h, h, tokens) for kind in kinds)
+    number = ENTITIES.get(c.head, 0)
+    beside, together = run.replaced(seq_len=number), run.replaced(seq_len=run.seq_len + number)
+    mixer = attention(c, together)
+    if c.flag("use_entity_aware_attention"):
+        mixer = mixer._replace(parts=(*queries(c, run, beside), *mixer.parts[1:]))
     parts = (
         embeddings(c, run, *with_tables(c, run)),
-        entity_embeddings(c, run),
-        stacked(layers(c, run, attention(c, run, within=within))),
+        entity_embeddings(c, beside),
+        stacked(layers(c, together, mixer)),
         *pooler(c, run, LUKE_POOLED),
     )
     return Component("luke", "encoder", parts=parts)
+
+
+def queries(c: Config, words: Workload, entities: Workload) -> Iterator[Component]:
+    """Those of words to words and to entities, of entities to words and to each other."""
+    h = c.size("hidden_size")
+    met = words if c.head in ENTITIES else entities  # no words ask for entities where there are none
+    for name, asking in (("query", words), ("w2e_query", met), ("e2w_query", entities), ("e2e_query", entities)):
+        yield linear(f"self.{name}", h, h, asking.target.tokens)
 
 
 def entity_embeddings(c: Config, run: Workload) -> Component:
@@ -114,8 +128,10 @@ def entity_embeddings(c: Config, run: Workload) -> Component:
 
 
 def cells(c: Config, run: Workload) -> Iterator[Component]:
-    """Which cells answer the question, and how they are to be aggregated."""
-    h = c.size("hidden_size")
+    """Which cells answer the question, and how they are to be aggregated; the column is chosen without a gradient."""
+    h, tokens = c.size("hidden_size"), run.target.tokens
+    chosen = Cost(products=(Product("X w", (2, tokens, h)), Product("X w_column", (2, tokens, h), backward=0)))
+    yield Component("(cells)", "linear", chosen)
     for name in ("output", "column_output"):
         yield parameter(f"{name}_weights", h)
         yield parameter(f"{name}_bias", 1, minor=True)
@@ -142,7 +158,9 @@ def tapas(c: Config, run: Workload) -> Component:
         for place, rows in enumerate(c.numbers("type_vocab_sizes"))
     )
     pooled = ("Model", "ForSequenceClassification", "ForQuestionAnswering")
-    return bert_like("tapas", c, run, positions(c, run), *tables, pooled=pooled)
+    read = pooled if c.number("num_aggregation_labels", least=0) else pooled[:2]
+    made = bert_like("tapas", c, run, positions(c, run), *tables, pooled=())
+    return made._replace(parts=(*made.parts, *pooler(c, run, pooled, read=read)))
 
 
 @family(

@@ -116,8 +116,7 @@ def mamba_layers(c: Config, run: Workload, norms: str = "") -> Component:
         conv_bias=c.flag("use_conv_bias"),
         norms=norms,
     )
-    parts = (norm("norm", "rmsnorm", h, stream.tokens), mixer("mixer", stream))
-    return backbone(c, run, layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers")))
+    return mixing(c, run, mixer("mixer", stream))
 
 
 @family(
@@ -137,6 +136,7 @@ def mamba_layers(c: Config, run: Workload, norms: str = "") -> Component:
     use_conv_bias=True,
     hidden_act="silu",
     tie_word_embeddings=False,
+    chunk_size=256,
 )
 def mamba2(c: Config, run: Workload) -> Component:
     """Mamba-2 (arXiv 2405.21060)."""
@@ -150,8 +150,15 @@ def mamba2(c: Config, run: Workload) -> Component:
         c.size("n_groups"),
         c.size("conv_kernel"),
         c.word("hidden_act"),
+        c.size("chunk_size"),
         bias=c.flag("use_bias"),
         conv_bias=c.flag("use_conv_bias"),
     )
-    parts = (norm("norm", "rmsnorm", h, stream.tokens), mixer("mixer", stream))
-    return backbone(c, run, layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers")))
+    return mixing(c, run, mixer("mixer", stream))
+
+
+def mixing(c: Config, run: Workload, mixer: Component) -> Component:
+    """Layers of a norm and this mixer."""
+    h, t = c.size("hidden_size"), run.target.tokens
+    parts = (norm("norm", "rmsnorm", h, t), mixer)
+    return backbone(c, run, layer("layers", parts, t * h, copies=c.size("num_hidden_layers"), ends_with_sum=True))

@@ -8,6 +8,7 @@ from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.families.llama import LLAMA, attention, decoder, gated, qk_norms
 from tfcalc.families.mixtral import layers, mixture
+from tfcalc.families.windows import told, windows
 from tfcalc.workload import Workload
 
 
@@ -28,6 +29,7 @@ from tfcalc.workload import Workload
         "num_local_experts": 64,
         "num_experts_per_tok": 8,
         "max_position_embeddings": 131072,
+        "sliding_window": 1024,
     },
 )
 def mellum(c: Config, run: Workload) -> Component:
@@ -35,9 +37,12 @@ def mellum(c: Config, run: Workload) -> Component:
     count = c.number("num_hidden_layers")
     given = c.get("mlp_layer_types") is not None
     kinds = c.words("mlp_layer_types", count, ("sparse", "dense")) if given else ["sparse"] * count
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run))
+    seen = told(run, windows(c, lambda _: False))
 
-    def parts(kind: str) -> tuple[Component, ...]:
-        return mixer, mixture(c, run, width="moe_intermediate_size") if kind == "sparse" else gated(c, run)
+    def parts(kind: tuple[str, int | None]) -> tuple[Component, ...]:
+        ffn, window = kind
+        bias, normed = c.flag("attention_bias"), qk_norms("rmsnorm", c, run)
+        mixer = attention(c, run, bias=bias, within=normed, window=window)
+        return mixer, mixture(c, run, width="moe_intermediate_size") if ffn == "sparse" else gated(c, run)
 
-    return decoder(c, run, *layers(c, run, kinds, parts))
+    return decoder(c, run, *layers(c, run, list(zip(kinds, seen, strict=True)), parts))

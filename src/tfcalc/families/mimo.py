@@ -11,6 +11,7 @@ from tfcalc.families.deepseek import mlp_types, sparse_after
 from tfcalc.families.glm_moe import heads, routed
 from tfcalc.families.llama import decoder, gated, kv_heads
 from tfcalc.families.mixtral import layers, mixture, sinks, swiglu
+from tfcalc.families.windows import told, windows
 from tfcalc.leaves import activation, linear, norm, parameter
 from tfcalc.workload import Workload
 
@@ -33,7 +34,13 @@ def mimo_attention(kind: str, c: Config, run: Workload) -> Component:
         value_width=c.size("v_head_dim"),
         output_bias=False,
         within=(sinks(c),) if sliding else (),
+        window=mimo_window(c) if sliding else None,
     )
+
+
+def mimo_window(c: Config) -> int:
+    """A query's own key and those before it; ``sliding_window_size`` does not count its own."""
+    return c.number("sliding_window_size") + 1 if c.has("sliding_window_size") else c.number("sliding_window")
 
 
 def mimo_layer_types(c: Config) -> list[str]:
@@ -60,6 +67,7 @@ def mimo_layer_types(c: Config) -> list[str]:
     v_head_dim=128,
     n_routed_experts=256,
     num_experts_per_tok=8,
+    sliding_window=129,
     layer_types=None,
     mlp_layer_types=None,
     hidden_act="silu",
@@ -95,6 +103,8 @@ def mimo_v2_flash(c: Config, run: Workload) -> Component:
     num_experts=256,
     num_experts_per_tok=8,
     gating=True,
+    sliding_window=512,
+    layer_types=None,
     mlp_layer_types=None,
     hidden_act="silu",
     max_position_embeddings=131072,
@@ -109,17 +119,20 @@ def laguna(c: Config, run: Workload) -> Component:
         correct = parameter("gate.e_score_correction_bias", c.size("num_experts"), minor=True, frozen=True)
         return mixture(c, run, experts="num_experts", width="moe_intermediate_size", within=(beside, correct))
 
-    def parts(kind: tuple[int, str]) -> tuple[Component, ...]:
-        queries, mlp = kind
-        return laguna_attention(queries, c, run), experts() if mlp == "sparse" else gated(c, run)
+    def parts(kind: tuple[int | None, int, str]) -> tuple[Component, ...]:
+        window, queries, mlp = kind
+        return laguna_attention(queries, window, c, run), experts() if mlp == "sparse" else gated(c, run)
 
     count = c.number("num_hidden_layers")
     given = c.get("num_attention_heads_per_layer") is not None
     queries = c.numbers("num_attention_heads_per_layer", count, least=1) if given else [0] * count
-    return decoder(c, run, *layers(c, run, list(zip(queries, mlp_types(c, sparse_after(c, 1)), strict=True)), parts))
+    seen = told(run, windows(c, lambda _: False))
+    return decoder(
+        c, run, *layers(c, run, list(zip(seen, queries, mlp_types(c, sparse_after(c, 1)), strict=True)), parts)
+    )
 
 
-def laguna_attention(count: int, c: Config, run: Workload) -> Component:
+def laguna_attention(count: int, window: int | None, c: Config, run: Workload) -> Component:
     """Attention of so many heads (0: of ``num_attention_heads``), gated head by head, or element by element."""
     groups, d, tokens = c.number("num_key_value_heads"), c.size("head_dim"), run.target.tokens
     if (count or c.number("num_attention_heads")) % groups:
@@ -129,4 +142,4 @@ def laguna_attention(count: int, c: Config, run: Workload) -> Component:
     gate = linear("g_proj", c.size("hidden_size"), width, tokens, bias=False, letter="gate")
     qk = norm("q_norm", "rmsnorm", d, tokens * a), norm("k_norm", "rmsnorm", d, tokens * c.size("num_key_value_heads"))
     within = (*qk, gate, activation("gate", "softplus", width * tokens))
-    return heads(c, run, a, c.size("num_key_value_heads"), d, within=within)
+    return heads(c, run, a, c.size("num_key_value_heads"), d, within=within, window=window)

@@ -13,6 +13,7 @@ from tfcalc.configs.heads import CAUSAL_LM, classifier, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.families.llama import PRE_NORM, attention, decoder, norms, qk_norms, uniform
+from tfcalc.families.windows import by_window, window, windows
 from tfcalc.leaves import buffer, parameter
 from tfcalc.workload import Workload
 
@@ -80,10 +81,15 @@ def layers(
     norm: str = "rmsnorm",
     names: tuple[str, ...] = PRE_NORM,
 ) -> Iterator[Component]:
-    """Layers that differ: ``parts`` of each kind, and the norms that all have."""
+    """Layers that differ: ``parts`` of each kind, and the norms that all have.
+
+    The sum with the last part is what leaves a layer, unless there are norms behind the parts, too.
+    """
 
     def make(kind: Kind) -> Component:
-        return layer("layers", (*parts(kind), *norms(names, norm, c, run)), run.target.tokens * c.size("hidden_size"))
+        around = *parts(kind), *norms(names, norm, c, run)
+        elements = run.target.tokens * c.size("hidden_size")
+        return layer("layers", around, elements, ends_with_sum=len(names) <= len(PRE_NORM))
 
     return stack("layers", kinds, c.size("num_hidden_layers"), make)
 
@@ -120,10 +126,11 @@ def sinks(c: Config) -> Component:
     tie_word_embeddings=False,
     num_experts_per_tok=2,
     num_local_experts=8,
+    sliding_window=None,
 )
 def mixtral(c: Config, run: Workload) -> Component:
     """Jiang et al. 2024 (arXiv 2401.04088): ``intermediate_size`` is each expert's."""
-    return decoder(c, run, uniform(c, run, attention(c, run), mixture(c, run)))
+    return decoder(c, run, uniform(c, run, attention(c, run, window=window(c)), mixture(c, run)))
 
 
 @family(
@@ -222,10 +229,12 @@ def minimax_m2(c: Config, run: Workload) -> Component:
     num_local_experts=16,
     attention_bias=False,
     lm_head_bias=False,
+    sliding_window=None,
 )
 def phimoe(c: Config, run: Workload) -> Component:
-    """Phi-3.5-MoE (arXiv 2404.14219): Mixtral with biases and LayerNorm."""
-    parts = attention(c, run, bias=c.flag("attention_bias")), mixture(c, run, router="router")
+    """Phi-3.5-MoE (arXiv 2404.14219): Mixtral with biases and LayerNorm; SparseMixer always draws two experts."""
+    mixer = attention(c, run, bias=c.flag("attention_bias"), window=window(c))
+    parts = mixer, mixture(c, run, router="router", each=2)
     return decoder(c, run, uniform(c, run, *parts, norm="layernorm"), final="layernorm")
 
 
@@ -247,8 +256,17 @@ def phimoe(c: Config, run: Workload) -> Component:
     num_experts_per_tok=4,
     num_local_experts=128,
     attention_bias=True,
+    sliding_window=128,
+    layer_types=None,
 )
 def gpt_oss(c: Config, run: Workload) -> Component:
-    """gpt-oss (arXiv 2508.10925): biases everywhere, in the router and the experts too, and a sink for each head."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=(sinks(c),))
-    return decoder(c, run, uniform(c, run, mixer, mixture(c, run, router="router", bias=True)))
+    """gpt-oss (arXiv 2508.10925): biases everywhere, in the router and the experts too, and a sink for each head.
+
+    Every other layer sees a window.
+    """
+
+    def one(window: int | None) -> Component:
+        mixer = attention(c, run, bias=c.flag("attention_bias"), within=(sinks(c),), window=window)
+        return uniform(c, run, mixer, mixture(c, run, router="router", bias=True))
+
+    return decoder(c, run, *by_window(c, run, windows(c, lambda place: place % 2 == 0), one))

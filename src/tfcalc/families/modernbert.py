@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
@@ -10,9 +10,11 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.configs.heads import bare, labels, output
 from tfcalc.core.component import Component
+from tfcalc.core.number import Num
 from tfcalc.families.bert import BERT, embeddings, pooler, token_types
 from tfcalc.families.bert_heads import ANSWER, ROBERTA_HEADS, TASKS, Make, classes, lm, on_top, predictions, transform
 from tfcalc.families.llama import attention, decoder, gated, head_dim, uniform
+from tfcalc.families.windows import SLIDING
 from tfcalc.leaves import activation, embedding, linear, norm
 from tfcalc.workload import Workload
 
@@ -34,21 +36,21 @@ MODERNBERT: dict[str, Any] = {
 }
 
 
-def normed(name: str, c: Config, run: Workload) -> Component:
+def normed(name: str, c: Config, vectors: Num) -> Component:
     """A LayerNorm, with a bias or without (``norm_bias``)."""
     kind = "layernorm" if c.flag("norm_bias") else "layernorm-no-bias"
-    return norm(name, kind, c.size("hidden_size"), run.target.tokens)
+    return norm(name, kind, c.size("hidden_size"), vectors)
 
 
-def dense(name: str) -> Make:
-    """A map, an activation and a norm, before the logits."""
+def dense(name: str, *, pooled: bool = False) -> Make:
+    """A map, an activation and a norm of every token's vector, or of the sequence's, before the logits."""
 
     def make(c: Config, run: Workload) -> Iterator[Component]:
-        h, tokens = c.size("hidden_size"), run.target.tokens
+        h, vectors = c.size("hidden_size"), run.target.batch if pooled else run.target.tokens
         parts = (
-            linear("dense", h, h, tokens, bias=c.flag("classifier_bias")),
-            activation("activation", c.word("classifier_activation"), tokens * h),
-            normed("norm", c, run),
+            linear("dense", h, h, vectors, bias=c.flag("classifier_bias")),
+            activation("activation", c.word("classifier_activation"), vectors * h),
+            normed("norm", c, vectors),
         )
         yield Component(name, "head", parts=parts)
 
@@ -62,17 +64,17 @@ def words(c: Config, run: Workload) -> Iterator[Component]:
 
 
 def sequence(c: Config, run: Workload) -> Iterator[Component]:
-    """Logits of the last token (of a decoder)."""
-    yield linear("classifier", c.size("hidden_size"), labels(c), run.target.batch, bias=c.flag("classifier_bias"))
+    """Logits of every token, of which the last one's are kept (of a decoder)."""
+    yield linear("classifier", c.size("hidden_size"), labels(c), run.target.tokens, bias=c.flag("classifier_bias"))
 
 
 MODERNBERT_HEADS: dict[str, Head] = {
     "Model": bare,
     "ForMaskedLM": on_top(dense("head"), words),
-    "ForSequenceClassification": on_top(dense("head"), classes("classifier", pooled=True)),
+    "ForSequenceClassification": on_top(dense("head", pooled=True), classes("classifier", pooled=True)),
     "ForTokenClassification": on_top(dense("head"), classes("classifier")),
     "ForQuestionAnswering": on_top(dense("head"), classes("classifier")),
-    "ForMultipleChoice": on_top(dense("head"), classes("classifier", 1, pooled=True)),
+    "ForMultipleChoice": on_top(dense("head", pooled=True), classes("classifier", 1, pooled=True)),
 }
 DECODER_HEADS: dict[str, Head] = {
     "Model": bare,
@@ -81,11 +83,20 @@ DECODER_HEADS: dict[str, Head] = {
 }
 
 
-def modern(c: Config, run: Workload, names: tuple[str, ...], *, causal: bool) -> Component:
+def nearby(c: Config, run: Workload) -> list[int | None]:
+    """Each layer's window, where masks change what is counted: all but every third layer look back half as far."""
+    count, every = c.number("num_hidden_layers"), c.number("global_attn_every_n_layers")
+    types = c.words("layer_types", count) if c.get("layer_types") else None
+    slides = [place % every != 0 if types is None else types[place] == SLIDING for place in range(count)]
+    width = c.number("local_attention") // 2
+    return [width if run.tells_masks and slide else None for slide in slides]
+
+
+def modern(c: Config, run: Workload, names: tuple[str, ...], seen: Sequence[int | None], *, causal: bool) -> Component:
     """Words with a norm, layers of which the first has no norm before attention, and a final norm."""
     h, n, tokens = c.size("hidden_size"), c.size("num_hidden_layers"), run.target.tokens
     a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    mixer = Attention(h, a, a, d, d, bias=c.flag("attention_bias"), names=names)
+    mixer = Attention(h, a, a, d, d, bias=c.flag("attention_bias"), names=names, rotary=d)
     ffn = FeedForward(
         h,
         c.size("intermediate_size"),
@@ -95,21 +106,22 @@ def modern(c: Config, run: Workload, names: tuple[str, ...], *, causal: bool) ->
         gated=True,
     )
 
-    def made(first: bool) -> Component:
-        before = () if first else (normed("attn_norm", c, run),)
-        attn = mixer("attn", run.target, run.target, run, causal=causal)
-        parts = (*before, attn, normed("mlp_norm", c, run), ffn("mlp", run.target, run))
-        return layer("layers", parts, tokens * h)
+    def made(kind: tuple[bool, int | None]) -> Component:
+        first, window = kind
+        before = () if first else (normed("attn_norm", c, tokens),)
+        attn = mixer._replace(window=window)("attn", run.target, run.target, run, causal=causal)
+        parts = (*before, attn, normed("mlp_norm", c, tokens), ffn("mlp", run.target, run))
+        return layer("layers", parts, tokens * h, ends_with_sum=True)
 
     table = embedding("tok_embeddings", c.size("vocab_size"), h, tokens)
-    kinds = [place == 0 for place in range(c.number("num_hidden_layers"))]
+    kinds = [(place == 0, window) for place, window in enumerate(seen)]
     return Component(
         "model",
         "decoder" if causal else "encoder",
         parts=(
-            Component("embeddings", "embeddings", parts=(table, normed("norm", c, run))),
+            Component("embeddings", "embeddings", parts=(table, normed("norm", c, tokens))),
             *stack("layers", kinds, n, made),
-            normed("final_norm", c, run),
+            normed("final_norm", c, tokens),
         ),
     )
 
@@ -117,13 +129,20 @@ def modern(c: Config, run: Workload, names: tuple[str, ...], *, causal: bool) ->
 @family("modernbert", architecture="ModernBertForMaskedLM", heads=MODERNBERT_HEADS, **MODERNBERT)
 def modernbert(c: Config, run: Workload) -> Component:
     """Warner et al. 2024 (arXiv 2412.13663): no biases, a gated network, attention local in two layers of three."""
-    return modern(c, run, ("Wqkv", "Wo"), causal=False)
+    return modern(c, run, ("Wqkv", "Wo"), [None] * c.number("num_hidden_layers"), causal=False)
 
 
-@family("modernbert-decoder", architecture="ModernBertDecoderForCausalLM", heads=DECODER_HEADS, **MODERNBERT)
+@family(
+    "modernbert-decoder",
+    architecture="ModernBertDecoderForCausalLM",
+    heads=DECODER_HEADS,
+    **MODERNBERT,
+    global_attn_every_n_layers=3,
+    local_attention=128,
+)
 def modernbert_decoder(c: Config, run: Workload) -> Component:
-    """Weller et al. 2025 (Ettin, arXiv 2507.11412): ModernBERT as a decoder."""
-    return modern(c, run, ("q_proj", "k_proj", "v_proj", "Wo"), causal=True)
+    """Weller et al. 2025 (Ettin, arXiv 2507.11412): ModernBERT as a decoder; two layers of three see a window."""
+    return modern(c, run, ("q_proj", "k_proj", "v_proj", "Wo"), nearby(c, run), causal=True)
 
 
 # -- BERT with rotary positions
@@ -132,7 +151,7 @@ def modernbert_decoder(c: Config, run: Workload) -> Component:
 def rotary_bert(c: Config, run: Workload, ffn: Component, *, bias: bool) -> Component:
     """Words and token types, layers named as Llama's with BERT's norms; positions are rotated into attention."""
     h, a, d, tokens = c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c), run.target.tokens
-    mixer = Attention(h, a, a, d, d, bias=bias, names=LLAMA_NAMES)(
+    mixer = Attention(h, a, a, d, d, bias=bias, names=LLAMA_NAMES, rotary=d)(
         "self_attn", run.target, run.target, run, causal=False
     )
     parts = (

@@ -34,7 +34,7 @@ def nemotron_nas(c: Config, run: Workload) -> Component:
     kinds = [(_heads(c, place), _width(c, place)) for place in range(_listed(c, count))]
 
     def make(kind: tuple[int, int]) -> Component:
-        return layer("layers", _sublayers(c, run, *kind), tokens * c.size("hidden_size"))
+        return layer("layers", _sublayers(c, run, *kind), tokens * c.size("hidden_size"), ends_with_sum=True)
 
     return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
 
@@ -47,7 +47,7 @@ def _sublayers(c: Config, run: Workload, heads: int, width: int) -> Iterator[Com
             yield linear("self_attn.linear_attn", h, h, stream.tokens, bias=False)
         else:
             a, bias = c.size("num_attention_heads"), c.flag("attention_bias")
-            block = Attention(h, a, heads, d, d, bias=bias, names=LLAMA_NAMES)
+            block = Attention(h, a, heads, d, d, bias=bias, names=LLAMA_NAMES, rotary=d)
             yield block("self_attn", stream, stream, run, causal=True)
     if width != NOTHING:
         yield norm("post_attention_layernorm", "rmsnorm", h, stream.tokens)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tfcalc.blocks import Attention, FeedForward, layer
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import bare, labels, output
+from tfcalc.configs.heads import bare, labels
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
@@ -28,7 +28,9 @@ NAMES = ("self.query", "self.key", "self.value", "output.dense")
 
 def words(c: Config, run: Workload) -> Iterator[Component]:
     """Logits by the words' own vectors."""
-    tied = output("decoder", c.size("d_model"), c.size("vocab_size"), run, tied=True)
+    read = run.target.batch * c.size("max_position_embeddings")  # by a query for each position there is
+    tied = linear("decoder", c.size("d_model"), c.size("vocab_size"), read, bias=False, tied_to="embedding")
+    tied = tied._replace(kind="output")
     parts = (tied, parameter("bias", c.size("vocab_size"), minor=True))
     yield Component("embedding_decoder", "head", parts=parts)
 
@@ -99,7 +101,7 @@ def text_input(c: Config, run: Workload) -> Iterator[Component]:
 def image_input(c: Config, inputs: Sequences) -> Iterator[Component]:
     """A map of each pixel, and beside it one of its position."""
     e, tokens, side = IMAGE_CHANNELS, inputs.tokens, c.size("image_size")
-    yield convolution("input_preprocessor.convnet_1x1", PIXEL_CHANNELS, e, (1, 1), tokens)
+    yield convolution("input_preprocessor.convnet_1x1", PIXEL_CHANNELS, e, (1, 1), tokens, input_gradient=False)
     yield parameter("input_preprocessor.position_embeddings.position_embeddings", side * side, e)
     yield linear("input_preprocessor.positions_projection", e, e, tokens)
 

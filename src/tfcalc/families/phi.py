@@ -8,7 +8,9 @@ from tfcalc.configs.heads import CAUSAL_LM, lm_head
 from tfcalc.core.component import Component
 from tfcalc.families.gpt2 import feed_forward, final, layers, transformer, words
 from tfcalc.families.gpt_neox import qk_norms
+from tfcalc.families.images import drops
 from tfcalc.families.llama import attention, decoder, kv_heads, uniform
+from tfcalc.families.windows import by_window, windows
 from tfcalc.workload import Workload
 
 
@@ -25,6 +27,8 @@ from tfcalc.workload import Workload
     hidden_act="gelu_new",
     max_position_embeddings=2048,
     qk_layernorm=False,
+    resid_pdrop=0.0,
+    partial_rotary_factor=0.5,
     tie_word_embeddings=False,
 )
 def phi(c: Config, run: Workload) -> Component:
@@ -32,7 +36,8 @@ def phi(c: Config, run: Workload) -> Component:
     names = ("q_proj", "k_proj", "v_proj", "dense")
     mixer = attention(c, run, names=names, bias=True, within=qk_norms(c, run, kv_heads(c)))
     mlp = feed_forward(c, run, "mlp", ("fc1", "fc2"), c.size("intermediate_size"), c.word("hidden_act"))
-    stack = layers(c, run, "layers", mixer, mlp, names=("input_layernorm",))
+    sums = not drops(c, run, "resid_pdrop")
+    stack = layers(c, run, "layers", mixer, mlp, names=("input_layernorm",), ends_with_sum=sums)
     return transformer(words(c, run, "embed_tokens"), stack, final(c, run, "final_layernorm"), name="model")
 
 
@@ -49,10 +54,18 @@ def phi(c: Config, run: Workload) -> Component:
     hidden_act="gelu_pytorch_tanh",
     max_position_embeddings=4096,
     use_bias=True,
+    sliding_window=None,
+    residual_dropout=0.0,
     tie_word_embeddings=True,
 )
 def starcoder2(c: Config, run: Workload) -> Component:
     """Lozhkov et al. 2024 (arXiv 2402.19173): grouped heads, but GPT-2's feed-forward network and norms."""
     bias, width = c.flag("use_bias"), c.size("intermediate_size")
     mlp = feed_forward(c, run, "mlp", ("c_fc", "c_proj"), width, c.word("hidden_act"), bias=bias)
-    return decoder(c, run, uniform(c, run, attention(c, run, bias=bias), mlp, norm="layernorm"), final="layernorm")
+    sums = not drops(c, run, "residual_dropout")
+
+    def one(window: int | None) -> Component:
+        mixer = attention(c, run, bias=bias, window=window)
+        return uniform(c, run, mixer, mlp, norm="layernorm", ends_with_sum=sums)
+
+    return decoder(c, run, *by_window(c, run, windows(c, lambda _: True), one), final="layernorm")

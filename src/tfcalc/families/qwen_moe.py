@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.families.llama import attention, decoder, gated, qk_norms
 from tfcalc.families.mixtral import HEADS, layers, mixture, sinks, swiglu
-from tfcalc.leaves import linear
+from tfcalc.families.windows import told, window, windows
+from tfcalc.leaves import activation, linear
 from tfcalc.workload import Workload
 
 
@@ -23,15 +26,22 @@ def sparse_steps(c: Config) -> list[bool]:
     return [some and place not in dense and (place + 1) % step == 0 for place in range(c.number("num_hidden_layers"))]
 
 
-def decoder_with_steps(c: Config, run: Workload, mixer: Component, *shared: Component) -> Component:
-    """Layers of this ``mixer``, some with experts (and with what else is ``shared`` by all tokens), some dense."""
+def decoder_with_steps(
+    c: Config,
+    run: Workload,
+    seen: Sequence[int | None],
+    mixer: Callable[[int | None], Component],
+    *shared: Component,
+) -> Component:
+    """Layers with a ``mixer`` of their window, some with experts (and with what is ``shared`` by all), some dense."""
 
-    def parts(sparse: bool) -> tuple[Component, ...]:
+    def parts(kind: tuple[int | None, bool]) -> tuple[Component, ...]:
+        width, sparse = kind
         if not sparse:
-            return mixer, gated(c, run)
-        return mixer, mixture(c, run, experts="num_experts", width="moe_intermediate_size", within=shared)
+            return mixer(width), gated(c, run)
+        return mixer(width), mixture(c, run, experts="num_experts", width="moe_intermediate_size", within=shared)
 
-    return decoder(c, run, *layers(c, run, sparse_steps(c), parts))
+    return decoder(c, run, *layers(c, run, list(zip(told(run, seen), sparse_steps(c), strict=True)), parts))
 
 
 @family(
@@ -54,13 +64,23 @@ def decoder_with_steps(c: Config, run: Workload, mixer: Component, *shared: Comp
     num_experts=60,
     mlp_only_layers=None,
     qkv_bias=True,
+    use_sliding_window=False,
+    sliding_window=4096,
+    max_window_layers=28,
+    layer_types=None,
 )
 def qwen2_moe(c: Config, run: Workload) -> Component:
     """Qwen1.5-MoE and Qwen2 (arXiv 2407.10671): a shared expert with a gate of its own, which is one number a token."""
     gate = linear("shared_expert_gate", c.size("hidden_size"), 1, run.target.tokens, bias=False)
     shared = swiglu("shared_expert", c.size("shared_expert_intermediate_size", least=0), c, run)
-    mixer = attention(c, run, bias=c.flag("qkv_bias"), output_bias=False)
-    return decoder_with_steps(c, run, mixer, shared, gate)
+    slides = c.flag("use_sliding_window")
+    seen = windows(c, lambda place: place % 2 == 0 and place < c.number("max_window_layers", least=0))
+
+    def mixer(width: int | None) -> Component:
+        return attention(c, run, bias=c.flag("qkv_bias"), output_bias=False, window=width)
+
+    gates = gate, activation("shared_expert_gate.sigmoid", "sigmoid", run.target.tokens)
+    return decoder_with_steps(c, run, seen if slides else [None] * len(seen), mixer, shared, *gates)
 
 
 @family(
@@ -83,11 +103,17 @@ def qwen2_moe(c: Config, run: Workload) -> Component:
     num_experts_per_tok=8,
     num_experts=128,
     mlp_only_layers=None,
+    use_sliding_window=False,
+    sliding_window=4096,
 )
 def qwen3_moe(c: Config, run: Workload) -> Component:
     """Qwen3 (arXiv 2505.09388): no shared expert; a norm of each head's query and key."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run))
-    return decoder_with_steps(c, run, mixer)
+    seen = window(c) if c.flag("use_sliding_window") else None
+
+    def mixer(width: int | None) -> Component:
+        return attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run), window=width)
+
+    return decoder_with_steps(c, run, [seen] * c.number("num_hidden_layers"), mixer)
 
 
 @family(
@@ -111,9 +137,20 @@ def qwen3_moe(c: Config, run: Workload) -> Component:
     num_experts_per_tok=6,
     num_experts=256,
     mlp_only_layers=[0, 1],
+    sliding_window=513,
+    layer_types=None,
 )
 def flint(c: Config, run: Workload) -> Component:
-    """Flint (transformers' FlintModel): Qwen3's attention with sinks, and a shared expert without a gate."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=(*qk_norms("rmsnorm", c, run), sinks(c)))
+    """Flint (transformers' FlintModel): Qwen3's attention with sinks, and a shared expert without a gate.
+
+    The first two layers, every fourth and the last see everything.
+    """
+    last = c.number("num_hidden_layers") - 1
+    seen = windows(c, lambda place: place >= 2 and place % 4 != 1 and place != last)
     shared = swiglu("shared_expert", c.size("shared_expert_intermediate_size", least=0), c, run)
-    return decoder_with_steps(c, run, mixer, shared)
+
+    def mixer(width: int | None) -> Component:
+        within = *qk_norms("rmsnorm", c, run), sinks(c)
+        return attention(c, run, bias=c.flag("attention_bias"), within=within, window=width)
+
+    return decoder_with_steps(c, run, seen, mixer, shared)

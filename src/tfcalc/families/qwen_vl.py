@@ -9,7 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, find, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div, floor_div, scaled
+from tfcalc.core.number import Num, floor_div, scaled
 from tfcalc.families.images import feed_forward, norms, part, self_attention
 from tfcalc.families.llama import attention as attend_text
 from tfcalc.families.llama import decoder, gated, qwen3, uniform
@@ -26,12 +26,15 @@ SIDES = {"num_attention_heads": "num_heads", "num_hidden_layers": "depth"}
 def patch_embed(c: Config, stream: Sequences, width: Num, *, bias: bool) -> Component:
     """A convolution over the frames, rows and columns of a patch."""
     kernel = (c.size("temporal_patch_size"), c.size("patch_size"), c.size("patch_size"))
-    return convolution("patch_embed.proj", c.size("in_channels"), width, kernel, stream.tokens, bias=bias)
+    channels = c.size("in_channels")
+    return convolution("patch_embed.proj", channels, width, kernel, stream.tokens, bias=bias, input_gradient=False)
 
 
-def attention(c: Config, run: Workload, stream: Sequences, width: str = "hidden_size") -> Component:
+def attention(
+    c: Config, run: Workload, stream: Sequences, width: str = "hidden_size", pieces: int | None = None
+) -> Component:
     """Queries, keys and values by one matrix, with biases."""
-    return self_attention(c, run, stream, name="attn", names=FUSED, width=width, heads="num_heads")
+    return self_attention(c, run, stream, name="attn", names=FUSED, width=width, heads="num_heads", pieces=pieces)
 
 
 def merger(
@@ -89,7 +92,7 @@ def qwen2_vl_vision(c: Config, run: Workload) -> Component:
         "encoder",
         parts=(
             patch_embed(c, stream, e, bias=False),
-            layer("blocks", parts, stream.tokens * e, copies=c.size("depth")),
+            layer("blocks", parts, stream.tokens * e, copies=c.size("depth"), ends_with_sum=True),
             Component("merger", "projector", parts=merged),
         ),
     )
@@ -120,11 +123,11 @@ def qwen2_5_vl_vision(c: Config, run: Workload) -> Component:
 
     def make(full: bool) -> Component:
         parts = (
-            attention(c, run, stream if full else _windows(c, stream)),
+            attention(c, run, stream, pieces=None if full else _window(c)),
             feed_forward(c, run, stream, names=GATED, gated=True),
             *norms(NORMS, h, stream.tokens, "rmsnorm"),
         )
-        return layer("blocks", parts, stream.tokens * h)
+        return layer("blocks", parts, stream.tokens * h, ends_with_sum=True)
 
     merged = merger(c, stream, width=h, out=c.size("out_hidden_size"), kind="rmsnorm", names=MLP_OF_TWO)
     return Component(
@@ -138,11 +141,12 @@ def qwen2_5_vl_vision(c: Config, run: Workload) -> Component:
     )
 
 
-def _windows(c: Config, stream: Sequences) -> Sequences:
-    """Windows of ``window_size`` pixels, of whole merged patches."""
+def _window(c: Config) -> int:
+    """Patches of a window of ``window_size`` pixels, merged ones whole. Images of any shape are counted as a strip of
+    windows, of which the last may be narrower."""
     merge = c.number("spatial_merge_size")
     side = max(c.number("window_size") // merge // c.number("patch_size"), 1) * merge
-    return Sequences(stream.batch * ceil_div(stream.length, side * side), side * side)
+    return side * side
 
 
 QWEN3_VISION: dict[str, Any] = {
@@ -163,7 +167,7 @@ DEEP: dict[str, Any] = QWEN3_VISION | {"deepstack_visual_indexes": (8, 16, 24)}
 
 def qwen3_tower(c: Config, run: Workload, *, deep: int = 0) -> Component:
     """A tower with trained positions, of which ``deep`` layers' vectors go into the text's first layers too."""
-    h, stream = c.size("hidden_size"), Sequences(run.batch_size, c.size("num_position_embeddings"))
+    h, stream = c.size("hidden_size"), run.beside(c.size("num_position_embeddings"))
     parts = (
         attention(c, run, stream),
         feed_forward(c, run, stream, names=("linear_fc1", "linear_fc2")),
@@ -176,7 +180,7 @@ def qwen3_tower(c: Config, run: Workload, *, deep: int = 0) -> Component:
         parts=(
             patch_embed(c, stream, h, bias=True),
             learned_position("pos_embed", stream.length, h, stream.tokens),
-            layer("blocks", parts, stream.tokens * h, copies=c.size("depth")),
+            layer("blocks", parts, stream.tokens * h, copies=c.size("depth"), ends_with_sum=True),
             Component("merger", "projector", parts=last),
             *([Component("deepstack_merger_list", "projector", parts=early, copies=deep)] if deep else []),
         ),

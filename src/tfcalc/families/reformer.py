@@ -66,11 +66,28 @@ def mixer(kind: str, c: Config, run: Workload) -> Component:
         c.size("hidden_size"),
         c.size("num_attention_heads"),
         c.size("attention_head_size"),
-        around * c.size(f"{kind}_attn_chunk_length"),
+        c.number(f"{kind}_attn_chunk_length"),
+        around,
         names,
         rounds=c.size("num_hashes") if kind == "lsh" else 1,
+        rotation=rotation(c) if kind == "lsh" else 0,
     )
     return block("attention", run.target, run)
+
+
+def rotation(c: Config) -> int:
+    """How many vectors a hash compares with: half of ``num_buckets``, or of both factors' sum. None if left to run."""
+    given = c.get("num_buckets")
+    factors = (
+        c.numbers("num_buckets", least=2) if isinstance(given, list) else [c.number("num_buckets") if given else 0]
+    )
+    return sum(factors) // 2
+
+
+def reversible(part: Component) -> Component:
+    """The same where backward runs it again, from its outputs: nothing of it was kept, however it is trained."""
+    products = tuple(one._replace(backward=one.backward + 1 if one.backward else 0) for one in part.own.products)
+    return part._replace(own=part.own._replace(products=products), parts=tuple(map(reversible, part.parts)))
 
 
 def reformer_layer(kind: str, c: Config, run: Workload) -> Component:
@@ -79,7 +96,9 @@ def reformer_layer(kind: str, c: Config, run: Workload) -> Component:
     names = ("dense.dense", "output.dense")
     ffn = FeedForward(h, c.size("feed_forward_size"), c.word("hidden_act"), bias=True, names=names)
     norms = (norm(f"{part}.layer_norm", "layernorm", h, stream.tokens) for part in ("attention", "feed_forward"))
-    return layer("layers", (mixer(kind, c, run), ffn("feed_forward", stream, run), *norms), stream.tokens * h)
+    return reversible(
+        layer("layers", (mixer(kind, c, run), ffn("feed_forward", stream, run), *norms), stream.tokens * h)
+    )
 
 
 def positions(c: Config, run: Workload) -> Iterator[Component]:
@@ -118,6 +137,7 @@ def positions(c: Config, run: Workload) -> Iterator[Component]:
     lsh_num_chunks_before=1,
     lsh_num_chunks_after=0,
     num_hashes=1,
+    num_buckets=None,
 )
 def reformer(c: Config, run: Workload) -> Component:
     """Kitaev et al. 2020 (arXiv 2001.04451): two streams, which the last norm and the head read side by side."""

@@ -9,7 +9,7 @@ from tfcalc.configs.heads import CAUSAL_LM, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
 from tfcalc.errors import InvalidModel
-from tfcalc.families.llama import LLAMA, attention, decoder, gated, head_dim, kv_heads, qwen2, uniform
+from tfcalc.families.llama import LLAMA, QWEN, attention, decoder, gated, head_dim, kv_heads, qwen2, uniform
 from tfcalc.families.mixtral import mixture
 from tfcalc.workload import Workload
 
@@ -79,7 +79,7 @@ def chatglm(c: Config, run: Workload) -> Component:
     h, a, d, bias = c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c), c.flag("add_bias_linear")
     groups = kv_heads(c) if c.flag("multi_query_attention") else a
     any_bias = bias or c.flag("add_qkv_bias")
-    block = Attention(h, a, groups, d, d, bias=any_bias, output_bias=bias, names=("query_key_value", "dense"))
+    block = Attention(h, a, groups, d, d, bias=any_bias, output_bias=bias, names=("query_key_value", "dense"), rotary=d)
     mixer = block("self_attention", run.target, run.target, run, causal=True)
     ffn = gated(c, run, bias=bias, names=("dense_h_to_4h", "dense_4h_to_h"))
     kind = "rmsnorm" if c.flag("rmsnorm") else "layernorm"
@@ -88,12 +88,7 @@ def chatglm(c: Config, run: Workload) -> Component:
     return decoder(c, run, layers, final=kind if c.flag("post_layer_norm") else "", names=names)
 
 
-@family(
-    "mimo",
-    architecture="MiMoForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA | {"vocab_size": 151936, "intermediate_size": 22016, "num_key_value_heads": 32},
-)
+@family("mimo", architecture="MiMoForCausalLM", heads=CAUSAL_LM, **QWEN)
 def mimo(c: Config, run: Workload) -> Component:
     """MiMo (arXiv 2505.07608): Qwen2. The layer that predicts a further token is a module apart, and not counted."""
     return qwen2(c, run)

@@ -12,7 +12,7 @@ from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, product, scaled
 from tfcalc.errors import InvalidModel
-from tfcalc.families.images import FC, grid, image_classifier, norms, pair, patches
+from tfcalc.families.images import FC, drops, grid, image_classifier, norms, pair, patches
 from tfcalc.families.vit import MASKED, NORMS
 from tfcalc.leaves import convolution, learned_position, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
@@ -115,7 +115,7 @@ def stage(
         name,
         "stage",
         parts=(
-            layer("blocks", parts, stream.tokens * width, copies=depth),
+            layer("blocks", parts, stream.tokens * width, copies=depth, ends_with_sum=not drops(c, run)),
             *([] if last else [merging(width, run.batch_size * ceil_div(rows, 2) * ceil_div(columns, 2))]),
         ),
     )
@@ -137,7 +137,7 @@ def _windows(c: Config, run: Workload, size: Grid) -> Sequences:
     """Windows that cover the image: of the image's own size where it is smaller; edges are filled up."""
     window = min(c.number("window_size"), *size)
     rows, columns = (ceil_div(side, window) for side in size)
-    return Sequences(run.batch_size * rows * columns, window * window)
+    return run.beside(window * window)._replace(batch=run.batch_size * rows * columns)
 
 
 def _grids(c: Config, stages: int) -> Iterator[Grid]:

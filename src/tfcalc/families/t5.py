@@ -141,8 +141,9 @@ def _half(
 def seq2seq(c: Config, run: Workload, kin: Kin) -> Component:
     """Shared table of words, encoder, and decoder where the head needs one."""
     table = embedding("shared", c.size("vocab_size"), c.size("d_model"), 0)
-    decoders = [] if c.head in ENCODER_ONLY else [decoder(c, run, kin)]
-    return Component("transformer", "encoder-decoder", parts=(table, encoder(c, run, kin), *decoders))
+    if c.head in ENCODER_ONLY:
+        return Component("transformer", "encoder-decoder", parts=(table, encoder(c, run.by_itself, kin)))
+    return Component("transformer", "encoder-decoder", parts=(table, encoder(c, run, kin), decoder(c, run, kin)))
 
 
 def generation(c: Config, run: Workload, base: Component) -> Iterator[Component]:

@@ -133,10 +133,11 @@ def classes(c: Config, run: Workload, base: Component) -> Iterator[Component]:
 )
 def t5gemma(c: Config, run: Workload) -> Component:
     """T5Gemma (arXiv 2504.06225): the two may differ in size, and have a table of words each."""
-    reads, memory = side(c, "encoder"), run.source
-    encoder = half(reads, run, "encoder", memory, self_attn=attention(reads, run, "self_attn", memory, memory))
-    if c.head == ENCODER_ONLY or ("Classification" in c.head and not c.flag("is_encoder_decoder")):
-        return Component("model", "encoder", parts=(encoder,))
+    reads, alone = side(c, "encoder"), "Classification" in c.head and not c.flag("is_encoder_decoder")
+    if c.head == ENCODER_ONLY or alone:
+        return Component("model", "encoder", parts=(_reader(reads, run, run.target),))
+    memory = run.source
+    encoder = _reader(reads, run, memory)
     writes, stream = side(c, "decoder"), run.target
     decoder = half(
         writes,
@@ -147,6 +148,10 @@ def t5gemma(c: Config, run: Workload) -> Component:
         cross_attn=attention(writes, run, "cross_attn", stream, memory, key_width=reads.size("hidden_size")),
     )
     return Component("model", "encoder-decoder", parts=(encoder, decoder))
+
+
+def _reader(c: Config, run: Workload, stream: Sequences) -> Component:
+    return half(c, run, "encoder", stream, self_attn=attention(c, run, "self_attn", stream, stream))
 
 
 @family(

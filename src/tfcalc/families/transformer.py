@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from tfcalc.blocks import Attention, FeedForward, Layer
 from tfcalc.core.component import Component
@@ -20,12 +20,21 @@ from tfcalc.leaves import (
 )
 from tfcalc.workload import Sequences, Workload
 
+if TYPE_CHECKING:
+    from tfcalc.core.patterns import Pattern
+
 KINDS = ("encoder-decoder", "encoder", "decoder")
 FINAL_NORMS = ("always", "pre-norm", "never")
-POSITIONS = ("none", "sinusoidal", "learned")
+TABLES = ("sinusoidal", "learned")
+BEFORE_THE_CORE = (*TABLES, "recurrent")
+INSIDE_ATTENTION = ("rotary", "alibi", "t5", "multiplicative", "relative", "transformer-xl", "deberta")
+POSITIONS = ("none", *BEFORE_THE_CORE, *INSIDE_ATTENTION)
+PATTERNS = ("dense", "local:N", "atrous:N", "sparse:N", "sliding:N", "chunked:N")
 OUTPUT_HEADS = ("untied", "tied", "none")
 SINUSOIDS = 5000
 """Rows of the sinusoidal buffer where ``max_len`` is not given, as in PyTorch's tutorial."""
+BUCKETS = 32
+"""Of distances, where ``buckets`` are not given, as T5 has them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -35,7 +44,8 @@ class Transformer(Described):
     A size that is None follows from others: ``d_ff = 4·d_model``, ``head_dim = d_model / n_heads``,
     ``n_kv_heads = n_heads``, ``value_dim = head_dim``, ``encoder_layers = decoder_layers = n_layers``. Without
     ``vocab_size`` there is no embedding and no output head: the model is its core. Without ``target_vocab_size`` source
-    and target share one embedding.
+    and target share one embedding. ``pattern`` and the ``positions`` inside attention are those of self-attention; a
+    pattern's number is its ``reach`` (``local:4``).
 
     >>> from tfcalc.core.measure import params
     >>> Transformer(d_model=512, n_layers=6).tree(Workload()).total(params)
@@ -58,6 +68,9 @@ class Transformer(Described):
         "V_t", "target vocabulary, apart from the source's", "--target-vocab-size"
     )
     max_len: Num | None = dimension("T", "positions in the table", "--max-len")
+    max_distance: Num | None = dimension("D", "largest distance that is told apart, each way", "--max-distance")
+    buckets: Num | None = dimension("B", "buckets of distances", "--buckets")
+    reach: Num | None = dimension("k", "reach of the attention pattern")
     kind: str = choice("which stacks there are", "--kind", default="encoder-decoder", known=KINDS)
     attention_bias: bool = choice("biases in attention", "--attention-bias/--no-attention-bias", default=True)
     ffn_bias: bool = choice("biases in the feed-forward network", "--ffn-bias/--no-ffn-bias", default=True)
@@ -71,7 +84,13 @@ class Transformer(Described):
         default="always",
         known=FINAL_NORMS,
     )
-    positions: str = choice("position table", "--positions", default="sinusoidal", known=POSITIONS)
+    positions: str = choice(
+        "what tells where a token stands: a table, a recurrent network, or something inside attention",
+        "--positions",
+        default="sinusoidal",
+        known=POSITIONS,
+    )
+    pattern: str = choice("which keys a query sees of its own sequence", "--pattern", default="dense", known=PATTERNS)
     output_head: str = choice("output head", "--output-head", default="untied", known=OUTPUT_HEADS)
     output_bias: bool = choice("a bias in the output head", "--output-bias/--no-output-bias", default=False)
     activation: str = choice("activation", "--activation", default="relu", known=tuple(ACTIVATIONS))
@@ -82,14 +101,15 @@ class Transformer(Described):
     def longest(self) -> Num | None:
         """As many tokens as there are learned positions; sinusoids go on."""
         positions: Num | None = self.max_len
-        return positions if self._has_positions and self.positions == "learned" else None
+        return positions if self._has_table and self.positions == "learned" else None
 
     @property
     def summary(self) -> str:
         """``encoder-decoder, post-norm, d_model 512, heads 8, layers 6 + 6``."""
         order = "pre-norm" if self.pre_norm else "post-norm"
         layers = " + ".join(str(self.size(f"{stack}_layers")) for stack in self.stacks)
-        return f"{self.kind}, {order}, d_model {self.d_model}, heads {self.n_heads}, layers {layers}"
+        pattern = "" if self.pattern == "dense" else f", pattern {self.pattern}"
+        return f"{self.kind}, {order}, d_model {self.d_model}, heads {self.n_heads}, layers {layers}{pattern}"
 
     def tree(self, run: Workload) -> Component:
         """The component tree of this model on this workload: ints in, ints out; symbols in, symbols out."""
@@ -99,6 +119,10 @@ class Transformer(Described):
         parts = [*self._input(run, self.vocab_size), core]
         if self.output_head != "none":
             parts.append(self._head(run, self.vocab_size if self.target_vocab_size is None else self.target_vocab_size))
+        if run.training:
+            from tfcalc.blocks.training import with_loss
+
+            parts = list(with_loss(parts))
         return Component(self.root, "model", parts=tuple(parts))
 
     def with_vocabulary(self, vocabulary: Num) -> Self:
@@ -111,8 +135,9 @@ class Transformer(Described):
         return ()
 
     def remarks(self, run: Workload) -> tuple[str, ...]:
-        """Nothing: what does not fit is refused."""
-        return ()
+        """What a pattern leaves of the pairs that are counted; nothing else, for what does not fit is refused."""
+        found = self._pattern
+        return () if found is None else (f"pattern {self.pattern}: a query sees {found.sees}; the rest is not counted",)
 
     def check(self, run: Workload) -> None:
         """Raise InvalidModel where these sizes or alternatives fit no model, or no such model can run ``run``."""
@@ -126,8 +151,16 @@ class Transformer(Described):
         return ("encoder", "decoder") if self.kind == "encoder-decoder" else (self.kind,)
 
     @property
-    def _has_positions(self) -> bool:
-        return self.vocab_size is not None and self.positions != "none"
+    def _has_table(self) -> bool:
+        return self.vocab_size is not None and self.positions in TABLES
+
+    @property
+    def _pattern(self) -> "Pattern | None":
+        if self.pattern == "dense":
+            return None
+        from tfcalc.core.patterns import Pattern
+
+        return Pattern(self.pattern.partition(":")[0], self.size("reach"))
 
     @property
     def implied(self) -> dict[str, Num]:
@@ -145,7 +178,10 @@ class Transformer(Described):
     @property
     def assumed(self) -> dict[str, Num]:
         """The sizes that follow from nothing, and were assumed where they are not given."""
-        return {"max_len": SINUSOIDS} if self._has_positions and self.max_len is None else {}
+        found = {"max_len": SINUSOIDS} if self._has_table else {}
+        found |= {"buckets": BUCKETS} if self.positions == "t5" else {}
+        found |= {} if self.pattern == "dense" else {"reach": int(self.pattern.partition(":")[2])}
+        return {name: size for name, size in found.items() if getattr(self, name) is None}
 
     def _core(self, run: Workload) -> Component:
         attention = Attention(
@@ -166,15 +202,45 @@ class Transformer(Described):
         )
         parts: list[Component] = []
         for stack in self.stacks:
-            layer = Layer(
-                attention, ffn, self.d_model, self.norm, causal=stack == "decoder", post_norm=not self.pre_norm
-            )
             stream, memory = self._streams(stack, run)
+            within, shared = self._looking(attention, stack, run)
+            layer = Layer(
+                within,
+                ffn,
+                self.d_model,
+                self.norm,
+                causal=stack == "decoder",
+                post_norm=not self.pre_norm,
+                reading=attention,
+            )
             layers = layer.stack(self._entering(stream, run), memory, run, self.size(f"{stack}_layers"))
-            parts.append(Component(stack, stack, parts=tuple(layers)))
+            parts.append(Component(stack, stack, parts=(*shared, *layers)))
             if self.final_norm == "always" or (self.final_norm == "pre-norm" and self.pre_norm):
                 parts.append(norm(f"{stack}_norm", self.norm, self.d_model, stream.tokens))
         return Component("core", "core", parts=tuple(parts))
+
+    def _looking(self, attention: Attention, stack: str, run: Workload) -> tuple[Attention, tuple[Component, ...]]:
+        """Self-attention with this model's pattern and positions, and what its layers share."""
+        attention = attention._replace(pattern=self._pattern)
+        if self.positions not in INSIDE_ATTENTION:
+            return attention, ()
+        from tfcalc.blocks.positions import Positions
+
+        positions = Positions(
+            self.positions,
+            self.max_distance,
+            self.size("buckets") if self.positions == "t5" else None,
+            attention,
+            self._streams(stack, run)[0],
+            run,
+            causal=stack == "decoder",
+            runs=self._runs(stack, run),
+        )
+        return positions.within(), positions.shared()
+
+    def _runs(self, stack: str, run: Workload) -> bool:
+        """Whether the stack runs: when a token is decoded, an encoder before it does not."""
+        return not run.decoding or stack == self.stacks[-1]
 
     def _entering(self, stream: Sequences, run: Workload) -> Sequences:
         """What the first layer reads: data without an embedding before it; a norm's output has a gradient anyway."""
@@ -194,11 +260,23 @@ class Transformer(Described):
         else:
             yield embedding("source_embedding", vocabulary, h, run.source.tokens)
             yield embedding("target_embedding", self.target_vocab_size, h, target)
-        if self.positions != "none":
+        if self.positions in TABLES:
             table = learned_position if self.positions == "learned" else sinusoidal_position
             yield table("position", self.size("max_len"), h, tokens)
+        if self.positions == "recurrent":
+            yield from self._recurrent(run)
         if run.drops:
             yield dropout("embedding_dropout", tokens * h)
+
+    def _recurrent(self, run: Workload) -> Iterator[Component]:
+        """A network over the sequence that each stack reads, in the place of a table (Neishi and Yoshinaga 2019)."""
+        from tfcalc.leaves.recurrence import gru
+
+        names = {"encoder": "source_position", "decoder": "target_position"} if len(self.stacks) == 2 else {}
+        for stack in self.stacks:
+            stream, _ = self._streams(stack, run)
+            starts: Num = stream.batch if self._runs(stack, run) else 0
+            yield gru(names.get(stack, "position"), self.d_model, stream.tokens, starts)
 
     def _head(self, run: Workload, vocabulary: Num) -> Component:
         embedded = "embedding" if self.target_vocab_size is None else "target_embedding"

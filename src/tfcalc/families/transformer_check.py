@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
+from tfcalc.families.transformer import TABLES
 from tfcalc.workload import Workload, check_phase
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def check(model: Transformer, run: Workload) -> None:
     _check_stacks(model, run)
     _check_vocabulary(model)
     _check_positions(model)
+    _check_distances(model)
+    _check_reach(model)
     _check_lengths(model.longest, run.seq_len, run.source_len)
 
 
@@ -65,6 +68,7 @@ def _check_vocabulary(model: Transformer) -> None:
         "a tied output head": model.output_head == "tied",
         "an output bias": model.output_bias,
         "a table of learned positions": model.positions == "learned",
+        "a recurrent network for positions": model.positions == "recurrent",
     }
     for what, asked in need_one.items():
         if asked:
@@ -74,10 +78,38 @@ def _check_vocabulary(model: Transformer) -> None:
 def _check_positions(model: Transformer) -> None:
     if model.positions == "learned" and model.max_len is None:
         raise InvalidModel("learned positions without max_len", "give max_len (BERT has 512, GPT-2 1024)")
-    if model.positions == "none" and model.max_len is not None:
-        raise InvalidModel(f"max_len {model.max_len} with no positions", "choose positions learned or sinusoidal")
+    if model.positions not in TABLES and model.max_len is not None:
+        kind = "no" if model.positions == "none" else model.positions
+        raise InvalidModel(f"max_len {model.max_len} with {kind} positions", "choose positions learned or sinusoidal")
     if model.output_head == "none" and model.output_bias:
         raise InvalidModel("an output bias without an output head", "choose output_head untied or tied")
+
+
+FOR_DISTANCES = ("multiplicative", "relative", "deberta")
+
+
+def _check_distances(model: Transformer) -> None:
+    if model.positions in FOR_DISTANCES and model.max_distance is None:
+        raise InvalidModel(
+            f"{model.positions} positions without max_distance", "give max_distance (Shaw et al. have 16, DeBERTa 512)"
+        )
+    if model.positions not in FOR_DISTANCES and model.max_distance is not None:
+        raise InvalidModel(
+            f"max_distance {model.max_distance} with positions {model.positions}",
+            f"choose positions {', '.join(FOR_DISTANCES)}",
+        )
+    if model.positions != "t5" and model.buckets is not None:
+        raise InvalidModel(f"buckets {model.buckets} with positions {model.positions}", "choose positions t5")
+    width: Any = model.size("head_dim")
+    if model.positions == "rotary" and width % 2:
+        raise InvalidModel(f"head_dim {width} is odd, but rotary positions turn pairs", f"nearest: {width + 1}")
+
+
+def _check_reach(model: Transformer) -> None:
+    if model.reach is not None and (model.pattern == "dense" or str(model.reach) != model.pattern.partition(":")[2]):
+        raise InvalidModel(
+            f"reach {model.reach} contradicts pattern {model.pattern!r}", f"say it once: pattern 'local:{model.reach}'"
+        )
 
 
 def _check_lengths(longest: Any, *lengths: Any) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, layer
-from tfcalc.configs.config import Config
+from tfcalc.configs.config import MOST_LAYERS, Config
 from tfcalc.configs.family import Head, family, nested
 from tfcalc.configs.heads import bare, classifier, labels, output
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, floor_div, product
+from tfcalc.core.number import Num, ceil_div, floor_div, product
 from tfcalc.errors import InvalidModel
 from tfcalc.families.clip import encoder as clip_encoder
-from tfcalc.families.images import feed_forward, grid, norms, pair, part, patches, self_attention
+from tfcalc.families.images import feed_forward, grid, image, norms, pair, part, patches, self_attention
 from tfcalc.families.modernbert import bottleneck, dense
+from tfcalc.families.unread import read_early, unread_heads
 from tfcalc.families.vit import NORMS
 from tfcalc.leaves import activation, learned_position, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
 
+CLASS_TOKENS = ("class_embedding", "cls_token")
 Text = Callable[[Config], Config]
 Tied = Callable[[Config, Config], bool]
 
@@ -65,7 +68,12 @@ def seen(vision: Config, run: Workload) -> Num:
 
     Where images may be of any size, as many as ``source_len`` of the workload says.
     """
-    return run.source.tokens if vision.get("image_size") is None else run.batch_size * product(grid(vision))
+    return run.source.tokens if vision.get("image_size") is None else image(vision, run).tokens
+
+
+def side_by_side(vision: Config, run: Workload, side: int) -> Num:
+    """How many vectors there are where squares of ``side`` × ``side`` patches become one each."""
+    return run.beside(product(floor_div(length, side) for length in grid(vision))).tokens
 
 
 def two_maps(
@@ -77,10 +85,23 @@ def two_maps(
     yield linear("linear_2", width, width, tokens, bias=bias)
 
 
-def feature_layers(c: Config) -> int:
-    """From how many layers of the tower the vectors are taken, side by side."""
+def feature_layers(c: Config) -> list[int]:
+    """The layers of the tower whose vectors are taken, side by side."""
     chosen = c.get("vision_feature_layer")
-    return len(chosen) if isinstance(chosen, list | tuple) else 1
+    return c.numbers("vision_feature_layer", least=-MOST_LAYERS) if isinstance(chosen, list | tuple) else [chosen]
+
+
+def as_read(c: Config, run: Workload, vision: Config, tower: Component) -> Component:
+    """The tower as its reader leaves it: without what its head makes, and without layers above those that are taken."""
+    count = vision.number("num_hidden_layers")
+    last = max(layer if layer >= 0 else count + 1 + layer for layer in feature_layers(c))
+    return unread_heads(read_early(tower, run, count - last), run)
+
+
+def taken(c: Config, run: Workload, vision: Config, tower: Component) -> Sequences:
+    """The vectors that are taken of a tower: all, or all but the first (``vision_feature_select_strategy``)."""
+    firsts = sum(node.component.name in CLASS_TOKENS for node in tower.walk())
+    return image(vision, run, firsts - (c.get("vision_feature_select_strategy") == "default"))
 
 
 CLIP_LARGE = {
@@ -94,6 +115,7 @@ CLIP_LARGE = {
 LLAVA: dict[str, Any] = {
     "projector_hidden_act": "gelu",
     "vision_feature_layer": -2,
+    "vision_feature_select_strategy": "default",
     "multimodal_projector_bias": True,
     "tie_word_embeddings": False,
 }
@@ -104,16 +126,20 @@ def llama_text(c: Config) -> Config:
     return part(c, "text_config", "llama", free=True)
 
 
-def llava_projector(c: Config, run: Workload, vision: Config, text: Config) -> Component:
+def llava_projector(c: Config, images: Sequences, vision: Config, text: Config) -> Component:
     """Each patch's vector becomes one of the text's width."""
-    fan_in, bias = feature_layers(c) * vision.size("hidden_size"), c.flag("multimodal_projector_bias")
-    maps = two_maps(c, fan_in, text.size("hidden_size"), seen(vision, run), bias=bias)
+    fan_in, bias = len(feature_layers(c)) * vision.size("hidden_size"), c.flag("multimodal_projector_bias")
+    maps = two_maps(c, fan_in, text.size("hidden_size"), images.tokens, bias=bias)
     return Component("multi_modal_projector", "projector", parts=tuple(maps))
 
 
-def _llava(c: Config, run: Workload, *further: Component) -> Component:
+def _llava(c: Config, run: Workload, *further: Component, tiles: int = 1) -> Component:
+    """Every tile is an image of its own to the tower."""
     vision, text = part(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True), llama_text(c)
-    return reader(run, text, nested(vision, run, "vision_tower"), llava_projector(c, run, vision, text), *further)
+    each = replace(run, batch_size=run.batch_size * tiles)
+    tower = nested(vision, each, "vision_tower")
+    projector = llava_projector(c, taken(c, each, vision, tower), vision, text)
+    return reader(run, text, as_read(c, run, vision, tower), projector, *further)
 
 
 @family("llava", architecture="LlavaForConditionalGeneration", heads=heads(llama_text, tied=either), **LLAVA)
@@ -122,10 +148,38 @@ def llava(c: Config, run: Workload) -> Component:
     return _llava(c, run)
 
 
-@family("llava_next", architecture="LlavaNextForConditionalGeneration", heads=heads(llama_text), **LLAVA)
+@family(
+    "llava_next",
+    architecture="LlavaNextForConditionalGeneration",
+    heads=heads(llama_text),
+    image_grid_pinpoints=((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008)),
+    **LLAVA,
+)
 def llava_next(c: Config, run: Workload) -> Component:
     """LLaVA-NeXT (2024): an image in tiles, with a trained vector at the end of each row."""
-    return _llava(c, run, parameter("image_newline", llama_text(c).size("hidden_size")))
+    newline = parameter("image_newline", llama_text(c).size("hidden_size"))
+    return _llava(c, run, newline, tiles=1 + tiles(c))
+
+
+def tiles(c: Config) -> int:
+    """How many tiles an image of the tower's size becomes: those of the shape that shows most of it, and wastes least.
+
+    Source: Liu et al. 2024 (LLaVA-NeXT); transformers' select_best_resolution.
+    """
+    side = part(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True).number("image_size")
+    shapes = c.get("image_grid_pinpoints")
+    if not isinstance(shapes, list | tuple) or not shapes or not all(_is_shape(shape) for shape in shapes):
+        raise InvalidModel(f"{c.path('image_grid_pinpoints')} {shapes!r:.80} are no shapes", "such as [[336, 672]]")
+
+    def shown(shape: Sequence[int]) -> tuple[int, int]:
+        most = min(min(shape), side) ** 2
+        return most, most - product(shape)
+
+    return product(ceil_div(length, side) for length in max(shapes, key=shown))
+
+
+def _is_shape(shape: object) -> bool:
+    return isinstance(shape, list | tuple) and len(shape) == 2 and all(type(side) is int and side > 0 for side in shape)
 
 
 @family(
@@ -142,10 +196,14 @@ def llava_next(c: Config, run: Workload) -> Component:
     hidden_act="gelu",
 )
 def pixtral(c: Config, run: Workload) -> Component:
-    """Pixtral's tower (arXiv 2410.07073): a Llama without biases, for images of any shape."""
-    h, stream = c.size("hidden_size"), Sequences(run.batch_size, product(grid(c)))
+    """Pixtral's tower (arXiv 2410.07073): a Llama without biases, for images of any shape.
+
+    The images of a batch lie in one sequence, and are masked from each other.
+    """
+    h, stream = c.size("hidden_size"), image(c, run)
+    row = stream._replace(batch=1, length=stream.tokens)
     parts = (
-        self_attention(c, run, stream, name="attention", names=LLAMA_NAMES, bias=False),
+        self_attention(c, run, row, name="attention", names=LLAMA_NAMES, bias=False),
         feed_forward(c, run, stream, name="feed_forward", names=GATED, bias=False, gated=True),
         *norms(("attention_norm", "ffn_norm"), h, stream.tokens, "rmsnorm"),
     )
@@ -155,7 +213,9 @@ def pixtral(c: Config, run: Workload) -> Component:
         parts=(
             patches("patch_conv", c, stream.tokens, width=h, kernel=pair(c, "patch_size"), bias=False),
             norm("ln_pre", "rmsnorm", h, stream.tokens),
-            layer("transformer.layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
+            layer(
+                "transformer.layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers"), ends_with_sum=True
+            ),
         ),
     )
 
@@ -201,14 +261,14 @@ def mistral3(c: Config, run: Workload) -> Component:
     """Mistral Small 3.1 (Mistral AI, 2025): neighbouring patches are merged before the projector."""
     vision, text = part(c, "vision_config", "pixtral", over=PIXTRAL_LARGE, free=True), mistral_text(c)
     h, merged, count = vision.size("hidden_size"), c.size("spatial_merge_size"), seen(vision, run)
-    tokens, fan_in = floor_div(count, c.number("spatial_merge_size") ** 2), feature_layers(c) * h
+    tokens, fan_in = side_by_side(vision, run, c.number("spatial_merge_size")), len(feature_layers(c)) * h
     parts = (
         norm("norm", "rmsnorm", h, count),
         linear("patch_merger.merging_layer", h * merged * merged, h, tokens, bias=False),
         *two_maps(c, fan_in, text.size("hidden_size"), tokens, bias=c.flag("multimodal_projector_bias")),
     )
     projector = Component("multi_modal_projector", "projector", parts=parts)
-    return reader(run, text, nested(vision, run, "vision_tower"), projector)
+    return reader(run, text, as_read(c, run, vision, nested(vision, run, "vision_tower")), projector)
 
 
 @family(
@@ -232,8 +292,7 @@ def mistral3(c: Config, run: Workload) -> Component:
 )
 def internvl_vision(c: Config, run: Workload) -> Component:
     """InternViT (arXiv 2312.14238): scales for what each sub-layer adds; all heads may be normalised together."""
-    h, count = c.size("hidden_size"), product(grid(c))
-    stream = Sequences(run.batch_size, count + 1)
+    h, stream = c.size("hidden_size"), image(c, run, 1)
     kind = {"layer_norm": "layernorm", "rms_norm": "rmsnorm"}[c.word("norm_type", ("layer_norm", "rms_norm"))]
     qk = norms(("q_norm", "k_norm"), h, stream.tokens, "rmsnorm") if c.flag("use_qk_norm") else ()
     mixer = self_attention(
@@ -252,19 +311,19 @@ def internvl_vision(c: Config, run: Workload) -> Component:
         "vision_tower",
         "encoder",
         parts=(
-            Component("embeddings", "embedding", parts=tuple(_internvl_embeddings(c, run, stream, count))),
+            Component("embeddings", "embedding", parts=tuple(_internvl_embeddings(c, run, stream))),
             layer("encoder.layer", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
             *([] if c.flag("use_mean_pooling") else [norm("layernorm", "layernorm", h, stream.tokens)]),
         ),
     )
 
 
-def _internvl_embeddings(c: Config, run: Workload, stream: Sequences, count: Num) -> Iterator[Component]:
+def _internvl_embeddings(c: Config, run: Workload, stream: Sequences) -> Iterator[Component]:
     h = c.size("hidden_size")
     yield parameter("cls_token", h)
     if c.flag("use_mask_token"):
         yield parameter("mask_token", h)
-    yield patches("patch_embeddings.projection", c, run.batch_size * count, width=h, kernel=pair(c, "patch_size"))
+    yield patches("patch_embeddings.projection", c, image(c, run).tokens, width=h, kernel=pair(c, "patch_size"))
     if c.flag("use_absolute_position_embeddings"):
         yield learned_position("position_embeddings", stream.length, h, stream.tokens)
 
@@ -294,7 +353,7 @@ def internvl(c: Config, run: Workload) -> Component:
         *two_maps(c, fan_in, text.size("hidden_size"), tokens, bias=True),
     )
     projector = Component("multi_modal_projector", "projector", parts=parts)
-    return reader(run, text, nested(vision, run, "vision_tower"), projector)
+    return reader(run, text, unread_heads(nested(vision, run, "vision_tower"), run), projector)
 
 
 IDEFICS_VISION: dict[str, Any] = {
@@ -313,7 +372,7 @@ IDEFICS_VISION: dict[str, Any] = {
 @family("smolvlm_vision", architecture="SmolVLMVisionTransformer", heads={"Transformer": bare}, **IDEFICS_VISION)
 def idefics3_vision(c: Config, run: Workload) -> Component:
     """SigLIP without its head."""
-    h, stream = c.size("hidden_size"), Sequences(run.batch_size, product(grid(c)))
+    h, stream = c.size("hidden_size"), image(c, run)
     embeddings = (
         patches("patch_embedding", c, stream.tokens, width=h, kernel=pair(c, "patch_size")),
         learned_position("position_embedding", stream.length, h, stream.tokens),
@@ -340,7 +399,7 @@ def idefics3(c: Config, run: Workload) -> Component:
     factor, tokens = c.size("scale_factor"), floor_div(seen(vision, run), c.number("scale_factor") ** 2)
     wide = vision.size("hidden_size") * factor * factor
     map_ = linear("connector.modality_projection.proj", wide, text.size("hidden_size"), tokens, bias=False)
-    return reader(run, text, nested(vision, run, "vision_model"), map_, name="text_model")
+    return reader(run, text, unread_heads(nested(vision, run, "vision_model"), run), map_, name="text_model")
 
 
 AYA_VISION = {
@@ -381,7 +440,7 @@ def aya_vision(c: Config, run: Workload) -> Component:
         linear("linear_2", half, width, tokens),
     )
     projector = Component("multi_modal_projector", "projector", parts=parts)
-    return reader(run, text, nested(vision, run, "vision_tower"), projector)
+    return reader(run, text, unread_heads(nested(vision, run, "vision_tower"), run), projector)
 
 
 def modernbert_text(c: Config) -> Config:
@@ -400,10 +459,10 @@ def words_seen(c: Config, run: Workload, base: Component) -> Iterator[Component]
 
 def sorted_into_classes(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     """Classes of the text, or of each word."""
-    text = modernbert_text(c)
+    text, pooled = modernbert_text(c), c.head == "ForSequenceClassification"
     yield base
-    yield from dense("head")(text, run)
-    yield linear("classifier", text.size("hidden_size"), labels(c), run.target.tokens)
+    yield from dense("head", pooled=pooled)(text, run)
+    yield linear("classifier", text.size("hidden_size"), labels(c), run.target.batch if pooled else run.target.tokens)
 
 
 @family(
@@ -422,7 +481,7 @@ def modernvbert(c: Config, run: Workload) -> Component:
     """ModernVBERT (arXiv 2510.01149): patches side by side, through one linear map, among ModernBERT's words."""
     vision, text = part(c, "vision_config", "siglip_vision_model", free=True), modernbert_text(c)
     map_ = linear(*_shuffled(c, run, vision, text), bias=False)
-    return reader(run, text, nested(vision, run, "vision_model"), map_, name="text_model")
+    return reader(run, text, unread_heads(nested(vision, run, "vision_model"), run), map_, name="text_model")
 
 
 def _shuffled(c: Config, run: Workload, vision: Config, text: Config) -> tuple[str, Num, Num, Num]:
@@ -445,7 +504,11 @@ def words_through_bottleneck(c: Config, run: Workload, base: Component) -> Itera
     yield output("lm_head", text.size("hidden_size"), text.size("vocab_size"), run, tied=outer(c, text))
 
 
-ULTRAVBERT_CLASSES = classifier("classifier", width=lambda c: ultrabert_text(c).size("hidden_size"), bias=True)
+def ultravbert_classes(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+    """Classes of the text, or of each word."""
+    vectors = run.target.batch if c.head == "ForSequenceClassification" else run.target.tokens
+    yield base
+    yield linear("classifier", ultrabert_text(c).size("hidden_size"), labels(c), vectors)
 
 
 @family(
@@ -454,8 +517,8 @@ ULTRAVBERT_CLASSES = classifier("classifier", width=lambda c: ultrabert_text(c).
     heads={
         "Model": bare,
         "ForMaskedLM": words_through_bottleneck,
-        "ForSequenceClassification": ULTRAVBERT_CLASSES,
-        "ForTokenClassification": ULTRAVBERT_CLASSES,
+        "ForSequenceClassification": ultravbert_classes,
+        "ForTokenClassification": ultravbert_classes,
     },
     pixel_shuffle_factor=4,
     tie_word_embeddings=False,
@@ -466,4 +529,4 @@ def ultravbert(c: Config, run: Workload) -> Component:
     vision, text = part(c, "vision_config", "siglip_vision_model", over=headless, free=True), ultrabert_text(c)
     name, wide, width, tokens = _shuffled(c, run, vision, text)
     map_, after = linear(name, wide, width, tokens, bias=False), norm("connector.norm", "rmsnorm", width, tokens)
-    return reader(run, text, nested(vision, run, "vision_model"), map_, after, name="text_model")
+    return reader(run, text, unread_heads(nested(vision, run, "vision_model"), run), map_, after, name="text_model")

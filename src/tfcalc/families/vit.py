@@ -10,10 +10,11 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
+from tfcalc.core.number import Num, ceil_div, floor_div, scaled
 from tfcalc.families.images import (
+    drops,
     feed_forward,
-    grid,
+    image,
     image_classifier,
     norms,
     pair,
@@ -32,20 +33,15 @@ def reconstruction(c: Config, run: Workload, base: Component) -> Iterator[Compon
     """SimMIM (arXiv 2111.09886): each patch's pixels, by a convolution with a kernel of one."""
     yield base
     pixels = c.size("encoder_stride") * c.size("encoder_stride") * c.size("num_channels")
-    yield convolution("decoder", c.size("hidden_size"), pixels, (1, 1), run.batch_size * product(grid(c)))
+    yield convolution("decoder", c.size("hidden_size"), pixels, (1, 1), image(c, run).tokens)
 
 
 IMAGE_HEADS = {"Model": bare, "ForImageClassification": image_classifier("classifier"), MASKED: reconstruction}
 
 
-def stream_of(c: Config, run: Workload, extra: int) -> Sequences:
-    """The patches of one image, and ``extra`` tokens before them."""
-    return Sequences(run.batch_size, product(grid(c)) + extra)
-
-
 def embeddings(c: Config, run: Workload, stream: Sequences, *, tokens: tuple[str, ...], mask: bool) -> Component:
     """A vector for each patch, ``tokens`` before them, a trained position for all; a ``mask`` for hidden patches."""
-    h, images = c.size("hidden_size"), run.batch_size * product(grid(c))
+    h, images = c.size("hidden_size"), image(c, run).tokens
     return Component(
         "embeddings",
         "embedding",
@@ -87,14 +83,20 @@ def pooler(c: Config, run: Workload) -> Component:
 
 def encoder(c: Config, run: Workload, tokens: tuple[str, ...], name: str) -> Component:
     """Embeddings, pre-norm layers, a final norm, and a pooler where no head stands on it."""
-    h, stream = c.size("hidden_size"), stream_of(c, run, len(tokens))
+    h, stream = c.size("hidden_size"), image(c, run, len(tokens))
     parts = (attention(c, run, stream), feed_forward(c, run, stream), *norms(NORMS, h, stream.tokens))
     return Component(
         name,
         "encoder",
         parts=(
             embeddings(c, run, stream, tokens=tokens, mask=c.head == MASKED),
-            layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
+            layer(
+                "layers",
+                parts,
+                stream.tokens * h,
+                copies=c.size("num_hidden_layers"),
+                ends_with_sum=not drops(c, run),
+            ),
             norm("layernorm", "layernorm", h, stream.tokens),
             *([pooler(c, run)] if c.head == "Model" else []),
         ),
@@ -157,7 +159,7 @@ def _twice(c: Config) -> Num:
 )
 def dinov2(c: Config, run: Workload) -> Component:
     """Oquab et al. 2023 (arXiv 2304.07193): scales for what is added; the head reads the class token and the mean."""
-    h, stream = c.size("hidden_size"), stream_of(c, run, 1)
+    h, stream = c.size("hidden_size"), image(c, run, 1)
     parts = (
         attention(c, run, stream),
         parameter("layer_scale1.lambda1", h, minor=True),
@@ -208,8 +210,8 @@ def dinov2_feed_forward(c: Config, run: Workload, stream: Sequences) -> Componen
 )
 def dinov3(c: Config, run: Workload) -> Component:
     """Siméoni et al. 2025 (arXiv 2508.10104): rotary positions, and register tokens beside the class token."""
-    h, registers, n = c.size("hidden_size"), c.size("num_register_tokens", least=0), product(grid(c))
-    stream, gate = Sequences(run.batch_size, n + 1 + registers), c.flag("use_gated_mlp")
+    h, registers = c.size("hidden_size"), c.size("num_register_tokens", least=0)
+    stream, gate = image(c, run, 1 + registers), c.flag("use_gated_mlp")
     mixer = self_attention(
         c,
         run,
@@ -231,7 +233,7 @@ def dinov3(c: Config, run: Workload) -> Component:
     embedded = (
         *(parameter(name, h) for name in ("cls_token", "mask_token")),
         parameter("register_tokens", registers, h),
-        patches("patch_embeddings", c, run.batch_size * n, width=h, kernel=pair(c, "patch_size")),
+        patches("patch_embeddings", c, image(c, run).tokens, width=h, kernel=pair(c, "patch_size")),
     )
     return Component(
         "dinov3",

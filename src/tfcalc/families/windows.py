@@ -25,9 +25,22 @@ def windows(c: Config, slides: Callable[[int], bool], size: str = "sliding_windo
     return [width if slide else None for slide in sliding]
 
 
+def window(c: Config, size: str = "sliding_window") -> int | None:
+    """That of all layers; None where they see everything."""
+    return None if c.get(size) is None else c.number(size)
+
+
+def told(run: Workload, kinds: Sequence[int | None]) -> list[int | None]:
+    """The windows as far as they matter: all alike where no mask changes what is counted."""
+    return list(kinds) if run.tells_masks else [None] * len(kinds)
+
+
 def by_window(
-    c: Config, run: Workload, kinds: Sequence[int | None], make: Callable[[int | None], Component]
+    c: Config,
+    run: Workload,
+    kinds: Sequence[int | None],
+    make: Callable[[int | None], Component],
+    name: str = "layers",
 ) -> Iterator[Component]:
     """The layers, ``make(window)`` each: alike where no mask changes what is counted, and else grouped by window."""
-    seen = kinds if run.tells_masks else [None] * len(kinds)
-    return stack("layers", seen, c.size(LAYERS), make)
+    return stack(name, told(run, kinds), c.size(LAYERS), make)

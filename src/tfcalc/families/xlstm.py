@@ -32,8 +32,10 @@ def mlstm(c: Config) -> MatrixLSTM:
         values.size,
         keys.split(c, "num_heads"),
         values.split(c, "num_heads"),
+        c.size("chunk_size"),
         bias=c.flag("use_bias"),
         fused=c.word("weight_mode", ("single", "fused")) == "fused",
+        filled=c.word("mode") != "inference",
     )
 
 
@@ -61,6 +63,8 @@ def network(c: Config) -> FeedForward:
     ffn_proj_factor=2.667,
     ffn_round_up_to_multiple_of=64,
     weight_mode="single",
+    mode="inference",
+    chunk_size=64,
 )
 def xlstm(c: Config, run: Workload) -> Component:
     """The 7B model of xLSTM (arXiv 2503.13427); the head is never the embedding."""

@@ -139,6 +139,7 @@ ZAMBA2_HYBRID = (*range(6, 43, 6), 47, 51)
     mamba_d_conv=4,
     mamba_expand=2,
     mamba_ngroups=1,
+    chunk_size=256,
     n_mamba_heads=8,
     add_bias_linear=False,
     intermediate_size=None,
@@ -164,6 +165,7 @@ def zamba2(c: Config, run: Workload) -> Component:
         c.size("mamba_ngroups"),
         c.size("mamba_d_conv"),
         "silu",
+        c.size("chunk_size"),
         bias=bias,
     )
     kinds = zamba2_kinds(c)

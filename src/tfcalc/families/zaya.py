@@ -10,14 +10,18 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
+from tfcalc.core.number import floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import PRE_NORM, decoder, kv_heads, norms
 from tfcalc.families.mixtral import lm_head_by, mixture
+from tfcalc.families.windows import told
 from tfcalc.leaves import activation, buffer, linear, norm, parameter
 from tfcalc.workload import Workload
 
+WINDOW, FULL = "hybrid_sliding", "hybrid"
 
-def attention(c: Config, run: Workload) -> Component:
+
+def attention(window: int | None, c: Config, run: Workload) -> Component:
     """Half of each value comes from the token before, so their width is even."""
     groups = kv_heads(c)
     if c.number("num_key_value_heads") * c.number("head_dim") % 2:
@@ -29,6 +33,8 @@ def attention(c: Config, run: Workload) -> Component:
         c.size("head_dim"),
         (c.size("cca_time0"), c.size("cca_time1")),
         bias=c.flag("attention_bias"),
+        window=window,
+        rotary=floor_div(c.size("head_dim"), 2),
     )
     return block("self_attn", run.target, run)
 
@@ -81,18 +87,24 @@ def scales(c: Config) -> Iterator[Component]:
     tie_word_embeddings=True,
     attention_bias=False,
     lm_head_bias=False,
+    sliding_window=None,
+    layer_types=None,
 )
 def zaya(c: Config, run: Workload) -> Component:
     """ZAYA1 (arXiv 2511.17127); transformers' ZayaModel."""
     h = c.size("hidden_size")
 
-    def make(first: bool) -> Component:
+    def make(kind: tuple[int | None, bool]) -> Component:
+        window, first = kind
         routing = router(first, c, run)
         experts = mixture(c, run, experts="num_experts", width="moe_intermediate_size", routing=routing)
-        parts = attention(c, run), experts, *scales(c), *norms(PRE_NORM, "rmsnorm", c, run)
+        parts = attention(window, c, run), experts, *scales(c), *norms(PRE_NORM, "rmsnorm", c, run)
         return layer("layers", parts, run.target.tokens * h)
 
-    kinds = [place == 0 for place in range(c.number("num_hidden_layers"))]
+    count = c.number("num_hidden_layers")
+    types = c.words("layer_types", count, (WINDOW, FULL)) if c.has("layer_types") else [FULL] * count
+    seen = told(run, [c.number("sliding_window") if kind == WINDOW else None for kind in types])
+    kinds = [(window, place == 0) for place, window in enumerate(seen)]
     base = decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
     inputs = (parameter(f"input_hidden_states_{kind}", h, minor=True) for kind in ("scale", "bias"))
     return base._replace(parts=(*base.parts, *inputs))

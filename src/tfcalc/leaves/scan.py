@@ -1,47 +1,126 @@
-"""The recurrences of state-space models and linear attention: a state that every token decays, writes and reads."""
+"""The recurrences of state-space models: a state that every token decays, writes and reads."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Elementwise, Product
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, ceil_div
 
-SCALAR_DECAY = (1, 2)  # a·S with one a for a head; the gradients of both
-FULL_DECAY = (3, 5)  # exp(Δ·A)·S with an A for each element
+SELECTIVE = (6, 10)  # exp(Δ·A) (2), ·S, Δ·B·x (2), their sum; the gradients of all, and a sum where S is read twice
+SKIP = (2, 3)  # D·x, and its sum with what is read
+STEP = (4, 6)  # a·S, Δ·B·x (2), their sum
+WITHIN = (4, 4)  # a sum of decays, its mask, exp, and its product with the scores
+BETWEEN = (2, 3)  # exp of a sum of decays, and its product
 
 
-def scan(
-    name: str,
-    tokens: Num,
-    heads: Num,
-    key_dim: Num,
-    value_dim: Num,
-    *,
-    reads: int = 1,
-    decay: tuple[int, int] = SCALAR_DECAY,
-) -> Component:
-    """``S ← a·S + k vᵀ``, then ``y = Sᵀ q``, for each token and each of ``heads`` states of key_dim × value_dim.
+class States(NamedTuple):
+    """``heads`` states of ``key_dim`` × ``value_dim`` in each of ``batch`` sequences of ``length`` tokens.
+
+    ``step``: one token, over the state that earlier ones left.
+    """
+
+    batch: Num
+    length: Num
+    heads: Num
+    key_dim: Num
+    value_dim: Num
+    step: bool
+
+    def product(self, name: str, *factors: Num, backward: int = 2) -> Product:
+        """A matrix product that each head of each sequence runs."""
+        return Product(name, (2, self.batch, self.heads, *factors), backward)
+
+    def elementwise(self, name: str, elements: Num, forward: int, backward: int) -> Elementwise:
+        """So many operations on each of the ``elements`` that each head of each sequence has."""
+        return Elementwise(name, self.batch * self.heads * elements, forward, backward)
+
+
+def selective_scan(name: str, tokens: Num, channels: Num, states: Num) -> Component:
+    """``S ← exp(Δ·A)·S + Δ·B·x``, then ``y = S C + D·x``: each channel has ``states`` numbers, and decays of its own.
 
     ====================  =======================================================================
     parameters            none
-    forward FLOPs         ``2·t·a·k·v`` for the write and as many for each of ``reads``
+    forward FLOPs         ``2·t·c·n`` for S C; all else is elementwise
     backward FLOPs        twice that
-    elementwise FLOPs     the state's ``decay``: 1 per element and token, or 3 where exp(Δ·A) is taken of each
+    elementwise FLOPs     6 per token and element of the state, backward 10; 2 per token and channel, backward 3
     ====================  =======================================================================
 
-    A delta rule reads twice: first what the state holds at k, so that only the difference to v is written. These are
-    the operations of the recurrence; a kernel that works by chunks runs more of them, but as larger products.
+    A sequence is run token by token, so that a step over a cache costs what any token does.
 
-    Source: Gu and Dao 2023 (Mamba, arXiv 2312.00752), eq. 2; Dao and Gu 2024 (Mamba-2, arXiv 2405.21060), section 2;
-    Yang et al. 2024 (gated delta rule, arXiv 2412.06464), eq. 10.
+    >>> from tfcalc.core.measure import matmul_flops
+    >>> from tfcalc.core.polynomial import symbols
+    >>> matmul_flops(selective_scan("scan", *symbols("t c n")).own)
+    2*c*n*t
+
+    Source: Gu and Dao 2023 (Mamba, arXiv 2312.00752), eq. 2 and algorithm 2; transformers' mamba_selective_scan and
+    mamba_selective_state_update.
     """
-    factors = (2, tokens, heads, key_dim, value_dim)
     return Component(
         name,
         "scan",
         Cost(
-            products=(Product("k vᵀ", factors), *(Product("Sᵀ q", factors) for _ in range(reads))),
-            elementwise=(Elementwise("a·S", tokens * heads * key_dim * value_dim, *decay),),
+            products=(Product("S C", (2, tokens, channels, states)),),
+            elementwise=(
+                Elementwise("exp(Δ·A)·S + Δ·B·x", tokens * channels * states, *SELECTIVE),
+                Elementwise("+ D·x", tokens * channels, *SKIP),
+            ),
+        ),
+    )
+
+
+def state_space(name: str, states: States, chunk: Num) -> Component:
+    """``S ← a·S + Δ·B xᵀ``, then ``y = Sᵀ C + D·x``, with one a for a head: by chunks, where attention takes its place.
+
+    With N = ⌈l / q⌉ chunks of q tokens (the last one filled up), k = ``key_dim`` (Mamba's state size) and v =
+    ``value_dim`` (its head's width), each head of each sequence runs:
+
+    ====================  =======================================================================
+    parameters            none
+    forward FLOPs         ``2·N·q²·(k + v)`` for C Bᵀ and its product with X within the chunks,
+                          ``2·N·q·k·v`` each for the states Bᵀ X that chunks leave and for reading them,
+                          ``2·(N + 1)²·k·v`` for the states between chunks, the first of them empty
+    of a step             ``2·k·v``: S C; all else is elementwise
+    backward FLOPs        twice that
+    elementwise FLOPs     4 per score within a chunk, 2 where decays meet states; in a step 4 per element of the state
+    ====================  =======================================================================
+
+    >>> from tfcalc.core.measure import matmul_flops
+    >>> from tfcalc.core.polynomial import symbols
+    >>> a, k, v = symbols("a k v")
+    >>> matmul_flops(state_space("scan", States(1, 8, a, k, v, step=False), 4).own)
+    64*a*k + 64*a*v + 50*a*k*v
+
+    Source: Dao and Gu 2024 (Mamba-2, arXiv 2405.21060), section 6 and listing 1; transformers' mamba2_chunk_scan and
+    mamba2_selective_state_update.
+    """
+    k, v = states.key_dim, states.value_dim
+    skip = states.elementwise("+ D·x", states.length * v, *SKIP)
+    if states.step:
+        products = (states.product("S C", k, v),)
+        return Component(
+            name, "scan", Cost(products=products, elementwise=(states.elementwise("a·S + Δ·B xᵀ", k * v, *STEP), skip))
+        )
+    chunks = ceil_div(states.length, chunk)
+    places = chunks + 1
+    return Component(
+        name,
+        "scan",
+        Cost(
+            products=(
+                states.product("C Bᵀ", chunks, chunk, chunk, k),
+                states.product("(C Bᵀ) X", chunks, chunk, chunk, v),
+                states.product("Bᵀ X", chunks, chunk, k, v),
+                states.product("decay · S", places, places, k, v),
+                states.product("C S", chunks, chunk, k, v),
+            ),
+            elementwise=(
+                states.elementwise("decay within", chunks * chunk * chunk, *WITHIN),
+                states.elementwise("decay of B", chunks * chunk * k, *BETWEEN),
+                states.elementwise("decay of S", chunks * chunk * v, *BETWEEN),
+                skip,
+            ),
         ),
     )
 

@@ -8,25 +8,29 @@ from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
 
 
-def score(name: str, heads: Num, key_dim: Num, pairs: Pairs) -> Component:
+def score(
+    name: str, heads: Num, key_dim: Num, pairs: Pairs, *, weighted: bool = True, operations: int = 2
+) -> Component:
     """``Σ_h w_h · relu(q_h · k / √d)``: one score for each query and key, the weighted sum of those of all heads.
 
     ====================  =======================================================================
     parameters            none
     forward FLOPs         ``2·b·a·l·s·d`` for Q Kᵀ and ``2·b·a·l·s`` for the sum over heads
-    backward FLOPs        twice that
-    elementwise FLOPs     2 per head's score (scale, relu); backward 2
+    backward FLOPs        none: what is chosen by the scores has no gradient
+    elementwise FLOPs     2 per head's score (scale, relu)
     ====================  =======================================================================
 
-    ``pairs`` are those of :func:`tfcalc.leaves.attend.attend`.
+    ``pairs`` are those of :func:`tfcalc.leaves.attend.attend`. Where no product sums over the heads (``weighted``), it
+    is among the ``operations`` per head's score.
 
     Source: DeepSeek-V3.2 (arXiv 2512.02556), eq. 1; transformers' DeepseekV32Indexer.
     """
+    total = [Product("w · scores", (*pairs.twice, heads), backward=0)] if weighted else []
     return Component(
         name,
         "attend",
         Cost(
-            products=(Product("Q Kᵀ", (*pairs.twice, heads, key_dim)), Product("w · scores", (*pairs.twice, heads))),
-            elementwise=(Elementwise("scale, relu", heads * pairs.scores, forward=2, backward=2),),
+            products=(Product("Q Kᵀ", (*pairs.twice, heads, key_dim), backward=0), *total),
+            elementwise=(Elementwise("of each score", heads * pairs.scores, operations, backward=0),),
         ),
     )

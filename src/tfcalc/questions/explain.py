@@ -83,7 +83,11 @@ def explain(
         legend=legend(closed.free_symbols, asked.model, asked.run),
         model=asked.model.described(),
         conventions=for_programs(of, asked.run, by),
-        notes=(*others(asked.node, target, node), *in_words(of, asked.run, by)),
+        notes=(
+            *others(asked.node, target, node),
+            *(asked.model.remarks(asked.run) if of == "flops" else ()),
+            *in_words(of, asked.run, by),
+        ),
     )
 
 

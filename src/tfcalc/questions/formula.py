@@ -13,7 +13,7 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
 from tfcalc.questions.common import asked_run, run_tree
-from tfcalc.questions.quantities import QUANTITIES, growth, measure_of
+from tfcalc.questions.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, needs_vocabulary, others
 from tfcalc.report import SCHEMA_VERSION, polynomial
@@ -144,7 +144,12 @@ def formula(
     closed = growth(closed) if order else closed
     meanings = legend(closed.free_symbols, chosen, run)
     numbers_root = run_tree(chosen, run).root()
-    notes = [*others(numbers_root, target, find(numbers_root, target)), *in_words(of, run, by, sizes=False)]
+    notes = [
+        *others(numbers_root, target, find(numbers_root, target)),
+        *(chosen.remarks(run) if of in ("flops", "time") else ()),
+        *in_words(of, run, by, sizes=False),
+        *([f"and {REACH} ≤ l"] if order and REACH in meanings else []),
+    ]
     if substitute:
         by_letter = letters(substitute, chosen, run)
         for name, value in substitute.items():

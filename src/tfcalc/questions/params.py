@@ -31,8 +31,8 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     """
     asked, by = subject(model, run), Definitions()
     root = asked.node.component
-    count, active, embedded = (
-        exact(part) for part in (root.total(parameters), root.total(active_params), _embedding(root))
+    count, active, tables = (
+        exact(part) for part in (root.total(parameters), root.total(active_params), embedded(root))
     )
     extras: dict[str, Measure] = {"active_params": active_params} if active != count else {}
     entry = asked.entry(parameters, extras | ({"approx_params": major_params} if approx else {}), depth)
@@ -40,8 +40,8 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     totals: dict[str, int | float | str] = {
         "total_params": count,
         "active_params": active,
-        "embedding_params": embedded,
-        "non_embedding_params": count - embedded,
+        "embedding_params": tables,
+        "non_embedding_params": count - tables,
         "trainable_params": count - frozen,
         "buffer_elements": buffers,
     }
@@ -91,7 +91,7 @@ def _sharing(root: Node) -> Iterator[str]:
             yield f"{node.path.partition('.')[2]}: {component.copies} stored, {component.active} active per token"
 
 
-def _embedding(component: Component) -> Num:
+def embedded(component: Component) -> Num:
     """Parameters of the tables: of tokens, of their types, of positions."""
     own = component.copies * parameters(component.own) if component.kind in ("embedding", "position") else 0
-    return own + component.copies * total(_embedding(part) for part in component.parts)
+    return own + component.copies * total(embedded(part) for part in component.parts)

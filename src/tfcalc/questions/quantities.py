@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.conventions import DTYPES, Definitions
 from tfcalc.core.component import Measure
 from tfcalc.core.measure import flops_of, held_bytes, params, steps
-from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial
+from tfcalc.core.number import product
+from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial, symbol
 from tfcalc.errors import one_of
 from tfcalc.workload import Workload
 
@@ -33,10 +36,18 @@ WIDTHS = ("d", "d_v")
 """But not where heads have a width of their own: a·d is about h, and h·d would be far above it."""
 
 
+REACH = "k"
+"""Of a pattern of attention (or the experts of a token): no larger than the sequence."""
+
+SLACK = "slack of "
+"""What a floor leaves out, less than 1: l - k·⌊l/k⌋ grows like k, for l cancels."""
+
+
 def growth(number: Polynomial) -> Polynomial:
     """What a closed form grows like: the terms that no other term outgrows, without their factors, per sequence.
 
-    ``12nlh² + 4nl²h + 6nl²a + 13nlh`` grows like ``n(lh² + l²h)``: a ≤ h, and lh is outgrown by lh².
+    ``12nlh² + 4nl²h + 6nl²a + 13nlh`` grows like ``n(lh² + l²h)``: a ≤ h, and lh is outgrown by lh². A pattern of
+    attention reaches no further than the sequence, k ≤ l: l²/k outgrows l.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> h, l, a, b = symbols("h l a b")
@@ -53,19 +64,23 @@ def _bounded(powers: Monomial, letters: frozenset[str]) -> Monomial:
     bound_of_heads = "h" if letters.isdisjoint(WIDTHS) else "a"
     exponents: dict[Atom, int] = {}
     for atom, power in powers:
-        if atom != "b":
+        if atom != "b" and not str(atom).startswith(SLACK):
             bound = bound_of_heads if atom in HEADS and power > 0 else atom
             exponents[bound] = exponents.get(bound, 0) + power
     return tuple(sorted(((atom, power) for atom, power in exponents.items() if power), key=str))
 
 
 def _outgrows(other: Monomial, powers: Monomial) -> bool:
-    larger = dict(other)
-    return other != powers and all(larger.get(atom, 0) >= power for atom, power in powers)
+    larger, smaller = dict(other), dict(powers)
+    spare = {atom: larger.get(atom, 0) - smaller.get(atom, 0) for atom in (*smaller, REACH)}
+    missing = min(spare.pop(REACH), 0)
+    if missing:  # l is at least as large
+        spare["l"] = larger.get("l", 0) - smaller.get("l", 0) + missing
+    return other != powers and all(power >= 0 for power in spare.values())
 
 
 def _unfloored(number: Polynomial) -> Polynomial:
-    """A floor grows like what stands under it, a minimum no more than its bound."""
+    """A floor grows like what stands under it, less a part of 1 (the slack); a minimum no more than its bound."""
     plain = Polynomial({})
     for powers, factor in number.terms.items():
         term = Polynomial({(): factor})
@@ -75,10 +90,12 @@ def _unfloored(number: Polynomial) -> Polynomial:
     return plain
 
 
-def _grown(atom: Atom, power: int) -> Polynomial:
+def _grown(atom: Atom, power: int) -> Any:
     match atom:
+        case Floor(dividend, Polynomial() as divisor) if list(divisor.terms.values()) == [1]:
+            return product([dividend / divisor - symbol(f"{SLACK}{atom}")] * power)
         case Floor(dividend, _):
-            return dividend
+            return product([dividend] * power)
         case Minimum(_, bound):
-            return bound
+            return product([bound] * power)
     return Polynomial({((atom, power),): 1})

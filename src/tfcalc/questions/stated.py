@@ -113,6 +113,8 @@ def _definitions(run: Workload, by: Definitions) -> Iterator[str]:
         yield f"latent attention: {LATENT[run.latent]}"
     if run.training:
         yield f"backward: {BACKWARD[run.fused]}, {DATA[run.input_gradient]}"
+        if not run.dropout:
+            yield "no dropout"
         if run.recompute != "none":
             yield f"recomputed: {recomputed(run)}"
 

@@ -109,4 +109,4 @@ def _stacked(sheet: Sheet, cells: list[list[str]]) -> str:
 
 
 def _bar(cell: Cell) -> str:
-    return "█" * round(BAR * cell.fraction) if isinstance(cell, Share) else ""
+    return "█" * round(BAR * min(cell.fraction, 1)) if isinstance(cell, Share) else ""

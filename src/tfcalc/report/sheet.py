@@ -42,13 +42,19 @@ class Factors(NamedTuple):
     each: tuple[Polynomial | int, ...]
 
 
+class Rounded(NamedTuple):
+    """A number that is not counted but divided or measured: four figures for people, all of them for programs."""
+
+    value: float
+
+
 class Order(NamedTuple):
     """A growth, written O(…)."""
 
     growth: Polynomial
 
 
-Cell = str | int | float | Polynomial | Share | Bytes | Times | Factors | Order | None
+Cell = str | int | float | Polynomial | Share | Bytes | Times | Factors | Rounded | Order | None
 
 
 class Column(NamedTuple):
@@ -107,6 +113,8 @@ def for_people(cell: Cell, style: Style) -> str:
             return f"{cell.fraction:.1%}".replace("%", " %")
         case Bytes():
             return short_bytes(cell.size, style.units)
+        case Rounded():
+            return f"{cell.value:,.4g}"
         case Times():
             return f"{cell.copies:,} × {_rounded(cell, style)}" if cell.copies != 1 else ""
         case _:
@@ -124,6 +132,8 @@ def for_programs(cell: Cell, style: Style) -> str:
             return f"{cell.fraction:.6f}"
         case Bytes():
             return str(cell.size)
+        case Rounded():
+            return str(cell.value)
         case _:
             return str(cell)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.errors import Unavailable, UsageError
-from tfcalc.families.transformer import Transformer
+from tfcalc.families.transformer import POSITIONS, Transformer
 from tfcalc.questions.params import params
 from tfcalc.verify.verification import Verification, side_by_side
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_LAYERS = 2_000
 """More are not built, one by one, for the sake of counting them."""
+NOT_BUILT = ("t5", "multiplicative", "relative", "transformer-xl", "deberta")
+"""Positions that are trained inside attention."""
 
 
 def verify(model: Model) -> Verification:
@@ -34,6 +36,11 @@ def _by_torch(model: Transformer) -> Verification:
     """By PyTorch on the meta device: unique parameters, no data."""
     report = params(model)
     _refuse_to_build_forever(model)
+    if model.positions in NOT_BUILT:
+        raise Unavailable(
+            f"PyTorch has no modules for positions {model.positions}",
+            f"choose another of {', '.join(kind for kind in POSITIONS if kind not in NOT_BUILT)}",
+        )
     try:
         import torch
     except ImportError:

@@ -25,6 +25,9 @@ TRIES = (("meta", True), ("meta", False), ("cpu", False))
 MOST_WITH_DATA = 10_000_000
 """Parameters of a model that is built to run with data."""
 
+CACHES = ("past_key_values", "cache_params", "state")
+"""What models call the keys, or the states, that a next token goes on from."""
+
 UNCHECKED = "TRANSFORMERS_DISABLE_TORCH_CHECK"
 """Transformers' variable against checks of data: how many words stand for an image does not change what is counted."""
 
@@ -67,14 +70,13 @@ def theirs(model: Published, run: Workload) -> Flops:
                 return _counted(built, run, masked)
         except Exception as error:
             failed.append(error)
-    first_line = (str(failed[0]).splitlines() or [""])[0]
-    raise Unavailable(f"it does not run without data: {type(failed[0]).__name__}: {first_line}") from failed[0]
+    first_line = (str(failed[-1]).splitlines() or [""])[0]
+    raise Unavailable(f"it does not run without data: {type(failed[-1]).__name__}: {first_line}") from failed[-1]
 
 
 def _counted(built: Any, run: Workload, masked: bool) -> Flops:
     """The FLOPs of what was built."""
     import torch
-    from torch.utils.flop_counter import FlopCounterMode
 
     from tfcalc.verify.inputs import inputs
 
@@ -82,7 +84,7 @@ def _counted(built: Any, run: Workload, masked: bool) -> Flops:
     _prepare(built, run)
     if run.decoding:
         return Flops(_decoded(built, run, masked), 0)
-    forward, both = FlopCounterMode(display=False), FlopCounterMode(display=False)
+    forward, both = _counter(), _counter()
     given = inputs(built, run, masked)
     with both:
         with forward, torch.set_grad_enabled(run.training):
@@ -91,6 +93,26 @@ def _counted(built: Any, run: Workload, masked: bool) -> Flops:
             sum(one.float().sum() for one in differentiable(out)).backward()
     first = int(forward.get_total_flops())
     return Flops(first, int(both.get_total_flops()) - first)
+
+
+class _Whole:
+    """In the place of what tells the counter which module runs: nobody asks, and it cannot follow Reformer's layers."""
+
+    parents = frozenset({"Global"})
+
+    def __enter__(self) -> None:
+        """Nothing is to be followed."""
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was."""
+
+
+def _counter() -> Any:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counter = FlopCounterMode(display=False)
+    counter.mod_tracker = _Whole()
+    return counter
 
 
 def _decoded(built: Any, run: Workload, masked: bool = True) -> int:
@@ -102,16 +124,50 @@ def _decoded(built: Any, run: Workload, masked: bool = True) -> int:
 
     before = run.replaced(phase="prefill", seq_len=run.target.seen - 1)
     with torch.no_grad():
-        cache = built(**inputs(built, before, masked), use_cache=True).past_key_values
+        cache = _filled(built, inputs(built, before, masked))
+        given = inputs(built, run, masked)
+        if "past_key_values" not in cache:  # a state has no places that a mask could hide
+            given.pop("attention_mask", None)
         with FlopCounterMode(display=False) as counter:
-            built(**inputs(built, run, masked), past_key_values=cache, use_cache=True)
+            built(**given | cache | {"use_cache": True})
     return int(counter.get_total_flops())
 
 
+def _filled(built: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The cache that these tokens leave, by the argument's name; one made before where a model does not return it.
+
+    What an encoder has read goes with it. A decoder that is run without its encoder makes a cache for as many layers as
+    the encoder has: it is given one that grows.
+    """
+    from transformers import DynamicCache
+
+    given = given | {"use_cache": True}
+    if hasattr(built.config, "decoder_layers") and not built.config.is_encoder_decoder:
+        given["past_key_values"] = DynamicCache()
+    out = built(**given)
+    for name in CACHES:
+        if getattr(out, name, None) is not None:
+            return {name: getattr(out, name)} | _memory(out)
+    cache = DynamicCache(config=built.config)
+    built(**given, past_key_values=cache)
+    return {"past_key_values": cache}
+
+
+def _memory(out: Any) -> dict[str, Any]:
+    """What the encoder made, in the place of what it read."""
+    from transformers.modeling_outputs import BaseModelOutput
+
+    read = getattr(out, "encoder_last_hidden_state", None)
+    return {} if read is None else {"encoder_outputs": BaseModelOutput(last_hidden_state=read)}
+
+
 def _prepare(built: Any, run: Workload) -> None:
-    """Dropout off where it is not wanted; checkpointing of each layer where it is."""
+    """Dropout off where it is not wanted, whole layers never dropped; checkpointing of each layer where it is."""
     import torch
 
+    for module in built.modules():
+        if hasattr(module, "layerdrop"):
+            module.layerdrop = 0.0
     if not run.dropout:
         for module in built.modules():
             if isinstance(module, torch.nn.Dropout):

@@ -91,8 +91,8 @@ def buffers(model: Any) -> dict[str, int]:
     return found
 
 
-def build(data: Mapping[str, Any], architecture: str) -> Any:
-    """The class with this config on the meta device, its weights tied.
+def build(data: Mapping[str, Any], architecture: str, device: str = "meta") -> Any:
+    """The class with this config on the meta ``device`` (or one that holds data), its weights tied.
 
     Nothing is downloaded, and no code but transformers' own runs. Raises Unavailable where transformers is not
     installed or cannot build it.
@@ -111,7 +111,7 @@ def build(data: Mapping[str, Any], architecture: str) -> Any:
             "verify --checkpoint FILE reads files",
         )
     try:
-        with warnings.catch_warnings(), torch.device("meta"):
+        with warnings.catch_warnings(), torch.device(device):
             warnings.simplefilter("ignore")
             fields = {key: value for key, value in data.items() if key not in ("model_type", "architectures")}
             config = transformers.AutoConfig.for_model(kind, **fields)

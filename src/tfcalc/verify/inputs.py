@@ -7,35 +7,95 @@ from typing import Any
 
 import torch
 
+from tfcalc.verify.images import images
 from tfcalc.workload import Workload
 
 HELD = ("vision_config", "text_config", "audio_config", "encoder", "decoder", "backbone_config")
 """Where configs hold the configs of their parts."""
+ANSWER = ("start_positions", "end_positions", "cls_index")
 
 
-def inputs(built: Any, run: Workload) -> dict[str, Any]:
-    """Arguments for ``built.forward`` on this workload, as far as its signature names them."""
+def inputs(built: Any, run: Workload, masked: bool = True) -> dict[str, Any]:
+    """Arguments for ``built.forward`` on this workload, as far as its signature names them.
+
+    Masks are of pairs, or of tokens where a model takes no others (not ``masked``).
+    """
+    found, choices = _all_inputs(built, run), type(built).__name__.endswith("ForMultipleChoice")
+    if choices or not masked:
+        found = {name: _of_tokens(value) if name.endswith("attention_mask") else value for name, value in found.items()}
+    return _as_choices(found) if choices else found
+
+
+def _of_tokens(mask: Any) -> Any:
+    """That shows all tokens, in the place of a mask of pairs."""
+    return torch.ones(mask.shape[0], mask.shape[-1], dtype=torch.long) if mask.ndim == 4 else mask
+
+
+def _as_choices(found: dict[str, Any]) -> dict[str, Any]:
+    """The same as the only choice of each question, all in one language."""
+    return {
+        name: value[:1] if name == "lang_ids" else value.unsqueeze(1) if isinstance(value, torch.Tensor) else value
+        for name, value in found.items()
+    }
+
+
+def _all_inputs(built: Any, run: Workload) -> dict[str, Any]:
     known = signature(built.forward).parameters
     found: dict[str, Any] = {}
     two_stacks = "decoder_input_ids" in known
     first = run.source if two_stacks else run.target
-    if "input_ids" in known:
+    if "input_ids" in known and not (two_stacks and run.decoding):  # then the source has been read
         found["input_ids"] = _ids(first.batch, first.length)
         if not two_stacks:  # it would be the mask of cross-attention, too
             found |= _mask("attention_mask", first.batch, first.length, first.seen, known)
         if "position_ids" in known and not two_stacks:
             found["position_ids"] = torch.zeros(first.batch, first.length, dtype=torch.long)
+        if not two_stacks:
+            found |= _beside_words(built, first.batch, first.length, known)
+        if "cls_index" in known and run.training:  # otherwise it guesses where answers start
+            found |= {name: torch.zeros(first.batch, dtype=torch.long) for name in ANSWER}
+            found["is_impossible"] = torch.zeros(first.batch)
+    if two_stacks and not run.decoding and type(built).__name__.endswith("ForSequenceClassification"):
+        found["input_ids"][:, -1] = built.config.eos_token_id or 0  # where a sentence ends
     if two_stacks:
-        found["decoder_input_ids"] = _ids(run.batch_size, run.seq_len)
-        found |= _mask("decoder_attention_mask", run.batch_size, run.seq_len, run.seq_len, known)
+        words = run.target
+        found["decoder_input_ids"] = _ids(words.batch, words.length)
+        found |= _mask("decoder_attention_mask", words.batch, words.length, words.seen, known)
     if "encoder_hidden_states" in known and getattr(built.config, "add_cross_attention", False):
         width = built.config.hidden_size
         found["encoder_hidden_states"] = torch.zeros(run.batch_size, run.source.length, width, requires_grad=True)
-    main = built.main_input_name
-    if main == "pixel_values":
-        found["pixel_values"] = _pixels(built.config, int(run.batch_size))  # type: ignore[call-overload]
-    elif main == "input_features":
+    if run.training and "use_cache" in known:  # some make a cache for as many layers as the other stack has
+        found["use_cache"] = False
+    found |= images(built, run)
+    if "patch_lengths" in known:  # how many bytes a patch has depends on the text; no cache can be made of such a config
+        patches = run.seq_len // built.config.patch_size
+        found |= {"patch_lengths": torch.ones(run.batch_size, patches, dtype=torch.long), "use_cache": False}
+    if built.main_input_name == "input_features" and not run.decoding:
         found["input_features"] = _features(built.config, int(run.batch_size))  # type: ignore[call-overload]
+    return found
+
+
+def _beside_words(built: Any, batch: Any, length: Any, known: Any) -> dict[str, Any]:
+    """What some encoders read beside words: where these stand on a page, their language, entities (LUKE).
+
+    Longformer looks for its question in the words, and shows it to all of them: one token here.
+    """
+    found: dict[str, Any] = {}
+    if "bbox" in known:
+        found["bbox"] = torch.zeros(batch, length, 4, dtype=torch.long)
+    if "lang_ids" in known:
+        found["lang_ids"] = torch.zeros(batch, dtype=torch.long)
+    if "global_attention_mask" in known and type(built).__name__.endswith(
+        ("ForQuestionAnswering", "ForMultipleChoice")
+    ):
+        found["global_attention_mask"] = _ids(batch, length)
+        found["global_attention_mask"][:, :1] = 1
+    if "entity_ids" in known and "ForEntity" in type(built).__name__:
+        entities = 2 if "Pair" in type(built).__name__ else 1
+        found["entity_ids"] = _ids(batch, entities)
+        found["entity_position_ids"] = torch.zeros(batch, entities, 1, dtype=torch.long)
+        for end in ("start", "end") if "entity_start_positions" in known else ():
+            found[f"entity_{end}_positions"] = _ids(batch, entities)
     return found
 
 
@@ -54,12 +114,6 @@ def _find(config: Any, *names: str) -> Any:
             if value is not None:
                 return value
     return None
-
-
-def _pixels(config: Any, batch: int) -> Any:
-    size = _find(config, "image_size") or 224
-    rows, columns = size if isinstance(size, list | tuple) else (size, size)
-    return torch.zeros(batch, _find(config, "num_channels", "in_channels") or 3, rows, columns)
 
 
 def _features(config: Any, batch: int) -> Any:

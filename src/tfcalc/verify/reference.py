@@ -69,6 +69,10 @@ class Reference(nn.Module):
         if hasattr(self, "embedding"):
             source = self.embedding(source)
             target = getattr(self, "target_embedding", self.embedding)(target)
+        if hasattr(self, "source_position"):
+            source, target = self.source_position(source)[0], self.target_position(target)[0]
+        elif isinstance(getattr(self, "position", None), nn.GRU):
+            target = self.position(target)[0]
         if not hasattr(self, "decoder"):
             out = self.encoder(target)
         elif not hasattr(self, "encoder"):
@@ -85,6 +89,9 @@ class Reference(nn.Module):
             self.target_embedding = nn.Embedding(model.target_vocab_size, model.d_model)
         if model.positions == "learned":
             self.position = nn.Embedding(model.max_len, model.d_model)
+        if model.positions == "recurrent":
+            for name in ("source_", "target_") if model.kind == "encoder-decoder" else ("",):
+                setattr(self, f"{name}position", nn.GRU(model.d_model, model.d_model))
 
 
 def _stack(model: Any, name: str, exchanged: list[str]) -> Any:

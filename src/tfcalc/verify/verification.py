@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import PARAMETERS
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Column, Sheet
@@ -28,6 +30,7 @@ class Verification:
     """The verdict, and the rows that it rests on; the last row is the total.
 
     ``disagreements`` are those beyond the numbers (shapes). ``against`` is who else counted, ``column`` that in a word.
+    ``unit`` is what is counted, by these ``conventions``.
     """
 
     heading: str
@@ -36,6 +39,8 @@ class Verification:
     reference: str
     rows: tuple[Row, ...]
     model: dict[str, Any]
+    unit: str = "params"
+    conventions: Mapping[str, Any] | None = None
     disagreements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -48,7 +53,7 @@ class Verification:
         """A row per component."""
         verdict, total = "agrees with" if self.agrees else "DIFFERS from", self.rows[-1]
         return Sheet(
-            title=f"tfcalc {verdict} {self.against}: {total.counted:,} and {total.reference:,} parameters",
+            title=f"tfcalc {verdict} {self.against}: {total.counted:,} and {total.reference:,} {QUANTITIES[self.unit]}",
             columns=[
                 Column("component", numeric=False),
                 Column("tfcalc"),
@@ -66,16 +71,16 @@ class Verification:
             "schema_version": SCHEMA_VERSION,
             "command": "verify",
             "model": self.model,
-            "conventions": {"parameters": PARAMETERS, "reference": self.reference},
+            "conventions": {**(self.conventions or {"parameters": PARAMETERS}), "reference": self.reference},
             "agrees": self.agrees,
             "disagreements": list(self.disagreements),
-            "total_params": self.rows[-1].counted,
-            "reference_params": self.rows[-1].reference,
+            f"total_{self.unit}": self.rows[-1].counted,
+            f"reference_{self.unit}": self.rows[-1].reference,
             "components": [
                 {
                     "path": row.path,
-                    "params": row.counted,
-                    "reference_params": row.reference,
+                    self.unit: row.counted,
+                    f"reference_{self.unit}": row.reference,
                     "difference": row.difference,
                 }
                 for row in self.rows[:-1]

@@ -20,7 +20,7 @@ PAIRS = ("ForPreTraining", "ForNextSentencePrediction")
 def encoder(random: Random, name: str, heads: tuple[str, ...], **more: Any) -> dict[str, Any]:
     """A small encoder as one of the classes ``name`` + head."""
     n_heads = random.choice([2, 3, 4])
-    return {
+    drawn = {
         "architectures": [name + random.choice(heads)],
         "hidden_size": n_heads * random.choice([4, 8, 12]),
         "num_attention_heads": n_heads,
@@ -35,6 +35,9 @@ def encoder(random: Random, name: str, heads: tuple[str, ...], **more: Any) -> d
         **labels(random),
         **more,
     }
+    if drawn["architectures"][0].endswith("ForQuestionAnswering"):  # start and end: it runs with no other number
+        drawn.pop("num_labels", None)
+    return drawn
 
 
 def labels(random: Random) -> dict[str, Any]:
@@ -61,10 +64,15 @@ def ernie(random: Random) -> dict[str, Any]:
     return decoder(random, "Ernie", (*DECODES, *PAIRS), **more)
 
 
+def as_long(drawn: dict[str, Any]) -> dict[str, Any]:
+    """The same, and a memory as long as the sequence (5), where transformers reads no other."""
+    return drawn | ({"max_position_embeddings": 5} if drawn["add_cross_attention"] else {})
+
+
 @space("megatron-bert")
 def megatron_bert(random: Random) -> dict[str, Any]:
     """Norms before the sub-layers."""
-    return decoder(random, "MegatronBert", (*DECODES, *PAIRS))
+    return as_long(decoder(random, "MegatronBert", (*DECODES, *PAIRS)))
 
 
 @space("layoutlm")
@@ -162,6 +170,8 @@ def mobilebert(random: Random) -> dict[str, Any]:
         "normalization_type": random.choice(["no_norm", "layer_norm"]),
         "classifier_activation": coin(random),
     }
+    if more["use_bottleneck"] and not more["use_bottleneck_attention"]:  # queries would not fit
+        more["key_query_shared_bottleneck"] = True
     return encoder(random, "MobileBert", (*TASKS, *PAIRS), **more)
 
 
@@ -189,7 +199,11 @@ def relative(random: Random, name: str, heads: tuple[str, ...]) -> dict[str, Any
     for field in ("embedding_size", "pooler_hidden_size"):
         if coin(random):
             del more[field]
-    return encoder(random, name, heads, **more)
+    drawn = encoder(random, name, heads, **more)
+    same = {"pooler_hidden_size": drawn["hidden_size"]} if "pooler_hidden_size" in more else {}  # it reads the stream
+    if not drawn["legacy"] and "embedding_size" in drawn:  # the words' vectors read the stream as it is
+        same["embedding_size"] = drawn["hidden_size"]
+    return drawn | same
 
 
 @space("deberta")
@@ -212,8 +226,11 @@ def deberta_v2(random: Random) -> dict[str, Any]:
         "num_attention_heads": 2,
         "hidden_size": random.choice([8, 16]),
     }
-    wide = {"attention_head_size": random.choice([4, 6])} if coin(random) else {}
-    return relative(random, "DebertaV2", TASKS) | (more if coin(random) else {}) | wide
+    drawn = relative(random, "DebertaV2", TASKS) | (more if coin(random) else {})
+    same = ("pooler_hidden_size", *(() if drawn["legacy"] else ("embedding_size",)))
+    drawn |= {name: drawn["hidden_size"] for name in same if name in drawn}
+    heads = drawn["hidden_size"] // drawn["num_attention_heads"]
+    return drawn | ({"attention_head_size": heads} if coin(random) else {})
 
 
 @space("longformer")
@@ -227,7 +244,8 @@ def longformer(random: Random) -> dict[str, Any]:
 def big_bird(random: Random) -> dict[str, Any]:
     """With biases or without, sparse or not."""
     more = {"use_bias": coin(random), "attention_type": random.choice(["block_sparse", "original_full"])}
-    return decoder(random, "BigBird", (*DECODES, "ForPreTraining"), **more)
+    blocks = {"block_size": random.choice([2, 3]), "num_random_blocks": random.choice([1, 2])}
+    return decoder(random, "BigBird", (*DECODES, "ForPreTraining"), **more) | blocks
 
 
 @space("mpnet")
@@ -307,7 +325,9 @@ def roformer(random: Random) -> dict[str, Any]:
 @space("nystromformer")
 def nystromformer(random: Random) -> dict[str, Any]:
     """A convolution of the values."""
-    return encoder(random, "Nystromformer", TASKS, conv_kernel_size=random.choice([3, 5]))
+    made = encoder(random, "Nystromformer", TASKS, conv_kernel_size=random.choice([3, 5]))
+    by_one = {"max_position_embeddings": 5, "segment_means_seq_len": 5, "num_landmarks": 1}  # of so many tokens only
+    return made | (by_one if coin(random) else {})
 
 
 @space("yoso")
@@ -347,9 +367,12 @@ def tapas(random: Random) -> dict[str, Any]:
         "type_vocab_sizes": [random.randint(2, 9) for _ in range(random.randint(1, 7))],
         "num_aggregation_labels": random.choice([0, 4]),
     }
-    return decoder(
+    drawn = decoder(
         random, "Tapas", ("Model", "ForMaskedLM", "ForQuestionAnswering", "ForSequenceClassification"), **more
     )
+    if drawn["architectures"] == ["TapasForQuestionAnswering"]:  # it asks for rows and columns
+        drawn["type_vocab_sizes"] = (drawn["type_vocab_sizes"] * 3)[:7]
+    return as_long(drawn)
 
 
 @space("roc_bert")
@@ -396,7 +419,7 @@ def esmc(random: Random) -> dict[str, Any]:
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
     made = encoder(random, "Esmc", heads, attention_bias=coin(random), mlp_bias=coin(random))
     del made["type_vocab_size"]
-    return made | {"head_dim": random.choice([None, 8])}
+    return made | {"head_dim": random.choice([None, made["hidden_size"] // made["num_attention_heads"]])}
 
 
 @space("neomme")
@@ -429,14 +452,16 @@ def funnel(random: Random) -> dict[str, Any]:
     made |= {"d_model": made.pop("hidden_size"), "n_head": made.pop("num_attention_heads")}
     made |= {"d_inner": made.pop("intermediate_size"), "d_head": random.choice([4, 6]), "block_sizes": sizes}
     repeats = {"block_repeats": [random.randint(1, 2) for _ in sizes]} if coin(random) else {}
-    return made | repeats | {"num_decoder_layers": random.randint(1, 3), "pool_q_only": coin(random)}
+    flags = {flag: coin(random) for flag in ("pool_q_only", "separate_cls", "truncate_seq")}
+    kinds = {"attention_type": random.choice(["relative_shift", "factorized"])}
+    return made | repeats | {"num_decoder_layers": random.randint(1, 3)} | flags | kinds
 
 
 @space("perceiver")
 def perceiver(random: Random) -> dict[str, Any]:
     """Latent vectors of any number and width."""
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForImageClassificationLearned")
-    return {
+    drawn = {
         "architectures": ["Perceiver" + random.choice(heads)],
         "num_latents": random.choice([4, 6]),
         "d_latents": random.choice([16, 32]),
@@ -455,3 +480,6 @@ def perceiver(random: Random) -> dict[str, Any]:
         "image_size": random.choice([4, 6]),
         **labels(random),
     }
+    if (drawn["v_channels"] or drawn["qk_channels"] or drawn["d_latents"]) != drawn["d_latents"]:
+        drawn["v_channels"] = drawn["d_latents"]  # they are added to the latent vectors
+    return drawn

@@ -7,11 +7,12 @@ from tests.verify.random_configs import coin, space
 
 
 def latent(random: Random) -> dict[str, Any]:
-    """Latent attention in a small decoder; heads of queries, keys and values of any width."""
+    """Latent attention in a small decoder; heads of queries, keys and values of any width, as many of each."""
+    heads = random.choice([2, 3, 4, 6])
     return {
         "hidden_size": random.choice([24, 48, 72]),
-        "num_attention_heads": random.choice([2, 3, 4, 6]),
-        "num_key_value_heads": random.choice([1, 2]),
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
         "num_hidden_layers": random.randint(1, 5),
         "intermediate_size": random.choice([24, 40, 56]),
         "vocab_size": random.randint(50, 120),
@@ -136,6 +137,7 @@ def deepseek_v4(random: Random) -> dict[str, Any]:
         "n_routed_experts": random.choice([4, 6]),
         "num_experts_per_tok": random.choice([1, 2, 3]),
         "hc_mult": random.choice([2, 3, 4]),
+        "sliding_window": random.choice([5, 9]),
         "index_n_heads": random.choice([2, 3]),
         "index_head_dim": random.choice([8, 12]),
         "mlp_bias": coin(random),

@@ -9,7 +9,7 @@ from tests.verify.random_configs import coin, grouped, space
 def _bert(random: Random, kind: str) -> dict[str, Any]:
     fields = grouped(random)
     del fields["num_key_value_heads"]
-    return fields | {"model_type": kind, "type_vocab_size": 2}
+    return fields | {"model_type": kind, "type_vocab_size": 2, "max_position_embeddings": 64}
 
 
 @space("encoder-decoder")

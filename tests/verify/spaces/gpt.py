@@ -11,6 +11,12 @@ def either(random: Random, field: str, value: object) -> dict[str, Any]:
     return random.choice([{}, {field: None}, {field: value}])
 
 
+def two_ends(drawn: dict[str, Any]) -> dict[str, Any]:
+    """The same; where an answer starts and ends are two numbers, and no other number of them runs."""
+    simple = drawn["architectures"][0].endswith(("ForQuestionAnsweringSimple", "ForQuestionAnswering"))
+    return without(drawn, "num_labels") if simple else drawn
+
+
 def classes(random: Random, prefix: str, *ends: str) -> dict[str, Any]:
     """One of these classes, with some labels."""
     return {"architectures": [prefix + random.choice(ends)]} | random.choice([{}, {"num_labels": random.randint(2, 5)}])
@@ -89,6 +95,7 @@ def gpt_neo(random: Random) -> dict[str, Any]:
         "num_heads": heads,
         "num_layers": 2 * pairs,
         "attention_types": [[random.choice([["global", "local"], ["global", "global"]]), pairs]],
+        "window_size": random.randint(3, 9),
         "max_position_embeddings": 32,
         "vocab_size": random.randint(50, 120),
         "tie_word_embeddings": coin(random),
@@ -111,7 +118,10 @@ def gptj(random: Random) -> dict[str, Any]:
 def codegen(random: Random) -> dict[str, Any]:
     """With a width of its own, or without."""
     inner = either(random, "n_inner", random.randint(20, 50))
-    return openai(random) | inner | classes(random, "CodeGen", "Model", "ForCausalLM") | {"rotary_dim": 4}
+    sizes = without(openai(random), "n_embd", "hidden_size", "n_head", "num_attention_heads")
+    heads = random.choice([4, 8])  # transformers splits them into four parts
+    sizes |= {"n_embd": heads * random.choice([4, 8]), "n_head": heads, "rotary_dim": 4}
+    return sizes | inner | classes(random, "CodeGen", "Model", "ForCausalLM")
 
 
 @space("ctrl")
@@ -151,14 +161,20 @@ def bloom(random: Random) -> dict[str, Any]:
 
 @space("falcon")
 def falcon(random: Random) -> dict[str, Any]:
-    """The older and the newer architecture, each with sub-layers side by side or one after the other."""
-    sizes = grouped(random)
+    """The older architecture, with sub-layers side by side or one after the other, and the newer.
+
+    The newer one is always side by side. The older knows groups only where they are one or all, and a single norm.
+    """
+    sizes, newer = grouped(random), coin(random)
+    flags = {name: coin(random) for name in ("bias", "alibi", "multi_query", "parallel_attn")}
+    groups = either(random, "num_kv_heads", sizes["num_key_value_heads"]) if newer or flags["multi_query"] else {}
     return (
         without(sizes, "num_key_value_heads", "intermediate_size")
-        | either(random, "num_kv_heads", sizes["num_key_value_heads"])
+        | flags
+        | groups
         | either(random, "ffn_hidden_size", random.randint(20, 50))
-        | either(random, "num_ln_in_parallel_attn", random.choice([1, 2]))
-        | {name: coin(random) for name in ("bias", "alibi", "multi_query", "parallel_attn", "new_decoder_architecture")}
+        | either(random, "num_ln_in_parallel_attn", random.choice([1, 2]) if newer else 1)
+        | {"new_decoder_architecture": newer, "parallel_attn": newer or flags["parallel_attn"]}
         | classes(random, "Falcon", *ASKED)
         | {"bos_token_id": 1, "eos_token_id": 2}
     )
@@ -200,7 +216,9 @@ def phi(random: Random) -> dict[str, Any]:
 @space("starcoder2")
 def starcoder2(random: Random) -> dict[str, Any]:
     """Biases everywhere or nowhere."""
-    return grouped(random, head_dim=True) | classes(random, "Starcoder2", *GENERIC) | {"use_bias": coin(random)}
+    window = either(random, "sliding_window", random.randint(3, 9))
+    sizes = grouped(random, head_dim=True)
+    return sizes | classes(random, "Starcoder2", *GENERIC) | {"use_bias": coin(random)} | window
 
 
 @space("opt")
@@ -257,7 +275,7 @@ def xlnet(random: Random) -> dict[str, Any]:
         "untie_r": coin(random),
         "summary_use_proj": coin(random),
         "tie_word_embeddings": coin(random),
-        **classes(random, "XLNet", *kinds, "ForQuestionAnswering", "ForQuestionAnsweringSimple"),
+        **two_ends(classes(random, "XLNet", *kinds, "ForQuestionAnswering", "ForQuestionAnsweringSimple")),
     }
 
 
@@ -348,7 +366,7 @@ def xlm_like(random: Random, prefix: str) -> dict[str, Any]:
     kinds = ("Model", "WithLMHeadModel", "ForSequenceClassification", "ForMultipleChoice", "ForTokenClassification")
     heads = random.choice([2, 4])
     flags = ("gelu_activation", "causal", "use_lang_emb", "sinusoidal_embeddings", "summary_use_proj")
-    return {
+    drawn = {
         "emb_dim": heads * random.choice([4, 8]),
         "n_heads": heads,
         "n_layers": random.randint(1, 4),
@@ -357,8 +375,10 @@ def xlm_like(random: Random, prefix: str) -> dict[str, Any]:
         "max_position_embeddings": 32,
         "tie_word_embeddings": coin(random),
         **{flag: coin(random) for flag in flags},
-        **classes(random, prefix, *kinds, "ForQuestionAnswering", "ForQuestionAnsweringSimple"),
+        **two_ends(classes(random, prefix, *kinds, "ForQuestionAnswering", "ForQuestionAnsweringSimple")),
     }
+    # One number for each choice is made of its labels' logits.
+    return drawn | ({"summary_use_proj": True} if drawn["architectures"][0].endswith("ForMultipleChoice") else {})
 
 
 @space("xlm")
@@ -375,22 +395,24 @@ def flaubert(random: Random) -> dict[str, Any]:
 
 @space("reformer")
 def reformer(random: Random) -> dict[str, Any]:
-    """Both kinds of attention; positions by axes or not."""
+    """Both kinds of attention; positions by axes or not. It trains on whole chunks and axes alone: on five tokens."""
     kinds = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForQuestionAnswering")
     sizes = without(plain(random), "num_hidden_layers", "intermediate_size")
-    first = random.randint(1, sizes["hidden_size"] - 1)
+    first, chunk = random.randint(1, sizes["hidden_size"] - 1), random.choice([1, 8])
     return {
         **sizes,
+        "max_position_embeddings": 5,
         "attn_layers": [random.choice(["local", "lsh"]) for _ in range(random.randint(1, 5))],
         "attention_head_size": random.choice([4, 6]),
         "feed_forward_size": random.randint(20, 50),
         "axial_pos_embds": coin(random),
-        "axial_pos_shape": [4, 8],
+        "axial_pos_shape": random.choice([[1, 5], [5, 1]]),
         "axial_pos_embds_dim": [first, sizes["hidden_size"] - first],
         "num_hashes": random.randint(1, 3),
-        "local_attn_chunk_length": random.choice([4, 8]),
-        "lsh_attn_chunk_length": random.choice([4, 8]),
-        **classes(random, "Reformer", *kinds),
+        "num_buckets": random.choice([2, 4, [2, 4]]),
+        "local_attn_chunk_length": chunk,
+        "lsh_attn_chunk_length": chunk,
+        **two_ends(classes(random, "Reformer", *kinds)),
     }
 
 
@@ -407,7 +429,7 @@ def xmod(random: Random) -> dict[str, Any]:
         **{flag: coin(random) for flag in ("adapter_layer_norm", "adapter_reuse_layer_norm", "pre_norm")},
         "is_decoder": decoder,
         "add_cross_attention": decoder and coin(random),
-        **classes(random, "Xmod", *kinds, "ForTokenClassification", "ForQuestionAnswering"),
+        **two_ends(classes(random, "Xmod", *kinds, "ForTokenClassification", "ForQuestionAnswering")),
     }
 
 
@@ -425,8 +447,11 @@ def hrm_text(random: Random) -> dict[str, Any]:
     """Both ways to say how many layers are stored."""
     flags = {flag: coin(random) for flag in ("attention_bias", "mlp_bias")}
     cycles = {"H_cycles": random.randint(1, 3), "L_cycles": random.randint(1, 3), "head_dim": random.choice([4, 6])}
-    stacks = either(random, "num_layers_per_stack", random.randint(1, 3))
-    return plain(random) | flags | cycles | stacks | classes(random, "HrmText", "Model", "ForCausalLM")
+    stored = random.randint(1, 3)
+    runs = stored * cycles["H_cycles"] * (cycles["L_cycles"] + 1)
+    stacks = random.choice([{}, {"num_layers_per_stack": stored, "num_hidden_layers": runs}])
+    trained = either(random, "L_bp_cycles", random.choices([1, 2, 3], k=random.randint(1, 3)))
+    return plain(random) | flags | cycles | stacks | trained | classes(random, "HrmText", "Model", "ForCausalLM")
 
 
 @space("blt")

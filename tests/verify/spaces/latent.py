@@ -66,6 +66,7 @@ def longcat_flash(random: Random) -> dict[str, Any]:
     width, count = config["qk_nope_head_dim"] + config["qk_rope_head_dim"], config.pop("num_hidden_layers")
     return {
         **config,
+        "head_dim": config["qk_rope_head_dim"],
         **({"num_layers": count} if coin(random) else {"num_hidden_layers": 2 * count}),
         "ffn_hidden_size": config.pop("intermediate_size"),
         "expert_ffn_hidden_size": random.choice([8, 12]),
@@ -84,7 +85,6 @@ def dots3_note_text(random: Random) -> dict[str, Any]:
     config = routed(random)
     del config["first_k_dense_replace"]
     count = config["num_hidden_layers"]
-    config["num_key_value_heads"] = config["num_attention_heads"]
     rope, nope, heads = random.choice([2, 4]), random.choice([4, 6]), random.choice([2, 3])
     windows = {
         "swa_num_attention_heads": heads,
@@ -115,6 +115,7 @@ def dots3_note_text(random: Random) -> dict[str, Any]:
     return {
         **config,
         "shared_experts_intermediate_size": random.choice([8, 16]),
+        random.choice(["sliding_window", "sliding_window_size"]): random.choice([4, 7]),
         "index_n_heads": random.choice([2, 3]),
         "index_head_dim": random.choice([8, 12]),
         **where,
@@ -209,6 +210,7 @@ def inkling2_text(random: Random) -> dict[str, Any]:
         "sliding_window_size": random.choice([8, 16]),
         "d_rel": random.choice([2, 4]),
         "rel_extent": random.choice([10, 20]),
+        "n_layers_per_attn_res_block": random.choice([1, 2, 3]),
         "conv_kernel_size": random.choice([2, 4]),
         "moe_intermediate_size": random.choice([8, 12]),
         "n_routed_experts": random.choice([4, 6]),

@@ -61,6 +61,37 @@ FLAGS = (
 """Every flag of the kin: a type that knows no such flag must not heed it."""
 
 
+SLIDING = (
+    "smollm3",
+    "ministral",
+    "ministral3",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "phi3",
+    "cwm",
+    "granite_swa",
+    "gemma2",
+    "vaultgemma",
+    "cohere2",
+    "olmo3",
+    "exaone4",
+)
+"""Those whose layers may see a window."""
+BY_ONE = ("mistral", "ministral3", "phi3")
+"""Of these, those whose layers are all alike."""
+WHOLE = ("stablelm", "helium", "bitnet")
+"""Those whose heads must split the hidden size."""
+
+
+def windowed(random: Random, layers: int, *, listed: bool = True) -> dict[str, Any]:
+    """A window that some layers see: by the type's own rule, or as a list says."""
+    types = random.choices(["sliding_attention", "full_attention"], k=layers)
+    rule = {"use_sliding_window": coin(random), "max_window_layers": random.randint(0, layers)}
+    by_list = {"layer_types": types, "use_sliding_window": True} if listed and coin(random) else rule
+    return {"sliding_window": random.randint(3, 9), **by_list}
+
+
 @space("gemma3_text")
 def gemma3(random: Random) -> dict[str, Any]:
     """Its classes have two names."""
@@ -68,6 +99,8 @@ def gemma3(random: Random) -> dict[str, Any]:
     return kin(random) | {
         "architectures": [random.choice(classes)],
         "hidden_activation": random.choice(["gelu", "silu"]),
+        **windowed(random, 3),
+        "num_hidden_layers": 3,
     }
 
 
@@ -95,7 +128,8 @@ def mellum(random: Random) -> dict[str, Any]:
         "architectures": [random.choice(["MellumModel", "MellumForCausalLM"])],
     }
     layers = drawn["num_hidden_layers"]
-    return drawn | ({"mlp_layer_types": random.choices(["sparse", "dense"], k=layers)} if coin(random) else {})
+    drawn |= {"mlp_layer_types": random.choices(["sparse", "dense"], k=layers)} if coin(random) else {}
+    return drawn | windowed(random, layers)
 
 
 def kin(random: Random) -> dict[str, Any]:
@@ -120,6 +154,10 @@ def of(model_type: str) -> None:
             drawn.setdefault("head_dim", random.choice([4, 8, 10]))
         if model_type == "diffllama":  # pairs of heads
             drawn["num_key_value_heads"] = random.choice([2, drawn["num_attention_heads"]])
+        if model_type in WHOLE and "head_dim" in drawn:
+            drawn["head_dim"] = drawn["hidden_size"] // drawn["num_attention_heads"]
+        if model_type in SLIDING and coin(random):
+            drawn |= windowed(random, drawn["num_hidden_layers"], listed=model_type not in BY_ONE)
         return drawn
 
 

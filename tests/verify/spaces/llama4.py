@@ -27,6 +27,8 @@ def llama4_text(random: Random) -> dict[str, Any]:
         "num_experts_per_tok": random.choice([1, 2]),
         "attention_bias": coin(random),
         "use_qk_norm": coin(random),
+        "attention_chunk_size": random.choice([4, 7]),
+        "no_rope_layer_interval": random.randint(1, 3),
         **where,
         "architectures": [random.choice(["Llama4ForCausalLM", "Llama4TextModel"])],
     }
@@ -36,18 +38,19 @@ def llama4_text(random: Random) -> dict[str, Any]:
 def llama4_vision_model(random: Random) -> dict[str, Any]:
     """Images that patches fill, or do not."""
     heads, patch, out = random.choice([2, 4]), random.choice([4, 6]), random.choice([24, 40])
+    width, ratio = heads * random.choice([8, 16]), random.choice([0.25, 0.5, 1.0, 2.0])
     return {
-        "hidden_size": heads * random.choice([8, 16]),
+        "hidden_size": width,
         "num_attention_heads": heads,
         "num_hidden_layers": random.randint(1, 3),
-        "intermediate_size": random.choice([40, 56]),
+        "intermediate_size": int(width / ratio**2),  # what pixels that are shuffled into the width make of it
         "num_channels": random.choice([1, 3]),
         "patch_size": patch,
-        "image_size": patch * random.choice([2, 4]) + random.choice([0, 1]),
+        "image_size": patch * random.choice([4] if ratio < 0.5 else [2, 4]) + random.choice([0, 1]),
         "projector_input_dim": out,
         "projector_output_dim": out,
         "vision_output_dim": out,
-        "pixel_shuffle_ratio": random.choice([0.25, 0.5, 1.0, 2.0]),
+        "pixel_shuffle_ratio": ratio,
     }
 
 
@@ -64,16 +67,16 @@ def llama4(random: Random) -> dict[str, Any]:
 
 @space("kimi_k25_vision")
 def kimi_k25_vision(random: Random) -> dict[str, Any]:
-    """Tables of positions that need not be square."""
-    heads = random.choice([2, 4])
+    """Tables of positions that need not be square, but none that is higher than wide: it would be read past its end."""
+    heads, high = random.choice([2, 4]), random.choice([4, 6])
     return {
         "hidden_size": heads * 8,
         "num_attention_heads": heads,
         "num_hidden_layers": random.randint(1, 3),
         "intermediate_size": random.choice([40, 56]),
         "patch_size": random.choice([4, 6]),
-        "pos_emb_height": random.choice([4, 8]),
-        "pos_emb_width": random.choice([4, 6]),
+        "pos_emb_height": high,
+        "pos_emb_width": high + random.choice([0, 2]),
         "merge_kernel_size": random.choice([[2, 2], [1, 2]]),
     }
 

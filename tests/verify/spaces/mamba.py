@@ -18,6 +18,11 @@ def some(random: Random, **choices: list[Any]) -> dict[str, Any]:
     return {name: random.choice(values) for name, values in choices.items() if random.random() < 0.6}
 
 
+def routed(random: Random, count: int, name: str = "num_experts") -> dict[str, Any]:
+    """So many experts, and how many of them a token may be sent to."""
+    return {name: count, "num_experts_per_tok": min(random.choice([1, 2]), max(count, 1))}
+
+
 def mamba_sizes(random: Random) -> dict[str, Any]:
     """What Mamba and Falcon Mamba share."""
     return {
@@ -67,6 +72,7 @@ def mamba2(random: Random) -> dict[str, Any]:
             random,
             state_size=[3, 8],
             conv_kernel=[2, 3, 5],
+            chunk_size=[4, 16],
             use_bias=[True, False],
             use_conv_bias=[True, False],
             tie_word_embeddings=[True, False],
@@ -108,6 +114,7 @@ def mamba2_heads(random: Random, width: int) -> dict[str, Any]:
         "mamba_d_head": random.choice(["auto", width * expand // heads]),
         "mamba_d_state": random.choice([3, 8]),
         **some(random, mamba_d_conv=[2, 5], mamba_conv_bias=[True, False], mamba_proj_bias=[True, False]),
+        **some(random, mamba_chunk_size=[4, 16]),
     }
 
 
@@ -120,8 +127,7 @@ def granite_hybrid(random: Random) -> dict[str, Any]:
         **drawn,
         **mamba2_heads(random, drawn["hidden_size"]),
         **({random.choice(["layer_types", "layers_block_type"]): kinds} if coin(random) else {}),
-        "num_local_experts": random.choice([0, 1, 4]),
-        "num_experts_per_tok": random.choice([1, 2]),
+        **routed(random, random.choice([0, 1, 4]), "num_local_experts"),
         "shared_intermediate_size": random.choice([0, 12, 20]),
         **some(random, attention_bias=[True, False], position_embedding_type=["rope", "nope", None]),
         **named(random, "GraniteMoeHybrid"),
@@ -150,7 +156,7 @@ def nemotron_h(random: Random) -> dict[str, Any]:
         "ssm_state_size": random.choice([3, 8]),
         "moe_intermediate_size": random.choice([10, 14]),
         "moe_shared_expert_intermediate_size": random.choice([6, 18]),
-        random.choice(["n_routed_experts", "num_local_experts"]): random.choice([1, 4]),
+        random.choice(["n_routed_experts", "num_local_experts"]): random.choice([2, 4]),
         **some(
             random,
             moe_latent_size=[5, 9, None],
@@ -161,6 +167,8 @@ def nemotron_h(random: Random) -> dict[str, Any]:
             attention_bias=[True, False],
             use_conv_bias=[True, False],
             mamba_conv_bias=[True, False],
+            chunk_size=[4, 16],
+            mamba_chunk_size=[8],
             n_shared_experts=[1, 2],
             mlp_hidden_act=["relu2", "silu"],
         ),
@@ -191,8 +199,7 @@ def delta_heads(random: Random, length: int) -> dict[str, Any]:
 def gated_experts(random: Random) -> dict[str, Any]:
     """Experts, and a shared one."""
     return {
-        "num_experts": random.choice([1, 4]),
-        "num_experts_per_tok": random.choice([1, 2]),
+        **routed(random, random.choice([1, 4])),
         "moe_intermediate_size": random.choice([10, 14]),
         "shared_expert_intermediate_size": random.choice([0, 6, 18]),
     }
@@ -303,8 +310,7 @@ def lfm2_moe(random: Random) -> dict[str, Any]:
     return {
         **drawn,
         **kinds_of(random, drawn["num_hidden_layers"], "conv", "full_attention"),
-        "num_experts": random.choice([1, 4]),
-        "num_experts_per_tok": random.choice([1, 2]),
+        **routed(random, random.choice([1, 4])),
         "moe_intermediate_size": random.choice([10, 14]),
         **some(random, num_dense_layers=[0, 1, 3], use_expert_bias=[True, False], tie_embedding=[True, False]),
         **named(random, "Lfm2Moe"),
@@ -389,7 +395,7 @@ def zamba(random: Random) -> dict[str, Any]:
         "n_mamba_heads": random.choice([size for size in range(1, 5) if drawn["hidden_size"] * expand % size == 0]),
         **some(
             random,
-            attention_hidden_size=[20, 28],
+            attention_hidden_size=[2 * drawn["hidden_size"]],
             attention_head_dim=[6, 10],
             mamba_d_state=[3, 8],
             mamba_d_conv=[2, 5],
@@ -403,9 +409,11 @@ def zamba(random: Random) -> dict[str, Any]:
 
 @space("zamba2")
 def zamba2(random: Random) -> dict[str, Any]:
+    """What adapters of attention give is as wide as what they read, so that heads must fill that."""
     drawn = grouped(random)
     expand = random.choice([1, 2])
     heads = random.choice([size for size in range(1, 9) if drawn["hidden_size"] * expand % size == 0])
+    adapts = {"use_shared_attention_adapter": True, "num_key_value_heads": drawn["num_attention_heads"]}
     return {
         **drawn,
         **hybrid_layers(random, random.randint(2, 8)),
@@ -413,15 +421,15 @@ def zamba2(random: Random) -> dict[str, Any]:
         "n_mamba_heads": heads,
         "mamba_ngroups": random.choice([size for size in range(1, heads + 1) if heads % size == 0]),
         "adapter_rank": random.choice([3, 5]),
+        **random.choice([adapts, some(random, use_shared_attention_adapter=[False], attention_head_dim=[6, 10])]),
         **some(
             random,
             num_mem_blocks=[1, 2],
-            use_shared_attention_adapter=[True, False],
             add_bias_linear=[True, False],
-            attention_hidden_size=[20, 28],
-            attention_head_dim=[6, 10],
+            attention_hidden_size=[2 * drawn["hidden_size"]],
             mamba_d_state=[3, 8],
             mamba_d_conv=[2, 5],
+            chunk_size=[4, 16],
         ),
         **named(random, "Zamba2", "ForSequenceClassification"),
     }
@@ -429,18 +437,21 @@ def zamba2(random: Random) -> dict[str, Any]:
 
 @space("xlstm")
 def xlstm(random: Random) -> dict[str, Any]:
-    heads = random.choice([1, 2, 4])
+    """Keys and values fill multiples of 64, for its cache rounds them up to such."""
+    heads, width, length = random.choice([1, 2, 4]), random.choice([256, 512]), random.randint(1, 4)
     return {
-        "hidden_size": heads * random.choice([8, 12]),
+        "hidden_size": width,
         "num_heads": heads,
-        "num_hidden_layers": random.randint(1, 4),
+        "num_hidden_layers": length,
         "vocab_size": random.randint(50, 120),
         "pad_token_id": 0,
         **some(
             random,
             use_bias=[True, False],
-            embedding_dim=[12, 20],
-            num_blocks=[1, 3],
+            embedding_dim=[width],
+            num_blocks=[length],
+            chunk_size=[4, 16],
+            mode=["inference", "train_with_padding"],
             qk_dim_factor=[0.25, 1.0],
             v_dim_factor=[0.5, 2.0],
             ffn_proj_factor=[1.3, 2.0, 2.7],
@@ -489,7 +500,7 @@ def latent_and_experts(random: Random) -> dict[str, Any]:
         "qk_rope_head_dim": random.choice([2, 4]),
         "v_head_dim": random.choice([4, 10]),
         "moe_intermediate_size": random.choice([10, 14]),
-        random.choice(["num_experts", "num_local_experts"]): random.choice([1, 4]),
+        random.choice(["num_experts", "num_local_experts"]): random.choice([2, 4]),
         random.choice(["num_experts_per_tok", "num_experts_per_token"]): random.choice([1, 2]),
         random.choice(["n_shared_experts", "num_shared_experts"]): random.choice([1, 2]),
         **some(random, attention_bias=[True, False], first_k_dense_replace=[0, 1, 2]),

@@ -36,6 +36,16 @@ def mlps(random: Random, config: dict[str, Any]) -> dict[str, Any]:
     return each_layer(random, config, "mlp_layer_types", "dense", "sparse")
 
 
+def windowed(random: Random, field: str = "sliding_window") -> dict[str, Any]:
+    """A window smaller than most sequences."""
+    return {field: random.choice([4, 7])}
+
+
+def sliding(random: Random, config: dict[str, Any]) -> dict[str, Any]:
+    """A window, and which layers see no more than that."""
+    return windowed(random) | each_layer(random, config, "layer_types", FULL, SLIDING)
+
+
 def biased(random: Random, name: str = "attention_bias") -> dict[str, Any]:
     """A bias or none."""
     return {name: coin(random)}
@@ -45,13 +55,14 @@ def biased(random: Random, name: str = "attention_bias") -> dict[str, Any]:
 def mixtral(random: Random) -> dict[str, Any]:
     """Heads of any width; the experts' number by either name."""
     name = random.choice(["num_local_experts", "num_experts"])
-    return grouped(random, head_dim=True) | experts(random, name) | named(random, "Mixtral", ALL)
+    config = grouped(random, head_dim=True) | experts(random, name) | (windowed(random) if coin(random) else {})
+    return config | named(random, "Mixtral", ALL)
 
 
 @space("olmoe")
 def olmoe(random: Random) -> dict[str, Any]:
-    """Heads of any width, biases in attention."""
-    sizes = grouped(random, head_dim=True) | experts(random, "num_experts")
+    """Heads that split the hidden size, as its norms of queries and keys take it; biases in attention."""
+    sizes = grouped(random) | experts(random, "num_experts")
     return sizes | biased(random) | named(random, "Olmoe")
 
 
@@ -71,7 +82,7 @@ def minimax_m2(random: Random) -> dict[str, Any]:
 @space("phimoe")
 def phimoe(random: Random) -> dict[str, Any]:
     """Biases in attention and in the head."""
-    sizes = grouped(random, head_dim=True) | experts(random)
+    sizes = grouped(random, head_dim=True) | experts(random) | (windowed(random) if coin(random) else {})
     return sizes | biased(random) | biased(random, "lm_head_bias") | named(random, "Phimoe", ALL[:3])
 
 
@@ -79,25 +90,29 @@ def phimoe(random: Random) -> dict[str, Any]:
 def gpt_oss(random: Random) -> dict[str, Any]:
     """Heads of any width, biases in attention."""
     sizes = grouped(random, head_dim=True) | experts(random)
-    return sizes | biased(random) | named(random, "GptOss", ALL[:4])
+    return sizes | sliding(random, sizes) | biased(random) | named(random, "GptOss", ALL[:4])
 
 
 @space("qwen2_moe")
 def qwen2_moe(random: Random) -> dict[str, Any]:
     """Dense layers among sparse ones, by either field."""
-    return steps(random) | shared_width(random) | biased(random, "qkv_bias") | named(random, "Qwen2Moe", ALL)
+    config = steps(random) | shared_width(random) | biased(random, "qkv_bias") | windowed(random)
+    config |= {"use_sliding_window": coin(random), "max_window_layers": random.randint(0, 3)}
+    return config | named(random, "Qwen2Moe", ALL)
 
 
 @space("qwen3_moe")
 def qwen3_moe(random: Random) -> dict[str, Any]:
     """Dense layers among sparse ones, biases in attention."""
-    return steps(random) | biased(random) | named(random, "Qwen3Moe", ALL)
+    config = steps(random) | biased(random) | windowed(random) | {"use_sliding_window": coin(random)}
+    return config | named(random, "Qwen3Moe", ALL)
 
 
 @space("flint")
 def flint(random: Random) -> dict[str, Any]:
     """Qwen's layers with a shared expert."""
-    return steps(random) | shared_width(random) | biased(random) | named(random, "Flint")
+    config = steps(random) | shared_width(random) | biased(random)
+    return config | sliding(random, config) | named(random, "Flint")
 
 
 def steps(random: Random) -> dict[str, Any]:
@@ -130,12 +145,12 @@ def granitemoeshared(random: Random) -> dict[str, Any]:
 def granitemoe_swa(random: Random) -> dict[str, Any]:
     """Layers that slide, at random."""
     config = granitemoeshared(random) | named(random, "GraniteMoeSWA")
-    return config | each_layer(random, config, "layer_types", FULL, SLIDING)
+    return config | sliding(random, config)
 
 
 @space("dbrx")
 def dbrx(random: Random) -> dict[str, Any]:
-    """Nested configs; transformers cannot build one without ``rope_theta``, nor with a tied head."""
+    """Nested configs; transformers cannot build one without ``rope_theta``, nor with a tied head, nor run it unclipped."""
     sizes = grouped(random)
     return {
         "d_model": sizes["hidden_size"],
@@ -143,7 +158,7 @@ def dbrx(random: Random) -> dict[str, Any]:
         "n_layers": sizes["num_hidden_layers"],
         "vocab_size": sizes["vocab_size"],
         "pad_token_id": 0,
-        "attn_config": {"kv_n_heads": sizes["num_key_value_heads"], "rope_theta": 10000.0},
+        "attn_config": {"kv_n_heads": sizes["num_key_value_heads"], "rope_theta": 10000.0, "clip_qkv": 8.0},
         "ffn_config": {
             "ffn_hidden_size": sizes["intermediate_size"],
             "moe_num_experts": random.choice([3, 4, 8]),
@@ -179,7 +194,8 @@ def glm4_moe(random: Random) -> dict[str, Any]:
 @space("dots1")
 def dots1(random: Random) -> dict[str, Any]:
     """Nothing but DeepSeek's fields."""
-    return deepseek(random) | named(random, "Dots1")
+    config = deepseek(random) | {"max_window_layers": random.randint(0, 3)}
+    return config | sliding(random, config) | named(random, "Dots1")
 
 
 @space("solar_open")
@@ -192,6 +208,7 @@ def solar_open(random: Random) -> dict[str, Any]:
 def exaone_moe(random: Random) -> dict[str, Any]:
     """Dense layers by either field."""
     config = deepseek(random, "num_experts", "num_shared_experts")
+    config |= sliding(random, config) | {"sliding_window_pattern": random.randint(2, 4)}
     return config | mlps(random, config) | named(random, "ExaoneMoe")
 
 
@@ -205,13 +222,15 @@ def hy_v3(random: Random) -> dict[str, Any]:
 @space("kolibri1")
 def kolibri1(random: Random) -> dict[str, Any]:
     """A shared expert of a width of its own."""
-    return deepseek(random, "num_experts") | shared_width(random) | named(random, "Kolibri1")
+    config = deepseek(random, "num_experts") | shared_width(random)
+    return config | sliding(random, config) | named(random, "Kolibri1")
 
 
 @space("beam")
 def beam(random: Random) -> dict[str, Any]:
-    """Dense layers anywhere."""
-    config = deepseek(random, "num_experts")
+    """Dense layers anywhere; experts in one group, or in two of which one is chosen."""
+    config = deepseek(random, "num_experts") | {"num_experts": random.choice([4, 6, 8]), "topk_group": 1}
+    config |= {"n_group": random.randint(1, 2)} | sliding(random, config)
     return config | mlps(random, config) | named(random, "Beam")
 
 
@@ -219,6 +238,7 @@ def beam(random: Random) -> dict[str, Any]:
 def afmoe(random: Random) -> dict[str, Any]:
     """Dense layers first."""
     config = deepseek(random, "num_experts", "num_shared_experts")
+    config |= sliding(random, config) | {"global_attn_every_n_layers": random.randint(2, 4)}
     return config | {"num_dense_layers": random.randint(0, 3)} | named(random, "Afmoe")
 
 
@@ -227,7 +247,7 @@ def mimo_v2_flash(random: Random) -> dict[str, Any]:
     """Layers of either attention, dense or sparse; room for twice the keys and values."""
     config = deepseek(random) | {"v_head_dim": random.choice([4, 6]), "num_attention_heads": random.choice([4, 8])}
     config |= {"num_key_value_heads": random.choice([1, 2])}
-    kinds = each_layer(random, config, "layer_types", FULL, SLIDING)
+    kinds = sliding(random, config)
     return config | kinds | mlps(random, config) | named(random, "MiMoV2Flash")
 
 
@@ -239,7 +259,7 @@ def laguna(random: Random) -> dict[str, Any]:
     groups, layers = config["num_key_value_heads"], range(config["num_hidden_layers"])
     heads = [groups * random.randint(1, 3) for _ in layers]
     config |= {"num_attention_heads_per_layer": heads} if coin(random) else {}
-    return config | mlps(random, config) | named(random, "Laguna")
+    return config | sliding(random, config) | mlps(random, config) | named(random, "Laguna")
 
 
 @space("ernie4_5_moe")
@@ -256,8 +276,9 @@ def ernie4_5_moe(random: Random) -> dict[str, Any]:
 def hunyuan_v1_moe(random: Random) -> dict[str, Any]:
     """A number of experts per token for each layer, or one for all; transformers needs ``head_dim``."""
     config = grouped(random) | biased(random) | {"head_dim": random.choice([4, 8, 10])}
-    each = [random.randint(1, 3) for _ in range(config["num_hidden_layers"])]
-    config |= {"num_experts": random.choice([1, 4, 8]), "moe_topk": each if coin(random) else each[0]}
+    stored = random.choice([1, 4, 8])
+    each = [random.randint(1, min(stored, 3)) for _ in range(config["num_hidden_layers"])]
+    config |= {"num_experts": stored, "moe_topk": each if coin(random) else each[0]}
     return config | named(random, "HunYuanMoEV1", ALL[:3])
 
 
@@ -268,6 +289,8 @@ def cohere2_moe(random: Random) -> dict[str, Any]:
     config |= {"num_shared_experts": random.randint(0, 2), "rms_norm_eps": random.choice([None, 1e-6])}
     config |= {"prefix_dense_intermediate_size": random.choice([None, 20])}
     config |= {"first_k_dense_replace": min(random.randint(0, 2), config["num_hidden_layers"])}
+    config |= sliding(random, config) | {"sliding_window_pattern": random.randint(2, 4)}
+    config |= {"prefix_dense_sliding_window_pattern": random.randint(1, 2)}
     return config | mlps(random, config) | named(random, "Cohere2Moe")
 
 
@@ -285,6 +308,7 @@ def zaya(random: Random) -> dict[str, Any]:
     config = grouped(random) | narrow(random) | biased(random) | biased(random, "lm_head_bias")
     config |= {"head_dim": random.choice([4, 8, 10]), "num_experts": random.choice([3, 4, 8])}
     config |= {"router_hidden_size": random.choice([6, 12])}
+    config |= windowed(random) | each_layer(random, config, "layer_types", "hybrid", "hybrid_sliding")
     return config | {f"cca_time{place}": random.randint(1, 3) for place in (0, 1)} | named(random, "Zaya")
 
 
@@ -325,4 +349,6 @@ def hy_v4(random: Random) -> dict[str, Any]:
     config |= {"qk_nope_head_dim": random.choice([4, 6]), "qk_rope_head_dim": random.choice([4, 8])}
     config |= {"v_head_dim": random.choice([4, 6]), "index_head_dim": 12, "index_n_heads": random.randint(1, 3)}
     config |= {"hc_mult": random.randint(1, 4)} | each_layer(random, config, "indexer_types", "full", "shared")
+    if "indexer_types" in config:
+        config["indexer_types"][0] = "full"  # no other layer has chosen before
     return config | mlps(random, config) | named(random, "HYV4")

@@ -9,7 +9,9 @@ from tests.verify.spaces.bart import CAUSAL, GENERATION, of
 
 @space("prophetnet")
 def prophetnet(random: Random) -> dict[str, Any]:
-    """More or fewer streams, with and without cross-attention."""
+    """More or fewer streams; the decoder by itself with and without cross-attention."""
+    built = of(random, "ProphetNet", "Model", GENERATION, CAUSAL)
+    alone = built["architectures"][0].endswith(CAUSAL)
     heads = random.choice([2, 4])
     return {
         "hidden_size": heads * random.choice([4, 12]),
@@ -23,6 +25,7 @@ def prophetnet(random: Random) -> dict[str, Any]:
         "max_position_embeddings": random.choice([32, 64]),
         "ngram": random.choice([1, 2, 3]),
         "num_buckets": random.choice([8, 32]),
-        "add_cross_attention": coin(random),
+        "add_cross_attention": coin(random) or not alone,
         "tie_word_embeddings": coin(random),
-    } | of(random, "ProphetNet", "Model", GENERATION, CAUSAL)
+        **built,
+    }

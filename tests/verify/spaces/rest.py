@@ -193,7 +193,7 @@ def ultravbert(random: Random) -> dict[str, Any]:
         "intermediate_size": random.choice([24, 40]),
         "num_hidden_layers": random.randint(1, 3),
         "num_attention_heads": heads,
-        "image_size": random.choice([16, 32]),
+        "image_size": random.choice([32, 64]),
         "patch_size": random.choice([4, 8]),
         **some(random, vision_use_head=[True, False], model_type=["siglip_vision_model"]),
     }
@@ -201,7 +201,7 @@ def ultravbert(random: Random) -> dict[str, Any]:
         random, attention_bias=[True, False], mlp_bias=[True, False], model_type=["ultrabert"]
     )
     return (
-        given(random, vision_config=vision)
+        {"vision_config": vision}
         | {"text_config": text | {"prediction_head_size": random.choice([6, 20])}}
         | some(random, pixel_shuffle_factor=[1, 2], tie_word_embeddings=[True, False])
         | of(random, "UltraVBert", "Model", "ForMaskedLM", "ForSequenceClassification", TOKENS)

@@ -1,5 +1,6 @@
 """Vision transformers, and pairs of a text and a vision tower."""
 
+from math import ceil
 from random import Random
 from typing import Any
 
@@ -34,15 +35,20 @@ def labels(random: Random) -> dict[str, Any]:
     return random.choice([{}, {"num_labels": random.choice([1, 7])}, {"id2label": {str(i): f"L{i}" for i in range(5)}}])
 
 
+def one_head(random: Random, *heads: str) -> dict[str, Any]:
+    """What stands on it, and images: as high as wide where pixels are guessed, for so they are put together again."""
+    kind = random.choice(heads)
+    return {"architectures": [kind], **(square(random) if kind.endswith(HEADS[2]) else images(random))}
+
+
 @space("vit")
 def vit(random: Random) -> dict[str, Any]:
     """Biases, heads of any width, a pooler of another width."""
     return (
         widths(random)
-        | images(random)
         | labels(random)
+        | one_head(random, *("ViT" + head for head in HEADS))
         | {
-            "architectures": ["ViT" + random.choice(HEADS)],
             "qkv_bias": coin(random),
             "encoder_stride": random.choice([4, 16]),
             "pooler_output_size": random.choice([None, 10]),
@@ -55,8 +61,8 @@ def vit(random: Random) -> dict[str, Any]:
 @space("deit")
 def deit(random: Random) -> dict[str, Any]:
     """ViT, with one head more."""
-    kind = random.choice([*HEADS, "ForImageClassificationWithTeacher"])
-    return vit(random) | {"architectures": ["DeiT" + kind]}
+    kinds = [*HEADS, "ForImageClassificationWithTeacher"]
+    return vit(random) | one_head(random, *("DeiT" + kind for kind in kinds))
 
 
 @space("dinov2")
@@ -64,7 +70,7 @@ def dinov2(random: Random) -> dict[str, Any]:
     """Gated or not, masks or not."""
     drawn = vit(random) | {"architectures": ["Dinov2" + random.choice([*HEADS[:2], "Backbone"])]}
     del drawn["intermediate_size"]
-    return drawn | {
+    return drawn | square(random) | {
         "mlp_ratio": random.choice([2, 3, 4]),
         "use_swiglu_ffn": coin(random),
         "use_mask_token": coin(random),
@@ -72,20 +78,25 @@ def dinov2(random: Random) -> dict[str, Any]:
     }
 
 
+def _both(size: Any) -> list[int]:
+    return size if isinstance(size, list) else [size, size]
+
+
 @space("swin")
 def swin(random: Random) -> dict[str, Any]:
-    """Stages of any depth and number of heads, windows as large as the image."""
+    """Stages of any depth and number of heads, windows that fit into the last."""
     stages = random.randint(1, 4)
     heads = [random.choice([1, 2, 4]) for _ in range(stages)]
+    drawn = one_head(random, *("Swin" + head for head in HEADS)) | {"patch_size": random.choice([2, 3])}
+    shortest = ceil(min(_both(drawn["image_size"])) / drawn["patch_size"] / 2 ** (stages - 1))
     return (
-        images(random)
+        drawn
         | labels(random)
         | {
-            "architectures": ["Swin" + random.choice(HEADS)],
             "embed_dim": 4 * random.choice([2, 3, 6]),
             "depths": [random.randint(1, 3) for _ in range(stages)],
             "num_heads": heads,
-            "window_size": random.choice([2, 4, 7]),
+            "window_size": random.choice([size for size in (2, 4, 7) if size <= shortest]),
             "mlp_ratio": random.choice([4, 2.0, 2.667]),
             "qkv_bias": coin(random),
             "use_absolute_embeddings": coin(random),
@@ -160,11 +171,13 @@ def siglip_text(random: Random) -> dict[str, Any]:
 
 @space("siglip")
 def siglip(random: Random) -> dict[str, Any]:
-    """Towers of different widths."""
+    """Towers of different widths; where both are compared, each has a head, and they end alike."""
     text, vision = siglip_text(random), siglip_vision(random)
     for drawn in (text, vision):
         del drawn["architectures"]
     kind = random.choice(HEADS[:2])
+    if kind == "Model":
+        text["projection_size"], vision["vision_use_head"] = vision["hidden_size"], True
     return labels(random) | {"architectures": ["Siglip" + kind], "text_config": text, "vision_config": vision}
 
 
@@ -174,7 +187,7 @@ def siglip2(random: Random) -> dict[str, Any]:
     drawn = siglip(random)
     del drawn["vision_config"]["image_size"]
     drawn["vision_config"]["num_patches"] = random.choice([16, 64])
-    return drawn | {"architectures": ["Siglip2" + random.choice(HEADS[:2])]}
+    return drawn | {"architectures": ["Siglip2" + drawn["architectures"][0].removeprefix("Siglip")]}
 
 
 @space("dinov3_vit")

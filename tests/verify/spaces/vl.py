@@ -232,35 +232,50 @@ def any_text(random: Random) -> dict[str, Any]:
 
 
 def llava_like(random: Random) -> dict[str, Any]:
-    """A projector with or without biases, of one or two layers' vectors."""
+    """A projector with or without biases, of one or two layers' vectors, the last or not."""
     return {
         "text_config": any_text(random),
         "vision_config": clip_tower(random),
         "multimodal_projector_bias": coin(random),
-        "vision_feature_layer": random.choice([-1, [-1, -2]]),
+        "vision_feature_layer": random.choice([-1, -2, 1, [-1, -2], [0, -2]]),
     }
 
 
 @space("llava")
 def llava(random: Random) -> dict[str, Any]:
-    """Tied by either config."""
-    return llava_like(random) | conditional(random, "Llava")
+    """Tied by either config; with or without the first vector."""
+    strategy = {"vision_feature_select_strategy": random.choice(["default", "full"])}
+    return llava_like(random) | strategy | conditional(random, "Llava")
 
 
 @space("llava_next")
 def llava_next(random: Random) -> dict[str, Any]:
-    """Tied by the outer config."""
-    return llava_like(random) | conditional(random, "LlavaNext")
+    """Tied by the outer config; tiles that are laid side by side, without a first vector."""
+    drawn = llava_like(random)
+    firsts = drawn["vision_config"]["model_type"] == "clip_vision_model"
+    side = drawn["vision_config"]["image_size"]
+    return (
+        drawn
+        | {
+            "vision_feature_select_strategy": "default" if firsts else "full",
+            "image_grid_pinpoints": random.choice([[[side, 2 * side], [2 * side, 2 * side]], [[2 * side, side]]]),
+        }
+        | conditional(random, "LlavaNext")
+    )
 
 
 @space("mistral3")
 def mistral3(random: Random) -> dict[str, Any]:
-    """Patches merged or not; Pixtral's tower."""
+    """Patches merged or not; Pixtral's tower, of which one layer's vectors are taken: the norm has no more width."""
     vision = siglip(random) | {"model_type": "pixtral"}
     del vision["vision_use_head"]
     return (
         llava_like(random)
-        | {"vision_config": vision, "spatial_merge_size": random.choice([1, 2])}
+        | {
+            "vision_config": vision,
+            "spatial_merge_size": random.choice([1, 2]),
+            "vision_feature_layer": random.choice([-1, -2, [-1]]),
+        }
         | conditional(random, "Mistral3")
     )
 
@@ -289,7 +304,8 @@ def internvl(random: Random) -> dict[str, Any]:
     del vision["vision_use_head"]
     vision["norm_type"] = random.choice(["layer_norm", "rms_norm"])
     whole = {"text_config": any_text(random), "vision_config": vision}
-    return whole | {"downsample_ratio": random.choice([0.5, 0.25, 1.0])} | conditional(random, "InternVL")
+    ratio = random.choice([0.5, 0.25, 1.0] if vision["image_size"] == 32 else [0.5, 1.0])
+    return whole | {"downsample_ratio": ratio} | conditional(random, "InternVL")
 
 
 @space("idefics3")

@@ -2,27 +2,137 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfcalc.cli.commands import Command
-from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW
+from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import show
-from tfcalc.cli.settings import Settings
+from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.errors import UsageError
 from tfcalc.questions.flops import flops
+
+if TYPE_CHECKING:
+    from tfcalc.questions.utilisation import Machines
+    from tfcalc.report.answer import Answer
+
+TOKENS = Option("tokens", ("--tokens",), "a whole training run over so many tokens", number=True, most=10**18)
+MFU = Option(
+    "mfu",
+    ("--mfu",),
+    "utilisation of the peak, from --tokens-per-second and --gpu or --peak",
+    switch=True,
+    short_for=("phase", "train"),
+)
+COMPARE = Option("compare", ("--compare-conventions",), "the same workload by every convention", switch=True)
+RATE = Option("rate", ("--tokens-per-second",), "measured, of all GPUs together", amount=True)
+MACHINES = (
+    RATE,
+    Option("per_gpu", ("--per-gpu",), "--tokens-per-second is that of one GPU", switch=True),
+    Option("gpu", ("--gpu",), "an accelerator by its name, such as h100, for its dense peak"),
+    Option("peak", ("--peak",), "dense FLOP/s of one GPU, such as 989e12 or 989T", amount=True),
+    Option("gpus", ("--gpus",), "how many GPUs [default: 1]", number=True),
+    Option(
+        "precision",
+        ("--precision",),
+        "in which the matrix products run [default: bf16]",
+        ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"),
+    ),
+)
 
 
 def run(settings: Settings) -> int:
     """Answer it."""
-    model = settings.model()
-    report = flops(model, settings.workload(model), settings.definitions(), depth=settings.get("depth"))
-    show(report, settings)
+    show(_answer(settings), settings)
     return 0
+
+
+def _answer(settings: Settings) -> Answer:
+    """A run, its utilisation, a comparison; or else the breakdown of a single pass or step."""
+    asked = [option for option in (TOKENS, MFU, COMPARE) if settings.get(option.name)]
+    if len(asked) > 1:
+        raise UsageError(f"{asked[0].flags[0]} and {asked[1].flags[0]} are two questions", "ask one at a time")
+    if MFU not in asked:
+        _only(settings, MACHINES, "without --mfu")
+    if asked:
+        _only(settings, (DEPTH,), f"with {asked[0].flags[0]}")
+    match asked:
+        case [option] if option is TOKENS:
+            return _run(settings)
+        case [option] if option is MFU:
+            return _utilisation(settings)
+        case [_]:
+            return _comparison(settings)
+        case _:
+            model = settings.model()
+            return flops(model, settings.workload(model), settings.definitions(), depth=settings.get("depth"))
+
+
+def _only(settings: Settings, options: tuple[Option, ...], where: str) -> None:
+    """Refuse what was typed and says nothing here."""
+    for option in options:
+        given = settings.given.get(option.name)
+        if given and given.source == FLAG:
+            value = "" if option.switch else f" {given.value}"
+            remedy = "add --mfu" if option in MACHINES else "leave it out"
+            raise UsageError(f"{option.flags[0]}{value} says nothing {where}", remedy)
+
+
+def _run(settings: Settings) -> Answer:
+    from tfcalc.questions.training import training
+
+    if settings.get("phase") != "train":
+        raise UsageError(f"--tokens {settings.get('tokens'):,} are those of a training run", "add --train")
+    model = settings.model()
+    return training(model, settings.get("tokens"), settings.workload(model), settings.definitions())
+
+
+def _utilisation(settings: Settings) -> Answer:
+    from tfcalc.questions.utilisation import utilisation
+
+    rate = settings.get("rate")
+    if rate is None:
+        raise UsageError("--mfu needs a measured rate", "give --tokens-per-second, of all GPUs together or --per-gpu")
+    machines, model = _machines(settings), settings.model()
+    run, by = settings.workload(model), settings.definitions()
+    return utilisation(model, rate, machines, run, by, per_gpu=settings.get("per_gpu", False))
+
+
+def _machines(settings: Settings) -> Machines:
+    from tfcalc.questions.utilisation import Machines, machines_of
+
+    gpu, peak = settings.get("gpu"), settings.get("peak")
+    gpus, precision = settings.get("gpus", 1), settings.get("precision", "bf16")
+    if gpu is not None and peak is not None:
+        raise UsageError(f"--peak {peak:g} and --gpu {gpu[:80]} both say what the peak is", "leave one of them out")
+    if gpu is not None:
+        return machines_of(gpu, gpus, precision)
+    if peak is None:
+        raise UsageError("--mfu needs a peak", "name the accelerator (--gpu h100), or give --peak 989e12")
+    return Machines(peak, gpus, precision)
+
+
+def _comparison(settings: Settings) -> Answer:
+    from tfcalc.questions.comparison import compare_conventions
+
+    for name in ("attention", "count"):
+        given = settings.given.get(name)
+        if given and given.source == FLAG:
+            raise UsageError(
+                f"{given.called} {given.value} is one of the rows of --compare-conventions", "leave it out"
+            )
+    model = settings.model()
+    return compare_conventions(model, settings.workload(model))
 
 
 COMMAND = Command(
     run,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *COUNT, DEPTH, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, TOKENS, MFU, *MACHINES, COMPARE, *COUNT, DEPTH, *SHOW),
     (
         "tfcalc flops --seq 1024 --batch 8",
         "tfcalc flops --train --seq 1024 --batch 8 --attention causal",
         "tfcalc flops transformer-base --seq 20 --source-seq 10 --batch 32 --json",
+        "tfcalc flops gpt-3 --train --tokens 300B --seq 2048",
+        "tfcalc flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100 --seq 8192",
+        "tfcalc flops gpt2 --train --compare-conventions",
     ),
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tfcalc.cli.commands import Command
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 
 CHECKPOINT = Option("checkpoint", ("--checkpoint",), "against this file's header: .safetensors, its index, or .gguf")
+
+OF = Option("of", ("--of",), "what is counted [default: params]", ("params", "flops"))
 
 
 def run(settings: Settings) -> int:
@@ -17,6 +19,10 @@ def run(settings: Settings) -> int:
         from tfcalc.verify.checkpoint import verify_checkpoint
 
         answer = verify_checkpoint(model, checkpoint)
+    elif settings.get("of") == "flops":
+        from tfcalc.verify.flop_count import verify_flops
+
+        answer = verify_flops(model, settings.workload(model))
     else:
         from tfcalc.verify.count import verify
 
@@ -27,10 +33,11 @@ def run(settings: Settings) -> int:
 
 COMMAND = Command(
     run,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, CHECKPOINT, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, OF, *RUN, CHECKPOINT, *SHOW),
     (
         "tfcalc verify --d-model 512 --layers 6",
         "tfcalc verify transformer-base --json",
+        "tfcalc verify --of flops --train --seq 128 --batch 2",
         "tfcalc verify --kind decoder --norm rmsnorm --kv-heads 2 --no-attention-bias",
     ),
 )

@@ -1,0 +1,136 @@
+"""Accelerators and their dense peaks, as vendors print them: facts in hardware.csv, each row with its source.
+
+A peak with sparsity is twice the dense one, and no transformer reaches it: no such figure stands in the table.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tfcalc.errors import UsageError, nearest
+
+TABLE = Path(__file__).parent / "hardware.csv"
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4")
+STATUS = {"V": "", "S": "from a secondary source", "U": "unverified"}
+"""How sure a figure is: seen on the vendor's page, on a page that quotes it, or recalled."""
+
+TERA = 10**12
+SPARSITY = 2
+ALIKE = 0.005
+"""Two printed figures that differ by less are the same one, rounded."""
+
+IDLE = (
+    "nvidia",
+    "amd",
+    "google",
+    "cloud",
+    "intel",
+    "geforce",
+    "tesla",
+    "instinct",
+    "dgx",
+    "hgx",
+    "tensor",
+    "core",
+    "gpu",
+)
+"""Words of a name that tell no accelerator from another: makers, lines, and the machines around them."""
+
+
+class Accelerator(NamedTuple):
+    """``peaks`` are FLOP/s without sparsity, by precision; ``status`` and ``caveat`` say how far to trust them."""
+
+    name: str
+    peaks: dict[str, float]
+    status: str
+    sources: str
+    caveat: str
+
+    def peak(self, precision: str) -> float:
+        """Its dense peak. Raises UsageError with those that it has."""
+        if precision not in self.peaks:
+            raise UsageError(
+                f"no dense {precision} peak of {self.name} is known", f"it has {', '.join(self.peaks)}; or give --peak"
+            )
+        return self.peaks[precision]
+
+    def doubts(self) -> Iterator[str]:
+        """What should be known of its peaks."""
+        if STATUS[self.status]:
+            yield f"the peak of {self.name} is {STATUS[self.status]}"
+        if self.caveat:
+            yield f"{self.name}: {self.caveat}"
+
+
+def accelerators() -> list[Accelerator]:
+    """All that are known, in the order of the table."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        return [
+            Accelerator(
+                row["name"],
+                {name: float(row[name]) * TERA for name in PRECISIONS if row[name]},
+                row["status"],
+                row["sources"],
+                row["caveat"],
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def named(name: str) -> list[Accelerator]:
+    """Those that a name may mean, the likeliest first: ``h100``, ``NVIDIA A100 80GB``, ``4090``, ``TPU v5p``.
+
+    Raises UsageError with the nearest, where there is none.
+
+    >>> [one.name for one in named("h100")], named("rtx_4090")[0].name
+    (['H100-SXM', 'H100-PCIe', 'H100-NVL'], 'RTX-4090')
+    """
+    known, asked = accelerators(), "".join(_words(name))
+    memory = re.search(r"(\d+) ?gi?b", name.lower())
+    for ends in (_beginnings, _endings):
+        found = [one for one in known if re.search(r"\d", asked) and asked in ends(_words(one.name))]
+        if found:
+            return sorted(found, key=lambda one: memory is not None and not one.name.endswith(f"-{memory[1]}"))
+    hint = nearest(name.upper(), list(dict.fromkeys(_kin(one.name) for one in known)))
+    raise UsageError(f"accelerator {name[:80]!r} is not known", f"{hint}; or give --peak".replace("?;", "?"))
+
+
+def looks_sparse(peak: float, precision: str) -> Accelerator | None:
+    """The accelerator whose peak with sparsity this is; None where it may well be a dense one.
+
+    >>> looks_sparse(1979e12, "bf16").name, looks_sparse(1979e12, "fp8")
+    ('H100-SXM', None)
+    """
+    known = [one for one in accelerators() if precision in one.peaks]
+    if any(_alike(peak, one.peaks[precision]) for one in known):
+        return None
+    return next((one for one in known if _alike(peak, SPARSITY * one.peaks[precision])), None)
+
+
+def _alike(one: float, other: float) -> bool:
+    return abs(one - other) <= ALIKE * other
+
+
+def _words(name: str) -> list[str]:
+    """What tells it from others: ``NVIDIA A100-SXM4-80GB`` is ``a100``, ``sxm``."""
+    words = [re.sub(r"^(sxm|pcie)\d$", r"\1", word) for word in re.split(r"[^a-z0-9]+", name.lower())]
+    return [word for word in words if word not in IDLE and not re.fullmatch(r"\d*gi?b|hbm\w*", word)]
+
+
+def _beginnings(words: list[str]) -> set[str]:
+    return {"".join(words[:count]) for count in range(1, len(words) + 1)}
+
+
+def _endings(words: list[str]) -> set[str]:
+    """``4090`` of ``rtx``, ``4090``; what is shorter says too little."""
+    return {end for count in range(len(words)) if len(end := "".join(words[count:])) > 3}
+
+
+def _kin(name: str) -> str:
+    """The name without what tells its forms apart."""
+    first = name.split("-")[0]
+    return first if re.search(r"\d", first) else name

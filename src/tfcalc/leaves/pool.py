@@ -1,0 +1,24 @@
+"""Means of vectors that lie together."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Product
+from tfcalc.core.number import Num
+from tfcalc.workload import Sequences
+
+
+def pool(name: str, stream: Sequences, fewer: Num, width: Num) -> Component:
+    """``P X`` with a fixed P of ``fewer`` rows: which vectors of a sequence each mean is made of.
+
+    ====================  =======================================================================
+    parameters            none
+    forward FLOPs         ``2·b·m·l·h`` for m means: zeros are multiplied too
+    backward FLOPs        as many: P needs no gradient
+    ====================  =======================================================================
+
+    Source: transformers' Gemma4VisionPooler.
+    """
+    return Component(
+        name, "pool", Cost(products=(Product("P X", (2, stream.batch, fewer, stream.length, width), backward=1),))
+    )

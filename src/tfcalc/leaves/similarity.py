@@ -1,0 +1,21 @@
+"""Two vectors of each batch, each compared with each."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Product
+from tfcalc.core.number import Num
+
+
+def similarity(name: str, ones: Num, others: Num, width: Num) -> Component:
+    """``A Bᵀ``: the product of each of ``ones`` vectors with each of ``others``.
+
+    ====================  =======================================================================
+    parameters            none
+    forward FLOPs         ``2·n·m·h``
+    backward FLOPs        twice that
+    ====================  =======================================================================
+
+    Source: Radford et al. 2021 (CLIP, arXiv 2103.00020), figure 3; transformers' CLIPModel (``logits_per_text``).
+    """
+    return Component(name, "similarity", Cost(products=(Product("A Bᵀ", (2, ones, others, width)),)))

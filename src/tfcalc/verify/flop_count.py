@@ -1,0 +1,108 @@
+"""Tfcalc's FLOPs beside those of PyTorch's own counter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from tfcalc.conventions import Definitions
+from tfcalc.core.measure import matmul_backward_flops, matmul_flops
+from tfcalc.errors import Unavailable, UsageError
+from tfcalc.families.transformer import Transformer
+from tfcalc.questions.common import asked_run
+from tfcalc.questions.stated import for_programs, in_words
+from tfcalc.report import exact
+from tfcalc.verify.verification import Row, Verification
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.configs.published import Published
+    from tfcalc.model import Model
+    from tfcalc.verify.flops import Flops
+
+MOST_LAYERS = 200
+"""More are not run, one by one, for the sake of counting them."""
+
+
+def verify_flops(model: Model, run: Workload | None = None) -> Verification:
+    """Forward and backward FLOPs of this workload, counted by FlopCounterMode while it runs without data.
+
+    Raises Unavailable where PyTorch or transformers is not installed or cannot run it, UsageError for a definition that
+    the counter does not have.
+    """
+    run = asked_run(model, run)
+    model.check(run)
+    _only_what_the_counter_has(run)
+    try:
+        import torch
+    except ImportError:
+        raise Unavailable("PyTorch is not installed", "pip install 'tfcalc[verify]'") from None
+    counted, reference = _classic(model, run) if isinstance(model, Transformer) else _published(model, run)
+    return Verification(
+        heading=model.summary,
+        against="PyTorch's counter",
+        column="FlopCounterMode",
+        reference=f"FlopCounterMode of PyTorch {torch.__version__} on the meta device, eager attention",
+        rows=(
+            Row("forward", counted.forward, reference.forward),
+            *([Row("backward and recomputation", counted.backward, reference.backward)] if run.training else []),
+            Row("total", sum(counted), sum(reference)),
+        ),
+        model=model.described(),
+        unit="flops",
+        conventions=for_programs("flops", run, Definitions()),
+        notes=tuple(in_words("flops", run, Definitions())),
+    )
+
+
+def _only_what_the_counter_has(run: Workload) -> None:
+    for what, given, had in (
+        ("attention", run.attention, "full"),
+        ("mla", run.latent, "expanded"),
+        ("logits", run.logits, "all"),
+    ):
+        if given != had:
+            raise UsageError(f"PyTorch's counter has no {what} {given!r}", f"verify with {what} {had}")
+    if run.fused:
+        raise UsageError(f"without data PyTorch runs no {run.kernel} kernel", "verify with attention kernel eager")
+    if run.recompute not in ("none", "full"):
+        raise UsageError(f"transformers cannot recompute {run.recompute!r}", "verify with recompute none or full")
+
+
+def _published(model: Model, run: Workload) -> tuple[Flops, Flops]:
+    from tfcalc.verify.flops import ours, theirs
+
+    published = cast("Published", model)
+    return ours(published, run), theirs(published, run)
+
+
+def _classic(model: Transformer, run: Workload) -> tuple[Flops, Flops]:
+    """The classic model, as torch.nn's modules run it."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from tfcalc.verify.flops import Flops
+    from tfcalc.verify.reference import build
+
+    layers: Any = max(model.size(f"{stack}_layers") for stack in model.stacks)  # type: ignore[type-var]  # ints here
+    if run.decoding or run.recompute != "none" or layers > MOST_LAYERS:
+        raise UsageError(
+            f"torch.nn's modules are run forward and backward, of at most {MOST_LAYERS} layers", "verify phase train"
+        )
+    reference = build(model).train(run.training)
+    root = model.tree(run)
+
+    def read(length: Any) -> Any:
+        shape = (length, run.batch_size)
+        if model.vocab_size is None:
+            return torch.empty(*shape, model.d_model, device="meta", requires_grad=run.input_gradient)
+        return torch.zeros(shape, dtype=torch.long, device="meta")
+
+    forward, both = FlopCounterMode(display=False), FlopCounterMode(display=False)
+    with both:
+        with forward, torch.set_grad_enabled(run.training):
+            out = reference(read(run.source.length), read(run.target.length))
+        if run.training:
+            out.sum().backward()
+    counted = Flops(exact(root.total(matmul_flops)), exact(root.total(matmul_backward_flops)) if run.training else 0)
+    first = int(forward.get_total_flops())
+    return counted, Flops(first, int(both.get_total_flops()) - first)

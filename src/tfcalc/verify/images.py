@@ -1,0 +1,148 @@
+"""One image for each sequence, as transformers' models take it: whole, in tiles, or cut into patches already.
+
+The names of a model's arguments tell which. Pixels are ones: a black image counts as padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import signature
+from math import isqrt, prod
+from typing import Any
+
+import torch
+from transformers.models.llava_next.modeling_llava_next import image_size_to_num_patches
+
+from tfcalc.workload import Workload
+
+GRIDS = ("image_grid_thw", "grid_thw")
+HELD = ("vision_config", "encoder")
+"""Where configs hold that of what reads images."""
+
+
+def images(built: Any, run: Workload) -> dict[str, Any]:
+    """The arguments that make an image; none where a token is decoded, for then the image has been seen."""
+    known = signature(built.forward).parameters
+    if run.decoding or "pixel_values" not in known:
+        return {}
+    vision, batch = tower(built.config), int(run.batch_size)  # type: ignore[call-overload]
+    if vision is None or (vision is built.config and built.main_input_name == "input_ids" and not _has_size(vision)):
+        return {}  # words alone: where an encoder takes patches among them (NeoMME), there need be none
+    types = {name: torch.zeros(batch, int(run.seq_len), dtype=torch.long) for name in TYPES if name in known}  # type: ignore[call-overload]
+    return types | _image(built.config, vision, batch, run, known)
+
+
+def _has_size(vision: Any) -> bool:
+    return getattr(vision, "image_size", None) is not None
+
+
+TYPES = ("token_type_ids", "mm_token_type_ids")
+"""Which words stand for an image: none, for how many there are does not change what is counted."""
+
+
+def tower(config: Any) -> Any:
+    """The config of what reads images: nested, or the whole; None where a model was built without it."""
+    return next((getattr(config, held) for held in HELD if hasattr(config, held)), config)
+
+
+def _image(config: Any, vision: Any, batch: int, run: Workload, known: Mapping[str, Any]) -> dict[str, Any]:
+    for grid in GRIDS:
+        if grid in known:
+            return _packed(grid, vision, batch, run)
+    if "spatial_shapes" in known:
+        return _cut(vision, batch)
+    if "image_position_ids" in known:
+        return _placed(vision, batch, run)
+    size = _pair(vision.image_size)
+    pixels = (_channels(vision), *size)
+    if "aspect_ratio_ids" in known:
+        tiles = vision.max_num_tiles
+        return {
+            "pixel_values": torch.ones(batch, 1, tiles, *pixels),
+            "aspect_ratio_ids": torch.ones(batch, 1, dtype=torch.long),
+            "aspect_ratio_mask": torch.ones(batch, 1, tiles, dtype=torch.long),
+        }
+    several = 1 if "pixel_attention_mask" in known else getattr(config, "num_image_with_embedding", None)
+    shapes = getattr(config, "image_grid_pinpoints", None)
+    several = several if shapes is None else image_size_to_num_patches(list(size), shapes, size[0])
+    between = () if several is None else (several,)
+    sizes = {"image_sizes": torch.tensor([size] * batch, device="cpu")} if _wants_sizes(config, known) else {}
+    return {"pixel_values": torch.ones(batch, *between, *pixels)} | sizes
+
+
+def _wants_sizes(config: Any, known: Mapping[str, Any]) -> bool:
+    """Only towers for images of any shape take their sizes."""
+    return "image_sizes" in known and (hasattr(config, "image_grid_pinpoints") or tower(config).model_type == "pixtral")
+
+
+def _packed(grid: str, vision: Any, batch: int, run: Workload) -> dict[str, Any]:
+    """The patches of all images in one row, and each image's frames, rows and columns."""
+    rows, columns = _grid(vision, run)
+    side, frames = vision.patch_size, getattr(vision, "temporal_patch_size", 1)
+    pixels = (_channels(vision), frames, side, side)
+    flat = (prod(pixels),) if hasattr(vision, "temporal_patch_size") else (pixels[0], side, side)
+    return {
+        "pixel_values": torch.ones(batch * rows * columns, *flat),
+        grid: torch.tensor([[1, rows, columns]] * batch, device="cpu"),
+    }
+
+
+def _grid(vision: Any, run: Workload) -> tuple[int, int]:
+    """As large as its table of positions or its images; a strip of the source's length where these are of any size."""
+    places = getattr(vision, "num_position_embeddings", None)
+    if places is not None:
+        return isqrt(places), isqrt(places)
+    if hasattr(vision, "pos_emb_height"):
+        return vision.pos_emb_height, vision.pos_emb_width
+    if getattr(vision, "image_size", None) is not None:
+        rows, columns = _pair(vision.image_size)
+        return rows // vision.patch_size, columns // vision.patch_size
+    high = strip(vision)
+    return high, int(run.source.length) // high  # type: ignore[call-overload]
+
+
+def strip(vision: Any) -> int:
+    """Rows of an image that is a strip: as high as a window, or as what is merged."""
+    merged = _merged(vision)
+    window = getattr(vision, "window_size", None)
+    return merged if window is None else max(window // merged // vision.patch_size, 1) * merged
+
+
+def fewest(vision: Any) -> int:
+    """Patches of the shortest strip: those that are pooled together, or a column of those that are merged."""
+    pooled = getattr(vision, "pooling_kernel_size", None)
+    return strip(vision) * _merged(vision) if pooled is None else int(pooled) ** 2
+
+
+def _merged(vision: Any) -> int:
+    return int(getattr(vision, "spatial_merge_size", 1))
+
+
+def _cut(vision: Any, batch: int) -> dict[str, Any]:
+    """Each image's patches in a row of its own, with its rows and columns (SigLIP 2)."""
+    side, count = isqrt(vision.num_patches), vision.num_patches
+    return {
+        "pixel_values": torch.ones(batch, count, _channels(vision) * vision.patch_size**2),
+        "pixel_attention_mask": torch.ones(batch, count, dtype=torch.long),
+        "spatial_shapes": torch.tensor([[side, side]] * batch, device="cpu"),
+    }
+
+
+def _placed(vision: Any, batch: int, run: Workload) -> dict[str, Any]:
+    """Each image's patches in a row of its own, with the place of each (Gemma 4): a strip, as high as is pooled."""
+    count, high = int(run.source.length), vision.pooling_kernel_size  # type: ignore[call-overload]
+    side = getattr(vision, "model_patch_size", vision.patch_size)
+    places = [[place // high, place % high] for place in range(count)]
+    return {
+        "pixel_values": torch.ones(batch, count, 3 * side**2),
+        "image_position_ids": torch.tensor([places] * batch),
+    }
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    rows, columns = size if isinstance(size, list | tuple) else (size, size)
+    return rows, columns
+
+
+def _channels(vision: Any) -> int:
+    return next((int(getattr(vision, name)) for name in ("num_channels", "in_channels") if hasattr(vision, name)), 3)

@@ -1,0 +1,105 @@
+"""The table of accelerators: dense peaks alone, each with its source; and the names that people type."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfcalc.cli.commands.flops import MACHINES
+from tfcalc.errors import UsageError
+from tfcalc.hardware import PRECISIONS, STATUS, accelerators, looks_sparse, named
+
+DATASHEETS = {
+    "V100-SXM2-32": ("fp16", 125),
+    "A100-SXM-80": ("bf16", 312),
+    "H100-SXM": ("bf16", 989.4),
+    "H200-SXM": ("fp8", 1978.9),
+    "MI300X": ("bf16", 1307.4),
+    "TPUv4": ("bf16", 275),
+    "TPUv5p": ("bf16", 459),
+    "L4": ("bf16", 121),
+}
+"""TFLOP/s without sparsity, as vendors print them."""
+
+
+@pytest.mark.parametrize("name", DATASHEETS)
+def test_a_peak_is_the_dense_one(name: str) -> None:
+    precision, teraflops = DATASHEETS[name]
+    found = next(one for one in accelerators() if one.name == name)
+    assert found.peak(precision) == pytest.approx(teraflops * 1e12)
+
+
+def test_every_row_has_its_source_and_its_status() -> None:
+    for one in accelerators():
+        assert one.sources
+        assert one.status in STATUS
+        assert one.peaks
+        assert set(one.peaks) <= set(PRECISIONS)
+
+
+def test_no_peak_is_another_ones_with_sparsity() -> None:
+    """Half the bits are at most twice the rate: a row with a sparse figure among dense ones would show."""
+    for one in accelerators():
+        for wide, narrow in (("bf16", "fp8"), ("fp16", "int8"), ("tf32", "bf16")):
+            if wide in one.peaks and narrow in one.peaks and not one.name.startswith("RTX-3090"):
+                assert one.peaks[narrow] <= 2.1 * one.peaks[wide] or one.name.startswith("RTX"), one.name
+        assert looks_sparse(one.peaks.get("bf16", 1.0), "bf16") is None
+
+
+NAMES = {
+    "h100": "H100-SXM",
+    "H100 SXM5": "H100-SXM",
+    "NVIDIA H100 80GB HBM3": "H100-SXM",
+    "h100_pcie": "H100-PCIe",
+    "a100": "A100-SXM-40",
+    "NVIDIA A100-SXM4-80GB": "A100-SXM-80",
+    "a100 40gb": "A100-SXM-40",
+    "V100": "V100-SXM2-32",
+    "GeForce RTX 4090": "RTX-4090",
+    "3090": "RTX-3090",
+    "tpu v5p": "TPUv5p",
+    "AMD Instinct MI300X": "MI300X",
+    "gb200": "GB200",
+    "b200": "B200-HGX",
+    "L4": "L4",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_matched_as_people_write_them(name: str) -> None:
+    assert named(name)[0].name == NAMES[name]
+
+
+def test_every_name_of_the_table_is_its_own() -> None:
+    for one in accelerators():
+        assert named(one.name)[0] == one
+        assert named(one.name.lower().replace("-", " "))[0].name == one.name
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("h1000", "did you mean H100?"),
+        ("h20", "did you mean H200?"),
+        ("l40", "did you mean L40S?"),
+        ("mi300", "did you mean MI300X?"),
+        ("t40", "did you mean T4?"),
+        ("", "known: V100, T4, A100"),
+        ("40", "--peak"),
+        ("toaster", "known: V100"),
+        ("80GB", "known"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="is not known") as caught:
+        named(name)
+    assert hint in caught.value.hint
+    assert "--peak" in caught.value.hint
+
+
+def test_a_precision_that_a_card_lacks_is_answered_with_those_it_has() -> None:
+    with pytest.raises(UsageError, match="no dense bf16 peak of V100-SXM2-32 is known; it has fp32, fp16, int8"):
+        named("v100")[0].peak("bf16")
+
+
+def test_the_option_knows_the_tables_precisions() -> None:
+    assert next(option.known for option in MACHINES if option.name == "precision") == PRECISIONS
