@@ -58,12 +58,12 @@ def main() -> None:
         fits = exact < 2**53
         agree = bool(np.all(swept[sample][fits.astype(bool)] == exact[fits.astype(bool)]))
         print(f"{of}: {points:,} points in {taken:.3f} s; equal to exact ints where those fit: {agree}")
-    b, l = rng.integers(1, 64, points), rng.integers(1, 8192, points)
+    batches, lengths = rng.integers(1, 64, points), rng.integers(1, 8192, points)
     start = time.perf_counter()
-    swept = tfcalc.sweep(llama, "flops", batch_size=b, seq_len=l)
+    swept = tfcalc.sweep(llama, "flops", batch_size=batches, seq_len=lengths)
     taken = time.perf_counter() - start
     agree = all(
-        swept[i] == llama.tree(tfcalc.Workload(batch_size=int(b[i]), seq_len=int(l[i]))).total(matmul_flops)
+        swept[i] == llama.tree(tfcalc.Workload(batch_size=int(batches[i]), seq_len=int(lengths[i]))).total(matmul_flops)
         for i in range(50)
     )
     print(f"Llama-3-8B, FLOPs: {points:,} points (b, l) in {taken:.3f} s; equal to the tree's own count: {agree}")

@@ -191,3 +191,12 @@ def test_every_format_answers(tfcalc: Program, form: str) -> None:
     shown = tfcalc("flops", "gpt2", "--mfu", "--tokens-per-second", "1e5", "--peak", "312T", "--format", form).stdout
     assert "MFU" in shown
     assert "HFU" in shown
+
+
+def test_a_bar_ends_at_100_per_cent() -> None:
+    from tfcalc.render.table import BAR, render
+    from tfcalc.report.style import Style
+
+    found = utilisation(Transformer(), 1e12, Machines(1e12), per_gpu=True)
+    assert found.mfu > 1000
+    assert max(line.count("█") for line in render(found.sheet(), Style(width=200)).splitlines()) == BAR

@@ -13,7 +13,8 @@ from tfcalc.workload import Sequences, Workload
 class MixtureOfExperts(NamedTuple):
     """``n_experts`` are stored, ``active`` of them run for each token; a linear ``router`` of h × E chooses.
 
-    ``within`` are further parts that every token goes through: shared experts, their gate, a correction bias.
+    ``within`` are further parts that every token goes through: shared experts, their gate, a correction bias; ``first``
+    those that run before the experts.
     ``routing`` chooses in the router's place, where it is more than a map to one number for each expert. ``all_run``:
     every expert reads every token, though the results of those that are not chosen weigh nothing (Llama 4).
 
@@ -29,6 +30,7 @@ class MixtureOfExperts(NamedTuple):
     within: tuple[Component, ...] = ()
     routing: Component | None = None
     all_run: bool = False
+    first: tuple[Component, ...] = ()
 
     def __call__(self, name: str, stream: Sequences, run: Workload) -> Component:
         """The block on these sequences."""
@@ -38,6 +40,7 @@ class MixtureOfExperts(NamedTuple):
             name,
             "moe",
             parts=(
+                *self.first,
                 (self.routing or route)._replace(kind="router"),
                 experts._replace(kind="experts", copies=self.n_experts, active=self.active),
                 *([self._in_vain(experts)] if self.all_run else []),

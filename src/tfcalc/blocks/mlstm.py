@@ -16,7 +16,7 @@ class MatrixLSTM(NamedTuple):
 
     A head's input and forget gates are numbers made of the token, always with a bias; a norm of each head's output is
     gated. ``fused``: one matrix for all wide projections, one for both gates. Sequences run by chunks of
-    ``chunk`` tokens, ``filled`` up to whole ones or the rest of them one by one.
+    ``chunk`` tokens, and the rest of them one by one.
 
     Source: Beck et al. 2025 (xLSTM 7B, arXiv 2503.13427), section 3; transformers' xLSTMLayer.
     """
@@ -30,7 +30,6 @@ class MatrixLSTM(NamedTuple):
     chunk: Num
     bias: bool = False
     fused: bool = False
-    filled: bool = False
 
     def __call__(self, name: str, stream: Sequences) -> Component:
         """The block on these sequences."""
@@ -41,7 +40,7 @@ class MatrixLSTM(NamedTuple):
             "ssm",
             parts=(
                 *self._projections(t),
-                matrix_memory("mlstm_backend", memory, self.chunk, filled=self.filled),
+                matrix_memory("mlstm_backend", memory, self.chunk),
                 norm("multihead_norm", "layernorm" if bias else "layernorm-no-bias", values, t),
                 activation("ogate", "sigmoid", t * values),
                 linear("out_proj", values, self.d_model, t, bias=bias, letter="O"),

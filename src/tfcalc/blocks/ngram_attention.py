@@ -27,7 +27,7 @@ class NgramAttention(NamedTuple):
 
     def __call__(self, name: str, stream: Sequences, run: Workload) -> Component:
         """The block, where the main stream is ``stream``."""
-        h, ahead, doubled = self.d_model, stream.tokens * self.ngram, 2 * stream.length
+        h, ahead, read = self.d_model, stream.tokens * self.ngram, stream.seen + stream.length
         tokens = stream.tokens + ahead
         return Component(
             name,
@@ -36,7 +36,7 @@ class NgramAttention(NamedTuple):
                 *(linear(part, h, h, tokens, letter=part[0].upper()) for part in NAMES[:3]),
                 linear("relative_pos_embeddings", h, self.buckets * self.n_heads, tokens, letter="rel"),
                 self._attend("attend", run.pairs(stream, stream, causal=True)),
-                self._attend("attend_ahead", Pairs((2, ahead, doubled), ahead * doubled, run.fused)),
+                self._attend("attend_ahead", Pairs((2, ahead, read), ahead * read, run.fused)),
                 linear(NAMES[3], h, h, tokens, letter="O"),
             ),
         )

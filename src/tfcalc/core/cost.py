@@ -56,7 +56,7 @@ class Elementwise(NamedTuple):
     name: str
     elements: Num
     forward: int
-    backward: int
+    backward: Num
 
 
 class Cost(NamedTuple):

@@ -49,11 +49,14 @@ def _language_head(kind: str) -> str:
 
 
 def _bridge(reads: Config, writes: Config, run: Workload) -> list[Component]:
-    """A map between the two where they differ in width, unless the decoder's attention has one."""
+    """A map between the two where they differ in width, unless the decoder's attention has one.
+
+    Its result is not cached: it runs again for each token that is decoded.
+    """
     source, target = _width(reads), _width(writes)
     if reads.number(source) == writes.number(target) or writes.get("cross_attention_hidden_size") is not None:
         return []
-    made = linear("enc_to_dec_proj", reads.size(source), writes.size(target), run.source.tokens)
+    made = linear("enc_to_dec_proj", reads.size(source), writes.size(target), run.batch_size * run.source.seen)
     return [made if writes.flag("add_cross_attention") else without_gradient(made)]
 
 

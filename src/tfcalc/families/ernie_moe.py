@@ -94,7 +94,7 @@ def hunyuan_v1_moe(c: Config, run: Workload) -> Component:
     beside = swiglu("shared_mlp", c.size("intermediate_size"), c, run)
 
     def parts(each: int | str) -> tuple[Component, ...]:
-        return mixer, mixture(c, run, experts="num_experts", each=each, router="gate.wg", within=(beside,))
+        return mixer, mixture(c, run, experts="num_experts", each=each, router="gate.wg", first=(beside,))
 
     count, listed = c.number("num_hidden_layers"), isinstance(c.get("moe_topk"), list)
     kinds: Sequence[int | str] = c.numbers("moe_topk", count, least=1) if listed else ["moe_topk"] * count

@@ -12,8 +12,10 @@ from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
+from tfcalc.core.recomputation import ATTENTION as ATTEND
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import SANDWICH, decoder, head_dim, kv_heads, norms
+from tfcalc.families.windows import SLIDING, told, window
 from tfcalc.leaves import activation, embedding, linear, norm
 from tfcalc.workload import Workload
 
@@ -41,7 +43,16 @@ def layer_types(c: Config, every: int) -> list[str]:
     return ["sliding_attention" if (place + 1) % every else "full_attention" for place in range(count)]
 
 
-def attention(c: Config, run: Workload, *, width: Num, groups: Num, made: str = "KV", causal: bool = True) -> Component:
+def attention(
+    c: Config,
+    run: Workload,
+    *,
+    width: Num,
+    groups: Num,
+    made: str = "KV",
+    causal: bool = True,
+    window: int | None = None,
+) -> Component:
     """Norms of each head's query, key and value (that of the value without weights); ``made`` is Attention's."""
     h, a, tokens = c.size("hidden_size"), c.size("num_attention_heads"), run.target.tokens
     own = (norm("k_norm", "rmsnorm", width, tokens * groups), norm("v_norm", "rmsnorm-plain", width, tokens * groups))
@@ -55,8 +66,31 @@ def attention(c: Config, run: Workload, *, width: Num, groups: Num, made: str = 
         names=LLAMA_NAMES,
         within=(norm("q_norm", "rmsnorm", width, tokens * a), *(own if made else ())),
         made=made,
+        window=window,
+        rotary=width,
     )
-    return block("self_attn", run.target, run.target, run, causal=causal)
+    mixer = block("self_attn", run.target, run.target, run, causal=causal)
+    reentrant = run.recompute == "full" and not run.early_stop
+    return mixer if made or not reentrant else without_memory(mixer)
+
+
+def without_memory(mixer: Component) -> Component:
+    """The same where no gradient reaches the keys and values that it reads.
+
+    torch.utils.checkpoint with ``use_reentrant=True`` runs the layers that made them without a graph.
+    """
+    own = mixer.own
+    return mixer._replace(
+        own=own._replace(
+            products=tuple(one._replace(backward=one.backward - (mixer.kind == ATTEND)) for one in own.products)
+        ),
+        parts=tuple(without_memory(part) for part in mixer.parts),
+    )
+
+
+def sliding(c: Config, run: Workload, types: list[str]) -> list[int | None]:
+    """The window of each layer, as far as it matters."""
+    return told(run, [window(c) if kind == SLIDING else None for kind in types])
 
 
 def per_layer_input(c: Config, run: Workload) -> Iterator[Component]:
@@ -86,6 +120,7 @@ class Kind(NamedTuple):
 
     reuses: bool
     width: int
+    window: int | None
 
 
 def laurel(c: Config, run: Workload) -> Component:
@@ -110,7 +145,9 @@ def gemma3n_layer(c: Config, run: Workload, kind: Kind) -> Component:
         "layers",
         (
             AltUp(h, c.size("altup_num_inputs"))("altup", run.target),
-            attention(c, run, width=head_dim(c), groups=kv_heads(c), made="" if kind.reuses else "KV"),
+            attention(
+                c, run, width=head_dim(c), groups=kv_heads(c), made="" if kind.reuses else "KV", window=kind.window
+            ),
             laurel(c, run),
             FeedForward(h, inner, act, names=GATED, gated=True)("mlp", run.target, run),
             *per_layer_input(c, run),
@@ -142,6 +179,7 @@ def widths(c: Config, count: int) -> list[int]:
     tie_word_embeddings=True,
     attention_bias=False,
     layer_types=None,
+    sliding_window=512,
     vocab_size_per_layer_input=262144,
     hidden_size_per_layer_input=256,
     altup_num_inputs=4,
@@ -152,7 +190,7 @@ def gemma3n_text(c: Config, run: Workload) -> Component:
     """Gemma 3n (Google 2025; MatFormer, arXiv 2310.07707; AltUp, arXiv 2301.13310; LAuReL, arXiv 2411.07501)."""
     h, streams, tokens = c.size("hidden_size"), c.size("altup_num_inputs"), run.target.tokens
     types = layer_types(c, 5)
-    kinds = [Kind(*pair) for pair in zip(reusing(c, types), widths(c, len(types)), strict=True)]
+    kinds = [Kind(*one) for one in zip(reusing(c, types), widths(c, len(types)), sliding(c, run, types), strict=True)]
     layers = stack("layers", kinds, c.size("num_hidden_layers"), lambda kind: gemma3n_layer(c, run, kind))
     whole = decoder(c, run, *layers)
     further = (

@@ -13,7 +13,7 @@ from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.gemma3n import attention, layer_types, per_layer_input, per_layer_tables, reusing
+from tfcalc.families.gemma3n import attention, layer_types, per_layer_input, per_layer_tables, reusing, sliding
 from tfcalc.families.llama import SANDWICH, decoder, norms
 from tfcalc.leaves import buffer, norm, parameter
 from tfcalc.workload import Workload
@@ -28,18 +28,19 @@ class Kind(NamedTuple):
     reuses: bool
     head_dim: int = 0
     kv_heads: int = 0
+    window: int | None = None
 
 
-def kinds(c: Config) -> list[Kind]:
+def kinds(c: Config, run: Workload) -> list[Kind]:
     """One for each layer; the last always sees everything."""
     types = layer_types(c, 6)
     types[-1] = FULL
-    reuses = reusing(c, types)
-    if "per_layer_config" not in c.data:
-        return [Kind(kind == FULL, shared) for kind, shared in zip(types, reuses, strict=True)]
+    each = "per_layer_config" in c.data
     return [
-        Kind(kind == FULL, shared, *_overridden(c, place))
-        for place, (kind, shared) in enumerate(zip(types, reuses, strict=True))
+        Kind(kind == FULL, shared, *(_overridden(c, place) if each else (0, 0)), width)
+        for place, (kind, shared, width) in enumerate(
+            zip(types, reusing(c, types), sliding(c, run, types), strict=True)
+        )
     ]
 
 
@@ -85,6 +86,7 @@ def gemma4_layer(c: Config, run: Workload, kind: Kind, *further: Component) -> C
         groups=_groups(c, kind),
         made="" if kind.reuses else "K" if same else "KV",
         causal=c.get("use_bidirectional_attention") != "all",
+        window=kind.window,
     )
     mlp = FeedForward(h, inner, act, names=GATED, gated=True)("mlp", run.target, run)
     parts = (mixer, mlp, *further, *norms(SANDWICH, "rmsnorm", c, run), buffer("layer_scalar", 1))
@@ -93,7 +95,9 @@ def gemma4_layer(c: Config, run: Workload, kind: Kind, *further: Component) -> C
 
 def layers(c: Config, run: Workload, *further: Component) -> Iterator[Component]:
     """All of them."""
-    return stack("layers", kinds(c), c.size("num_hidden_layers"), lambda kind: gemma4_layer(c, run, kind, *further))
+    return stack(
+        "layers", kinds(c, run), c.size("num_hidden_layers"), lambda kind: gemma4_layer(c, run, kind, *further)
+    )
 
 
 def experts(c: Config, run: Workload) -> Iterator[Component]:
@@ -130,6 +134,7 @@ TEXT: dict[str, Any] = {
     "tie_word_embeddings": True,
     "attention_bias": False,
     "layer_types": None,
+    "sliding_window": 512,
     "attention_k_eq_v": False,
     "num_kv_shared_layers": 0,
     "use_double_wide_mlp": False,

@@ -81,7 +81,8 @@ def _pooled(c: Config, stream: Sequences) -> Iterator[Component]:
     """Squares of patches become their mean, by a matrix that says which lie together."""
     together = c.number("pooling_kernel_size") ** 2
     if together > 1:
-        yield pool("pooler", stream, floor_div(stream.length, together), c.size("hidden_size"))
+        fewer = floor_div(stream.length, together)
+        yield pool("pooler", stream.batch, stream.length, fewer, c.size("hidden_size"))
 
 
 def _vision_layers(c: Config, run: Workload, stream: Sequences) -> Component:

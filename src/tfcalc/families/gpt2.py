@@ -55,6 +55,9 @@ def summary(name: str, c: Config, run: Workload, *, classes: Num | None = None) 
         yield Component(name, "summary", parts=(linear("summary", h, to, run.target.batch),))
 
 
+WITH_ENCODER = ("Model", "LMHeadModel", "ForCausalLM")
+"""The classes that read an encoder; others have the weights for it all the same, and never run them."""
+
 HEADS = GPT_HEADS | {"LMHeadModel": lm_head(), "DoubleHeadsModel": double_heads}
 
 
@@ -158,8 +161,9 @@ def gpt2_layers(c: Config, run: Workload, groups: Num | None = None) -> Componen
     """Fused queries, keys and values; where it reads an encoder, the keys and values of the encoder are fused."""
     parts = [attention(c, run, "attn", ("c_attn", "c_proj"), groups=groups)]
     if c.flag("add_cross_attention"):
-        parts.append(attention(c, run, "crossattention", ("q_attn", "c_attn", "c_proj"), cross=True))
-        parts.append(final(c, run, "ln_cross_attn"))
+        cross = attention(c, run, "crossattention", ("q_attn", "c_attn", "c_proj"), cross=True)
+        active = int(c.head in WITH_ENCODER)
+        parts += (part._replace(active=active) for part in (cross, final(c, run, "ln_cross_attn")))
     parts.append(feed_forward(c, run, "mlp", ("c_fc", "c_proj"), inner(c), c.word("activation_function")))
     return layers(c, run, "h", *parts, names=("ln_1", "ln_2"), ends_with_sum=not drops(c, run, "resid_pdrop"))
 

@@ -211,8 +211,8 @@ def fuyu(c: Config, run: Workload) -> Component:
     """Adept 2023: Persimmon, which reads patches of an image by a single map of their pixels."""
     text, side = text_of(c), c.size("patch_size")
     language = persimmon(text, run) if text is c else nested(text, run, "language_model")
-    pixels, patches = side * side * c.size("num_channels"), run.batch_size * product(grid(c))
-    embed = linear("vision_embed_tokens", pixels, text.size("hidden_size"), patches)
+    pixels, patches = side * side * c.size("num_channels"), run.beside(product(grid(c))).tokens
+    embed = linear("vision_embed_tokens", pixels, text.size("hidden_size"), patches, input_gradient=False)
     return transformer(language._replace(name="language_model"), embed, name="model")
 
 

@@ -32,14 +32,14 @@ def module(c: Config, run: Workload) -> Component:
 def fast_stack(c: Config, run: Workload, stack: Component) -> Iterator[Component]:
     """The stack that runs L_cycles times in each slow cycle; of these only the last have a gradient.
 
-    ``L_bp_cycles`` says how many, cycle by cycle; it is filled up with ones from the front.
+    ``L_bp_cycles`` says how many, cycle by cycle ([2] if left out); it is filled up with ones from the front.
     """
     slow, fast = c.size("H_cycles"), c.size("L_cycles")
     if not run.training:
         yield stack._replace(passes=slow * fast)
         return
     cycles, most = c.number("H_cycles"), c.number("L_cycles")
-    given = c.numbers("L_bp_cycles")
+    given = [2] if c.get("L_bp_cycles") is None else c.numbers("L_bp_cycles")
     trained = sum(min(count, most) for count in ([1] * max(0, cycles - len(given)) + given)[:cycles])
     yield stack._replace(passes=trained)
     yield unread(stack)._replace(name="L_module[no gradient]", copies=0, active=1, passes=slow * fast - trained)
@@ -62,7 +62,7 @@ def fast_stack(c: Config, run: Workload, stack: Component) -> Iterator[Component
     mlp_bias=False,
     H_cycles=2,
     L_cycles=3,
-    L_bp_cycles=(2,),
+    L_bp_cycles=None,
     tie_word_embeddings=False,
 )
 def hrm_text(c: Config, run: Workload) -> Component:

@@ -110,7 +110,7 @@ def jamba(c: Config, run: Workload) -> Component:
 
     def made(kind: tuple[bool, bool]) -> Component:
         attends, sparse = kind
-        mixer = attention(c, run) if attends else mamba("mamba", stream)
+        mixer = attention(c, run, rotated=False) if attends else mamba("mamba", stream)
         width = c.size("intermediate_size")
         if sparse and several:
             experts = c.size("num_experts"), c.size("num_experts_per_tok"), swiglu(c, width, FUSED)
@@ -118,7 +118,7 @@ def jamba(c: Config, run: Workload) -> Component:
         else:
             ffn = swiglu(c, width)("feed_forward", stream, run)
         parts = (mixer, ffn, *norms(PRE_FF_NORM, "rmsnorm", c, run))
-        return layer("layers", parts, stream.tokens * h)
+        return layer("layers", parts, stream.tokens * h, ends_with_sum=True)
 
     kinds = list(zip(periodic(c, "attn_layer"), periodic(c, "expert_layer"), strict=True))
     layers = stack("layers", kinds, c.size("num_hidden_layers"), made)
@@ -152,17 +152,24 @@ def granite_hybrid(c: Config, run: Workload) -> Component:
     mamba = granite_mamba2(c)
 
     def made(kind: str) -> Component:
-        mixer = mamba("mamba", stream) if kind == LINEAR else attention(c, run, bias=c.flag("attention_bias"))
+        mixer = mamba("mamba", stream) if kind == LINEAR else granite_attention(c, run)
         shared = swiglu(c, c.size("shared_intermediate_size", least=0), ("input_linear", "output_linear"))
-        parts = [mixer, shared("shared_mlp", stream, run), *norms(PRE_NORM, "rmsnorm", c, run)]
+        parts = [mixer, *norms(PRE_NORM, "rmsnorm", c, run)]
         if c.number("num_local_experts", least=0):
             experts = c.size("num_local_experts"), c.size("num_experts_per_tok")
             expert = swiglu(c, c.size("intermediate_size"), FUSED)
             parts.append(MixtureOfExperts(h, *experts, expert, router="router")("block_sparse_moe", stream, run))
-        return layer("layers", parts, stream.tokens * h)
+        parts.append(shared("shared_mlp", stream, run))
+        return layer("layers", parts, stream.tokens * h, ends_with_sum=True)
 
     layers = stack("layers", layer_types(c, lambda _: LINEAR), c.size("num_hidden_layers"), made)
     return named_decoder(c, run, *layers, final="norm")
+
+
+def granite_attention(c: Config, run: Workload) -> Component:
+    """Granite's attention, which knows positions only where the config says so."""
+    rotated = c.get("position_embedding_type") == "rope"
+    return attention(c, run, bias=c.flag("attention_bias"), rotated=rotated)
 
 
 def granite_mamba2(c: Config) -> Mamba2:
@@ -248,7 +255,7 @@ def pre_ff_layer(c: Config, run: Workload, *mixers: Component) -> Component:
     """Mixers, then a gated network, each after a norm."""
     ffn = swiglu(c, c.size("intermediate_size"), bias=c.flag("mlp_bias"))("feed_forward", run.target, run)
     parts = (*mixers, ffn, *norms(PRE_FF_NORM, "rmsnorm", c, run))
-    return layer("layers", parts, run.target.tokens * c.size("hidden_size"))
+    return layer("layers", parts, run.target.tokens * c.size("hidden_size"), ends_with_sum=True)
 
 
 def named_decoder(c: Config, run: Workload, *layers: Component, final: str = "final_layernorm") -> Component:
@@ -317,13 +324,14 @@ def nemotron_h(c: Config, run: Workload) -> Component:
         if kind == LINEAR:
             return nemotron_mamba2(c)("mixer", stream)
         if kind == FULL:
-            return attention(c, run, name="mixer")
+            return attention(c, run, name="mixer", rotated=False)
         if kind == MOE:
             return nemotron_experts(c, run)
         return relu2(c, h, c.size("intermediate_size"))("mixer", stream, run)
 
     def made(kind: str) -> Component:
-        return layer("layers", (norm("norm", "rmsnorm", h, stream.tokens), mixer(kind)), stream.tokens * h)
+        parts = (norm("norm", "rmsnorm", h, stream.tokens), mixer(kind))
+        return layer("layers", parts, stream.tokens * h, ends_with_sum=True)
 
     kinds = nemotron_layers(c)
     return backbone(c, run, *stack("layers", kinds, len(kinds), made), name="model")

@@ -82,7 +82,7 @@ def layers(c: Config, run: Workload, kinds: list[str], full: Component, recurren
         mixer = full if kind[0] == FULL else recurrent
         ffn = experts(c, run) if kind[1] == "sparse" else gated(c, run)
         parts = (mixer, ffn, *norms(PRE_NORM, "rmsnorm", c, run))
-        return layer("layers", parts, run.target.tokens * c.size("hidden_size"))
+        return layer("layers", parts, run.target.tokens * c.size("hidden_size"), ends_with_sum=True)
 
     both = list(zip(kinds, sparse, strict=True))
     return decoder(c, run, *stack("layers", both, c.size("num_hidden_layers"), made))

@@ -11,7 +11,7 @@ from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, floor_div, scaled
 from tfcalc.families.hybrid import FULL, first, layer_types
-from tfcalc.families.llama import head_dim, kv_heads, norms, qk_norms
+from tfcalc.families.llama import head_dim, kv_heads, norms, qk_norms, rotary_width
 from tfcalc.families.mamba import backbone
 from tfcalc.leaves import buffer, linear
 from tfcalc.workload import Workload
@@ -36,7 +36,9 @@ def convolution(c: Config, run: Workload) -> Component:
     return ShortConvolution(c.size("hidden_size"), c.size("conv_L_cache"), c.flag("conv_bias"))("conv", run.target)
 
 
-def lfm_attention(c: Config, run: Workload, last: str, names: tuple[str, str], *, gate: bool = False) -> Component:
+def lfm_attention(
+    c: Config, run: Workload, last: str, names: tuple[str, str], *, gate: bool = False, window: int | None = None
+) -> Component:
     """Attention with norms of queries and keys by these ``names``; a ``gate`` is a number for each head's output."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c)
     within = [part._replace(name=name) for part, name in zip(qk_norms("rmsnorm", c, run), names, strict=True)]
@@ -44,7 +46,18 @@ def lfm_attention(c: Config, run: Workload, last: str, names: tuple[str, str], *
         within.append(linear("g_proj", h, a, run.target.tokens, bias=False, letter="g"))
     projections = ("q_proj", "k_proj", "v_proj", last)
     bias = c.flag("attention_bias")
-    block = Attention(h, a, kv_heads(c), d, d, bias=bias, names=projections, within=tuple(within))
+    block = Attention(
+        h,
+        a,
+        kv_heads(c),
+        d,
+        d,
+        bias=bias,
+        names=projections,
+        within=tuple(within),
+        window=window,
+        rotary=rotary_width(c, d),
+    )
     return block("self_attn", run.target, run.target, run, causal=True)
 
 
@@ -97,7 +110,7 @@ def lfm2(c: Config, run: Workload) -> Component:
     def made(kind: str) -> Component:
         mixer = convolution(c, run) if kind == CONV else lfm2_attention(c, run)
         parts = (mixer, network(c, run, adjusted(c)), *norms(NORMS, "rmsnorm", c, run))
-        return layer("layers", parts, run.target.tokens * c.size("hidden_size"))
+        return layer("layers", parts, run.target.tokens * c.size("hidden_size"), ends_with_sum=True)
 
     kinds = layer_types(c, lambda place: FULL if given is None or place in given else CONV, known=KNOWN)
     return lfm(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))
@@ -135,7 +148,8 @@ def lfm2_moe(c: Config, run: Workload) -> Component:
     def made(kind: tuple[str, bool]) -> Component:
         mixer = convolution(c, run) if kind[0] == CONV else lfm2_attention(c, run)
         ffn = network(c, run, c.size("intermediate_size")) if kind[1] else lfm2_experts(c, run)
-        return layer("layers", (mixer, ffn, *norms(NORMS, "rmsnorm", c, run)), stream.tokens * h)
+        parts = (mixer, ffn, *norms(NORMS, "rmsnorm", c, run))
+        return layer("layers", parts, stream.tokens * h, ends_with_sum=True)
 
     places, dense = range(c.number("num_hidden_layers")), c.number("num_dense_layers", least=0)
     # transformers needs ``layer_types``; where they are missing, half of the layers attend
@@ -169,6 +183,7 @@ def lfm2_experts(c: Config, run: Workload) -> Component:
     conv_bias=False,
     conv_L_cache=7,
     layer_types=None,
+    sliding_window=256,
     use_sandwich_norm=True,
     use_attention_gate=True,
     attention_bias=False,
@@ -180,10 +195,13 @@ def lfm3(c: Config, run: Workload) -> Component:
 
     def made(kind: str) -> Component:
         gate = c.flag("use_attention_gate")
-        attends = kind != CONV
-        mixer = lfm_attention(c, run, "o_proj", ("q_norm", "k_norm"), gate=gate) if attends else convolution(c, run)
+        if kind == CONV:
+            mixer = convolution(c, run)
+        else:
+            window = c.number("sliding_window") if kind == SLIDING and run.tells_masks else None
+            mixer = lfm_attention(c, run, "o_proj", ("q_norm", "k_norm"), gate=gate, window=window)
         parts = (mixer, network(c, run, c.size("intermediate_size")), *norms(names, "rmsnorm", c, run))
-        return layer("layers", parts, run.target.tokens * h)
+        return layer("layers", parts, run.target.tokens * h, ends_with_sum=names is NORMS)
 
     return lfm(c, run, *stack("layers", layer_types(c, lfm3_pattern, known=KNOWN), c.size("num_hidden_layers"), made))
 

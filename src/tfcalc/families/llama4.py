@@ -75,7 +75,7 @@ def llama4_text(c: Config, run: Workload) -> Component:
         mixer = attention(c, run, bias=c.flag("attention_bias"), chunk=chunk)
         around = mixer, feed_forward(sparse, c, run), *norms(PRE_NORM, "rmsnorm", c, run)
         elements = run.target.tokens * c.size("hidden_size")
-        return layer("layers", around, elements, ends_with_sum=not sparse)
+        return layer("layers", around, elements, ends_with_sum=True)
 
     kinds = list(zip(told(run, chunks(c)), sparse_layers(c), strict=True))
     return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))

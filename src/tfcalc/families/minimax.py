@@ -48,11 +48,14 @@ def layer_types(c: Config) -> list[str]:
     num_local_experts=8,
     layer_types=None,
     block_size=256,
+    sliding_window=None,
 )
 def minimax(c: Config, run: Workload) -> Component:
     """MiniMax-01 (arXiv 2501.08313): seven of its eight layers attend linearly."""
 
+    window = c.number("sliding_window") if run.tells_masks and c.get("sliding_window") is not None else None
+
     def parts(kind: str) -> tuple[Component, ...]:
-        return lightning(c, run) if kind == LINEAR else attention(c, run), mixture(c, run)
+        return lightning(c, run) if kind == LINEAR else attention(c, run, window=window), mixture(c, run)
 
     return decoder(c, run, *layers(c, run, layer_types(c), parts))

@@ -55,6 +55,7 @@ def mixture(
     bias: bool = False,
     names: tuple[str, ...] = FUSED,
     within: tuple[Component, ...] = (),
+    first: tuple[Component, ...] = (),
     routing: Component | None = None,
 ) -> Component:
     """``experts`` gated networks of this ``width``, of which each token goes through ``each``: names of the fields."""
@@ -67,6 +68,7 @@ def mixture(
         router=router,
         router_bias=bias,
         within=within,
+        first=first,
         routing=routing,
     )
     return block(name, run.target, run)

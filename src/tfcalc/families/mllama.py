@@ -12,9 +12,11 @@ from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.families.images import feed_forward, grid, norms, pair, part, patches, self_attention
-from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, kv_heads, qk_norms
+from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, kv_heads
 from tfcalc.families.llama import norms as text_norms
+from tfcalc.families.unread import unread
 from tfcalc.leaves import embedding, learned_position, linear, norm, parameter
+from tfcalc.leaves.similarity import mask_of_pairs
 from tfcalc.workload import Sequences, Workload
 
 TEXT_ONLY = "ForCausalLM"
@@ -44,9 +46,13 @@ def untied(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     cross_attention_layers=(3, 8, 13, 18, 23, 28, 33, 38),
 )
 def mllama_text(c: Config, run: Workload) -> Component:
+    """The text alone: layers that read images are passed by where there is none."""
+    return _text(c, run, reads=False)
+
+
+def _text(c: Config, run: Workload, *, reads: bool) -> Component:
     """Llama 3 (arXiv 2407.21783), section 7: ``cross_attention_layers`` read images, through gates."""
-    given = c.get("cross_attention_layers")
-    crossing = c.numbers("cross_attention_layers") if given is not None else [3, 8, 13, 18, 23, 28, 33, 38]
+    crossing = _crossing(c)
     kinds = [place in crossing for place in range(c.number("num_hidden_layers"))]
     width = c.quotient("hidden_size", "num_attention_heads")
 
@@ -57,12 +63,19 @@ def mllama_text(c: Config, run: Workload) -> Component:
             else (attention(c, run, width=width),)
         )
         parts = (*mixer, gated(c, run), *text_norms(PRE_NORM, "rmsnorm", c, run))
-        return layer("layers", parts, run.target.tokens * c.size("hidden_size"))
+        made = layer("layers", parts, run.target.tokens * c.size("hidden_size"), ends_with_sum=not crosses)
+        return made if reads or not crosses else made._replace(passes=0)
 
     whole = decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
     rows = c.size("vocab_size") + RESERVED
     table = embedding("embed_tokens", rows, c.size("hidden_size"), run.target.tokens)
     return whole._replace(parts=(table, *whole.parts[1:]))
+
+
+def _crossing(c: Config) -> list[int]:
+    """The layers that read images."""
+    given = c.get("cross_attention_layers")
+    return c.numbers("cross_attention_layers") if given is not None else [3, 8, 13, 18, 23, 28, 33, 38]
 
 
 def cross_attention(c: Config, run: Workload, width: Num) -> Component:
@@ -74,14 +87,18 @@ def cross_attention(c: Config, run: Workload, width: Num) -> Component:
         width,
         width,
         names=LLAMA_NAMES,
-        within=qk_norms("rmsnorm", c, run),
+        within=(
+            norm("q_norm", "rmsnorm", width, run.target.tokens * c.size("num_attention_heads")),
+            norm("k_norm", "rmsnorm", width, run.source.tokens * kv_heads(c)),
+        ),
     )
     return block("cross_attn", run.target, run.source, run, causal=False)
 
 
-def tiles(c: Config) -> Num:
-    """Tokens of an image: all tiles in one sequence, each of them filled up to a multiple of 8."""
-    count: Num = c.size("max_num_tiles") * 8 * ceil_div(product(grid(c)) + 1, 8)
+def tiles(c: Config, *, filled: bool) -> Num:
+    """Tokens of an image: all tiles in one sequence, in the tower each of them ``filled`` up to a multiple of 8."""
+    each = product(grid(c)) + 1
+    count: Num = c.size("max_num_tiles") * (8 * ceil_div(each, 8) if filled else each)
     return count
 
 
@@ -106,7 +123,7 @@ def tiles(c: Config) -> Num:
 def mllama_vision(c: Config, run: Workload) -> Component:
     """Tiles of an image, with tables for where a tile lies in images of each shape; two stacks, the second gated."""
     h, n, each = c.size("hidden_size"), product(grid(c)) + 1, c.size("max_num_tiles")
-    stream = Sequences(run.batch_size, tiles(c))
+    stream = run.beside(tiles(c, filled=True))
     return Component(
         "vision_model",
         "encoder",
@@ -114,7 +131,7 @@ def mllama_vision(c: Config, run: Workload) -> Component:
             patches(
                 "patch_embedding",
                 c,
-                run.batch_size * each * (n - 1),
+                run.beside(each * (n - 1)).tokens,
                 width=h,
                 kernel=pair(c, "patch_size"),
                 bias=False,
@@ -125,6 +142,7 @@ def mllama_vision(c: Config, run: Workload) -> Component:
             learned_position("gated_positional_embedding.tile_embedding", shapes(c) * each * n, h, stream.tokens),
             *tile_positions(c, "pre_tile_positional_embedding", stream),
             *tile_positions(c, "post_tile_positional_embedding", stream),
+            mask_of_pairs("attention_mask", stream.batch, stream.length),
             norm("layernorm_pre", "layernorm", h, stream.tokens),
             norm("layernorm_post", "layernorm", h, stream.tokens),
             vision_layers(c, run, stream, "transformer", c.size("num_hidden_layers")),
@@ -159,7 +177,8 @@ def vision_layers(c: Config, run: Workload, stream: Sequences, name: str, copies
         *norms(PRE_NORM, h, stream.tokens),
         *(parameter(gate, 1) for gate in gates),
     )
-    return Component(name, "encoder", parts=(layer("layers", parts, stream.tokens * h, copies=copies),))
+    blocks = layer("layers", parts, stream.tokens * h, copies=copies)
+    return Component(name, "encoder", parts=(blocks._replace(kind="block"),))  # which transformers does not checkpoint
 
 
 @family(
@@ -172,16 +191,15 @@ def mllama(c: Config, run: Workload) -> Component:
     vision, text = part(c, "vision_config", "mllama_vision_model"), part(c, "text_config", "mllama_text_model")
     if c.head == TEXT_ONLY:
         return nested(text, run, "model")
-    memory = tiles(vision)
+    memory = tiles(vision, filled=False)
     projector = linear(
-        "multi_modal_projector", vision.size("vision_output_dim"), text.size("hidden_size"), run.batch_size * memory
+        "multi_modal_projector",
+        vision.size("vision_output_dim"),
+        text.size("hidden_size"),
+        run.beside(memory).tokens,
     )
-    return Component(
-        "model",
-        "multimodal",
-        parts=(
-            nested(vision, run, "vision_model"),
-            projector,
-            nested(text, replace(run, source_len=memory), "language_model"),
-        ),
-    )
+    seeing: tuple[Component, ...] = (nested(vision, run, "vision_model"), projector)
+    if run.training and not _crossing(text):
+        seeing = tuple(unread(part) for part in seeing)
+    language = _text(text, replace(run, source_len=memory), reads=True)
+    return Component("model", "multimodal", parts=(*seeing, language._replace(name="language_model")))

@@ -69,7 +69,7 @@ def olmo_hybrid(c: Config, run: Workload) -> Component:
             mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
             names = ("post_attention_layernorm", "post_feedforward_layernorm")
         parts = (mixer, gated(c, run), *norms(names, "rmsnorm", c, run))
-        return layer("layers", parts, run.target.tokens * c.size("hidden_size"))
+        return layer("layers", parts, run.target.tokens * c.size("hidden_size"), ends_with_sum=kind == LINEAR)
 
     last = c.number("num_hidden_layers") - 1
     attends = range(3, last + 1, 4) or [last]

@@ -67,7 +67,7 @@ def _words(c: Config, tokens: Num, *, name: str = "word_embeddings", tied_to: st
 
 def logits(c: Config, run: Workload, base: Component) -> Iterable[Component]:
     """Logits of the guesses alone, not of the words themselves."""
-    return lm_head()(c, replace(run, seq_len=run.seq_len * c.size("ngram")), base)
+    return lm_head()(c, replace(run, batch_size=run.batch_size * c.size("ngram")), base)
 
 
 @family(

@@ -14,7 +14,7 @@ from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM, bare
 from tfcalc.core.component import Component
 from tfcalc.families.hybrid import FULL, LINEAR, layer_types, swiglu
-from tfcalc.families.llama import PRE_NORM, decoder, gated, head_dim, kv_heads, norms, qk_norms
+from tfcalc.families.llama import PRE_NORM, decoder, gated, head_dim, kv_heads, norms, qk_norms, rotary_width
 from tfcalc.leaves import linear
 from tfcalc.workload import Workload
 
@@ -38,7 +38,9 @@ def gated_attention(c: Config, run: Workload) -> Component:
     """Attention whose query projection is twice as wide, for a gate of the output; norms of queries and keys."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c)
     bias, within = c.flag("attention_bias"), qk_norms("rmsnorm", c, run)
-    block = Attention(h, a, kv_heads(c), d, d, bias=bias, names=LLAMA_NAMES, gated=True, within=within)
+    block = Attention(
+        h, a, kv_heads(c), d, d, bias=bias, names=LLAMA_NAMES, gated=True, within=within, rotary=rotary_width(c, d)
+    )
     return block("self_attn", run.target, run.target, run, causal=True)
 
 
@@ -70,7 +72,9 @@ def delta_decoder(c: Config, run: Workload, sparse: list[bool], names: tuple[str
     def made(kind: tuple[str, bool]) -> Component:
         mixer = delta_net(c, run, names) if kind[0] == LINEAR else gated_attention(c, run)
         ffn = experts(c, run) if kind[1] else gated(c, run)
-        return layer("layers", (mixer, ffn, *norms(PRE_NORM, "rmsnorm", c, run)), stream.tokens * c.size("hidden_size"))
+        parts = (mixer, ffn, *norms(PRE_NORM, "rmsnorm", c, run))
+        # the shared expert's output is multiplied by its gate
+        return layer("layers", parts, stream.tokens * c.size("hidden_size"), ends_with_sum=not kind[1])
 
     kinds = list(zip(three_to_one(c), sparse, strict=True))
     return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))

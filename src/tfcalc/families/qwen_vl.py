@@ -142,8 +142,10 @@ def qwen2_5_vl_vision(c: Config, run: Workload) -> Component:
 
 
 def _window(c: Config) -> int:
-    """Patches of a window of ``window_size`` pixels, merged ones whole. Images of any shape are counted as a strip of
-    windows, of which the last may be narrower."""
+    """Patches of a window of ``window_size`` pixels, merged ones whole.
+
+    An image of any shape is counted as a strip of windows, of which the last may be narrower.
+    """
     merge = c.number("spatial_merge_size")
     side = max(c.number("window_size") // merge // c.number("patch_size"), 1) * merge
     return side * side

@@ -40,6 +40,8 @@ def block_types(c: Config) -> list[str]:
     "recurrent_gemma",
     architecture="RecurrentGemmaForCausalLM",
     heads={"Model": bare, "ForCausalLM": lm_head()},
+    aliases={"sliding_window": "attention_window_size"},
+    attention_window_size=2048,
     num_hidden_layers=26,
     vocab_size=256000,
     hidden_size=2560,
@@ -63,9 +65,11 @@ def recurrent_gemma(c: Config, run: Workload) -> Component:
         if kind == "recurrent":
             mixer = recurrent(c)("temporal_block", stream)
         else:
-            mixer = attention(c, run, name="temporal_block", bias=c.flag("attention_bias"), output_bias=True)
+            bias, window = c.flag("attention_bias"), c.number("attention_window_size") if run.tells_masks else None
+            mixer = attention(c, run, name="temporal_block", bias=bias, output_bias=True, window=window)
         names = norms(("temporal_pre_norm", "channel_pre_norm"), "rmsnorm", c, run)
-        return layer("layers", (mixer, ffn("mlp_block", stream, run), *names), stream.tokens * h)
+        parts = (mixer, ffn("mlp_block", stream, run), *names)
+        return layer("layers", parts, stream.tokens * h, ends_with_sum=True)
 
     layers = stack("layers", block_types(c), c.size("num_hidden_layers"), made)
     return backbone(c, run, *layers, name="model", tokens="embed_tokens", final="final_norm")

@@ -22,7 +22,7 @@ ADAPTED = 32
 
 def heard(c: Config, run: Workload) -> Sequences:
     """A clip's frames, as many as the encoder has positions."""
-    return Sequences(run.batch_size, c.size("max_position_embeddings"))
+    return run.beside(c.size("max_position_embeddings"))
 
 
 def mixer(c: Config, run: Workload, *, causal: bool) -> Component:

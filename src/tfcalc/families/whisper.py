@@ -36,12 +36,12 @@ ENCODER_ALIASES = {
 
 def heard(c: Config, run: Workload) -> Sequences:
     """What the encoder makes of a clip: always as many frames as it has positions, for clips are padded."""
-    return Sequences(run.batch_size, c.size("max_source_positions"))
+    return run.beside(c.size("max_source_positions"))
 
 
 def stem(width: Num, channels: Num, frames: Num) -> Iterator[Component]:
     """Two convolutions over time, of which the second halves it."""
-    yield convolution("conv1", channels, width, (3,), 2 * frames)
+    yield convolution("conv1", channels, width, (3,), 2 * frames, input_gradient=False)
     yield activation("conv1_activation", "gelu", 2 * frames * width)
     yield convolution("conv2", width, width, (3,), frames)
     yield activation("conv2_activation", "gelu", frames * width)
@@ -61,7 +61,7 @@ def audio_encoder(c: Config, run: Workload, s: Side) -> Component:
         s,
         stream,
         *stem(s.width, c.size("num_mel_bins"), stream.tokens),
-        sinusoidal_position("embed_positions", stream.length, s.width, stream.tokens, stored="parameter"),
+        sinusoidal_position("embed_positions", c.size("max_source_positions"), s.width, stream.tokens, stored="parameter"),
         made._replace(copies=s.layers),
     )
 
@@ -390,9 +390,17 @@ def moonshine(c: Config, run: Workload) -> Component:
     return Component("model", "encoder-decoder", parts=(_moonshine_encoder(c, run), _moonshine_decoder(c, run)))
 
 
+def _read(made: Num, kernel: int, stride: int) -> Num:
+    """How many positions a convolution without padding reads, at the least, to make so many: ``stride·(n − 1) + k``."""
+    positions: Num = stride * (made - 1) + kernel
+    return positions
+
+
 def _moonshine_encoder(c: Config, run: Workload) -> Component:
     h, f, stream = c.size("hidden_size"), c.size("intermediate_size"), run.source
-    t = stream.tokens
+    t, clips = stream.tokens, 0 if run.decoding else stream.batch
+    second = clips * _read(stream.length, 3, 2)
+    first = clips * _read(_read(stream.length, 3, 2), 7, 3)
     ffn = FeedForward(h, f, c.word("encoder_hidden_act"), bias=True, names=("fc1", "fc2"))("mlp", stream, run)
     parts = (
         _moonshine_attention(c, run, "self_attn", stream, stream),
@@ -403,11 +411,11 @@ def _moonshine_encoder(c: Config, run: Workload) -> Component:
         "encoder",
         "encoder",
         parts=(
-            convolution("conv1", 1, h, (127,), 6 * t, bias=False),
-            activation("conv1_activation", "tanh", 6 * t * h),
-            norm("groupnorm", "layernorm", h, 6 * t),
-            convolution("conv2", h, 2 * h, (7,), 2 * t),
-            activation("conv2_activation", "gelu", 2 * t * 2 * h),
+            convolution("conv1", 1, h, (127,), first, bias=False, input_gradient=False),
+            activation("conv1_activation", "tanh", first * h),
+            norm("groupnorm", "layernorm", h, first),
+            convolution("conv2", h, 2 * h, (7,), second),
+            activation("conv2_activation", "gelu", second * 2 * h),
             convolution("conv3", 2 * h, h, (3,), t),
             activation("conv3_activation", "gelu", t * h),
             layer("layers", parts, t * h, copies=c.size("encoder_num_hidden_layers")),

@@ -35,7 +35,6 @@ def mlstm(c: Config) -> MatrixLSTM:
         c.size("chunk_size"),
         bias=c.flag("use_bias"),
         fused=c.word("weight_mode", ("single", "fused")) == "fused",
-        filled=c.word("mode") != "inference",
     )
 
 
@@ -63,7 +62,6 @@ def network(c: Config) -> FeedForward:
     ffn_proj_factor=2.667,
     ffn_round_up_to_multiple_of=64,
     weight_mode="single",
-    mode="inference",
     chunk_size=64,
 )
 def xlstm(c: Config, run: Workload) -> Component:
@@ -78,7 +76,7 @@ def xlstm(c: Config, run: Workload) -> Component:
         "decoder",
         parts=(
             embedding("embeddings", c.size("vocab_size"), h if width is None else width, stream.tokens),
-            layer("blocks", parts, stream.tokens * h, copies=copies),
+            layer("blocks", parts, stream.tokens * h, copies=copies, ends_with_sum=True),
             norm("out_norm", "rmsnorm", h, stream.tokens),
         ),
     )

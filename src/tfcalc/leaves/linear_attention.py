@@ -132,11 +132,11 @@ def delta_rule(name: str, states: States, *, by_channel: bool = False) -> Compon
     return Component(name, "scan", Cost(products=(*within, *between), elementwise=elementwise))
 
 
-def matrix_memory(name: str, states: States, chunk: Num, *, filled: bool = False) -> Component:
+def matrix_memory(name: str, states: States, chunk: Num) -> Component:
     """``C ← f·C + i·k vᵀ`` and ``n ← f·n + i·k``, then ``h = Cᵀ q / max(|n·q|, …)``: the matrix LSTM's memory.
 
-    A sequence runs by N = ⌊l / c⌋ whole chunks of c tokens, and the r = l − c·N tokens that are left one by one; or it
-    is ``filled`` up to N = ⌈l / c⌉ chunks. Each head of each sequence runs:
+    A sequence runs by N = ⌊l / c⌋ whole chunks of c tokens, and the r = l − c·N tokens that are left one by one.
+    Each head of each sequence runs:
 
     ====================  =======================================================================
     parameters            none
@@ -160,8 +160,7 @@ def matrix_memory(name: str, states: States, chunk: Num, *, filled: bool = False
     k, v = states.key_dim, states.value_dim
     if states.step:
         return Component(name, "scan", _one_by_one(states, 1))
-    chunks = (ceil_div if filled else floor_div)(states.length, chunk)
-    rest = 0 if filled else states.length - chunk * chunks
+    chunks = floor_div(states.length, chunk)
     by_chunks = (
         states.product("Q Kᵀ", chunks, chunk, chunk, k),
         states.product("(Q Kᵀ) V", chunks, chunk, chunk, v),
@@ -173,9 +172,7 @@ def matrix_memory(name: str, states: States, chunk: Num, *, filled: bool = False
         states.elementwise("gates within", chunks * chunk * chunk, *MEMORY_GATES),
         states.elementwise("f·C + Kᵀ V", chunks * k * (v + 1), *STATE),
     )
-    if filled:
-        return Component(name, "scan", Cost(products=by_chunks, elementwise=gates))
-    alone = _one_by_one(states, rest)
+    alone = _one_by_one(states, states.length - chunk * chunks)
     cost = Cost(products=(*by_chunks, *alone.products), elementwise=(*gates, *alone.elementwise))
     return Component(name, "scan", cost)
 

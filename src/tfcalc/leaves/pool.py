@@ -5,10 +5,9 @@ from __future__ import annotations
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Product
 from tfcalc.core.number import Num
-from tfcalc.workload import Sequences
 
 
-def pool(name: str, stream: Sequences, fewer: Num, width: Num) -> Component:
+def pool(name: str, batch: Num, length: Num, fewer: Num, width: Num) -> Component:
     """``P X`` with a fixed P of ``fewer`` rows: which vectors of a sequence each mean is made of.
 
     ====================  =======================================================================
@@ -19,6 +18,4 @@ def pool(name: str, stream: Sequences, fewer: Num, width: Num) -> Component:
 
     Source: transformers' Gemma4VisionPooler.
     """
-    return Component(
-        name, "pool", Cost(products=(Product("P X", (2, stream.batch, fewer, stream.length, width), backward=1),))
-    )
+    return Component(name, "pool", Cost(products=(Product("P X", (2, batch, fewer, length, width), backward=1),)))

@@ -8,6 +8,9 @@ from tfcalc.core.component import Node
 from tfcalc.core.tensors import LAYERS
 from tfcalc.errors import UsageError, nearest
 
+FIRST = "[first]"
+"""A layer that stands by itself because what it reads needs no gradient: not what is meant by a layer."""
+
 Finder = Callable[[Node], bool]
 
 
@@ -84,9 +87,12 @@ def find(root: Node, target: str) -> Node:
     'core.decoder.layer.cross_attention'
     """
     fits = TARGETS.get(target) or _at(target)
-    for node in root.walk():
-        if fits(node):
+    fitting = [node for node in root.walk() if fits(node)]
+    for node in fitting:
+        if FIRST not in node.path or FIRST in target:
             return node
+    if fitting:
+        return fitting[0]
     paths = [node.path for node in root.walk()]
     if target in TARGETS or needs_vocabulary(target):
         parts = f"its parts: {', '.join(_blocks(root))}"

@@ -22,6 +22,8 @@ AS_COUNTED = {"attn_implementation": "eager", "experts_implementation": "batched
 
 TRIES = (("meta", True), ("meta", False), ("cpu", False))
 """Where it is run, and whether it is given masks."""
+DEPTHS = ("decoder_layers", "num_decoder_layers")
+"""How a config says how deep the decoder of two stacks is."""
 MOST_WITH_DATA = 10_000_000
 """Parameters of a model that is built to run with data."""
 
@@ -54,6 +56,7 @@ def theirs(model: Published, run: Workload) -> Flops:
     one that looks at its data (Longformer asks which tokens are global) is given some: zeros.
     """
     import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
 
     os.environ[UNCHECKED] = "1"
     config = model.config | {f"_{name}": how for name, how in AS_COUNTED.items()}
@@ -65,7 +68,7 @@ def theirs(model: Published, run: Workload) -> Flops:
                 break
             built = build(config, model.architecture, device=device)
         try:
-            with warnings.catch_warnings(), torch.device(device):
+            with warnings.catch_warnings(), torch.device(device), sdpa_kernel(SDPBackend.MATH):
                 warnings.simplefilter("ignore")
                 return _counted(built, run, masked)
         except Exception as error:
@@ -136,14 +139,15 @@ def _decoded(built: Any, run: Workload, masked: bool = True) -> int:
 def _filled(built: Any, given: dict[str, Any]) -> dict[str, Any]:
     """The cache that these tokens leave, by the argument's name; one made before where a model does not return it.
 
-    What an encoder has read goes with it. A decoder that is run without its encoder makes a cache for as many layers as
-    the encoder has: it is given one that grows.
+    What an encoder has read goes with it. Some models with two stacks make a cache for as many layers as the encoder
+    has: they are given one that grows.
     """
-    from transformers import DynamicCache
+    from transformers import DynamicCache, EncoderDecoderCache
 
     given = given | {"use_cache": True}
-    if hasattr(built.config, "decoder_layers") and not built.config.is_encoder_decoder:
-        given["past_key_values"] = DynamicCache()
+    if any(hasattr(built.config, depth) for depth in DEPTHS):
+        grows, reads = DynamicCache(), built.config.is_encoder_decoder or "encoder_hidden_states" in given
+        given["past_key_values"] = EncoderDecoderCache(grows, DynamicCache()) if reads else grows
     out = built(**given)
     for name in CACHES:
         if getattr(out, name, None) is not None:

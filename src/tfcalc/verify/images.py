@@ -26,10 +26,11 @@ def images(built: Any, run: Workload) -> dict[str, Any]:
     if run.decoding or "pixel_values" not in known:
         return {}
     vision, batch = tower(built.config), int(run.batch_size)  # type: ignore[call-overload]
-    if vision is None or (vision is built.config and built.main_input_name == "input_ids" and not _has_size(vision)):
+    if vision is None or (vision is built.config and "input_ids" in known and not _has_size(vision)):
         return {}  # words alone: where an encoder takes patches among them (NeoMME), there need be none
+    given = _image(built.config, vision, batch, run, known)
     types = {name: torch.zeros(batch, int(run.seq_len), dtype=torch.long) for name in TYPES if name in known}  # type: ignore[call-overload]
-    return types | _image(built.config, vision, batch, run, known)
+    return types | given | _places(built, vision, run, given)
 
 
 def _has_size(vision: Any) -> bool:
@@ -37,7 +38,17 @@ def _has_size(vision: Any) -> bool:
 
 
 TYPES = ("token_type_ids", "mm_token_type_ids")
-"""Which words stand for an image: none, for how many there are does not change what is counted."""
+"""Which words stand for an image: for most models none, for how many there are does not change what is counted."""
+
+
+def _places(built: Any, vision: Any, run: Workload, given: Mapping[str, Any]) -> dict[str, Any]:
+    """As many words as there are vectors, where these are added to the vectors of words (DeepStack)."""
+    if not getattr(vision, "deepstack_visual_indexes", None):
+        return {}
+    _, rows, columns = next(given[grid] for grid in GRIDS if grid in given)[0].tolist()
+    words = torch.zeros(int(run.batch_size), int(run.seq_len), dtype=torch.long)  # type: ignore[call-overload]
+    words[:, : rows * columns // _merged(vision) ** 2] = built.config.image_token_id
+    return {"input_ids": words}
 
 
 def tower(config: Any) -> Any:
@@ -53,6 +64,11 @@ def _image(config: Any, vision: Any, batch: int, run: Workload, known: Mapping[s
         return _cut(vision, batch)
     if "image_position_ids" in known:
         return _placed(vision, batch, run)
+    if vision is config and hasattr(
+        config, "text_config"
+    ):  # no tower at all: a language model reads the patches (Fuyu)
+        side, (rows, columns) = config.patch_size, _grid(config, run)
+        return {"pixel_values": torch.ones(batch, rows * columns, _channels(config) * side * side)}
     size = _pair(vision.image_size)
     pixels = (_channels(vision), *size)
     if "aspect_ratio_ids" in known:

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 from tfcalc.verify.images import images
+from tfcalc.verify.sounds import sounds
 from tfcalc.workload import Workload
 
-HELD = ("vision_config", "text_config", "audio_config", "encoder", "decoder", "backbone_config")
-"""Where configs hold the configs of their parts."""
 ANSWER = ("start_positions", "end_positions", "cls_index")
 
 
@@ -61,18 +60,37 @@ def _all_inputs(built: Any, run: Workload) -> dict[str, Any]:
         words = run.target
         found["decoder_input_ids"] = _ids(words.batch, words.length)
         found |= _mask("decoder_attention_mask", words.batch, words.length, words.seen, known)
-    if "encoder_hidden_states" in known and getattr(built.config, "add_cross_attention", False):
-        width = built.config.hidden_size
+    if "encoder_hidden_states" in known and _reads_encoder(built.config):
+        width = getattr(built.config, "cross_attention_hidden_size", None) or built.config.hidden_size
         found["encoder_hidden_states"] = torch.zeros(run.batch_size, run.source.length, width, requires_grad=True)
     if run.training and "use_cache" in known:  # some make a cache for as many layers as the other stack has
         found["use_cache"] = False
     found |= images(built, run)
-    if "patch_lengths" in known:  # how many bytes a patch has depends on the text; no cache can be made of such a config
+    found |= _sounds(built, run, known)
+    if "patch_lengths" in known:  # how many bytes a patch has depends on the text; such a config makes no cache
         patches = run.seq_len // built.config.patch_size
         found |= {"patch_lengths": torch.ones(run.batch_size, patches, dtype=torch.long), "use_cache": False}
-    if built.main_input_name == "input_features" and not run.decoding:
-        found["input_features"] = _features(built.config, int(run.batch_size))  # type: ignore[call-overload]
+    found |= sounds(built, run)
     return found
+
+
+def _reads_encoder(config: Any) -> bool:
+    """Whether its layers attend to an encoder: as the config says, or whatever it says (TrOCR's)."""
+    return getattr(config, "add_cross_attention", False) or hasattr(config, "cross_attention_hidden_size")
+
+
+def _sounds(built: Any, run: Workload, known: Any) -> dict[str, Any]:
+    """Frames beside words, and which of them are there (Gemma 4)."""
+    heard = getattr(built.config, "audio_config", None)
+    if heard is None or run.decoding or "input_features_mask" not in known:
+        return {}
+    channels = getattr(heard, "subsampling_conv_channels", None)
+    bands = heard.audio_embed_dim if channels is None else channels[0] // 4 * 4
+    batch, length = run.source.batch, run.source.length
+    return {
+        "input_features": torch.ones(batch, length, bands),
+        "input_features_mask": torch.ones(batch, length, dtype=torch.bool),
+    }
 
 
 def _beside_words(built: Any, batch: Any, length: Any, known: Any) -> dict[str, Any]:
@@ -105,16 +123,3 @@ def _ids(batch: Any, length: Any) -> Any:
 
 def _mask(name: str, batch: Any, length: Any, keys: Any, known: Any) -> dict[str, Any]:
     return {name: torch.zeros(batch, 1, length, keys)} if name in known else {}
-
-
-def _find(config: Any, *names: str) -> Any:
-    for place in (config, *(getattr(config, held, None) for held in HELD)):
-        for name in names:
-            value = getattr(place, name, None)
-            if value is not None:
-                return value
-    return None
-
-
-def _features(config: Any, batch: int) -> Any:
-    return torch.zeros(batch, _find(config, "num_mel_bins"), 2 * (_find(config, "max_source_positions") or 50))

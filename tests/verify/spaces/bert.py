@@ -284,7 +284,8 @@ def modernbert(random: Random) -> dict[str, Any]:
 @space("modernbert-decoder")
 def modernbert_decoder(random: Random) -> dict[str, Any]:
     """A decoder."""
-    return modern(random, "ModernBertDecoder", ("Model", "ForCausalLM", "ForSequenceClassification"))
+    made = modern(random, "ModernBertDecoder", ("Model", "ForCausalLM", "ForSequenceClassification"))
+    return made | {"local_attention": random.choice([8, 12, 128])}
 
 
 @space("nomic_bert")

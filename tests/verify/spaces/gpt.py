@@ -322,7 +322,8 @@ def cpmant(random: Random) -> dict[str, Any]:
     sizes = without(plain(random), "intermediate_size", "max_position_embeddings")
     names = ("prompt_types", "prompt_length", "segment_types", "position_bias_num_buckets")
     wide = {"dim_head": random.choice([4, 6]), "dim_ff": random.randint(20, 50)}
-    return sizes | wide | {n: random.randint(2, 6) for n in names} | classes(random, "CpmAnt", "Model", "ForCausalLM")
+    counts = {name: random.randint(4, 6) for name in names}  # fewer buckets of positions cannot be halved twice
+    return sizes | wide | counts | classes(random, "CpmAnt", "Model", "ForCausalLM")
 
 
 @space("git")
@@ -463,6 +464,7 @@ def blt(random: Random) -> dict[str, Any]:
         return sizes if coin(random) else without(sizes, "intermediate_size", "num_key_value_heads")
 
     k, encoder, decoder, whole, patcher = random.randint(1, 3), part(), part(), part(), part()
+    decoder |= {name: encoder[name] for name in ("hidden_size", "num_attention_heads")} | {"num_key_value_heads": None}
     for nested in (encoder, decoder):
         nested |= {"cross_attn_k": k, "cross_attn_all_layers": coin(random), "vocab_size": 60}
     return {

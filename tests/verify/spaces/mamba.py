@@ -266,6 +266,7 @@ def recurrent_gemma(random: Random) -> dict[str, Any]:
             random,
             lru_width=[drawn["num_attention_heads"] * 5],
             conv1d_width=[2, 5],
+            attention_window_size=[8],
             attention_bias=[True, False],
             block_types=[["recurrent"], ["attention", "recurrent"]],
             hidden_activation=["gelu", "silu"],
@@ -327,6 +328,7 @@ def lfm3(random: Random) -> dict[str, Any]:
         **some(
             random,
             use_sandwich_norm=[True, False],
+            sliding_window=[8],
             use_attention_gate=[True, False],
             attention_bias=[True, False],
         ),
@@ -451,7 +453,6 @@ def xlstm(random: Random) -> dict[str, Any]:
             embedding_dim=[width],
             num_blocks=[length],
             chunk_size=[4, 16],
-            mode=["inference", "train_with_padding"],
             qk_dim_factor=[0.25, 1.0],
             v_dim_factor=[0.5, 2.0],
             ffn_proj_factor=[1.3, 2.0, 2.7],
@@ -486,7 +487,7 @@ def olmo_hybrid(random: Random) -> dict[str, Any]:
 def latent_and_experts(random: Random) -> dict[str, Any]:
     """What Kimi Linear and Bailing share."""
     drawn = grouped(random)
-    del drawn["num_key_value_heads"]
+    drawn["num_key_value_heads"] = drawn["num_attention_heads"]
     length = random.randint(1, 7)
     kinds = {
         "layer_types": [random.choice(["full_attention", "linear_attention"]) for _ in range(length)],

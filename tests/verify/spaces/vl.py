@@ -99,13 +99,29 @@ def qwen_tower(random: Random) -> dict[str, Any]:
     }
 
 
+def seen_as_text(whole: dict[str, Any], text: dict[str, Any], out: str = "out_hidden_size") -> dict[str, Any]:
+    """The whole, whose tower makes vectors as wide as the text's, and no more often than the text has layers."""
+    whole["vision_config"][out] = text["hidden_size"]
+    deep = whole["vision_config"].get("deepstack_visual_indexes", [])
+    text["num_hidden_layers"] = max(text["num_hidden_layers"], len(deep))
+    return whole
+
+
+def in_three(text: dict[str, Any]) -> dict[str, Any]:
+    """Rotary positions in three dimensions, which share half of a head's width."""
+    half = text["hidden_size"] // text["num_attention_heads"] // 2
+    sections = [half - 2 * (half // 4), half // 4, half // 4]
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": sections}
+    return text | {"rope_parameters": rope}
+
+
 @space("qwen2_vl")
 def qwen2_vl(random: Random) -> dict[str, Any]:
     """Text fields nested or at the top; tied by either config."""
     vision = qwen_tower(random)
-    vision |= {"embed_dim": 8 * vision["num_heads"], "mlp_ratio": random.choice([2, 4]), "hidden_size": 20}
-    text = small_text(random)
-    whole = {"vision_config": vision, **conditional(random, "Qwen2VL")}
+    vision |= {"embed_dim": 8 * vision["num_heads"], "mlp_ratio": random.choice([2, 4])}
+    text = in_three(small_text(random))
+    whole = seen_as_text({"vision_config": vision, **conditional(random, "Qwen2VL")}, text, "hidden_size")
     return whole | {"text_config": text} if coin(random) else text | whole
 
 
@@ -113,32 +129,38 @@ def qwen2_vl(random: Random) -> dict[str, Any]:
 def qwen2_5_vl(random: Random) -> dict[str, Any]:
     """Text fields nested or at the top; tied by either config."""
     vision = qwen_tower(random)
-    vision |= {"hidden_size": 8 * vision["num_heads"], "intermediate_size": 20, "out_hidden_size": 12}
-    vision |= {"fullatt_block_indexes": [0, 2], "window_size": random.choice([8, 56])}
+    vision |= {"hidden_size": 8 * vision["num_heads"], "intermediate_size": 20}
+    least = vision["patch_size"] * vision["spatial_merge_size"]
+    vision |= {"fullatt_block_indexes": [0, 2], "window_size": random.choice([least, 56])}
     if coin(random):
         vision["model_type"] = "qwen2_5_vl"
-    text = small_text(random)
-    whole = {"vision_config": vision, **conditional(random, "Qwen2_5_VL")}
+    text = in_three(small_text(random))
+    whole = seen_as_text({"vision_config": vision, **conditional(random, "Qwen2_5_VL")}, text)
     return whole | {"text_config": text} if coin(random) else text | whole
 
 
 def qwen3_tower(random: Random) -> dict[str, Any]:
-    """With a table of positions."""
-    drawn = qwen_tower(random)
-    return drawn | {
-        "hidden_size": 8 * drawn["num_heads"],
-        "intermediate_size": random.choice([20, 36]),
-        "out_hidden_size": 12,
-        "num_position_embeddings": random.choice([16, 64]),
-        "deepstack_visual_indexes": random.choice([[], [0], [0, 1]]),
-    }
+    """With a table of positions; where early layers go to the text too, for so few vectors that any text has them."""
+    drawn, deep = qwen_tower(random), random.choice([[], [0], [0, 1]])
+    return (
+        drawn
+        | {
+            "depth": drawn["depth"] + len(deep),
+            "hidden_size": 8 * drawn["num_heads"],
+            "intermediate_size": random.choice([20, 36]),
+            "num_position_embeddings": random.choice([16, 64]),
+            "deepstack_visual_indexes": deep,
+        }
+        | ({"spatial_merge_size": 2, "num_position_embeddings": 16} if deep else {})
+    )
 
 
 @space("qwen3_vl")
 def qwen3_vl(random: Random) -> dict[str, Any]:
     """Any number of layers whose vectors go to the text too."""
     text = small_text(random, attention_bias=coin(random), head_dim=random.choice([8, 16]))
-    return {"text_config": text, "vision_config": qwen3_tower(random), **conditional(random, "Qwen3VL")}
+    whole = {"text_config": text, "vision_config": qwen3_tower(random), **conditional(random, "Qwen3VL")}
+    return seen_as_text(whole, text) | {"image_token_id": 3}
 
 
 @space("qwen3_vl_moe")
@@ -147,12 +169,13 @@ def qwen3_vl_moe(random: Random) -> dict[str, Any]:
     text = small_text(random, attention_bias=coin(random), num_experts=6, num_experts_per_tok=2)
     text |= {"moe_intermediate_size": 12, "decoder_sparse_step": random.choice([1, 2])}
     text |= {"mlp_only_layers": random.choice([None, [0]])}
-    return {"text_config": text, "vision_config": qwen3_tower(random), **conditional(random, "Qwen3VLMoe")}
+    whole = {"text_config": text, "vision_config": qwen3_tower(random), **conditional(random, "Qwen3VLMoe")}
+    return seen_as_text(whole, text) | {"image_token_id": 3}
 
 
 def delta_text(random: Random) -> dict[str, Any]:
-    """Linear attention between full one."""
-    count = random.randint(1, 5)
+    """Linear attention between full one, of which transformers' cache needs a layer."""
+    count = random.randint(4, 5)
     return small_text(random) | {
         "num_hidden_layers": count,
         "head_dim": 8,
@@ -161,29 +184,25 @@ def delta_text(random: Random) -> dict[str, Any]:
         "linear_value_head_dim": 6,
         "linear_num_key_heads": 2,
         "linear_num_value_heads": 4,
-        **({"layer_types": random.choices([FULL, "linear_attention"], k=count)} if coin(random) else {}),
+        **({"layer_types": [*random.choices([FULL, "linear_attention"], k=count - 1), FULL]} if coin(random) else {}),
     }
 
 
 @space("qwen3_5")
 def qwen3_5(random: Random) -> dict[str, Any]:
     """A dense text."""
-    return {
-        "text_config": delta_text(random),
-        "vision_config": qwen3_tower(random),
-        **conditional(random, "Qwen3_5"),
-    }
+    text = delta_text(random)
+    whole = {"text_config": text, "vision_config": qwen3_tower(random), **conditional(random, "Qwen3_5")}
+    return seen_as_text(whole, text)
 
 
 @space("qwen3_5_moe")
 def qwen3_5_moe(random: Random) -> dict[str, Any]:
     """A text of experts."""
     experts = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
-    return {
-        "text_config": delta_text(random) | experts | {"shared_expert_intermediate_size": 10},
-        "vision_config": qwen3_tower(random),
-        **conditional(random, "Qwen3_5Moe"),
-    }
+    text = delta_text(random) | experts | {"shared_expert_intermediate_size": 10}
+    whole = {"text_config": text, "vision_config": qwen3_tower(random), **conditional(random, "Qwen3_5Moe")}
+    return seen_as_text(whole, text)
 
 
 def siglip(random: Random) -> dict[str, Any]:
@@ -334,7 +353,8 @@ def gemma4_tower(random: Random) -> dict[str, Any]:
         "num_hidden_layers": random.randint(1, 3),
         "intermediate_size": 24,
         "patch_size": random.choice([4, 8]),
-        "position_embedding_size": random.choice([10, 30]),
+        "position_embedding_size": random.choice([48, 64]),
+        "pooling_kernel_size": random.choice([2, 3]),
         "use_clipped_linears": coin(random),
         "standardize": coin(random),
     }
@@ -380,7 +400,7 @@ def gemma4_unified(random: Random) -> dict[str, Any]:
         "patch_size": random.choice([2, 4]),
         "pooling_kernel_size": random.choice([1, 3]),
         "mm_embed_dim": 20,
-        "mm_posemb_size": 6,
+        "mm_posemb_size": random.choice([48, 64]),
         "output_proj_dims": 20,
     }
     seeing = {"vision_config": vision} if coin(random) else {}
@@ -420,11 +440,11 @@ def glm4v(random: Random) -> dict[str, Any]:
     vision |= {
         "hidden_size": 8 * vision["num_heads"],
         "attention_bias": coin(random),
-        "image_size": random.choice([28, 56]),
-        "out_hidden_size": random.choice([12, 16]),
+        "image_size": vision["patch_size"] * random.choice([4, 8]),
         "intermediate_size": 20,
     }
-    return {"text_config": small_text(random), "vision_config": vision, **conditional(random, "Glm4v")}
+    text = in_three(small_text(random))
+    return seen_as_text({"text_config": text, "vision_config": vision, **conditional(random, "Glm4v")}, text)
 
 
 @space("mllama")
@@ -433,14 +453,16 @@ def mllama(random: Random) -> dict[str, Any]:
     count = random.randint(1, 4)
     text = small_text(random, num_hidden_layers=count)
     text["cross_attention_layers"] = [place for place in range(count) if coin(random)]
-    heads = random.choice([2, 4])
+    heads, depth = random.choice([2, 4]), random.randint(1, 3)
+    early = random.sample(range(depth), random.randint(1, depth))
     vision: dict[str, Any] = {
         "hidden_size": 8 * heads,
         "attention_heads": heads,
-        "num_hidden_layers": random.randint(1, 3),
+        "num_hidden_layers": depth,
         "num_global_layers": random.randint(1, 2),
         "intermediate_size": 24,
-        "vision_output_dim": 30,
+        "intermediate_layers_indices": early,
+        "vision_output_dim": 8 * heads * (1 + len(early)),
         "image_size": random.choice([32, 48]),
         "patch_size": 8,
     }
