@@ -17,22 +17,43 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from tfcalc.cli.main import main as program
-from tfcalc.core.component import Component, Node
-from tfcalc.core.cost import Elementwise
+from tfcalc.core.component import Component
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.core.notation import NOTATIONS, write
+from tfcalc.core.pairs import Pairs
 from tfcalc.core.patterns import KINDS, Pattern
 from tfcalc.core.polynomial import symbol
 from tfcalc.families.transformer import POSITIONS, TABLES, Transformer
 from tfcalc.families.transformer_check import FOR_DISTANCES
-from tfcalc.leaves import ACTIVATIONS, NORMS
+from tfcalc.leaves import (
+    ACTIVATIONS,
+    NORMS,
+    activation,
+    attend,
+    convolution,
+    dropout,
+    embedding,
+    learned_position,
+    linear,
+    norm,
+    residual,
+    rotary,
+    sinusoidal_position,
+)
+from tfcalc.leaves.batch_norm import batch_norm
+from tfcalc.leaves.distance import distance_bias, distance_factors, distance_table, query_bias, relative_vectors
+from tfcalc.leaves.elementwise import FURTHER as FURTHER_ACTIVATIONS
+from tfcalc.leaves.loss import cross_entropy
+from tfcalc.leaves.norm import FURTHER as FURTHER_NORMS
+from tfcalc.leaves.recurrence import gru
+from tfcalc.leaves.relative import relative_scores
+from tfcalc.leaves.scan import States, selective_scan, state_space
 from tfcalc.questions.formula import formula
 from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
@@ -167,45 +188,52 @@ def _conventions() -> Iterator[str]:
 
 
 def _elementwise() -> Iterator[str]:
-    yield "| operation | forward | backward | on each element of |"
-    yield "| --- | ---: | ---: | --- |"
-    rows = {_row(work, node.component.kind) for model in _every_kind() for node, work in _all_work(model)}
-    yield from sorted(rows, key=lambda row: (row.split("|")[4], row))
+    yield "| operation | forward | backward | on each element of | source |"
+    yield "| --- | ---: | ---: | --- | --- |"
+    alike: dict[str, list[str]] = {}
+    for elements, leaf, made in _leaves():
+        for work in made.own.elementwise:
+            rest = f"{work.forward} | {work.backward} | {elements} | {_source_of(leaf)}"
+            alike.setdefault(rest, []).append(re.sub(r"b_\w+", "b", work.name))
+    for rest, names in alike.items():
+        yield f"| {', '.join(names)} | {rest} |"
 
 
-def _every_kind() -> Iterator[Transformer]:
-    """Models that have between them every operation there is."""
-    for norm, activation, positions in zip_longest(NORMS, ACTIVATIONS, POSITIONS, fillvalue=None):
-        yield _with_positions(
-            positions or "learned", kind="decoder", norm=norm or "rmsnorm", activation=activation or "relu"
-        )
+def _leaves() -> Iterator[tuple[str, Callable[..., Component], Component]]:
+    """Every operation that has elementwise work, as its leaf makes it, and what its elements are."""
+    pairs = Pairs((2,), 1)
+    states = States(1, 1, 1, 1, 1, step=True)
+    yield "the output", linear, linear("W", 1, 1, 1)
+    yield "the output", convolution, convolution("w", 1, 1, (1,), 1)
+    yield "the normalised channels", batch_norm, batch_norm("norm", 1, 1)
+    for kind in NORMS | FURTHER_NORMS:
+        yield "the normalised vectors", norm, norm("norm", kind, 1, 1)
+    for kind in ACTIVATIONS | FURTHER_ACTIVATIONS:
+        yield "the inner layer", activation, activation("activation", kind, 1)
+    yield "the scores, of all heads", attend, attend("attend", 1, 1, 1, pairs)
+    yield "queries and keys", rotary, rotary("rotary", 1)
+    yield "the stream", residual, residual("residual", 1)
+    yield "what it is applied to, in training only", dropout, dropout("dropout", 1)
+    yield "the embedded tokens", embedding, embedding("E", 1, 1, 1)
+    yield "the embedded tokens", learned_position, learned_position("P", 1, 1, 1)
+    yield "the embedded tokens", sinusoidal_position, sinusoidal_position("P", 1, 1, 1)
+    yield "the embedded tokens", gru, gru("gru", 1, 1, 1)
+    yield "the scores, of all heads", relative_scores, relative_scores("relative", 1, 1, 1, 1, 1)
+    yield "rows looked up for the pairs of a sequence", distance_table, distance_table("table", "K", 1, 1, 1)
+    yield "the scores, of all heads", relative_vectors, relative_vectors("keys", "Q A_Kᵀ", 1, 1, pairs, 1)
+    yield "the scores, of all heads", distance_factors, distance_factors("factors", 1)
+    for trained in (True, False):
+        yield "the scores, of all heads", distance_bias, distance_bias("bias", 1, trained=trained)
+    yield "the queries", query_bias, query_bias("bias", 1, 1, 1)
+    yield "the state, for each token, and its channels", selective_scan, selective_scan("scan", 1, 1, 1)
+    yield "the state, in decode", state_space, state_space("scan", states, 1)
+    yield "the logits", cross_entropy, cross_entropy("loss", 1)
 
 
-def _all_work(model: Transformer) -> Iterator[tuple[Node, Elementwise]]:
-    for node in model.tree(Workload(phase="train")).walk():
-        for work in node.component.own.elementwise:
-            yield node, work
-
-
-def _row(work: Elementwise, kind: str) -> str:
-    name = re.sub(r"b_\w+", "b", work.name)
-    return f"| {name} | {work.forward} | {work.backward} | {APART.get(work.name, ELEMENTS[kind])} |"
-
-
-APART = {"gradient of a row": "the rows looked up for the pairs of a sequence", "+ P A_V": "the mixed values"}
-ELEMENTS = {
-    "activation": "the inner layer",
-    "attend": "the scores, of all heads",
-    "dropout": "what it is applied to, in training only",
-    "embedding": "the embedded tokens",
-    "linear": "the output",
-    "loss": "the logits",
-    "norm": "the normalised vectors",
-    "parameter": "the queries",
-    "position": "the embedded tokens",
-    "residual": "the stream",
-    "rotary": "queries and keys",
-}
+def _source_of(leaf: Callable[..., Component]) -> str:
+    """What its docstring names as its source, as one line."""
+    _, _, source = (inspect.getdoc(leaf) or "").partition("Source: ")
+    return " ".join(source.partition("\n\n")[0].split()).rstrip(".")
 
 
 def main(arguments: list[str]) -> int:

@@ -19,6 +19,7 @@ PHASES = ("forward", "train", "prefill", "decode")
 POSITIONS_WITH_LOGITS = ("all", "last")
 RECOMPUTED = ("none", "selective", "full", "every:N")
 LATENT = ("expanded", "absorbed")
+CONVOLUTIONS = ("counter", "run")
 
 
 class Sequences(NamedTuple):
@@ -80,6 +81,13 @@ class Workload(Described):
         "--mla",
         default="expanded",
         known=LATENT,
+    )
+
+    convolutions: str = choice(
+        "backward of grouped convolutions: as PyTorch's counter has it, which forgets the groups, or as it is run",
+        "--grouped-convolutions",
+        default="counter",
+        known=CONVOLUTIONS,
     )
 
     @property

@@ -8,6 +8,7 @@ from tests.conftest import recorded
 from tfcalc.blocks import GATED, FeedForward
 from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.latent_attention import LatentAttention
+from tfcalc.configs.fields import FIELDS
 from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.measure import active_params, matmul_flops, params
@@ -69,3 +70,8 @@ def test_flops_are_linear_in_the_batch(row: dict[str, object]) -> None:
         return tree.total(matmul_flops)
 
     assert flops(6) - flops(4) == 2 * (flops(2) - flops(1))
+
+
+def test_no_field_of_a_config_has_a_letter_of_the_workload() -> None:
+    letters = {size.symbol for size in Workload().dimensions().values()}
+    assert letters.isdisjoint(field.letter for field in FIELDS.values())

@@ -71,6 +71,13 @@ SWITCHES: dict[str, tuple[Model, Workload, dict[str, str | bool], set[str], set[
     "dropout off": (DECODER, STEP, {"dropout": False}, {"elementwise_flops"}, set()),
     "input gradient": (CORE, STEP, {"input_gradient": True}, {"backward_flops"}, {"query", "key", "value"}),
     "input gradient behind an embedding": (DECODER, STEP, {"input_gradient": True}, set(), set()),
+    "convolutions as run": (
+        load("mamba2-780m"),
+        STEP,
+        {"convolutions": "run"},
+        {"backward_flops"},
+        {"conv1d"},
+    ),
     "latent absorbed": (
         load("deepseek-v2-lite"),
         Workload(phase="decode", cached=24),
@@ -124,6 +131,7 @@ def test_counting_all_operations_leaves_the_products_alone() -> None:
 def test_every_field_of_a_workload_stands_in_the_json() -> None:
     """Under its own name, or under the one that the JSON has for it."""
     called = {"kernel": "attention_kernel", "recompute": "recomputation", "latent": "latent_attention"}
+    called["convolutions"] = "grouped_convolutions"
     run = Workload(phase="decode", cached=9)
     conventions = flops(DECODER, run).conventions
     assert {called.get(item.name, item.name) for item in fields(Workload)} <= set(conventions)

@@ -6,7 +6,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.core.sharing import without_weights
 from tfcalc.leaves import attend, linear, parameter, rotary
-from tfcalc.leaves.convolution import convolution, depthwise
+from tfcalc.leaves.convolution import depthwise, grouped_convolution
 from tfcalc.workload import Sequences, Workload
 
 
@@ -47,7 +47,7 @@ class ConvolvedAttention(NamedTuple):
                 *([] if run.decoding else [without_weights(before)._replace(name="qkv_proj.v_proj_delayed[zeros]")]),
                 depthwise("qkv_proj.conv_qk_depthwise", channels, each, padded),
                 # Each head is a group: its d channels make d channels.
-                convolution("qkv_proj.conv_qk_grouped", channels, channels, (grouped,), t, groups=a + g),
+                grouped_convolution("qkv_proj.conv_qk_grouped", d, channels, grouped, t, a + g),
                 parameter("qk_norm.temp", g, minor=True),
                 *([] if self.rotary is None else [rotary("rotary", (a + g) * t * self.rotary)]),
                 attend(

@@ -22,7 +22,7 @@ _HEADS = Field("a", "attention heads")
 _FFN = Field("f", "feed-forward size")
 _POSITIONS = Field("T", "positions")
 _EXPERTS = Field("E", "experts")
-_KERNEL = Field("c", "convolution kernel")
+_KERNEL = Field("k_c", "convolution kernel")
 _PATCH = Field("p", "patch side")
 
 FIELDS = {

@@ -37,12 +37,13 @@ class Product(NamedTuple):
 
     M×K by K×N is ``(2, M, K, N)``: each of the M·N outputs takes K multiplications and K additions. ``backward`` is how
     many products of the same size the backward pass runs: one per operand that needs a gradient, and one more if a
-    fused kernel computes it again.
+    fused kernel computes it again. ``overcounted`` are those that PyTorch's counter has beyond them, in error.
     """
 
     name: str
     factors: tuple[Num, ...]
     backward: Num = 2
+    overcounted: Num = 0
 
     @property
     def flops(self) -> Num:

@@ -32,7 +32,10 @@ def held(cost: Cost, bits: int) -> list[Item]:
 def work(cost: Cost, *, training: bool, everything: bool) -> list[Item]:
     """The matrix products, and with ``everything`` the elementwise work, of a forward pass or a training step."""
     passes = 1 + (cost.again and training)
-    items = [(each.name, (*([passes + each.backward] if training else []), *each.factors)) for each in cost.products]
+    items = [
+        (each.name, (*([passes + each.backward + each.overcounted] if training else []), *each.factors))
+        for each in cost.products
+    ]
     if everything:
         items += [
             (each.name, (operations, each.elements))

@@ -58,8 +58,14 @@ def matmul_flops(cost: Cost) -> Num:
 
 @_run
 def matmul_backward_flops(cost: Cost) -> Num:
-    """FLOPs of the backward pass's matrix products."""
-    return total(product.backward * product.flops for product in cost.products)
+    """FLOPs of the backward pass's matrix products, those that PyTorch's counter has too many among them."""
+    return total((product.backward + product.overcounted) * product.flops for product in cost.products)
+
+
+@_run
+def overcounted_flops(cost: Cost) -> Num:
+    """FLOPs that PyTorch's counter has of a backward pass, though nothing runs them."""
+    return total(product.overcounted * product.flops for product in cost.products)
 
 
 @_run

@@ -1,4 +1,4 @@
-"""Activation checkpointing: which operations are computed again in backward, because their results were not kept."""
+"""What a backward pass runs: operations again whose results were not kept, and less than PyTorch's counter has."""
 
 from __future__ import annotations
 
@@ -63,4 +63,15 @@ def _again(component: Component, early_stop: bool) -> Component:
     return component._replace(
         own=own._replace(again=not (early_stop and own.last)),
         parts=tuple(_again(part, early_stop) for part in component.parts),
+    )
+
+
+def as_run(component: Component) -> Component:
+    """The same tree without the products that only PyTorch's counter sees: w's gradient of a grouped convolution.
+
+    ``torch.utils.flop_counter.conv_backward_flop`` multiplies all channels with all, whatever the groups.
+    """
+    products = tuple(product._replace(overcounted=0) for product in component.own.products)
+    return component._replace(
+        own=component.own._replace(products=products), parts=tuple(as_run(part) for part in component.parts)
     )

@@ -134,7 +134,8 @@ def deepseek_v4(c: Config, run: Workload) -> Component:
     def make(kind: tuple[str, str]) -> Component:
         mixer, mlp = attention(kind[0], c, run), experts(kind[1], c, run)
         connections = (connect(name, run.target) for name in ("attn_hc", "ffn_hc"))
-        return layer("layers", (mixer, mlp, *connections, *norms(PRE_NORM, "rmsnorm", c, run)), tokens * h)
+        parts = mixer, mlp, *connections, *norms(PRE_NORM, "rmsnorm", c, run)
+        return layer("layers", parts, tokens * h, ends_with_sum=True)  # with the streams that are mixed last
 
     kinds = list(zip(layer_types(c), mlp_types(c), strict=True))
     base = decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))

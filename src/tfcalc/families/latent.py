@@ -265,8 +265,9 @@ def longcat_flash(c: Config, run: Workload) -> Component:
     h, tokens = c.size("hidden_size"), run.target.tokens
     dense = FeedForward(h, c.size("ffn_hidden_size"), c.word("hidden_act"), names=GATED, gated=True)
     block = latent_attention(c)._replace(query_dim=c.optional("qk_head_dim"))
-    twice = (block("self_attn", run.target, run), dense("mlps", run.target, run), *norms(PRE_NORM, "rmsnorm", c, run))
-    parts = (with_zero_experts(c, run), *(part._replace(copies=2) for part in twice))
+    twice = (block("self_attn", run.target, run), *norms(PRE_NORM, "rmsnorm", c, run))
+    both = (dense(f"mlps[{place}]", run.target, run) for place in range(2))
+    parts = (with_zero_experts(c, run), *(part._replace(copies=2) for part in twice), *both)
     # transformers gives these models twice as many layers as it builds, one for each attention
     count = ceil_div(c.size("num_hidden_layers") - 1, 2) if c.has("num_hidden_layers") else c.size("num_layers")
-    return decoder(c, run, layer("layers", parts, tokens * h, copies=count))
+    return decoder(c, run, layer("layers", parts, tokens * h, copies=count, ends_with_sum=True))

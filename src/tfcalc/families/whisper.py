@@ -61,7 +61,9 @@ def audio_encoder(c: Config, run: Workload, s: Side) -> Component:
         s,
         stream,
         *stem(s.width, c.size("num_mel_bins"), stream.tokens),
-        sinusoidal_position("embed_positions", c.size("max_source_positions"), s.width, stream.tokens, stored="parameter"),
+        sinusoidal_position(
+            "embed_positions", c.size("max_source_positions"), s.width, stream.tokens, stored="parameter"
+        ),
         made._replace(copies=s.layers),
     )
 

@@ -23,8 +23,8 @@ def convolution(
     ====================  =======================================================================
     parameters            ``o·(i/groups)·k + o`` (without bias ``o·(i/groups)·k``), k all taps of the kernel
     forward FLOPs         ``2·positions·o·(i/groups)·k``
-    backward FLOPs        ``groups + 1`` times that: one product for x's gradient (none without ``input_gradient``);
-                          PyTorch's counter takes w's for that of all channels with all, groups or not
+    backward FLOPs        twice that: one product for w's gradient, one for x's (none without ``input_gradient``);
+                          PyTorch's counter forgets the groups of w's, and has it ``groups`` times
     ====================  =======================================================================
 
     ``groups == channels_in`` is the depthwise convolution of state-space models: k weights a channel.
@@ -60,12 +60,22 @@ def _convolution(
             ),
             products=(
                 Product(
-                    "w ∗ x", (2, positions, channels_out, fan_in, product(kernel)), backward=groups + input_gradient
+                    "w ∗ x",
+                    (2, positions, channels_out, fan_in, product(kernel)),
+                    backward=1 + input_gradient,
+                    overcounted=groups - 1,
                 ),
             ),
             elementwise=(Elementwise("+ b", positions * channels_out, forward=1, backward=1),) if bias else (),
         ),
     )
+
+
+def grouped_convolution(
+    name: str, fan_in: Num, channels_out: Num, kernel: Num, positions: Num, groups: Num, *, bias: bool = True
+) -> Component:
+    """A convolution over time whose ``groups`` read ``fan_in`` channels each."""
+    return _convolution(name, fan_in, channels_out, (kernel,), positions, groups, bias, input_gradient=True)
 
 
 def depthwise(name: str, channels: Num, kernel: Num, positions: Num, *, bias: bool = True) -> Component:
@@ -91,7 +101,7 @@ def short_convolution(
     forward FLOPs         ``2·b·(l + k − 1)·c·k``: the sequence is padded on both sides, and what is too much cut off
     of a step             ``2·b·2·c·k``: the cache holds k tokens, and the new one makes that two places for the kernel;
                           none where the step is ``summed``, products and sums for the one place that is new
-    backward FLOPs        ``c + 1`` times that, by PyTorch's counter (see :func:`convolution`)
+    backward FLOPs        twice that, and c − 1 times more by PyTorch's counter (see :func:`convolution`)
     ====================  =======================================================================
 
     >>> from tfcalc.core.measure import matmul_flops

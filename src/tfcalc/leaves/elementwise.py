@@ -46,9 +46,9 @@ FURTHER = {
 
 
 def activation(name: str, kind: str, elements: Num) -> Component:
-    """ReLU (1 operation per element) or GELU (5); no parameters, no matrix product.
+    """So many operations per element (ReLU 1, GELU 5, …); no parameters, no matrix product.
 
-    Source: Hendrycks and Gimpel 2016 (arXiv 1606.08415), section 2: GELU(x) = x·½(1 + erf(x/√2)).
+    Source: torch.nn.functional and transformers.activations; GELU: Hendrycks and Gimpel 2016 (arXiv 1606.08415).
     """
     known = ACTIVATIONS | FURTHER
     if kind not in known:

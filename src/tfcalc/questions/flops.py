@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Definitions
@@ -14,6 +15,7 @@ from tfcalc.core.measure import (
     matmul_again_flops,
     matmul_backward_flops,
     matmul_flops,
+    overcounted_flops,
 )
 from tfcalc.questions.common import subject
 from tfcalc.questions.stated import for_programs, in_words
@@ -62,6 +64,7 @@ def flops(
     small = {name: amount(measure) for name, measure in ELEMENTWISE.items() if name == "forward" or run.training}
     parts = {name: count + (small[name] if everything else 0) for name, count in matmul.items()}
     entry = asked.entry(flops_of(run.training, everything), {}, depth)
+    overcounted = amount(overcounted_flops) if run.training else 0
     tokens = exact(run.target.tokens)
     per_token, rest = divmod(entry.value, tokens)
     return Report(
@@ -76,6 +79,7 @@ def flops(
             "total_flops": entry.value,
             "matmul_flops": sum(matmul.values()),
             "elementwise_flops": sum(small.values()),
+            "overcounted_flops": overcounted,
             "tokens": tokens,
             "flops_per_token": entry.value / tokens if rest else per_token,
         },
@@ -84,5 +88,14 @@ def flops(
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
-        notes=(*asked.model.remarks(run), *in_words("flops", run, definitions)),
+        notes=(*asked.model.remarks(run), *_error(overcounted), *in_words("flops", run, definitions)),
     )
+
+
+def _error(overcounted: int) -> Iterator[str]:
+    """PyTorch's counter is followed where it errs, but not without saying so."""
+    if overcounted:
+        yield (
+            f"{overcounted:,} of these FLOPs are not run: PyTorch's counter forgets the groups of a convolution in "
+            "backward (--grouped-convolutions run leaves them out)"
+        )

@@ -64,6 +64,7 @@ def for_programs(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
                 "recomputation": run.recompute if run.training else "none",
                 "early_stop": run.training and run.early_stop,
                 "latent_attention": run.latent,
+                "grouped_convolutions": run.convolutions,
                 "embedding_lookup": 0,
             }
         case "memory":
@@ -113,6 +114,8 @@ def _definitions(run: Workload, by: Definitions) -> Iterator[str]:
         yield f"latent attention: {LATENT[run.latent]}"
     if run.training:
         yield f"backward: {BACKWARD[run.fused]}, {DATA[run.input_gradient]}"
+        if run.convolutions != "counter":
+            yield "grouped convolutions as they are run"
         if not run.dropout:
             yield "no dropout"
         if run.recompute != "none":

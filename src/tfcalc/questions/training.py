@@ -134,7 +134,7 @@ def training(
         check_size("tokens", tokens, most=MOST_TOKENS)
     except InvalidModel as error:
         raise UsageError(error.message, error.hint) from None
-    run = run or Workload(phase="train")
+    run = (run or Workload(phase="train")).replaced(convolutions="run")
     if not run.training:
         raise UsageError(f"a run of {tokens:,} tokens is made of training steps, not of {run.phase}", "add --train")
     definitions = definitions or Definitions()

@@ -135,7 +135,7 @@ def utilisation(
             f"a peak of {machines.peak:g} FLOP/s is no accelerator's",
             f"{machines.peak:g} TFLOP/s are {machines.peak:g}T",
         )
-    run = run or Workload(phase="train")
+    run = (run or Workload(phase="train")).replaced(convolutions="run")
     if not run.training:
         raise UsageError(f"MFU is that of training, not of {run.phase}", "ask for phase train")
     step = flops(model, run, definitions)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 AS_COUNTED = {"attn_implementation": "eager", "experts_implementation": "batched_mm"}
 """How transformers is asked to run: the counter sees neither fused attention on meta nor grouped experts."""
 
-TRIES = (("meta", True), ("meta", False), ("cpu", False))
-"""Where it is run, and whether it is given masks."""
+TRIES = (("meta", "pairs"), ("meta", "none"), ("cpu", "tokens"), ("cpu", "none"))
+"""Where it is run, and with which masks (see :func:`tfcalc.verify.inputs.inputs`)."""
 DEPTHS = ("decoder_layers", "num_decoder_layers")
 """How a config says how deep the decoder of two stacks is."""
 MOST_WITH_DATA = 10_000_000
@@ -61,7 +61,7 @@ def theirs(model: Published, run: Workload) -> Flops:
     os.environ[UNCHECKED] = "1"
     config = model.config | {f"_{name}": how for name, how in AS_COUNTED.items()}
     failed: list[Exception] = []
-    for device, masked in TRIES:
+    for device, masks in TRIES:
         built = build(config, model.architecture, device="meta")
         if device == "cpu":
             if sum(one.numel() for one in built.parameters()) > MOST_WITH_DATA:
@@ -70,14 +70,14 @@ def theirs(model: Published, run: Workload) -> Flops:
         try:
             with warnings.catch_warnings(), torch.device(device), sdpa_kernel(SDPBackend.MATH):
                 warnings.simplefilter("ignore")
-                return _counted(built, run, masked)
+                return _counted(built, run, masks)
         except Exception as error:
             failed.append(error)
     first_line = (str(failed[-1]).splitlines() or [""])[0]
     raise Unavailable(f"it does not run without data: {type(failed[-1]).__name__}: {first_line}") from failed[-1]
 
 
-def _counted(built: Any, run: Workload, masked: bool) -> Flops:
+def _counted(built: Any, run: Workload, masks: str) -> Flops:
     """The FLOPs of what was built."""
     import torch
 
@@ -86,9 +86,9 @@ def _counted(built: Any, run: Workload, masked: bool) -> Flops:
     built.train(run.training)
     _prepare(built, run)
     if run.decoding:
-        return Flops(_decoded(built, run, masked), 0)
+        return Flops(_decoded(built, run, masks), 0)
     forward, both = _counter(), _counter()
-    given = inputs(built, run, masked)
+    given = inputs(built, run, masks)
     with both:
         with forward, torch.set_grad_enabled(run.training):
             out = built(**given)
@@ -118,7 +118,7 @@ def _counter() -> Any:
     return counter
 
 
-def _decoded(built: Any, run: Workload, masked: bool = True) -> int:
+def _decoded(built: Any, run: Workload, masks: str = "pairs") -> int:
     """The FLOPs of one more token for each sequence, after all but that were run to fill the cache."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -127,8 +127,8 @@ def _decoded(built: Any, run: Workload, masked: bool = True) -> int:
 
     before = run.replaced(phase="prefill", seq_len=run.target.seen - 1)
     with torch.no_grad():
-        cache = _filled(built, inputs(built, before, masked))
-        given = inputs(built, run, masked)
+        cache = _filled(built, inputs(built, before, masks))
+        given = inputs(built, run, masks)
         if "past_key_values" not in cache:  # a state has no places that a mask could hide
             given.pop("attention_mask", None)
         with FlopCounterMode(display=False) as counter:
@@ -162,7 +162,11 @@ def _memory(out: Any) -> dict[str, Any]:
     from transformers.modeling_outputs import BaseModelOutput
 
     read = getattr(out, "encoder_last_hidden_state", None)
-    return {} if read is None else {"encoder_outputs": BaseModelOutput(last_hidden_state=read)}
+    if read is None:
+        return {}
+    memory = BaseModelOutput(last_hidden_state=read)
+    memory.attention_mask = None  # Moonshine's has one
+    return {"encoder_outputs": memory}
 
 
 def _prepare(built: Any, run: Workload) -> None:

@@ -11,16 +11,19 @@ from tfcalc.verify.images import images
 from tfcalc.verify.sounds import sounds
 from tfcalc.workload import Workload
 
+MASKS = ("attention_mask", "decoder_attention_mask")
 ANSWER = ("start_positions", "end_positions", "cls_index")
 
 
-def inputs(built: Any, run: Workload, masked: bool = True) -> dict[str, Any]:
+def inputs(built: Any, run: Workload, masks: str = "pairs") -> dict[str, Any]:
     """Arguments for ``built.forward`` on this workload, as far as its signature names them.
 
-    Masks are of pairs, or of tokens where a model takes no others (not ``masked``).
+    ``masks`` are of pairs, of tokens, or none, where a model takes no others; a choice has no place for one of pairs.
     """
     found, choices = _all_inputs(built, run), type(built).__name__.endswith("ForMultipleChoice")
-    if choices or not masked:
+    if masks == "none":
+        found = {name: value for name, value in found.items() if name not in MASKS}
+    elif choices or masks == "tokens":
         found = {name: _of_tokens(value) if name.endswith("attention_mask") else value for name, value in found.items()}
     return _as_choices(found) if choices else found
 
@@ -67,7 +70,7 @@ def _all_inputs(built: Any, run: Workload) -> dict[str, Any]:
         found["use_cache"] = False
     found |= images(built, run)
     found |= _sounds(built, run, known)
-    if "patch_lengths" in known:  # how many bytes a patch has depends on the text; such a config makes no cache
+    if hasattr(built.config, "patch_in_forward"):  # where patches end depends on the text; it makes no cache
         patches = run.seq_len // built.config.patch_size
         found |= {"patch_lengths": torch.ones(run.batch_size, patches, dtype=torch.long), "use_cache": False}
     found |= sounds(built, run)

@@ -47,7 +47,7 @@ def _samples(built: Any, heard: int) -> int:
 
 def _words(built: Any, run: Workload, found: Mapping[str, Any]) -> dict[str, Any]:
     """A text in which as many words stand for sound as the projector makes vectors."""
-    listens = getattr(built, "get_audio_features", None)
+    listens = getattr(built.base_model, "get_audio_features", None)
     token = next((getattr(built.config, name) for name in TOKENS if hasattr(built.config, name)), None)
     if listens is None or token is None:
         return {}

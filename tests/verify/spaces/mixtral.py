@@ -150,7 +150,7 @@ def granitemoe_swa(random: Random) -> dict[str, Any]:
 
 @space("dbrx")
 def dbrx(random: Random) -> dict[str, Any]:
-    """Nested configs; transformers cannot build one without ``rope_theta``, nor with a tied head, nor run all values."""
+    """Nested configs; transformers builds none without ``rope_theta``, nor with a tied head, nor run it unclipped."""
     sizes = grouped(random)
     return {
         "d_model": sizes["hidden_size"],

@@ -27,6 +27,7 @@ def glmasr(random: Random) -> dict[str, Any]:
         "text_config": grouped(random, head_dim=True) | {"model_type": "llama"},
         "audio_config": ears(random)
         | {"model_type": "glmasr_encoder", "num_key_value_heads": random.choice([None, 1, 2])},
+        "audio_token_id": 1,
         "tie_word_embeddings": coin(random),
     } | of(random, "GlmAsr", "Model", GENERATION)
 

@@ -70,12 +70,16 @@ def dinov2(random: Random) -> dict[str, Any]:
     """Gated or not, masks or not."""
     drawn = vit(random) | {"architectures": ["Dinov2" + random.choice([*HEADS[:2], "Backbone"])]}
     del drawn["intermediate_size"]
-    return drawn | square(random) | {
-        "mlp_ratio": random.choice([2, 3, 4]),
-        "use_swiglu_ffn": coin(random),
-        "use_mask_token": coin(random),
-        "layerscale_value": random.choice([0.0, 1.0]),
-    }
+    return (
+        drawn
+        | square(random)
+        | {
+            "mlp_ratio": random.choice([2, 3, 4]),
+            "use_swiglu_ffn": coin(random),
+            "use_mask_token": coin(random),
+            "layerscale_value": random.choice([0.0, 1.0]),
+        }
+    )
 
 
 def _both(size: Any) -> list[int]:

@@ -53,8 +53,8 @@ def gemma4_text(random: Random) -> dict[str, Any]:
     """Two widths of heads, keys that are the values, experts, tables for each layer or not."""
     drawn = gemma_text(random)
     heads = drawn["num_attention_heads"]
-    if coin(random):
-        drawn["hidden_size_per_layer_input"] = 0
+    if coin(random):  # transformers cannot run shared keys without tables
+        drawn |= {"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0}
     if coin(random):
         drawn |= {"enable_moe_block": True, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 12}
     if random.random() < 0.3:

@@ -47,6 +47,7 @@ def voxtral(random: Random) -> dict[str, Any]:
     return {
         "text_config": some_of(random, grouped(random) | {"head_dim": random.choice([4, 8]), "model_type": "llama"}),
         "audio_config": ears(random) | {"model_type": "voxtral_encoder"},
+        "audio_token_id": 1,
     } | of(random, "Voxtral", "Model", GENERATION)
 
 
@@ -56,6 +57,7 @@ def qwen2_audio(random: Random) -> dict[str, Any]:
     return {
         "text_config": grouped(random) | {"model_type": "qwen2"},
         "audio_config": ears(random) | {"model_type": "qwen2_audio_encoder"},
+        "audio_token_index": 1,
     } | of(random, "Qwen2Audio", "Model", GENERATION)
 
 
@@ -64,6 +66,7 @@ def _flamingo(random: Random) -> dict[str, Any]:
         "text_config": grouped(random) | {"model_type": "qwen2"},
         "audio_config": ears(random) | {"model_type": "audioflamingo3_encoder"},
         "projector_bias": coin(random),
+        "audio_token_id": 1,
     }
 
 
@@ -81,8 +84,8 @@ def musicflamingo(random: Random) -> dict[str, Any]:
 
 @space("moonshine")
 def moonshine(random: Random) -> dict[str, Any]:
-    """The decoder's heads are not heeded."""
-    heads = random.choice([2, 4])
+    """The decoder's heads are the encoder's: others are built as the encoder's, and then do not run."""
+    heads, groups = random.choice([2, 4]), random.choice([None, 1, 2])
     return {
         "hidden_size": heads * random.choice([4, 8]),
         "intermediate_size": random.choice([24, 40]),
@@ -90,8 +93,8 @@ def moonshine(random: Random) -> dict[str, Any]:
         "decoder_num_hidden_layers": random.randint(1, 3),
         "encoder_num_attention_heads": heads,
         "decoder_num_attention_heads": heads,
-        "encoder_num_key_value_heads": random.choice([None, 1, 2]),
-        "decoder_num_key_value_heads": random.choice([None, 1, 2]),
+        "encoder_num_key_value_heads": groups,
+        "decoder_num_key_value_heads": groups,
         "vocab_size": random.randint(50, 120),
         "attention_bias": coin(random),
         "tie_word_embeddings": coin(random),
