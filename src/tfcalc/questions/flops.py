@@ -64,7 +64,7 @@ def flops(
     small = {name: amount(measure) for name, measure in ELEMENTWISE.items() if name == "forward" or run.training}
     parts = {name: count + (small[name] if everything else 0) for name, count in matmul.items()}
     entry = asked.entry(flops_of(run.training, everything), {}, depth)
-    overcounted = amount(overcounted_flops) if run.training else 0
+    overcounted = exact(model.tree(run).total(overcounted_flops)) if run.training else 0
     tokens = exact(run.target.tokens)
     per_token, rest = divmod(entry.value, tokens)
     return Report(
@@ -88,14 +88,16 @@ def flops(
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
-        notes=(*asked.model.remarks(run), *_error(overcounted), *in_words("flops", run, definitions)),
+        notes=(*asked.model.remarks(run), *_error(overcounted, run), *in_words("flops", run, definitions)),
     )
 
 
-def _error(overcounted: int) -> Iterator[str]:
-    """PyTorch's counter is followed where it errs, but not without saying so."""
-    if overcounted:
+def _error(overcounted: int, run: Workload) -> Iterator[str]:
+    """PyTorch's counter is followed where it errs, or not, but never without saying so."""
+    if overcounted and run.convolutions == "counter":
         yield (
             f"{overcounted:,} of these FLOPs are not run: PyTorch's counter forgets the groups of a convolution in "
             "backward (--grouped-convolutions run leaves them out)"
         )
+    elif overcounted:
+        yield f"without {overcounted:,} FLOPs that PyTorch's counter has in error for grouped convolutions in backward"

@@ -114,8 +114,6 @@ def _definitions(run: Workload, by: Definitions) -> Iterator[str]:
         yield f"latent attention: {LATENT[run.latent]}"
     if run.training:
         yield f"backward: {BACKWARD[run.fused]}, {DATA[run.input_gradient]}"
-        if run.convolutions != "counter":
-            yield "grouped convolutions as they are run"
         if not run.dropout:
             yield "no dropout"
         if run.recompute != "none":

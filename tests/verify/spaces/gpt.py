@@ -210,7 +210,7 @@ def phi(random: Random) -> dict[str, Any]:
     """Grouped heads of any width; the norms of queries and keys are as wide as heads that split the hidden size."""
     kinds = ("Model", "ForCausalLM", "ForSequenceClassification", "ForTokenClassification")
     sizes = grouped(random) | classes(random, "Phi", *kinds)
-    return sizes | random.choice([{"qk_layernorm": True}, {"qk_layernorm": False}, {"head_dim": 6}])
+    return sizes | random.choice([{"qk_layernorm": True}, {"qk_layernorm": False}, {"head_dim": 12}])
 
 
 @space("starcoder2")

@@ -84,8 +84,9 @@ def musicflamingo(random: Random) -> dict[str, Any]:
 
 @space("moonshine")
 def moonshine(random: Random) -> dict[str, Any]:
-    """The decoder's heads are the encoder's: others are built as the encoder's, and then do not run."""
-    heads, groups = random.choice([2, 4]), random.choice([None, 1, 2])
+    """As many key and value heads as query heads, and as many in both stacks: transformers builds others, but cannot run them."""
+    heads = random.choice([2, 4])
+    groups = random.choice([None, heads])
     return {
         "hidden_size": heads * random.choice([4, 8]),
         "intermediate_size": random.choice([24, 40]),
