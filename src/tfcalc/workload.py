@@ -20,6 +20,7 @@ POSITIONS_WITH_LOGITS = ("all", "last")
 RECOMPUTED = ("none", "selective", "full", "every:N")
 LATENT = ("expanded", "absorbed")
 CONVOLUTIONS = ("counter", "run")
+EXPERTS = ("chosen", "all")
 
 
 class Sequences(NamedTuple):
@@ -83,6 +84,12 @@ class Workload(Described):
         known=LATENT,
     )
 
+    experts: str = choice(
+        "experts that run for a token: those that it is sent to, or all where transformers' code runs all (Llama 4)",
+        "--experts",
+        default="chosen",
+        known=EXPERTS,
+    )
     convolutions: str = choice(
         "backward of grouped convolutions: as PyTorch's counter has it, which forgets the groups, or as it is run",
         "--grouped-convolutions",

@@ -78,6 +78,13 @@ SWITCHES: dict[str, tuple[Model, Workload, dict[str, str | bool], set[str], set[
         {"backward_flops"},
         {"conv1d"},
     ),
+    "experts all": (
+        load("llama-4-maverick-17b-128e-instruct"),
+        STEP,
+        {"experts": "all"},
+        {"forward_flops", "backward_flops"},
+        {"gate_up_proj", "down_proj"},
+    ),
     "latent absorbed": (
         load("deepseek-v2-lite"),
         Workload(phase="decode", cached=24),

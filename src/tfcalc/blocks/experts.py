@@ -16,7 +16,8 @@ class MixtureOfExperts(NamedTuple):
     ``within`` are further parts that every token goes through: shared experts, their gate, a correction bias; ``first``
     those that run before the experts.
     ``routing`` chooses in the router's place, where it is more than a map to one number for each expert. ``all_run``:
-    every expert reads every token, though the results of those that are not chosen weigh nothing (Llama 4).
+    transformers has every expert read every token, though the results of those that are not chosen weigh nothing
+    (Llama 4); that is counted where it is asked for (``Workload.experts``).
 
     Source: Shazeer et al. 2017 (arXiv 1701.06538), section 2; Jiang et al. 2024 (arXiv 2401.04088), section 2.1.
     """
@@ -43,7 +44,7 @@ class MixtureOfExperts(NamedTuple):
                 *self.first,
                 (self.routing or route)._replace(kind="router"),
                 experts._replace(kind="experts", copies=self.n_experts, active=self.active),
-                *([self._in_vain(experts)] if self.all_run else []),
+                *([self._in_vain(experts)] if self.all_run and run.experts == "all" else []),
                 *self.within,
             ),
         )

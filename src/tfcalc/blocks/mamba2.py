@@ -14,7 +14,8 @@ class Mamba2(NamedTuple):
     """``n_heads`` states of ``d_state`` × ``head_dim``, each decayed by one number; the heads of a group share B and C.
 
     One matrix makes gate, input, B, C and time step; a short convolution mixes input, B and C. ``gated_norm``: a norm
-    of the output together with its gate. The state is carried over ``chunk`` tokens at a time. ``bias`` is that of both matrices, unless ``output_bias`` says otherwise.
+    of the output together with its gate. The state is carried over ``chunk`` tokens at a
+    time. ``bias`` is that of both matrices, unless ``output_bias`` says otherwise.
 
     Source: Dao and Gu 2024 (arXiv 2405.21060), section 7; transformers' Mamba2Mixer.
     """

@@ -52,7 +52,6 @@ def layer_types(c: Config) -> list[str]:
 )
 def minimax(c: Config, run: Workload) -> Component:
     """MiniMax-01 (arXiv 2501.08313): seven of its eight layers attend linearly."""
-
     window = c.number("sliding_window") if run.tells_masks and c.get("sliding_window") is not None else None
 
     def parts(kind: str) -> tuple[Component, ...]:

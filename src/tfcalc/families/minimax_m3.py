@@ -92,7 +92,7 @@ def minimax_m3_vl_text(c: Config, run: Workload) -> Component:
         if kind == "dense":
             return dense("mlp", "dense_intermediate_size", c, run)
         beside = dense("shared_experts", "shared_intermediate_size", c, run)
-        return mixture(c, run, act=ACTIVATION, within=(beside, correction(c, experts="num_local_experts")))
+        return mixture(c, run, act=ACTIVATION, first=(beside,), within=(correction(c, experts="num_local_experts"),))
 
     kinds = list(zip(layer_types(c), sparse_layers(c), strict=True))
     return decoder(c, run, *layers(c, run, kinds, lambda kind: (mixer(kind[0]), mlp(kind[1]))))

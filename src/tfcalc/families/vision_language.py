@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, layer
@@ -173,9 +174,9 @@ def tiles(c: Config) -> int:
 
     def shown(shape: Sequence[int]) -> tuple[int, int]:
         most = min(min(shape), side) ** 2
-        return most, most - product(shape)
+        return most, most - prod(shape)
 
-    return product(ceil_div(length, side) for length in max(shapes, key=shown))
+    return prod(ceil_div(length, side) for length in max(shapes, key=shown))
 
 
 def _is_shape(shape: object) -> bool:

@@ -111,7 +111,8 @@ def short_convolution(
     8*b*c*l + 24*b*c
 
     Source: Gu and Dao 2023 (Mamba, arXiv 2312.00752), section 3.4; transformers' causal_conv1d_fn and
-    causal_conv1d_update (``F.conv1d`` with ``padding=kernel - 1``, and with none on the cache and the token); RecurrentGemma sums.
+    causal_conv1d_update (``F.conv1d`` with ``padding=kernel - 1``, and with none on the cache and the token);
+    RecurrentGemma sums.
     """
     if not step or not summed:
         return depthwise(name, channels, kernel, batch * (2 if step else length + kernel - 1), bias=bias)

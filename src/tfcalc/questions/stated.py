@@ -65,6 +65,7 @@ def for_programs(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
                 "early_stop": run.training and run.early_stop,
                 "latent_attention": run.latent,
                 "grouped_convolutions": run.convolutions,
+                "experts": run.experts,
                 "embedding_lookup": 0,
             }
         case "memory":
@@ -112,6 +113,8 @@ def _definitions(run: Workload, by: Definitions) -> Iterator[str]:
         yield f"output head {LOGITS[run.logits]}"
     if run.latent != "expanded":
         yield f"latent attention: {LATENT[run.latent]}"
+    if run.experts != "chosen":
+        yield "all experts run where transformers' code runs all"
     if run.training:
         yield f"backward: {BACKWARD[run.fused]}, {DATA[run.input_gradient]}"
         if not run.dropout:

@@ -69,11 +69,10 @@ def _all_inputs(built: Any, run: Workload) -> dict[str, Any]:
     if run.training and "use_cache" in known:  # some make a cache for as many layers as the other stack has
         found["use_cache"] = False
     found |= images(built, run)
-    found |= _sounds(built, run, known)
+    found |= _sounds(built, run, known) or sounds(built, run)
     if hasattr(built.config, "patch_in_forward"):  # where patches end depends on the text; it makes no cache
         patches = run.seq_len // built.config.patch_size
         found |= {"patch_lengths": torch.ones(run.batch_size, patches, dtype=torch.long), "use_cache": False}
-    found |= sounds(built, run)
     return found
 
 
@@ -88,6 +87,8 @@ def _sounds(built: Any, run: Workload, known: Any) -> dict[str, Any]:
     if heard is None or run.decoding or "input_features_mask" not in known:
         return {}
     channels = getattr(heard, "subsampling_conv_channels", None)
+    if channels is None and not hasattr(heard, "audio_embed_dim"):
+        return {}
     bands = heard.audio_embed_dim if channels is None else channels[0] // 4 * 4
     batch, length = run.source.batch, run.source.length
     return {

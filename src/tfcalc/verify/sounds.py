@@ -47,14 +47,22 @@ def _samples(built: Any, heard: int) -> int:
 
 def _words(built: Any, run: Workload, found: Mapping[str, Any]) -> dict[str, Any]:
     """A text in which as many words stand for sound as the projector makes vectors."""
-    listens = getattr(built.base_model, "get_audio_features", None)
     token = next((getattr(built.config, name) for name in TOKENS if hasattr(built.config, name)), None)
-    if listens is None or token is None:
+    if token is None:
         return {}
+    ids = torch.zeros(int(run.batch_size), int(run.seq_len), dtype=torch.long)  # type: ignore[call-overload]
+    ids[:, : _vectors(built, found) // ids.shape[0]] = token
+    return {"input_ids": ids}
+
+
+def _vectors(built: Any, found: Mapping[str, Any]) -> int:
+    """How many the projector makes of all clips: as the model itself finds out, or as its encoder says."""
+    listens = getattr(built.base_model, "get_audio_features", None)
+    if listens is None:
+        batch, _, length = found["input_features"].shape
+        return batch * int(built.base_model.audio_tower._get_feat_extract_output_lengths(length)[-1])
     with torch.no_grad():
         made = listens(**{name: value for name, value in found.items() if name in signature(listens).parameters})
     vectors = getattr(made, "pooler_output", made)
-    width, batch = built.config.get_text_config().hidden_size, int(run.batch_size)  # type: ignore[call-overload]
-    ids = torch.zeros(batch, int(run.seq_len), dtype=torch.long)  # type: ignore[call-overload]
-    ids[:, : sum(one.numel() for one in vectors) // width // batch] = token
-    return {"input_ids": ids}
+    numbers = sum(one.numel() for one in vectors)
+    return int(numbers // built.config.get_text_config().hidden_size)
