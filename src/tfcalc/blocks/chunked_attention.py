@@ -32,6 +32,7 @@ class ChunkedAttention(NamedTuple):
         h, a, d, t = self.d_model, self.n_heads, self.head_dim, stream.tokens
         queries = stream.batch * ceil_div(stream.length, self.chunk) * self.chunk
         scores, back = queries * self.context, self.context // 2 + 1  # distances that have a sine
+        made = 0 if run.decoding else back
         return Component(
             name,
             "attention",
@@ -39,7 +40,7 @@ class ChunkedAttention(NamedTuple):
                 *(linear(part, h, a * d, t, bias=False, letter=part[0].upper()) for part in self.names[:3]),
                 parameter("per_dim_scale", d, minor=True),
                 activation("scale", "softplus", d),
-                linear("relative_k_proj", h, a * d, back, bias=False, letter="R", input_gradient=False),
+                linear("relative_k_proj", h, a * d, made, bias=False, letter="R", input_gradient=False),
                 relative_scores("relative", a, d, queries, back, scores),
                 attend(
                     "attend",

@@ -58,7 +58,7 @@ def _words(built: Any, run: Workload, found: Mapping[str, Any]) -> dict[str, Any
 def _vectors(built: Any, found: Mapping[str, Any]) -> int:
     """How many the projector makes of all clips: as the model itself finds out, or as its encoder says."""
     listens = getattr(built.base_model, "get_audio_features", None)
-    if listens is None:
+    if listens is None or "input_ids" in signature(listens).parameters:
         batch, _, length = found["input_features"].shape
         return batch * int(built.base_model.audio_tower._get_feat_extract_output_lengths(length)[-1])
     with torch.no_grad():

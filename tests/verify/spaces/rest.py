@@ -70,6 +70,7 @@ def moss_transcribe_diarize(random: Random) -> dict[str, Any]:
             projector_hidden_act=["gelu", "silu"],
             tie_word_embeddings=[True, False],
         )
+        | {"audio_token_id": 1}
         | of(random, "MossTranscribeDiarize", "Model", GENERATION)
     )
 
