@@ -12,8 +12,11 @@ import pytest
 from tests.core.test_patterns import SEES
 from tests.formula_reader import evaluate
 from tfcalc import Definitions, Transformer, Workload
+from tfcalc.configs.family import modules
+from tfcalc.configs.published import Published
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.docs import main, refreshed
+from tfcalc.errors import InvalidModel
 from tfcalc.leaves.norm import NORMS, NormKind
 from tfcalc.questions.quantities import measure_of
 from tfcalc.questions.targets import find
@@ -131,3 +134,18 @@ def test_the_readme_counts_the_presets() -> None:
     text = (TOP / "README.md").read_text(encoding="utf-8")
     assert f"({len(names())} are known)" in text
     assert f"`tfcalc models` lists {len(names())}" in text
+
+
+def test_every_elementwise_operation_of_every_family_stands_in_the_table() -> None:
+    text = (TOP / "formulas.md").read_text(encoding="utf-8").partition("<!-- elementwise -->")[2]
+    rows = [line.split(" | ") for line in text.partition("<!-- end -->")[0].splitlines()[3:]]
+    listed = {name for row in rows for name in row[0].removeprefix("| ").split(", ")} | {row[0][2:] for row in rows}
+    assert all(row[-1].removesuffix(" |") for row in rows), "an operation without a source"
+    for model_type in (name for names in modules().values() for name in names):
+        for run in (Workload(phase="train"), Workload(phase="decode", cached=9)):
+            try:
+                root = Published({"model_type": model_type}).tree(run)
+            except InvalidModel:  # defaults that fit no model; transformers has a few
+                continue
+            done = {work.name for node in root.walk() for work in node.component.own.elementwise}
+            assert {name for name in done if not name.startswith("+ b")} <= listed, model_type

@@ -47,13 +47,16 @@ from tfcalc.leaves import (
     sinusoidal_position,
 )
 from tfcalc.leaves.batch_norm import batch_norm
+from tfcalc.leaves.convolution import short_convolution
 from tfcalc.leaves.distance import distance_bias, distance_factors, distance_table, query_bias, relative_vectors
 from tfcalc.leaves.elementwise import FURTHER as FURTHER_ACTIVATIONS
+from tfcalc.leaves.linear_attention import delta_rule, lightning, matrix_memory
 from tfcalc.leaves.loss import cross_entropy
 from tfcalc.leaves.norm import FURTHER as FURTHER_NORMS
 from tfcalc.leaves.recurrence import gru
 from tfcalc.leaves.relative import relative_scores
-from tfcalc.leaves.scan import States, selective_scan, state_space
+from tfcalc.leaves.scan import GATED_SUMS, States, gated_sum, selective_scan, state_space
+from tfcalc.leaves.score import score
 from tfcalc.questions.formula import formula
 from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
@@ -226,7 +229,20 @@ def _leaves() -> Iterator[tuple[str, Callable[..., Component], Component]]:
         yield "the scores, of all heads", distance_bias, distance_bias("bias", 1, trained=trained)
     yield "the queries", query_bias, query_bias("bias", 1, 1, 1)
     yield "the state, for each token, and its channels", selective_scan, selective_scan("scan", 1, 1, 1)
-    yield "the state, in decode", state_space, state_space("scan", states, 1)
+    for made in (states, states._replace(step=False)):
+        elements = "the state, in decode" if made.step else "the scores or the state, by chunks"
+        yield elements, state_space, state_space("scan", made, 1)
+        yield elements, lightning, lightning("scan", made, 1)
+        yield elements, delta_rule, delta_rule("scan", made)
+        yield elements, matrix_memory, matrix_memory("scan", made, 1)
+    for kind in GATED_SUMS:
+        yield "the channels", gated_sum, gated_sum("sum", kind, 1)
+    yield (
+        "the taps of the channels, in decode",
+        short_convolution,
+        short_convolution("conv", 1, 1, 1, 1, step=True, bias=False, summed=True),
+    )
+    yield "the scores, of all heads", score, score("score", 1, 1, pairs)
     yield "the logits", cross_entropy, cross_entropy("loss", 1)
 
 

@@ -33,7 +33,7 @@ def models(model_type: str) -> list[Published]:
     made = [Published(config) for config in drawn]
     try:
         made.append(Published(default))
-        made[-1].check(RUN)
+        made[-1].tree(RUN)
     except InvalidModel:
         assert model_type in UNBUILDABLE
         made.pop()

@@ -48,4 +48,4 @@ class RecurrentBlock(NamedTuple):
             yield linear(gate, self.block_width, self.block_width, tokens)._replace(copies=self.n_blocks)
             yield activation(f"{gate}_sigmoid", "sigmoid", tokens * self.width)
         # a = exp(-8·softplus(Λ)·r), then a·h + √(1 - a²)·(i·x)
-        yield gated_sum("recurrence", "a·h + √(1−a²)·i·x", tokens * self.width, forward=9, backward=14)
+        yield gated_sum("recurrence", "a·h + √(1−a²)·i·x", tokens * self.width)

@@ -33,7 +33,7 @@ class TimeMixing(NamedTuple):
                 parameter("time_decay", w, minor=True),
                 parameter("time_first", w, minor=True),
                 # two maxima, four exponentials of differences, two sums of two products, and their quotient
-                gated_sum("wkv", "wkv", t * w, forward=22, backward=33),
+                gated_sum("wkv", "wkv", t * w),
                 activation("gate", "sigmoid", t * w),
                 linear("output", w, h, t, bias=False, letter="O"),
             ),
@@ -70,4 +70,4 @@ def shifted(width: Num, tokens: Num, *names: str) -> Iterator[Component]:
     """``μ·x + (1 − μ)·x of the token before``, with a trained μ for each of these."""
     for name in names:
         yield parameter(f"time_mix_{name}", width, minor=True)
-        yield gated_sum(f"{name}_shift", "μ·x + (1−μ)·x₋₁", tokens * width, forward=4, backward=5)
+        yield gated_sum(f"{name}_shift", "μ·x + (1−μ)·x₋₁", tokens * width)

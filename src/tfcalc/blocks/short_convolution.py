@@ -28,7 +28,7 @@ class ShortConvolution(NamedTuple):
             "ssm",
             parts=(
                 linear("in_proj", h, 3 * h, t, bias=self.bias, letter="in"),
-                gated_sum("gates", "B·x, C·y", t * h, forward=2, backward=4),
+                gated_sum("gates", "B·x, C·y", t * h),
                 convolved("conv", h, self.kernel, stream, bias=self.bias),
                 linear("out_proj", h, h, t, bias=self.bias, letter="out"),
             ),

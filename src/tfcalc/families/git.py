@@ -48,9 +48,15 @@ def patches(c: Config) -> Num:
     return (1 if images is None else images) * (product(grid(c.sub("vision_config", "git_vision_model"))) + 1)
 
 
+def with_images(c: Config, run: Workload) -> Workload:
+    """The text behind the vectors of its images, of which a decoded token sees the keys as well."""
+    before = patches(c)
+    return replace(run, seq_len=before + run.seq_len, cached=before + run.size("cached"))
+
+
 def logits(c: Config, run: Workload, base: Component) -> Iterable[Component]:
     """Logits of every vector, those of the images too."""
-    return lm_head("output", bias=True)(c, replace(run, seq_len=patches(c) + run.seq_len), base)
+    return lm_head("output", bias=True)(c, with_images(c, run), base)
 
 
 @family(
@@ -71,7 +77,7 @@ def git(c: Config, run: Workload) -> Component:
     """Wang et al. 2022 (arXiv 2205.14100); several images (frames of a film) have a vector each for their place."""
     vision, images = c.sub("vision_config", "git_vision_model"), c.optional("num_image_with_embedding")
     seen, count = vision.size("hidden_size"), 1 if images is None else images
-    both = replace(run, seq_len=patches(c) + run.seq_len)
+    both = with_images(c, run)
     times = parameter("img_temporal_embedding", 1, 1, seen)._replace(copies=count)
     return Component(
         "git",
@@ -80,7 +86,7 @@ def git(c: Config, run: Workload) -> Component:
             embeddings(c, run, positions(c, run)),
             git_vision(vision, replace(run, batch_size=run.batch_size * count)),
             Component("encoder", "encoder", parts=(layers(c, both, attention(c, both)),)),
-            projection(c, seen, run.batch_size * patches(c)),
+            projection(c, seen, run.beside(patches(c)).tokens),
             *([] if images is None else [times]),
         ),
     )

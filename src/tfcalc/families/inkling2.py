@@ -31,7 +31,7 @@ def near(name: str, full: bool, groups: Num, width: Num, c: Config, run: Workloa
         return
     yield linear(f"{name}.weight_proj", c.size("hidden_size"), groups * kernel, t, bias=False)
     yield parameter(f"{name}.static", kernel, groups * width)
-    yield gated_sum(f"{name}.sum", "Σ (w + w(x))·x", t * groups * width * kernel, forward=3, backward=5)
+    yield gated_sum(f"{name}.sum", "Σ (w + w(x))·x", t * groups * width * kernel)
 
 
 def attention(kind: str, c: Config, run: Workload) -> Component:

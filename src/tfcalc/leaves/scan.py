@@ -14,6 +14,15 @@ STEP = (4, 6)  # a·S, Δ·B·x (2), their sum
 WITHIN = (4, 4)  # a sum of decays, its mask, exp, and its product with the scores
 BETWEEN = (2, 3)  # exp of a sum of decays, and its product
 
+GATED_SUMS = {
+    "a·h + √(1−a²)·i·x": (9, 14),  # log a (3), exp, its square, 1 −, √, ·i·x, the sum; Griffin
+    "wkv": (22, 33),  # numerator, denominator and maximum of this token and of the state; RWKV
+    "μ·x + (1−μ)·x₋₁": (4, 5),  # RWKV's shift
+    "B·x, C·y": (2, 4),  # LFM's gates on both sides of its convolution
+    "Σ (w + w(x))·x": (3, 5),  # Inkling's convolution, with weights that the token adds to
+}
+"""Sums of a token and what was before it: operations per element, forward and backward."""
+
 
 class States(NamedTuple):
     """``heads`` states of ``key_dim`` × ``value_dim`` in each of ``batch`` sequences of ``length`` tokens.
@@ -125,9 +134,10 @@ def state_space(name: str, states: States, chunk: Num) -> Component:
     )
 
 
-def gated_sum(name: str, kind: str, elements: Num, forward: int, backward: int) -> Component:
-    """``h ← a·h + b·x`` on each channel by itself, gates and all: so many operations per ``elements``, no parameters.
+def gated_sum(name: str, kind: str, elements: Num) -> Component:
+    """``h ← a·h + b·x`` on each channel by itself, gates and all: what ``GATED_SUMS`` says for each of ``elements``.
 
-    Source: De et al. 2024 (Griffin, arXiv 2402.19427), eq. 4; Peng et al. 2023 (RWKV, arXiv 2305.13048), eq. 16.
+    Source: De et al. 2024 (Griffin, arXiv 2402.19427), eq. 4; Peng et al. 2023 (RWKV, arXiv 2305.13048), eq. 11 to 16;
+    transformers' Lfm2ShortConv and Inkling's token shift.
     """
-    return Component(name, "scan", Cost(elementwise=(Elementwise(kind, elements, forward, backward),)))
+    return Component(name, "scan", Cost(elementwise=(Elementwise(kind, elements, *GATED_SUMS[kind]),)))

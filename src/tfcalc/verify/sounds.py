@@ -10,7 +10,7 @@ import torch
 
 from tfcalc.workload import Workload
 
-MASKS = ("input_features_mask", "feature_attention_mask")
+MASKS = ("input_features_mask", "feature_attention_mask", "padding_mask")
 """How models call the mask of a spectrogram's frames."""
 TOKENS = ("audio_token_id", "audio_token_index")
 """How configs call the word that stands for a vector of sound."""
@@ -64,5 +64,5 @@ def _vectors(built: Any, found: Mapping[str, Any]) -> int:
     with torch.no_grad():
         made = listens(**{name: value for name, value in found.items() if name in signature(listens).parameters})
     vectors = getattr(made, "pooler_output", made)
-    numbers = sum(one.numel() for one in vectors)
-    return int(numbers // built.config.get_text_config().hidden_size)
+    numbers, width = sum(one.numel() for one in vectors), built.config.get_text_config().hidden_size
+    return int(numbers // width)

@@ -84,7 +84,7 @@ def musicflamingo(random: Random) -> dict[str, Any]:
 
 @space("moonshine")
 def moonshine(random: Random) -> dict[str, Any]:
-    """As many key and value heads as query heads, and as many in both stacks: transformers builds others, but cannot run them."""
+    """Keys and values for each head, and as many in both stacks: what else transformers builds, it cannot run."""
     heads = random.choice([2, 4])
     groups = random.choice([None, heads])
     return {
