@@ -65,5 +65,5 @@ def convolved(name: str, fan_in: Num, fan_out: Num, groups: Num, tokens: Num) ->
 def multiplied(name: str, fan_in: Num, fan_out: Num, groups: Num, tokens: Num) -> Component:
     """The same as a matrix product for each group: its gradients are two such products."""
     made = convolved(name, fan_in, fan_out, groups, tokens)
-    products = tuple(product._replace(backward=2) for product in made.own.products)
+    products = tuple(product._replace(backward=2, overcounted=0) for product in made.own.products)
     return made._replace(own=made.own._replace(products=products))

@@ -12,7 +12,7 @@ def without_gradient(component: Component) -> Component:
     >>> from tfcalc.core.cost import Cost, Product
     >>> scores = Component("scores", "attend", Cost(products=(Product("Q Kᵀ", (2, 3)),)))
     >>> without_gradient(scores).own.products
-    (Product(name='Q Kᵀ', factors=(2, 3), backward=0),)
+    (Product(name='Q Kᵀ', factors=(2, 3), backward=0, overcounted=0),)
     """
     return reached(component, 0)
 
@@ -22,7 +22,10 @@ def reached(component: Component, gradient: Num) -> Component:
     own = component.own
     return component._replace(
         own=own._replace(
-            products=tuple(item._replace(backward=gradient * item.backward) for item in own.products),
+            products=tuple(
+                item._replace(backward=gradient * item.backward, overcounted=gradient * item.overcounted)
+                for item in own.products
+            ),
             elementwise=tuple(item._replace(backward=gradient * item.backward) for item in own.elementwise),
         ),
         parts=tuple(reached(part, gradient) for part in component.parts),

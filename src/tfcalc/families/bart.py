@@ -59,9 +59,9 @@ def side(c: Config, name: str, *, width: str = "d_model", ends_with_sum: bool = 
     )
 
 
-def sum_last(c: Config, run: Workload, default: float = 0.1) -> bool:
-    """Whether nothing follows the last sum of a layer whose norms stand before its sub-layers: dropout may."""
-    given = c.get("dropout")
+def sum_last(c: Config, run: Workload, default: float = 0.1, name: str = "dropout") -> bool:
+    """Whether no dropout stands before the last sum of a layer whose norms stand before its sub-layers."""
+    given = c.get(name)
     return not (run.drops and (default if given is None else given))
 
 

@@ -13,7 +13,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.configs.heads import bare, classifier, output
 from tfcalc.core.component import Component
-from tfcalc.families.bart import sentence
+from tfcalc.families.bart import sentence, sum_last
 from tfcalc.leaves import embedding, norm, parameter
 from tfcalc.workload import Sequences, Workload
 
@@ -83,14 +83,14 @@ class Kin(NamedTuple):
     tied: bool = True
 
 
-def block(c: Config, stream: Sequences, *sublayers: Component) -> Component:
+def block(c: Config, run: Workload, stream: Sequences, *sublayers: Component) -> Component:
     """A layer: each of its sub-layers has a norm beside it."""
     h = c.size("d_model")
     parts: list[Component] = []
     for place, each in enumerate(sublayers):
         parts.append(each._replace(name=f"layer.{place}.{each.name}"))
         parts.append(norm(f"layer.{place}.layer_norm", "rmsnorm", h, stream.tokens))
-    return layer("block", parts, stream.tokens * h)
+    return layer("block", parts, stream.tokens * h, ends_with_sum=sum_last(c, run, name="dropout_rate"))
 
 
 def encoder(c: Config, run: Workload, kin: Kin) -> Component:
@@ -124,7 +124,7 @@ def _half(
         "block",
         kin.sparse(c, name, count) if kin.sparse else [False] * count,
         c.size(depth),
-        lambda sparse: block(c, stream, *mixers, (kin.experts if sparse else kin.ffn)(c, run, stream)),
+        lambda sparse: block(c, run, stream, *mixers, (kin.experts if sparse else kin.ffn)(c, run, stream)),
     )
     return Component(
         name,

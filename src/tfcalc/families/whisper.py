@@ -11,7 +11,17 @@ from tfcalc.configs.family import Head, family, nested
 from tfcalc.configs.heads import bare, labels, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.families.bart import Side, attention, decoder_layer, encoder_layer, feed_forward, half, side, words
+from tfcalc.families.bart import (
+    Side,
+    attention,
+    decoder_layer,
+    encoder_layer,
+    feed_forward,
+    half,
+    side,
+    sum_last,
+    words,
+)
 from tfcalc.families.images import part
 from tfcalc.families.vision_language import conditional, two_maps
 from tfcalc.leaves import (
@@ -70,7 +80,7 @@ def audio_encoder(c: Config, run: Workload, s: Side) -> Component:
 
 def text_decoder(c: Config, run: Workload, memory: Sequences | None) -> Component:
     """A trained table of positions, keys without bias."""
-    s, stream = side(c, "decoder"), run.target
+    s, stream = side(c, "decoder", ends_with_sum=sum_last(c, run, 0.0)), run.target
     return half(
         "decoder",
         s,
@@ -127,7 +137,7 @@ def whisper(c: Config, run: Workload) -> Component:
     alone, hears_only = c.head == "ForCausalLM", c.head == "ForAudioClassification"
     parts: list[Component] = []
     if not alone:
-        parts.append(audio_encoder(c, run, side(c, "encoder")))
+        parts.append(audio_encoder(c, run, side(c, "encoder", ends_with_sum=sum_last(c, run, 0.0))))
     if not hears_only:
         parts.append(text_decoder(c, run, None if alone else heard(c, run)))
     return Component("model", "encoder-decoder", parts=tuple(parts))
@@ -177,6 +187,7 @@ def whisper_encoder(c: Config, run: Workload) -> Component:
         c.size("intermediate_size"),
         c.size("num_hidden_layers"),
         c.word("activation_function"),
+        sum_last(c, run, 0.0),
     )
     return audio_encoder(c, run, s)
 
@@ -196,7 +207,7 @@ def whisper_encoder(c: Config, run: Workload) -> Component:
 )
 def qwen2_audio_encoder(c: Config, run: Workload) -> Component:
     """The same, by Whisper's own names of fields."""
-    return audio_encoder(c, run, side(c, "encoder"))
+    return audio_encoder(c, run, side(c, "encoder", ends_with_sum=sum_last(c, run, 0.0)))
 
 
 def language(c: Config) -> Config:

@@ -60,7 +60,7 @@ def _vectors(built: Any, found: Mapping[str, Any]) -> int:
     listens = getattr(built.base_model, "get_audio_features", None)
     if listens is None or "input_ids" in signature(listens).parameters:
         batch, _, length = found["input_features"].shape
-        return batch * int(built.base_model.audio_tower._get_feat_extract_output_lengths(length)[-1])
+        return int(batch * built.base_model.audio_tower._get_feat_extract_output_lengths(length)[-1])
     with torch.no_grad():
         made = listens(**{name: value for name, value in found.items() if name in signature(listens).parameters})
     vectors = getattr(made, "pooler_output", made)

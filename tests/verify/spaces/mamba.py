@@ -534,6 +534,8 @@ def kimi_linear(random: Random) -> dict[str, Any]:
 def bailing_hybrid(random: Random) -> dict[str, Any]:
     return {
         **latent_and_experts(random),
+        "n_group": 1,
+        "topk_group": 1,
         "head_dim": random.choice([4, 6]),
         **some(
             random,
