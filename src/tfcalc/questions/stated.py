@@ -12,7 +12,7 @@ PARAMETERS = "unique trainable tensors, a tied matrix once, buffers apart"
 OPERATIONS = {"matmul": "matrix products only", "all": "matrix products and elementwise work"}
 PAIRS = {
     "full": "every query with every key, masked or not",
-    "causal": "causal attention counts l(l+1)/2 pairs",
+    "causal": "causal attention counts the l(l+1)/2 pairs that are not masked, fewer in windows and chunks",
     "causal-half": "causal attention counts l²/2 pairs",
 }
 BACKWARD = {

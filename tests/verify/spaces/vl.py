@@ -104,7 +104,7 @@ def seen_as_text(whole: dict[str, Any], text: dict[str, Any], out: str = "out_hi
     whole["vision_config"][out] = text["hidden_size"]
     deep = whole["vision_config"].get("deepstack_visual_indexes", [])
     text["num_hidden_layers"] = max(text["num_hidden_layers"], len(deep))
-    return whole
+    return whole | {"image_token_id": 3}
 
 
 def in_three(text: dict[str, Any]) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def qwen3_vl(random: Random) -> dict[str, Any]:
     """Any number of layers whose vectors go to the text too."""
     text = small_text(random, attention_bias=coin(random), head_dim=random.choice([8, 16]))
     whole = {"text_config": text, "vision_config": qwen3_tower(random), **conditional(random, "Qwen3VL")}
-    return seen_as_text(whole, text) | {"image_token_id": 3}
+    return seen_as_text(whole, text)
 
 
 @space("qwen3_vl_moe")
@@ -170,7 +170,7 @@ def qwen3_vl_moe(random: Random) -> dict[str, Any]:
     text |= {"moe_intermediate_size": 12, "decoder_sparse_step": random.choice([1, 2])}
     text |= {"mlp_only_layers": random.choice([None, [0]])}
     whole = {"text_config": text, "vision_config": qwen3_tower(random), **conditional(random, "Qwen3VLMoe")}
-    return seen_as_text(whole, text) | {"image_token_id": 3}
+    return seen_as_text(whole, text)
 
 
 def delta_text(random: Random) -> dict[str, Any]:
