@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.core.component import Component
+from tfcalc.core.gradient import without_gradient
 from tfcalc.workload import Workload
 
 LAYER, UNREAD = "layer", "unread"
@@ -12,15 +13,12 @@ LAYER, UNREAD = "layer", "unread"
 
 def unread(part: Component) -> Component:
     """The same without a backward pass; such a layer is not computed again either, and so is none to recomputation."""
-    own = part.own
-    return part._replace(
-        kind=UNREAD if part.kind == LAYER else part.kind,
-        own=own._replace(
-            products=tuple(product._replace(backward=0) for product in own.products),
-            elementwise=tuple(work._replace(backward=0) for work in own.elementwise),
-        ),
-        parts=tuple(unread(inner) for inner in part.parts),
-    )
+    return _no_layers(without_gradient(part))
+
+
+def _no_layers(part: Component) -> Component:
+    kind = UNREAD if part.kind == LAYER else part.kind
+    return part._replace(kind=kind, parts=tuple(_no_layers(inner) for inner in part.parts))
 
 
 def unread_heads(tower: Component, run: Workload, kind: str = "pooler") -> Component:
