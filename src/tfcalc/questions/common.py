@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.conventions import Definitions
 from tfcalc.core.component import Component, Measure, Node
 from tfcalc.core.measure import matmul_flops, params
-from tfcalc.core.recomputation import as_run, recomputing
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
 from tfcalc.report import Entry, breakdown
@@ -55,10 +54,11 @@ def asked_run(model: Model, run: Workload | None) -> Workload:
 def run_tree(model: Model, run: Workload) -> Component:
     """The model's tree on this workload, with what backward computes again marked."""
     root = model.tree(run)
-    if run.convolutions == "run" and run.training:
-        root = as_run(root)
-    if run.recompute == "none" or not run.training:
+    if not run.training:
         return root
+    from tfcalc.core.recomputation import as_run, recomputing
+
+    root = as_run(root) if run.convolutions == "run" else root
     return recomputing(root, run.recompute, run.every, early_stop=run.early_stop)
 
 
