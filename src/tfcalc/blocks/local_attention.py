@@ -6,6 +6,7 @@ from typing import NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.leaves import attend, linear, norm
+from tfcalc.leaves.pool import pool
 from tfcalc.workload import Sequences, Workload
 
 
@@ -37,7 +38,7 @@ class LocalAttention(NamedTuple):
             parts=(
                 linear(self.names[0], h, a * d, t, bias=False, letter="Q"),
                 *(linear(self.names[place], h, a * d, sources, bias=False, letter="QKV"[place]) for place in (1, 2)),
-                *self._summary_norm(stream.batch * summaries),
+                *self._summarised(stream, summaries),
                 attend(
                     "attend",
                     a,
@@ -49,6 +50,7 @@ class LocalAttention(NamedTuple):
             ),
         )
 
-    def _summary_norm(self, tokens: Num) -> Iterator[Component]:
+    def _summarised(self, stream: Sequences, summaries: Num) -> Iterator[Component]:
         if self.summarised is not None:
-            yield norm("global_input_layer_norm", "rmsnorm", self.d_model, tokens)
+            yield pool("global_inputs", stream.batch, stream.length, summaries, self.d_model)
+            yield norm("global_input_layer_norm", "rmsnorm", self.d_model, stream.batch * summaries)

@@ -17,6 +17,7 @@ class SlidingAttention(NamedTuple):
     The sequence is cut into ``pieces`` of half a window each. Scores are those of two neighbouring pieces with both, so
     that what stands between two such pairs is computed twice; the values of a piece are mixed from three, the rest of
     whose scores is zero. Global tokens have projections of their own, which are stored where there are none, too.
+    ``names`` are those of the projections of all tokens; those of the global ones follow from them.
 
     Source: Beltagy et al. 2020 (Longformer, arXiv 2004.05150), section 3.1; transformers' LongformerSelfAttention.
     """
@@ -26,21 +27,23 @@ class SlidingAttention(NamedTuple):
     head_dim: Num
     window: int
     n_global: int
+    names: tuple[str, str, str, str] = ("self.query", "self.key", "self.value", "output.dense")
 
     def __call__(self, name: str, stream: Sequences, pieces: Num) -> Component:
         """The block on these sequences, filled up to whole windows."""
         h, tokens = self.d_model, stream.tokens
         asking, seen = (stream.batch * self.n_global, tokens if self.n_global else 0)
-        shared = (("query", tokens), ("key", tokens), ("value", tokens))
-        marked = (("query_global", asking), ("key_global", seen), ("value_global", seen))
+        *made, output = self.names
+        shared = ((name, tokens) for name in made)
+        marked = zip((f"{name}_global" for name in made), (asking, seen, seen), strict=True)
         return Component(
             name,
             "attention",
             parts=(
-                *(linear(f"self.{part}", h, h, vectors) for part, vectors in (*shared, *marked)),
+                *(linear(part, h, h, vectors) for part, vectors in (*shared, *marked)),
                 self._nearby(stream, pieces),
                 *self._marked(stream),
-                linear("output.dense", h, h, tokens, letter="O"),
+                linear(output, h, h, tokens, letter="O"),
             ),
         )
 

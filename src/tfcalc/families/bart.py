@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.blocks import Attention, FeedForward, layer, stack
+from tfcalc.blocks.sliding_attention import SlidingAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.configs.heads import bare, classifier, labels, lm_head, output, renamed
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.leaves import activation, buffer, embedding, learned_position, linear, norm, sinusoidal_position
 from tfcalc.workload import Sequences, Workload
 
@@ -76,6 +77,7 @@ def attention(
     bias: bool = True,
     key_bias: bool | None = None,
     prompt: Num | None = None,
+    pieces: int | None = None,
 ) -> Component:
     """Multi-head attention under the names that fairseq gave its projections."""
     block = Attention(
@@ -88,6 +90,7 @@ def attention(
         key_bias=key_bias,
         names=NAMES,
         prompt=prompt,
+        pieces=pieces,
     )
     return block(name, queries, keys, run, causal=causal)
 
@@ -191,12 +194,13 @@ def seq2seq(
     rows: str = "vocab_size",
     share: bool = True,
     pre_norm: bool = False,
+    filled: Workload | None = None,
 ) -> Component:
     """Shared table, encoder and decoder; as a ``ForCausalLM`` only the decoder, whose table is its own.
 
     ``rows`` is the field with the length of the decoder's own table, if it has one: where they do not ``share`` it, or
     it is not tied. ``places`` is that with the number of positions (``{}`` stands for the stack's name). ``pre_norm``
-    says that norms stand before sub-layers.
+    says that norms stand before sub-layers. The encoder may run on sequences that are ``filled`` up.
     """
     alone, tied = c.head == ALONE, share and c.flag("tie_word_embeddings")
     ends_with_sum = pre_norm and sum_last(c, run)
@@ -212,14 +216,14 @@ def seq2seq(
     )
     if alone:
         return Component("model", "decoder", parts=(decoder,))
-    s = side(c, "encoder", ends_with_sum=ends_with_sum)
+    s, read = side(c, "encoder", ends_with_sum=ends_with_sum), filled or run
     encoder = half(
         "encoder",
         s,
-        run.source,
-        words(c, run.source.tokens, tied=tied),
-        positions(c.size(places.format("encoder")), s.width, run.source.tokens),
-        *reader(s, run),
+        read.source,
+        words(c, read.source.tokens, tied=tied),
+        positions(c.size(places.format("encoder")), s.width, read.source.tokens),
+        *reader(s, read),
         norms=norms,
     )
     return Component("model", "encoder-decoder", parts=(*([shared(c)] if share else []), encoder, decoder))
@@ -396,33 +400,37 @@ def m2m_100(c: Config, run: Workload) -> Component:
     tie_word_embeddings=True,
 )
 def led(c: Config, run: Workload) -> Component:
-    """Beltagy et al. 2020 (arXiv 2004.05150), section 7: BART with Longformer's attention in the encoder."""
+    """Beltagy et al. 2020 (arXiv 2004.05150), section 7: BART with Longformer's attention in the encoder.
+
+    Its sequences are filled up to whole windows. No token is global: only a mask would say which.
+    """
+    count, given = c.number("encoder_layers"), c.get("attention_window")
+    windows = (
+        c.numbers("attention_window", count) if isinstance(given, list) else [c.number("attention_window")] * count
+    )
+    whole = ceil_div(run.size("source_len"), max(windows)) * max(windows)
     return seq2seq(
         c,
         run,
         positions=learned,
         places="max_{}_position_embeddings",
         norms=("layernorm_embedding",),
-        reader=_windowed,
+        reader=partial(_windowed, windows),
+        filled=run.replaced(source_len=whole),
     )
 
 
-def _windowed(s: Side, run: Workload) -> Iterator[Component]:
-    """Tokens that attend globally have projections of their own; they run only where a mask marks such tokens."""
-    h, stream = s.width, run.source
-    names = [f"longformer_self_attn.{each}" for each in ("query", "key", "value")]
-    block = Attention(
-        h,
-        s.heads,
-        s.heads,
-        s.head_dim,
-        s.head_dim,
-        bias=True,
-        names=(*names, "output"),
-        within=tuple(linear(f"{name}_global", h, h, stream.tokens)._replace(passes=0) for name in names),
-    )
-    mixer = block("self_attn", stream, stream, run, causal=False)
-    yield encoder_layer(s, stream, mixer, feed_forward(s, stream, run))._replace(copies=s.layers)
+def _windowed(windows: Sequence[int], s: Side, run: Workload) -> Iterator[Component]:
+    stream, length = run.source, run.size("source_len")
+    names = ("longformer_self_attn.query", "longformer_self_attn.key", "longformer_self_attn.value", "output")
+
+    def make(window: int) -> Component:
+        block = SlidingAttention(s.width, s.heads, s.head_dim, window, 0, names)
+        mixer = block("self_attn", stream, floor_div(length, window // 2))
+        runs = 0 if run.decoding else 1  # what was read has been read
+        return encoder_layer(s, stream, mixer._replace(passes=runs), feed_forward(s, stream, run))
+
+    yield from stack("layers", windows, s.layers, make)
 
 
 def _target_rows(c: Config) -> str:

@@ -9,11 +9,14 @@ from typing import Any
 from tfcalc.blocks import Attention, FeedForward, layer, stack
 from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.global_local_attention import GlobalLocalAttention
+from tfcalc.blocks.sparse_blocks import SparseBlocks
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare, lm_head, output
 from tfcalc.core.component import Component
+from tfcalc.core.gradient import reached
 from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.sharing import without_weights
 from tfcalc.families.bart import (
     ALIASES,
     ALONE,
@@ -142,28 +145,39 @@ def _prompted(c: Config, s: Side, run: Workload, memory: Sequences | None) -> It
     vocab_size=96103,
     max_position_embeddings=4096,
     attention_type="block_sparse",
+    block_size=64,
+    num_random_blocks=3,
     use_bias=False,
     **LARGE | {"encoder_layers": 16, "decoder_layers": 16, "activation_function": "gelu_new"},
 )
 def bigbird_pegasus(c: Config, run: Workload) -> Component:
-    """Zaheer et al. 2020 (arXiv 2007.14062): the encoder's attention is sparse, or full; a flag for biases of all."""
-    c.word("attention_type", ("block_sparse", "original_full"))
-    bias = c.flag("use_bias")
+    """Zaheer et al. 2020 (arXiv 2007.14062): the encoder's attention is sparse, or full; a flag for biases of all.
+
+    Where it is sparse, long sequences are filled up to whole blocks, and a block sees only a few others.
+    """
+    sparse = c.word("attention_type", ("block_sparse", "original_full")) == "block_sparse"
+    bias, blocks, filled = c.flag("use_bias"), None, run
+    if sparse and not run.decoding:
+        blocks = SparseBlocks(c.number("block_size"), c.number("num_random_blocks"))
+        filled = run.replaced(source_len=blocks.filled(run.size("source_len")))
     return seq2seq(
         c,
         run,
         positions=learned,
         norms=("layernorm_embedding",),
-        reader=partial(_sparse, bias=bias),
+        reader=partial(_sparse, bias=bias, blocks=blocks, length=run.size("source_len")),
         writer=partial(_plain_writer, bias=bias),
         pre_norm=True,
+        filled=filled,
     )
 
 
-def _sparse(s: Side, run: Workload, *, bias: bool) -> Iterator[Component]:
+def _sparse(s: Side, run: Workload, *, bias: bool, blocks: SparseBlocks | None, length: Num) -> Iterator[Component]:
+    """``length`` is that of the sequences before they are filled up."""
     stream, names = run.source, ("self.query", "self.key", "self.value", "output")
     block = Attention(s.width, s.heads, s.heads, s.head_dim, s.head_dim, bias=bias, names=names)
     mixer = block("self_attn", stream, stream, run, causal=False)
+    mixer = blocks.instead(mixer, s.heads, run, length) if blocks else mixer
     yield encoder_layer(s, stream, mixer, feed_forward(s, stream, run))._replace(copies=s.layers)
 
 
@@ -186,6 +200,7 @@ def _untied(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     max_position_embeddings=16384,
     num_global_tokens=32,
     block_size=512,
+    stagger_local_blocks=True,
     **LARGE | {"encoder_layers": 16, "decoder_layers": 16},
 )
 def pegasus_x(c: Config, run: Workload) -> Component:
@@ -201,15 +216,35 @@ def pegasus_x(c: Config, run: Workload) -> Component:
 
 
 def _global_tokens(c: Config, s: Side, run: Workload) -> Iterator[Component]:
-    """The last block is filled up. Staggered blocks, half a block more at both ends of every other layer, are not."""
-    rows, side = c.size("num_global_tokens"), c.number("block_size")
-    stream = Sequences(run.source.batch, ceil_div(run.source.length, side) * side)
-    everything = Sequences(stream.batch, stream.length + rows)
-    mixer = GlobalLocalAttention(s.width, s.heads, s.head_dim, side, rows, NAMES)("self_attn", stream, run)
-    made = encoder_layer(s, everything, mixer, feed_forward(s, everything, run))
-    global_norm = norm("global_self_attn_layer_norm", "layernorm", s.width, stream.batch * rows)
-    yield embedding("embed_global", rows, s.width, stream.batch * rows)
-    yield made._replace(parts=(*made.parts, global_norm), copies=s.layers)
+    """The last block is filled up; staggered, every other layer's blocks have half a block more at both ends.
+
+    Nothing reads what the last layer makes of the global tokens.
+    """
+    rows, side, depth = c.size("num_global_tokens"), c.number("block_size"), c.number("encoder_layers")
+    length = ceil_div(run.size("source_len"), side) * side
+    marked, everything = run.beside(rows), run.beside(length + rows)
+    mixer = GlobalLocalAttention(s.width, s.heads, s.head_dim, side, rows, NAMES)
+
+    def make(kind: tuple[bool, bool]) -> Component:
+        staggered, read = kind
+        attends = mixer("self_attn", length + (2 * (side // 2) if staggered else 0), run, read=read)
+        ffn = feed_forward(s, run.beside(length), run)
+        beside = without_weights(feed_forward(s, marked, run))._replace(name="(ffn)[global]")
+        ffn = ffn._replace(parts=(*ffn.parts, reached(beside, int(read))))
+        made = encoder_layer(s, everything, attends, ffn)
+        global_norm = norm("global_self_attn_layer_norm", "layernorm", s.width, marked.tokens)
+        return made._replace(parts=(*made.parts, global_norm))
+
+    yield embedding("embed_global", rows, s.width, marked.tokens)
+    staggers, unread = c.flag("stagger_local_blocks"), _last_is_unread(depth, run)
+    kinds = [(staggers and place % 2 == 1, not (unread and place == depth - 1)) for place in range(depth)]
+    yield from stack("layers", kinds, s.layers, make)
+
+
+def _last_is_unread(depth: int, run: Workload) -> bool:
+    """Whether backward passes by what is not read: reentrant checkpointing gives it a gradient of zeros."""
+    zeros = run.every > 0 and (depth - 1) % run.every == 0 and not run.early_stop
+    return run.training and not zeros
 
 
 @family(

@@ -11,6 +11,7 @@ from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel
+from tfcalc.families.qformer import reader
 from tfcalc.families.vision_language import conditional
 from tfcalc.families.whisper import language
 from tfcalc.leaves import activation, convolution, linear, norm, parameter
@@ -45,6 +46,7 @@ ENCODER: dict[str, Any] = {
 def granite_speech_encoder(c: Config, run: Workload) -> Component:
     """Gulati et al. 2020 (arXiv 2005.08100), with attention within blocks; half-way, guessed letters are fed back."""
     h, letters, t = c.size("hidden_dim"), c.size("output_dim"), run.source.tokens
+    guessed = t if c.number("num_layers") > 1 else 0  # after half of the layers, if that is one at least
     parts = (
         _half_step(c, "ff1", t),
         _attention(c, run),
@@ -56,10 +58,10 @@ def granite_speech_encoder(c: Config, run: Workload) -> Component:
         "encoder",
         "encoder",
         parts=(
-            linear("input_linear", c.size("input_dim"), h, t),
+            linear("input_linear", c.size("input_dim"), h, t, input_gradient=False),
             layer("layers", parts, t * h, copies=c.size("num_layers")),
-            linear("out", h, letters, t),
-            linear("out_mid", letters, h, t),
+            linear("out", h, letters, guessed),
+            linear("out_mid", letters, h, guessed),
         ),
     )
 
@@ -91,8 +93,11 @@ def _attention(c: Config, run: Workload) -> Component:
         norm("pre_norm", "layernorm", h, stream.tokens),
     )
     names = ("to_q", "to_kv", "to_out")
-    block = Attention(h, a, a, d, d, output_bias=True, names=names, within=within)
-    return block("attn", blocks, blocks, run, causal=False)
+    block = Attention(h, a, a, d, d, output_bias=True, names=names, within=within)(
+        "attn", blocks, blocks, run, causal=False
+    )
+    out = linear("to_out", a * d, h, stream.tokens, letter="O")  # what was filled up is cut off before it
+    return block._replace(parts=(*block.parts[:-1], out))
 
 
 def _convolutions(c: Config, tokens: Num) -> Component:
@@ -148,7 +153,8 @@ def _projector(c: Config, run: Workload, encoder: Config) -> Component:
             raise InvalidModel(f"{inner.path('encoder_hidden_size')} is not what the encoder gives", f"write {made}")
     queries, width = window // c.number("downsample_rate"), inner.size("hidden_size")
     windows = run.batch_size * ceil_div(run.source.length, window)
-    reads = nested(inner, run.replaced(batch_size=windows, seq_len=queries, source_len=window), "qformer")
+    within = run.replaced(batch_size=windows, seq_len=queries, source_len=window)
+    reads = reader(inner, within, within.target._replace(batch=1))
     return Component(
         "projector",
         "projector",

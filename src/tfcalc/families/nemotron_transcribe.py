@@ -10,6 +10,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Product
+from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import head_dim, kv_heads
@@ -80,7 +82,7 @@ def _attention(c: Config, run: Workload, stream: Sequences, *, qk_norm: bool) ->
 def stacked(c: Config, frames: Num) -> Component:
     """As many frames of the spectrogram as become one are laid side by side, and mapped."""
     wide = c.size("subsampling_factor") * c.size("num_mel_bins")
-    return linear("embedder.projection", wide, c.size("hidden_size"), frames, bias=False)
+    return linear("embedder.projection", wide, c.size("hidden_size"), frames, bias=False, input_gradient=False)
 
 
 def diarization(c: Config, run: Workload) -> Component:
@@ -125,7 +127,15 @@ def same(one: Config, field: str, other: Config, wanted: str) -> None:
         )
 
 
+def _told(speakers: Num, width: Num, frames: Num) -> Component:
+    """Fixed vectors of those who speak, added up: only what says who does has a gradient."""
+    return Component(
+        "speaker_embedding", "linear", Cost(products=(Product("X S", (2, frames, speakers, width), backward=1),))
+    )
+
+
 def _heard(c: Config, run: Workload) -> Component:
+    """Whoever speaks more than half of the time does so: that choice has no gradient."""
     audio = c.sub("audio_config", defaults={})
     asr, speakers = audio.sub("asr_config", defaults=HEARS), audio.sub("diarization_config", defaults={})
     t, told = run.source.tokens, speakers.sub("head_config", defaults=SPEAKERS)
@@ -135,20 +145,21 @@ def _heard(c: Config, run: Workload) -> Component:
         "encoder",
         parts=(
             encoder("asr_encoder", asr, run, run.source, stacked(asr, t), qk_norm=True),
-            diarization(speakers, run),
+            without_gradient(diarization(speakers, run)),
             norm("asr_norm", "layernorm", asr.size("hidden_size"), t),
             norm("speaker_norm", "layernorm", told.size("num_speakers"), t),
+            _told(told.size("num_speakers"), asr.size("hidden_size"), t),
         ),
     )
 
 
 def _times(c: Config, run: Workload) -> Component:
-    """Finer frames than the encoder's, by a transposed convolution, to tell when a word was said."""
+    """Finer frames than the encoder's, by a transposed convolution, to tell when a word was said: asked for alone."""
     inner, stream = times(c), run.source
     h, factor = inner.size("hidden_size"), inner.size("upsampling_factor")
     finer = Sequences(stream.batch, stream.length * factor)
     stem = convolution("upsampler", h, h, (factor,), stream.tokens)
-    return encoder("word_timestamp_encoder", inner, run, finer, stem, qk_norm=True)
+    return encoder("word_timestamp_encoder", inner, run, finer, stem, qk_norm=True)._replace(passes=0)
 
 
 def times(c: Config) -> Config:
@@ -157,12 +168,13 @@ def times(c: Config) -> Config:
 
 
 def _written(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-    """Logits of words, never tied, and of pieces of words for each finer frame."""
+    """Logits of words, never tied; those of pieces of words for each finer frame are asked for alone."""
     text, timed = language(c), times(c)
     yield base
     yield output("lm_head", text.size("hidden_size"), text.size("vocab_size"), run, tied=False)
     frames = run.source.tokens * timed.size("upsampling_factor")
-    yield convolution("word_timestamp_head", timed.size("hidden_size"), timed.size("vocab_size"), (1,), frames)
+    head = convolution("word_timestamp_head", timed.size("hidden_size"), timed.size("vocab_size"), (1,), frames)
+    yield head._replace(passes=0)
 
 
 @family(

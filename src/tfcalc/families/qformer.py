@@ -10,7 +10,7 @@ from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.leaves import norm
+from tfcalc.leaves import linear, norm
 from tfcalc.workload import Sequences, Workload
 
 
@@ -29,29 +29,42 @@ from tfcalc.workload import Sequences, Workload
 )
 def qformer(c: Config, run: Workload) -> Component:
     """Li et al. 2023 (BLIP-2, arXiv 2301.12597): some layers read the encoder; texts have networks of their own."""
+    return reader(c, run, run.target)
+
+
+def reader(c: Config, run: Workload, asked: Sequences) -> Component:
+    """The same, whose queries are those that are ``asked`` until they read, where they differ for what they read.
+
+    Queries that are the same for all (a batch of one) are so up to the first layer's cross-attention.
+    """
     h, stream, depth = c.size("hidden_size"), run.target, c.number("num_hidden_layers")
-    step = c.number("cross_attention_frequency")
+    step, apart = c.number("cross_attention_frequency"), asked != stream
+
+    def make(kind: tuple[bool, bool]) -> Component:
+        reads, first = kind
+        return layer("layer", _layer(c, run, asked if first else stream, reads=reads), stream.tokens * h)
+
     layers = stack(
         "layer",
-        [place % step == 0 for place in range(depth)],
+        [(place % step == 0, apart and place == 0) for place in range(depth)],
         c.size("num_hidden_layers"),
-        lambda reads: layer("layer", _layer(c, run, reads=reads), stream.tokens * h),
+        make,
     )
     return Component(
         "qformer",
         "encoder",
         parts=(
-            norm("layernorm", "layernorm", h, stream.tokens),
+            norm("layernorm", "layernorm", h, asked.tokens),
             Component("encoder", "encoder", parts=tuple(layers)),
         ),
     )
 
 
-def _layer(c: Config, run: Workload, *, reads: bool) -> Iterator[Component]:
-    stream = run.target
-    yield from _attention(c, run, "attention", stream)
+def _layer(c: Config, run: Workload, asked: Sequences, *, reads: bool) -> Iterator[Component]:
+    yield from _attention(c, run, "attention", asked, asked, asked)
     if reads:
-        yield from _attention(c, run, "crossattention", run.source, key_width=c.size("encoder_hidden_size"))
+        width = c.size("encoder_hidden_size")
+        yield from _attention(c, run, "crossattention", asked, run.target, run.source, key_width=width)
     yield from _network(c, run, "intermediate_query", "output_query")
     if c.flag("use_qformer_text_input"):
         # Texts go through these; a workload of queries alone does not.
@@ -60,8 +73,15 @@ def _layer(c: Config, run: Workload, *, reads: bool) -> Iterator[Component]:
 
 
 def _attention(
-    c: Config, run: Workload, name: str, keys: Sequences, key_width: Num | None = None
+    c: Config,
+    run: Workload,
+    name: str,
+    asked: Sequences,
+    answered: Sequences,
+    keys: Sequences,
+    key_width: Num | None = None,
 ) -> Iterator[Component]:
+    """Queries made of those that are ``asked``, each of which is ``answered`` for every sequence of keys."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
     block = Attention(
         h,
@@ -74,8 +94,10 @@ def _attention(
         value_width=key_width,
         names=("attention.query", "attention.key", "attention.value", "output.dense"),
     )
-    yield block(name, run.target, keys, run, causal=False)
-    yield norm(f"{name}.output.LayerNorm", "layernorm", h, run.target.tokens)
+    made = block(name, answered, keys, run, causal=False)
+    query = linear("attention.query", h, h, asked.tokens, letter="Q")
+    yield made._replace(parts=(query, *made.parts[1:]))
+    yield norm(f"{name}.output.LayerNorm", "layernorm", h, answered.tokens)
 
 
 def _network(c: Config, run: Workload, inward: str, outward: str) -> Iterator[Component]:

@@ -14,7 +14,7 @@ from tfcalc.families.images import part
 from tfcalc.families.vision_language import conditional
 from tfcalc.families.whisper import ENCODER_ALIASES, language, listener
 from tfcalc.leaves import activation, convolution, linear
-from tfcalc.workload import Sequences, Workload
+from tfcalc.workload import Workload
 
 HALVED = 8
 """Three convolutions halve the time, and the bins: what is left of them is rounded up each time."""
@@ -37,24 +37,26 @@ HALVED = 8
     downsample_hidden_size=480,
 )
 def qwen3_asr_encoder(c: Config, run: Workload) -> Component:
-    """Whisper's layers; frames attend within windows of ``n_window_infer`` of the spectrogram's, the last filled up."""
+    """Whisper's layers; frames attend within windows of ``n_window_infer`` of the spectrogram's, the last shorter."""
     s, piece = side(c, "encoder"), 2 * c.number("n_window")
     window = max(c.number("n_window_infer") // piece, 1) * ceil_div(piece, HALVED)
-    stream = Sequences(run.source.batch * ceil_div(run.source.length, window), window)
-    mixer = attention("self_attn", s, stream, stream, run)
+    stream = run.source
+    mixer = attention("self_attn", s, stream, stream, run, pieces=window)
     layers = encoder_layer(s, stream, mixer, feed_forward(s, stream, run))._replace(copies=s.layers)
-    return half("encoder", s, run.source, *_stem(c, s.width, run.source.tokens), layers, norms=("ln_post",))
+    pieces = stream.batch * ceil_div(stream.length, ceil_div(piece, HALVED))
+    return half("encoder", s, stream, *_stem(c, s.width, piece, pieces), layers, norms=("ln_post",))
 
 
-def _stem(c: Config, width: Num, frames: Num) -> Iterator[Component]:
+def _stem(c: Config, width: Num, piece: int, pieces: Num) -> Iterator[Component]:
+    """Each of so many ``pieces`` of a spectrogram by itself, the last one filled up."""
     channels, bins = c.size("downsample_hidden_size"), c.size("num_mel_bins")
     reads: Num = 1
     for place, shrunk in enumerate((2, 4, HALVED), 1):
-        made = HALVED // shrunk * frames * ceil_div(bins, shrunk)
-        yield convolution(f"conv2d{place}", reads, channels, (3, 3), made)
+        made = pieces * ceil_div(piece, shrunk) * ceil_div(bins, shrunk)
+        yield convolution(f"conv2d{place}", reads, channels, (3, 3), made, input_gradient=place > 1)
         yield activation(f"conv2d{place}_activation", "gelu", made * channels)
         reads = channels
-    yield linear("conv_out", channels * ceil_div(bins, HALVED), width, frames, bias=False)
+    yield linear("conv_out", channels * ceil_div(bins, HALVED), width, pieces * ceil_div(piece, HALVED), bias=False)
 
 
 def _tokens(c: Config, run: Workload, base: Component) -> Iterator[Component]:

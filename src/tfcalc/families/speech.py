@@ -25,9 +25,9 @@ def heard(c: Config, run: Workload) -> Sequences:
     return run.beside(c.size("max_position_embeddings"))
 
 
-def mixer(c: Config, run: Workload, *, causal: bool) -> Component:
+def mixer(c: Config, run: Workload, stream: Sequences, *, causal: bool) -> Component:
     """Whisper's attention, its keys without bias, under Llama's names."""
-    stream, d = heard(c, run), head_dim(c)
+    d = head_dim(c)
     block = Attention(
         c.size("hidden_size"),
         c.size("num_attention_heads"),
@@ -59,7 +59,7 @@ def glmasr_encoder(c: Config, run: Workload) -> Component:
     h, stream = c.size("hidden_size"), heard(c, run)
     ffn = FeedForward(h, c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=("fc1", "fc2"))
     parts = (
-        mixer(c, run, causal=False),
+        mixer(c, run, stream, causal=False),
         ffn("mlp", stream, run),
         *(norm(name, "layernorm", h, stream.tokens) for name in PRE_NORM),
     )
@@ -117,11 +117,11 @@ def glmasr(c: Config, run: Workload) -> Component:
     num_mel_bins=128,
 )
 def voxtral_realtime_encoder(c: Config, run: Workload) -> Component:
-    """Llama's layers that hear, and look only back; biases where Whisper has them."""
-    h, stream = c.size("hidden_size"), heard(c, run)
+    """Llama's layers that hear, and look only back, as many frames as the source is long; biases where Whisper's."""
+    h, stream = c.size("hidden_size"), run.source
     ffn = FeedForward(h, c.size("intermediate_size"), c.word("hidden_act"), names=GATED, gated=True, down_bias=True)
     parts = (
-        mixer(c, run, causal=True),
+        mixer(c, run, stream, causal=True),
         ffn("mlp", stream, run),
         *(norm(name, "rmsnorm", h, stream.tokens) for name in ("self_attn_layer_norm", "final_layer_norm")),
     )
@@ -151,15 +151,15 @@ def voxtral_realtime_encoder(c: Config, run: Workload) -> Component:
     max_position_embeddings=131072,
 )
 def voxtral_realtime_text(c: Config, run: Workload) -> Component:
-    """Llama; two small maps of the chosen delay scale what each feed-forward network reads."""
-    h, batch = c.size("hidden_size"), run.batch_size
+    """Llama; two small maps of the chosen delay, one for all, scale what each feed-forward network reads."""
+    h, delays = c.size("hidden_size"), 1
     scale = Component(
         "ada_rms_norm",
         "adapter",
         parts=(
-            linear("linear1", h, ADAPTED, batch, bias=False),
-            activation("gelu", "gelu", batch * ADAPTED),
-            linear("linear2", ADAPTED, h, batch, bias=False),
+            linear("linear1", h, ADAPTED, delays, bias=False, input_gradient=False),
+            activation("gelu", "gelu", delays * ADAPTED),
+            linear("linear2", ADAPTED, h, delays, bias=False),
         ),
     )
     parts = (attention(c, run), gated(c, run), *norms(PRE_NORM, "rmsnorm", c, run))
@@ -176,9 +176,9 @@ def voxtral_realtime_text(c: Config, run: Workload) -> Component:
     tie_word_embeddings=True,
 )
 def voxtral_realtime(c: Config, run: Workload) -> Component:
-    """Voxtral Realtime (transformers' VoxtralRealtimeModel): each four frames are one vector to the projector."""
+    """Voxtral Realtime (transformers' VoxtralRealtimeModel): each four frames are added to a word."""
     audio, joined = c.sub("audio_config", "voxtral_realtime_encoder"), c.size("downsample_factor")
-    vectors = divide(heard(audio, run).tokens, joined)
-    width = language(c).size("hidden_size")
+    vectors, width = run.beside(run.seq_len).tokens, language(c).size("hidden_size")
     projector = two_maps(c, audio.size("hidden_size") * joined, width, vectors, bias=False)
-    return listener(c, run, nested(audio, run, "audio_tower"), *projector)
+    hears = nested(audio, run.replaced(source_len=run.seq_len * joined), "audio_tower")
+    return listener(c, run, hears, *projector)

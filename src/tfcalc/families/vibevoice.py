@@ -10,6 +10,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
+from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.images import part
@@ -78,7 +79,10 @@ def _stage(c: Config, run: Workload, stream: Sequences, width: Num, depth: int) 
     acoustic_tokenizer_chunk_size=1_440_000,
 )
 def vibevoice_asr(c: Config, run: Workload) -> Component:
-    """VibeVoice-ASR (arXiv 2601.18184): a frame's sound and its meaning, encoded apart, are added to one vector."""
+    """VibeVoice-ASR (arXiv 2601.18184): a frame's sound and its meaning, encoded apart, are added to one vector.
+
+    The encoders are not trained with it: they run under ``torch.no_grad``.
+    """
     tokenizers = {"acoustic": {}, "semantic": {"hidden_size": 128}}
     encoders = {
         name: part(c, f"{name}_tokenizer_encoder_config", "vibevoice_acoustic_tokenizer_encoder", over=over, free=True)
@@ -92,7 +96,7 @@ def vibevoice_asr(c: Config, run: Workload) -> Component:
         "model",
         "listener",
         parts=(
-            *(nested(encoder, run, f"{name}_tokenizer_encoder") for name, encoder in encoders.items()),
+            *(without_gradient(nested(of, run, f"{name}_tokenizer_encoder")) for name, of in encoders.items()),
             Component("multi_modal_projector", "projector", parts=tuple(maps)),
             nested(language(c), run, "language_model"),
         ),
@@ -101,6 +105,6 @@ def vibevoice_asr(c: Config, run: Workload) -> Component:
 
 def _projector(name: str, c: Config, run: Workload, encoder: Config) -> Iterator[Component]:
     h, t = language(c).size("hidden_size"), run.source.tokens
-    yield linear(f"{name}_linear_1", encoder.size("hidden_size"), h, t)
+    yield linear(f"{name}_linear_1", encoder.size("hidden_size"), h, t, input_gradient=False)
     yield norm(f"{name}_norm", "rmsnorm", h, t)
     yield linear(f"{name}_linear_2", h, h, t)

@@ -51,7 +51,7 @@ class Comparison:
     def sheet(self) -> Sheet:
         """A row per convention."""
         return Sheet(
-            title=f"{self.step.title}, by {len(self.rows)} conventions",
+            title=f"{self.step.title}, by {sum(not row.reason for row in self.rows)} conventions",
             subtitle=self.step.heading,
             columns=[
                 Column("convention", numeric=False, folds=True),
@@ -82,7 +82,7 @@ class Comparison:
         yield "N, of parameters that a token goes through: " + "; ".join(
             f"{name}: {params:,}" for name, params in self.params.items()
         )
-        yield "ratio: to the exact row, whose definitions these are (recomputation has a row of its own):"
+        yield "ratio: to the exact row, by these definitions (without recomputation):"
 
     def to_dict(self) -> dict[str, Any]:
         """As in ``--json``: the keys of the step, and a list of the conventions."""
@@ -155,8 +155,11 @@ def _counted(model: Model, once: Workload, exactly: int) -> Iterator[Convention]
         return flops(model, replace(once, attention=attention), Definitions(count=count)).answer
 
     yield Convention("exact", "2·M·K·N a product", exactly, "PyTorch's FlopCounterMode")
+    as_run = flops(model, replace(once, convolutions="run")).answer
+    if as_run != exactly:
+        yield Convention("as run", "groups of convolutions minded", as_run, "--grouped-convolutions run")
     yield Convention("multiply-adds", "exact / 2", exactly // MULTIPLY_ADD, "ptflops, thop, fvcore")
-    yield Convention("causal", "l(l + 1)/2 pairs", by("causal"), "--attention causal")
+    yield Convention("causal", "pairs that no mask hides", by("causal"), "--attention causal")
     yield Convention("causal-half", "l²/2 pairs", by("causal-half"), "Megatron-LM's code, MaxText")
     yield Convention("all operations", "exact + elementwise", by(count="all"), "--count all")
 

@@ -67,7 +67,10 @@ def explain(
             _line(side_by_side[0], each, twin_item, sizes) for *each, twin_item in zip(*opened, symbolic, strict=True)
         ]
     if not lines:
-        raise UsageError(f"{target} has no {of} of its own", "ask for another part, or for memory or all FLOPs of it")
+        raise UsageError(
+            f"{target} has no {of} of its own",
+            "ask for another part, or for all FLOPs (--count all) or the memory of it",
+        )
     closed = polynomial(total(line.formula for line in lines))
     return Explanation(
         heading=asked.model.summary,

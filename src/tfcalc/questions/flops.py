@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Definitions
@@ -15,9 +14,9 @@ from tfcalc.core.measure import (
     matmul_again_flops,
     matmul_backward_flops,
     matmul_flops,
-    overcounted_flops,
 )
 from tfcalc.questions.common import subject
+from tfcalc.questions.remarks import LENGTHS, SAMPLES, idle, overcounted, remarks
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, exact
 from tfcalc.workload import Workload
@@ -64,8 +63,8 @@ def flops(
     small = {name: amount(measure) for name, measure in ELEMENTWISE.items() if name == "forward" or run.training}
     parts = {name: count + (small[name] if everything else 0) for name, count in matmul.items()}
     entry = asked.entry(flops_of(run.training, everything), {}, depth)
-    overcounted = exact(model.tree(run).total(overcounted_flops)) if run.training else 0
-    tokens = exact(run.target.tokens)
+    told, of_any_length = run.replaced(**idle(model, run)), not LENGTHS.isdisjoint(entry.formula.free_symbols)
+    tokens = exact(run.target.tokens if of_any_length else run.batch_size)
     per_token, rest = divmod(entry.value, tokens)
     return Report(
         command="flops",
@@ -79,25 +78,18 @@ def flops(
             "total_flops": entry.value,
             "matmul_flops": sum(matmul.values()),
             "elementwise_flops": sum(small.values()),
-            "overcounted_flops": overcounted,
+            "overcounted_flops": overcounted(model, run),
             "tokens": tokens,
             "flops_per_token": entry.value / tokens if rest else per_token,
         },
         model=asked.model.described(),
-        conventions=for_programs("flops", run, definitions),
+        conventions=for_programs("flops", told, definitions) | ({} if of_any_length else {"tokens": SAMPLES}),
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
-        notes=(*asked.model.remarks(run), *_error(overcounted, run), *in_words("flops", run, definitions)),
+        notes=(
+            *remarks(model, run),
+            *([] if of_any_length else [f"samples: {run.batch_size:,}, of the one size that the model reads"]),
+            *in_words("flops", told, definitions, sizes=of_any_length),
+        ),
     )
-
-
-def _error(overcounted: int, run: Workload) -> Iterator[str]:
-    """PyTorch's counter is followed where it errs, or not, but never without saying so."""
-    if overcounted and run.convolutions == "counter":
-        yield (
-            f"{overcounted:,} of these FLOPs are not run: PyTorch's counter forgets the groups of a convolution in "
-            "backward (--grouped-convolutions run leaves them out)"
-        )
-    elif overcounted:
-        yield f"without {overcounted:,} FLOPs that PyTorch's counter has in error for grouped convolutions in backward"

@@ -11,7 +11,7 @@ from tfcalc.workload import Workload
 PARAMETERS = "unique trainable tensors, a tied matrix once, buffers apart"
 OPERATIONS = {"matmul": "matrix products only", "all": "matrix products and elementwise work"}
 PAIRS = {
-    "full": "every query with every key, masked or not",
+    "full": "masked pairs are counted, too",
     "causal": "causal attention counts the l(l+1)/2 pairs that are not masked, fewer in windows and chunks",
     "causal-half": "causal attention counts l²/2 pairs",
 }
@@ -47,7 +47,7 @@ def for_programs(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
             return {
                 "batch_size": run.batch_size,
                 "seq_len": run.target.length,
-                "source_len": run.source.length,
+                "source_len": run.source.seen,
                 **({"cached": run.target.seen} if run.decoding else {}),
                 "phase": run.phase,
                 "logits": run.logits,
@@ -98,10 +98,13 @@ def in_words(of: str, run: Workload, by: Definitions, *, sizes: bool = True) -> 
 
 def _sizes(run: Workload) -> Iterator[str]:
     if run.decoding:
-        yield f"{run.batch_size:,} x 1 token, {run.target.seen:,} cached with it"
+        yield f"{run.batch_size:,} x 1 token, {run.target.seen:,} cached with it{_source(run)}"
     else:
-        source = "" if run.source_len is None else f", source of {run.source.length:,}"
-        yield f"{run.batch_size:,} x {run.seq_len:,} tokens{source}"
+        yield f"{run.batch_size:,} x {run.seq_len:,} tokens{_source(run)}"
+
+
+def _source(run: Workload) -> str:
+    return "" if run.source_len is None else f", source of {run.source.seen:,}"
 
 
 def _definitions(run: Workload, by: Definitions) -> Iterator[str]:

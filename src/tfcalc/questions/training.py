@@ -11,6 +11,7 @@ from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.questions.common import subject
 from tfcalc.questions.flops import flops
+from tfcalc.questions.remarks import needs_tokens
 from tfcalc.questions.six_nd import Term, counted, difference, six_nd
 from tfcalc.report import Report
 from tfcalc.report.sheet import Cell, Column, Rounded, Share, Sheet
@@ -78,7 +79,7 @@ class Training:
     def _notes(self) -> Iterator[str]:
         per_step = self.step.totals["tokens"]
         more = f", and {self.rest:,} tokens of one more, in proportion, rounded down" if self.rest else ""
-        yield f"{self.steps:,} steps of {per_step:,} tokens{more}"
+        yield f"{self.steps:,} step{'s' * (self.steps != 1)} of {per_step:,} tokens{more}"
         yield "N, " + "; ".join(f"{rule.named}: {rule.params:,}" for rule in self.rules) + f" ({ACTIVE}); D tokens"
         yield "below each 6ND: what the exact count has beyond it (products without a weight of their own) or has not"
         yield "1 PF-day = 8.64e19 FLOPs"
@@ -139,6 +140,7 @@ def training(
         raise UsageError(f"a run of {tokens:,} tokens is made of training steps, not of {run.phase}", "add --train")
     definitions = definitions or Definitions()
     step = flops(model, run, definitions)
+    needs_tokens(step, "a training run")
     per_step = int(step.totals["tokens"])
     node = subject(model, run, definitions).node
     n = counted(node.component)

@@ -12,6 +12,7 @@ from tfcalc.conventions import Definitions
 from tfcalc.errors import UsageError
 from tfcalc.hardware import PRECISIONS, SPARSITY, TERA, Accelerator, looks_sparse, named
 from tfcalc.questions.flops import flops
+from tfcalc.questions.remarks import needs_tokens
 from tfcalc.report import Report
 from tfcalc.report.sheet import Column, Rounded, Share, Sheet
 from tfcalc.workload import Workload
@@ -139,6 +140,7 @@ def utilisation(
     if not run.training:
         raise UsageError(f"MFU is that of training, not of {run.phase}", "ask for phase train")
     step = flops(model, run, definitions)
+    needs_tokens(step, "MFU from a rate of tokens")
     once = replace(run, recompute="none", kernel="math")
     tokens = int(step.totals["tokens"])
     found = Utilisation(

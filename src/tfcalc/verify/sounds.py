@@ -23,12 +23,66 @@ def sounds(built: Any, run: Workload) -> dict[str, Any]:
         return {}
     if "input_values" in known and hasattr(built, "_get_feat_extract_output_lengths"):
         return {"input_values": torch.zeros(batch, _samples(built, int(run.source.length)))}  # type: ignore[call-overload]
-    audio = getattr(built.config, "audio_config", built.config)
-    if "input_features" not in known or frames(audio) is None:
+    if "input_values" in known and _codec(built.config) is not None:
+        codec = _codec(built.config)
+        raw = torch.zeros(batch, codec.channels, int(run.source.length) * codec.hop_length)  # type: ignore[call-overload]
+        return {"input_values": raw} | _words(built, run, {"input_values": raw})
+    if "input_features" not in known:
         return {}
-    found = {"input_features": torch.zeros(batch, audio.num_mel_bins, frames(audio))}
-    found |= {name: torch.ones(batch, frames(audio), dtype=torch.long) for name in MASKS if name in known}
-    return found | _words(built, run, found)
+    audio = getattr(built.config, "audio_config", built.config)
+    found = _as_long_as_asked(built.config, audio, run, known)
+    if not found and frames(audio) is not None:
+        found = {"input_features": torch.zeros(batch, audio.num_mel_bins, frames(audio))}
+        found |= {name: torch.ones(batch, frames(audio), dtype=torch.long) for name in MASKS if name in known}
+    return found | _words(built, run, found) if found else {}
+
+
+def _codec(config: Any) -> Any:
+    """The config of what reads raw sound beside words, with the samples that become a frame; None where there is none."""
+    return next((one for one in vars(config).values() if hasattr(one, "hop_length") and hasattr(one, "channels")), None)
+
+
+def _as_long_as_asked(config: Any, audio: Any, run: Workload, known: Mapping[str, Any]) -> dict[str, Any]:
+    """A spectrogram of so many frames as make the source, where encoders take any; nothing where all have one length.
+
+    It is cut into frames that lie side by side (``subsampling_factor``), frames that are read as they come
+    (``input_dim``), chunks with their samples (``samples_per_token``), or pieces (``n_window``); or each word has
+    frames of its own (``downsample_factor``).
+    """
+    batch, length = int(run.batch_size), int(run.source.length)  # type: ignore[call-overload]
+    reads = getattr(config, "encoder_config", None)
+    if hasattr(reads, "input_dim"):
+        return {"input_features": torch.zeros(batch, length, reads.input_dim)}
+    if audio is not config and hasattr(audio, "subsampling_factor") and "input_features_mask" in known:
+        count, bins = length * audio.subsampling_factor, audio.asr_config.num_mel_bins
+        return _masked(torch.zeros(batch, count, bins), count, count)
+    if hasattr(audio, "samples_per_token"):
+        count = length * audio.samples_per_token // audio.hop_length
+        return {
+            "input_features": torch.zeros(batch, audio.feature_size, count),
+            "chunk_sample_lengths": torch.full((batch,), length * audio.samples_per_token),
+        }
+    if hasattr(audio, "n_window") and "input_features_mask" in known:
+        piece = 2 * audio.n_window
+        made = -(-piece // HALVED)
+        whole, rest = divmod(length, made)
+        count = piece * -(-length // made)
+        return _masked(torch.zeros(batch, audio.num_mel_bins, count), count, whole * piece + rest * HALVED)
+    if hasattr(config, "downsample_factor") and "encoder_inputs_embeds" in known:
+        count = 2 * config.downsample_factor * int(run.seq_len)  # type: ignore[call-overload]
+        return {"input_features": torch.zeros(batch, audio.num_mel_bins, count)}
+    return {}
+
+
+HALVED = 8
+"""How many frames become one where three convolutions halve them."""
+
+
+def _masked(features: Any, count: int, there: int) -> dict[str, Any]:
+    """With a mask by which the first of so many frames are there."""
+    mask = torch.zeros(features.shape[0], count, dtype=torch.long)
+    mask[:, :there] = 1
+    return {"input_features": features, "input_features_mask": mask}
 
 
 def frames(audio: Any) -> int | None:

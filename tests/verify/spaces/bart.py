@@ -75,8 +75,8 @@ def led(random: Random) -> dict[str, Any]:
     return (
         config
         | {
-            "max_encoder_position_embeddings": random.choice([32, 64]),
-            "max_decoder_position_embeddings": random.choice([16, 24]),
+            "max_encoder_position_embeddings": random.choice([48, 64]),
+            "max_decoder_position_embeddings": random.choice([40, 56]),
             "attention_window": [window] * config["encoder_layers"] if coin(random) else window,
         }
         | of(random, "LED", "Model", GENERATION, QUESTIONS)

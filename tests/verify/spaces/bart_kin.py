@@ -30,21 +30,22 @@ def mvp(random: Random) -> dict[str, Any]:
 
 @space("bigbird_pegasus")
 def bigbird_pegasus(random: Random) -> dict[str, Any]:
-    """Sparse and full attention, with and without biases."""
+    """Sparse and full attention (short sequences have full attention anyway), with and without biases."""
     config = both_stacks(random)
     kind = random.choice(["block_sparse", "original_full"])
     return (
         config
-        | {"attention_type": kind, "use_bias": coin(random), "block_size": 4}
+        | {"attention_type": kind, "use_bias": coin(random)}
+        | {"block_size": 2, "num_random_blocks": random.choice([1, 3])}
         | of(random, "BigBirdPegasus", "Model", GENERATION, CAUSAL, SENTENCES, QUESTIONS)
     )
 
 
 @space("pegasus_x")
 def pegasus_x(random: Random) -> dict[str, Any]:
-    """More or fewer global tokens."""
+    """More or fewer global tokens; staggered blocks or not."""
     config = both_stacks(random)
-    tokens = {"num_global_tokens": random.choice([2, 5]), "block_size": 4}
+    tokens = {"num_global_tokens": random.choice([2, 5]), "block_size": 4, "stagger_local_blocks": coin(random)}
     return config | tokens | of(random, "PegasusX", "Model", GENERATION)
 
 

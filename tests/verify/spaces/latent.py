@@ -187,6 +187,8 @@ def dots3_note(random: Random) -> dict[str, Any]:
         "text_config": text,
         "vision_config": dots3_note_vision_encoder(random) | out,
         "audio_config": dots3_note_audio_encoder(random) | out,
+        "audio_token_id": 1,
+        "image_token_id": 2,
         "tie_word_embeddings": coin(random),
         "architectures": [random.choice(["Dots3NoteForConditionalGeneration", "Dots3NoteModel"])],
     }

@@ -87,11 +87,12 @@ def qwen3_asr(random: Random) -> dict[str, Any]:
         "num_mel_bins": random.choice([8, 10, 17]),
         "downsample_hidden_size": random.choice([6, 10]),
         "output_dim": random.choice([12, 16]),
-        **some(random, n_window=[4, 50], n_window_infer=[200, 800], activation_function=["gelu", "relu"]),
-    }
+        **some(random, n_window=[50, 52], n_window_infer=[200, 800], activation_function=["gelu", "relu"]),
+    }  # transformers takes 13 frames a piece for granted
     return (
         given(random, text_config=qwen3(random), audio_config=audio)
         | some(random, tie_word_embeddings=[True, False], token_classification_bias=[True, False])
+        | {"audio_token_id": 1}
         | of(random, "Qwen3ASR", "Model", GENERATION, TOKENS)
     )
 
@@ -118,11 +119,12 @@ def nemo_speechlm(random: Random) -> dict[str, Any]:
         "audio_hidden_size": heard["hidden_size"],
         **stacked,
     }
+    bins = some(random, num_mel_bins=[8, 10])  # both hear the same
     audio = {
-        "asr_config": _hears(random) | stacked | some(random, num_mel_bins=[8, 10]),
+        "asr_config": _hears(random) | stacked | bins,
         "diarization_config": {
             "model_type": "nemotron3_diarization",
-            "audio_config": heard | stacked | some(random, num_mel_bins=[8, 10]),
+            "audio_config": heard | stacked | bins,
             "head_config": speakers,
             "streaming_config": stacked,
         },
@@ -209,23 +211,28 @@ def ultravbert(random: Random) -> dict[str, Any]:
     )
 
 
-def _codec(random: Random) -> dict[str, Any]:
-    ratios = random.choices([1, 2, 3, 5], k=random.randint(0, 3))
+def _codec(random: Random, ratios: list[int], channels: int) -> dict[str, Any]:
     return {
         "num_filters": random.choice([2, 3]),
         "hidden_size": random.choice([5, 8]),
         "downsampling_ratios": ratios,
         "depths": random.choices([0, 1, 3], k=len(ratios) + random.choice([1, 1, 2])),
-        **some(random, channels=[1, 2], kernel_size=[3, 5], ffn_expansion=[2, 3], hidden_act=["gelu", "relu"]),
+        "channels": channels,
+        **some(random, kernel_size=[3, 5], ffn_expansion=[2, 3], hidden_act=["gelu", "relu"]),
     }
 
 
 @space("vibevoice_asr")
 def vibevoice_asr(random: Random) -> dict[str, Any]:
-    """Encoders of any depth, any Qwen2."""
-    acoustic, semantic = _codec(random), _codec(random)
+    """Encoders of any depth that make as many frames of the same sound, any Qwen2."""
+    ratios, channels = random.choices([1, 2, 3, 5], k=random.randint(0, 3)), random.choice([1, 2])
+    codecs = {
+        f"{name}_tokenizer_encoder_config": _codec(random, random.sample(ratios, len(ratios)), channels)
+        for name in ("acoustic", "semantic")
+    }
     return (
-        given(random, acoustic_tokenizer_encoder_config=acoustic, semantic_tokenizer_encoder_config=semantic)
+        (codecs if random.random() < 0.85 else {})
+        | {"audio_token_id": 1}
         | {"text_config": grouped(random) | {"model_type": "qwen2"}}
         | of(random, "VibeVoiceAsr", "Model", GENERATION)
     )

@@ -1,0 +1,66 @@
+"""What should be known of a count of FLOPs, beside the definitions that it was made by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tfcalc.core.measure import overcounted_flops
+from tfcalc.errors import UsageError
+from tfcalc.report import exact
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.report import Report
+    from tfcalc.workload import Workload
+
+LENGTHS = frozenset("lcs")
+"""Letters of which one stands in the FLOPs of every model that reads sequences of any length."""
+
+SAMPLES = "none: samples of the one size that the model reads"
+FLAGS = {"latent": "--mla", "experts": "--experts", "source_len": "--source-seq"}
+"""What changes nothing in a model that has no such part."""
+
+
+def idle(model: Model, run: Workload) -> dict[str, object]:
+    """Of what was switched, that which changes nothing in this model, with its default."""
+    tree = model.tree(run)
+    defaults = {"latent": "expanded", "experts": "chosen"}
+    switched: dict[str, object] = {name: value for name, value in defaults.items() if getattr(run, name) != value}
+    found = {name: value for name, value in switched.items() if model.tree(run.replaced(**{name: value})) == tree}
+    if run.source_len is not None and model.tree(run.replaced(source_len=run.source_len + 1)) == tree:
+        found["source_len"] = None
+    return found
+
+
+def remarks(model: Model, run: Workload) -> Iterator[str]:
+    """A sentence each: what does not fit, what has no effect, and what is counted though few would expect it."""
+    yield from model.remarks(run)
+    for name in idle(model, run):
+        yield f"{FLAGS[name]} {getattr(run, name)} changes nothing: this model has no such part"
+    if run.decoding and run.latent == "expanded" and model.tree(run.replaced(latent="absorbed")) != model.tree(run):
+        yield "keys and values of all cached tokens are expanded again, as transformers runs it (--mla absorbed: not)"
+    yield from _overcounted(model, run)
+
+
+def overcounted(model: Model, run: Workload) -> int:
+    """FLOPs of a step that PyTorch's counter has, though nothing runs them."""
+    return exact(model.tree(run).total(overcounted_flops)) if run.training else 0
+
+
+def _overcounted(model: Model, run: Workload) -> Iterator[str]:
+    """PyTorch's counter is followed where it errs, or not, but never without saying so."""
+    count = overcounted(model, run)
+    if count and run.convolutions == "counter":
+        yield (
+            f"{count:,} of these FLOPs are not run: PyTorch's counter forgets the groups of a convolution in backward "
+            "(--grouped-convolutions run leaves them out)"
+        )
+    elif count:
+        yield f"a step has not the {count:,} FLOPs that PyTorch's counter adds, in error, for grouped convolutions"
+
+
+def needs_tokens(step: Report, what: str) -> None:
+    """Raise UsageError for a model that reads no tokens, whatever is asked ``what`` is counted by them."""
+    if step.conventions["tokens"] == SAMPLES:
+        raise UsageError(f"{what} is by tokens, and this model reads none", "count a step: --train --batch N")

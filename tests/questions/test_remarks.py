@@ -1,0 +1,47 @@
+"""What is said beside a count: what has no effect, what few would expect, what is no count of tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfcalc import UsageError, Workload, flops, load
+from tfcalc.questions.training import training
+from tfcalc.questions.utilisation import Machines, utilisation
+
+
+@pytest.mark.parametrize(
+    ("flag", "switch"),
+    [("--mla absorbed", {"latent": "absorbed"}), ("--experts all", {"experts": "all"})]
+    + [("--source-seq 5", {"source_len": 5})],
+)
+def test_a_switch_without_effect_is_named_and_not_told_as_a_definition(flag: str, switch: dict[str, object]) -> None:
+    plain, switched = (flops(load("gpt2"), Workload(**run)) for run in ({}, switch))  # type: ignore[arg-type]
+    assert switched.notes == (f"{flag} changes nothing: this model has no such part", *plain.notes)
+    assert switched.conventions == plain.conventions
+
+
+def test_an_expensive_default_is_said() -> None:
+    run = Workload(phase="decode", cached=4096)
+    assert "expanded again" in flops(load("deepseek-v3"), run).notes[0]
+    assert "expanded" not in flops(load("llama-3-8b"), run).notes[0]
+
+
+def test_a_model_of_images_is_counted_by_samples() -> None:
+    short, long = (flops(load("vit-base-patch16-224"), Workload(batch_size=3, seq_len=l)) for l in (10, 500))
+    assert short.totals == long.totals
+    assert short.totals["tokens"] == 3
+    assert short.notes[0] == "samples: 3, of the one size that the model reads"
+    with pytest.raises(UsageError, match="reads none"):
+        training(load("vit-base-patch16-224"), 1000)
+    with pytest.raises(UsageError, match="reads none"):
+        utilisation(load("vit-base-patch16-224"), 1000, Machines(peak=312e12))
+
+
+def test_a_decoded_tokens_source_stands_in_the_answer() -> None:
+    found = flops(load("t5-small"), Workload(phase="decode", cached=100, source_len=7))
+    assert found.conventions["source_len"] == 7
+    assert "source of 7" in found.notes[-1]
+
+
+def test_more_tokens_than_positions_are_counted_and_said() -> None:
+    assert flops(load("gpt2"), Workload(seq_len=2048)).notes[0].startswith("2,048 tokens are more than its 1,024")
