@@ -11,8 +11,11 @@ from tfcalc.questions.utilisation import Machines, utilisation
 
 @pytest.mark.parametrize(
     ("flag", "switch"),
-    [("--mla absorbed", {"latent": "absorbed"}), ("--experts all", {"experts": "all"})]
-    + [("--source-seq 5", {"source_len": 5})],
+    [
+        ("--mla absorbed", {"latent": "absorbed"}),
+        ("--experts all", {"experts": "all"}),
+        ("--source-seq 5", {"source_len": 5}),
+    ],
 )
 def test_a_switch_without_effect_is_named_and_not_told_as_a_definition(flag: str, switch: dict[str, object]) -> None:
     plain, switched = (flops(load("gpt2"), Workload(**run)) for run in ({}, switch))  # type: ignore[arg-type]

@@ -27,6 +27,7 @@ UNEQUAL = {
 """What cannot be compared, or is known to differ, and why."""
 
 DECODED = (
+    "bart",
     "bloom",
     "codegen",
     "cohere2",
@@ -37,8 +38,12 @@ DECODED = (
     "glm4",
     "gpt2",
     "gpt_neox",
+    "gpt_oss",
     "gptj",
+    "lfm2",
     "llama",
+    "mamba",
+    "mamba2",
     "mistral",
     "mixtral",
     "olmo2",
@@ -48,8 +53,27 @@ DECODED = (
     "qwen2",
     "qwen3",
     "qwen3_moe",
+    "qwen3_next",
+    "t5",
+    "whisper",
 )
-RECOMPUTED = ("deepseek_v2", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "opt", "qwen2_moe", "qwen3")
+RECOMPUTED = (
+    "bart",
+    "bert",
+    "deepseek_v2",
+    "gemma2",
+    "gpt2",
+    "gpt_neox",
+    "llama",
+    "mamba2",
+    "mistral",
+    "mixtral",
+    "opt",
+    "phi",
+    "qwen2_moe",
+    "qwen3",
+    "t5",
+)
 
 
 @pytest.mark.parametrize("model_type", [name for name in FAMILIES if name not in UNEQUAL])

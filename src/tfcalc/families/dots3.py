@@ -251,7 +251,9 @@ def stem(c: Config, heard: Sequences) -> Component:
     convolutions = []
     for place, channels in enumerate((1, width, width)):
         bands, steps = ceil_div(bands, 2), heard.tokens * 2 ** (2 - place)
-        convolutions.append(convolution(f"convs.{place}", channels, width, (3, 3), steps * bands))
+        convolutions.append(
+            convolution(f"convs.{place}", channels, width, (3, 3), steps * bands, input_gradient=place > 0)
+        )
         convolutions.append(activation(f"activation.{place}", "gelu", steps * bands * width))
     out = linear("conv_out", width * bands, c.size("hidden_size"), heard.tokens, bias=False)
     return Component("conv_stem", "stem", parts=(*convolutions, out))

@@ -95,7 +95,7 @@ def glm4v_text(c: Config, run: Workload) -> Component:
     width = c.quotient("hidden_size", "num_attention_heads")
     mixer = attention(c, run, bias=True, output_bias=False, width=width)
     names = (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm")
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, names=FUSED), names=names))
+    return decoder(c, run, uniform(c, run, mixer, gated(c, run, names=FUSED), names=names, ends_with_sum=False))
 
 
 def text(c: Config) -> Config:

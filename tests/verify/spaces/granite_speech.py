@@ -40,6 +40,6 @@ def granite_speech(random: Random) -> dict[str, Any]:
         "projector_config": projector,
         "text_config": grouped(random) | {"model_type": "granite"},
         "downsample_rate": random.choice([2, 5]),
-        "window_size": random.choice([10, 15]),
+        "window_size": random.choice([10, 20]),
         "tie_word_embeddings": coin(random),
     } | of(random, "GraniteSpeech", "Model", GENERATION)
