@@ -12,6 +12,7 @@ from tfcalc.configs.heads import bare, labels, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.families.llama import head_dim, kv_heads
+from tfcalc.families.unread import unread_heads
 from tfcalc.leaves import embedding, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
 
@@ -176,7 +177,8 @@ def t5gemma2(c: Config, run: Workload) -> Component:
     reads = whole.sub("text_config", defaults=module(262208))
     text = half(reads, run, "text_model", run.source, _end_of_image(reads), self_attn=_merged(reads, run, run.source))
     encoder = Component("encoder", "encoder", parts=(text, *_eyes(whole, reads, run)))
-    both = Sequences(run.target.batch, run.target.length + run.source.length)
+    stream, memory = run.target, run.source
+    both = Sequences(stream.batch, stream.length + memory.length, stream.seen + memory.seen)
     mixer = _merged(writes, run, run.target, both)
     if c.flag("tie_word_embeddings"):
         decoder = half(writes, run, "decoder", run.target, tied_to="encoder", self_attn=mixer)
@@ -194,14 +196,14 @@ def _merged(c: Config, run: Workload, stream: Sequences, seen: Sequences | None 
     keys, d = seen or stream, c.size("head_dim")
     q_norm = norm("q_norm", "rmsnorm", d, stream.tokens * c.size("num_attention_heads"))
     k_norm = norm("k_norm", "rmsnorm", d, keys.tokens * kv_heads(c))
-    return attention(c, run, "self_attn", stream, keys, q_norm, k_norm)
+    return attention(c, run, "self_attn", stream, keys, q_norm, k_norm, causal=seen is not None)
 
 
 def _eyes(whole: Config, text: Config, run: Workload) -> Iterator[Component]:
     """An encoder of images, and a map of its averaged vectors to words."""
     images = whole.sub("vision_config", "siglip_vision_model", head="Model")
-    h, tokens = images.size("hidden_size"), run.batch_size * whole.size("mm_tokens_per_image")
-    yield nested(images, run, "vision_tower")
+    h, tokens = images.size("hidden_size"), run.beside(whole.size("mm_tokens_per_image")).tokens
+    yield unread_heads(nested(images, run, "vision_tower"), run)
     yield Component(
         "multi_modal_projector",
         "projector",

@@ -52,8 +52,11 @@ def _places(built: Any, vision: Any, run: Workload, given: Mapping[str, Any]) ->
 
 
 def tower(config: Any) -> Any:
-    """The config of what reads images: nested, or the whole; None where a model was built without it."""
-    return next((getattr(config, held) for held in HELD if hasattr(config, held)), config)
+    """The config of what reads images: nested, once or twice, or the whole; None where a model was built without it."""
+    for held in HELD:
+        if hasattr(config, held):
+            return tower(getattr(config, held))
+    return config
 
 
 def _image(config: Any, vision: Any, batch: int, run: Workload, known: Mapping[str, Any]) -> dict[str, Any]:
