@@ -34,6 +34,7 @@ def workloads(model: Published, random: Random, more: Collection[str] = ()) -> I
     length, source = random.randint(5, min(most, 40)), random.randint(5, min(most, 40))
     if "audio_config" in model.data:
         length += 40  # room for the words that stand for sound
+        length += 45 if "vision_config" in model.data else 0  # and for an image
     if model.architecture.endswith("ForSequenceClassification"):
         source = length  # classified is the vector at the place of the source's last word
     run = Workload(batch_size=random.randint(1, 4), seq_len=length, phase="train", kernel="eager")

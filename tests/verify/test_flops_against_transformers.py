@@ -20,7 +20,6 @@ FAMILIES = sorted(name for names in modules().values() for name in names if name
 
 UNEQUAL = {
     "blt": "given the patches' lengths, transformers leaves the network out that finds them",
-    "dots3_note": "its audio tower is not run here",
     "longcat_flash": "the data decides how many of the experts that do nothing are chosen",
     "mra": "without its CUDA kernel transformers returns zeros for attention",
 }

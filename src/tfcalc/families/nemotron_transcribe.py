@@ -11,10 +11,10 @@ from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Product
-from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import head_dim, kv_heads
+from tfcalc.families.unread import unread
 from tfcalc.families.whisper import language
 from tfcalc.leaves import activation, convolution, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
@@ -145,7 +145,7 @@ def _heard(c: Config, run: Workload) -> Component:
         "encoder",
         parts=(
             encoder("asr_encoder", asr, run, run.source, stacked(asr, t), qk_norm=True),
-            without_gradient(diarization(speakers, run)),
+            unread(diarization(speakers, run)),
             norm("asr_norm", "layernorm", asr.size("hidden_size"), t),
             norm("speaker_norm", "layernorm", told.size("num_speakers"), t),
             _told(told.size("num_speakers"), asr.size("hidden_size"), t),

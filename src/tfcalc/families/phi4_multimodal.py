@@ -14,9 +14,13 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families.clip import pooling, vision_tower
 from tfcalc.families.images import grid, pair, part, patches, self_attention
 from tfcalc.families.llama import phi3
+from tfcalc.families.unread import read_early, unread_heads
 from tfcalc.leaves import activation, buffer, convolution, embedding, learned_position, linear, norm, parameter
-from tfcalc.leaves.convolution import depthwise
-from tfcalc.workload import Workload
+from tfcalc.leaves.convolution import grouped_convolution
+from tfcalc.workload import Sequences, Workload
+
+CROPS, LATE = 2, 1
+"""Of the smallest image: the whole, and a crop; and the layers after the one that is read."""
 
 
 @family(
@@ -86,7 +90,7 @@ def phi4_multimodal_audio(c: Config, run: Workload) -> Component:
         ffn("feed_forward_in", stream, run),
         norm("layer_norm_att", "layernorm", h, t),
         self_attention(c, run, stream, names=LLAMA_NAMES, head_dim=c.optional("head_dim")),
-        Component("conv", "convolutions", parts=tuple(_convolutions(c, h, t))),
+        Component("conv", "convolutions", parts=tuple(_convolutions(c, run, h, stream))),
         ffn("feed_forward_out", stream, run),
         norm("layer_norm", "layernorm", h, t),
     )
@@ -112,7 +116,7 @@ def _stem(c: Config, width: Num, frames: Num) -> Iterator[Component]:
     for place in range(halvings):
         made = 2 ** (halvings - 1 - place) * frames * ceil_div(bins, 2 ** (place + 1))
         if place == 0:
-            yield convolution("conv.0", 1, channels, (3, 3), made)
+            yield convolution("conv.0", 1, channels, (3, 3), made, input_gradient=False)
         else:
             yield convolution(f"conv.{3 * place - 1}", channels, channels, (3, 3), made, groups=channels)
             yield convolution(f"conv.{3 * place}", channels, channels, (1, 1), made)
@@ -122,8 +126,13 @@ def _stem(c: Config, width: Num, frames: Num) -> Iterator[Component]:
     yield linear("out", channels * left, width, frames)
 
 
-def _convolutions(c: Config, width: Num, tokens: Num) -> Iterator[Component]:
-    """A gate, a convolution over time of each channel by itself, and maps of each frame around it."""
+def _convolutions(c: Config, run: Workload, width: Num, stream: Sequences) -> Iterator[Component]:
+    """A gate, a convolution over time of each channel by itself, and maps of each frame around it.
+
+    That is filled up on both sides; what is too much is cut off after the map that follows.
+    """
+    tokens, kernel = stream.tokens, c.size("kernel_size")
+    filled = 0 if run.decoding else stream.batch * (stream.length + kernel - 1)
     inner, made = c.size("ext_pw_out_channel"), c.size("depthwise_separable_out_channel")
     several = width * c.size("depthwise_multiplier")
     yield norm("layer_norm", "layernorm", width, tokens)
@@ -131,8 +140,8 @@ def _convolutions(c: Config, width: Num, tokens: Num) -> Iterator[Component]:
     yield parameter("glu.b1", inner, minor=True)
     yield parameter("glu.b2", inner, minor=True)
     yield activation("glu.act", c.word("conv_glu_type"), tokens * inner)
-    yield depthwise("dw_sep_conv_1d.dw_conv", several, c.size("kernel_size"), tokens)
-    yield convolution("dw_sep_conv_1d.pw_conv", several, made, (1,), tokens)
+    yield grouped_convolution("dw_sep_conv_1d.dw_conv", 1, several, kernel, filled, width)
+    yield convolution("dw_sep_conv_1d.pw_conv", several, made, (1,), filled)
     yield activation("act", c.word("conv_activation"), tokens * made)
     yield convolution("ext_pw_conv_1d", width, inner, (1,), tokens)
 
@@ -162,13 +171,19 @@ def phi4_multimodal(c: Config, run: Workload) -> Component:
 
 
 def _images(c: Config, run: Workload) -> Component:
-    """Four neighbouring patches become one vector; trained ones stand at the ends of rows and between crops."""
+    """Four neighbouring patches become one vector; trained ones stand at the ends of rows and between crops.
+
+    An image is seen twice: as a whole, and as a crop, which at its smallest is the whole again.
+    """
     vision, h = part(c, "vision_config", "phi4_multimodal_vision"), c.size("hidden_size")
-    width, tokens = vision.size("hidden_size"), run.batch_size * product(ceil_div(side, 2) for side in grid(vision))
+    rows, columns = (ceil_div(side, 2) for side in grid(vision))
+    images = run.beside(CROPS * rows * (columns + 1) + 1)
+    width, tokens = vision.size("hidden_size"), images.tokens
+    crops = nested(vision, run.replaced(batch_size=run.batch_size * CROPS), "img_processor")
     parts = (
         parameter("global_img_feature_extensor", width),  # as it is spelt
         parameter("sub_img_feature_extensor", width),
-        nested(vision, run, "img_processor"),
+        read_early(unread_heads(crops, run), run, LATE),
         linear("img_projection_up", width, h, tokens),
         activation("act", "gelu", tokens * h),
         linear("img_projection_down", h, h, tokens),

@@ -10,10 +10,10 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
-from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.images import part
+from tfcalc.families.unread import unread
 from tfcalc.families.vision_language import conditional
 from tfcalc.families.whisper import language, never
 from tfcalc.leaves import convolution, linear, norm, parameter
@@ -96,7 +96,7 @@ def vibevoice_asr(c: Config, run: Workload) -> Component:
         "model",
         "listener",
         parts=(
-            *(without_gradient(nested(of, run, f"{name}_tokenizer_encoder")) for name, of in encoders.items()),
+            *(unread(nested(of, run, f"{name}_tokenizer_encoder")) for name, of in encoders.items()),
             Component("multi_modal_projector", "projector", parts=tuple(maps)),
             nested(language(c), run, "language_model"),
         ),

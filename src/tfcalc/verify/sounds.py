@@ -18,7 +18,7 @@ TOKENS = ("audio_token_id", "audio_token_index")
 
 def sounds(built: Any, run: Workload) -> dict[str, Any]:
     """The arguments that make a clip; none where a token is decoded, for then it has been heard."""
-    known, batch = signature(built.forward).parameters, int(run.batch_size)  # type: ignore[call-overload]
+    known, batch = _known(built), int(run.batch_size)  # type: ignore[call-overload]
     if run.decoding:
         return {}
     if "input_values" in known and hasattr(built, "_get_feat_extract_output_lengths"):
@@ -27,6 +27,8 @@ def sounds(built: Any, run: Workload) -> dict[str, Any]:
         codec = _codec(built.config)
         raw = torch.zeros(batch, codec.channels, int(run.source.length) * codec.hop_length)  # type: ignore[call-overload]
         return {"input_values": raw} | _words(built, run, {"input_values": raw})
+    if "image_pixel_values" in known and "audio_input_features" in known:
+        return _with_an_image(built.config, run)
     if "input_features" not in known:
         return {}
     audio = getattr(built.config, "audio_config", built.config)
@@ -37,8 +39,15 @@ def sounds(built: Any, run: Workload) -> dict[str, Any]:
     return found | _words(built, run, found) if found else {}
 
 
+def _known(built: Any) -> Mapping[str, Any]:
+    """The arguments that it names; and the base model's, where a head for any model hands all others on."""
+    known = signature(built.forward).parameters
+    handed_on = type(built).__name__.endswith("ForTokenClassification") and "kwargs" in known
+    return {**signature(built.base_model.forward).parameters, **known} if handed_on else known
+
+
 def _codec(config: Any) -> Any:
-    """The config of what reads raw sound beside words, with the samples that become a frame; None where there is none."""
+    """The config of what reads raw sound beside words, with the samples that become a frame, or None."""
     return next((one for one in vars(config).values() if hasattr(one, "hop_length") and hasattr(one, "channels")), None)
 
 
@@ -50,9 +59,9 @@ def _as_long_as_asked(config: Any, audio: Any, run: Workload, known: Mapping[str
     frames of its own (``downsample_factor``).
     """
     batch, length = int(run.batch_size), int(run.source.length)  # type: ignore[call-overload]
-    reads = getattr(config, "encoder_config", None)
-    if hasattr(reads, "input_dim"):
-        return {"input_features": torch.zeros(batch, length, reads.input_dim)}
+    bands = getattr(getattr(config, "encoder_config", None), "input_dim", None)
+    if bands is not None:
+        return {"input_features": torch.zeros(batch, length, bands)}
     if audio is not config and hasattr(audio, "subsampling_factor") and "input_features_mask" in known:
         count, bins = length * audio.subsampling_factor, audio.asr_config.num_mel_bins
         return _masked(torch.zeros(batch, count, bins), count, count)
@@ -72,6 +81,24 @@ def _as_long_as_asked(config: Any, audio: Any, run: Workload, known: Mapping[str
         count = 2 * config.downsample_factor * int(run.seq_len)  # type: ignore[call-overload]
         return {"input_features": torch.zeros(batch, audio.num_mel_bins, count)}
     return {}
+
+
+def _with_an_image(config: Any, run: Workload) -> dict[str, Any]:
+    """A clip and the smallest image (whole, and as one crop), with words for all vectors of that and one for sound."""
+    audio, vision, batch = config.audio_config, config.vision_config, int(run.batch_size)  # type: ignore[call-overload]
+    side, grid = vision.image_size, vision.image_size // vision.patch_size
+    half, length = -(-grid // 2), int(run.source.length)  # type: ignore[call-overload]
+    words = torch.zeros(batch, int(run.seq_len), dtype=torch.long)  # type: ignore[call-overload]
+    words[:, : 2 * half * (half + 1) + 1] = vision.image_token_id
+    words[:, -1] = audio.audio_token_id
+    return {
+        "input_ids": words,
+        "image_pixel_values": torch.ones(batch, 2, vision.num_channels, side, side),
+        "image_sizes": torch.full((batch, 2), vision.crop_size),
+        "image_attention_mask": torch.ones(batch, 2, grid, grid),
+        "audio_input_features": torch.ones(batch, length * audio.time_reduction, audio.input_size),
+        "audio_embed_sizes": [1] * batch,
+    }
 
 
 HALVED = 8
