@@ -38,7 +38,7 @@ CROPS, LATE = 2, 1
 )
 def phi4_multimodal_vision(c: Config, run: Workload) -> Component:
     """SigLIP with its head, though the text reads an earlier layer."""
-    h, stream = c.size("hidden_size"), run.source._replace(length=product(grid(c)))
+    h, stream = c.size("hidden_size"), run.beside(product(grid(c)))
     whole = vision_tower(
         c,
         run,
