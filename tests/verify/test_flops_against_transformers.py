@@ -21,9 +21,13 @@ FAMILIES = sorted(name for names in modules().values() for name in names if name
 UNEQUAL = {
     "blt": "given the patches' lengths, transformers leaves the network out that finds them",
     "longcat_flash": "the data decides how many of the experts that do nothing are chosen",
+    "nllb-moe": "transformers takes a mask of the chosen experts for their numbers, so that experts 0 and 1 run on all",
     "mra": "without its CUDA kernel transformers returns zeros for attention",
 }
 """What cannot be compared, or is known to differ, and why."""
+
+MOST_DRAWS = 6
+"""Configs that are tried until enough of them have run."""
 
 DECODED = (
     "bart",
@@ -94,7 +98,9 @@ def compared(model_type: str, *more: str, draws: int) -> None:
     """Equal on so many random configs; one that transformers cannot run is passed over, but not all."""
     pytest.importorskip("transformers")
     ran = 0
-    for config in configs(model_type, draws)[1:]:
+    for config in configs(model_type, MOST_DRAWS)[1:]:
+        if ran == draws:
+            break
         try:
             assert list(differences(config, more)) == [], config
         except Unavailable:
