@@ -18,7 +18,6 @@ from tests.verify.compare import configs
 from tfcalc.configs.published import Published
 from tfcalc.errors import TfcalcError, Unavailable
 from tfcalc.verify.flops import Flops, ours, theirs
-from tfcalc.verify.images import fewest
 from tfcalc.workload import Workload
 
 DRAWS = 6
@@ -53,6 +52,8 @@ def _whole(source: int, config: Mapping[str, Any]) -> int:
     vision = config.get("vision_config") or config
     if "patch_size" not in vision:
         return source
+    from tfcalc.verify.images import fewest  # it imports torch
+
     column = fewest(SimpleNamespace(**vision))
     return column * -(-source // column)
 
