@@ -42,7 +42,7 @@ TITLES = {
 def flops(
     model: Model, run: Workload | None = None, definitions: Definitions | None = None, *, depth: int | None = None
 ) -> Report:
-    """The FLOPs of ``model`` on ``run``: a forward pass, or a training step (``Workload(phase="train")``).
+    """The FLOPs of ``model`` on ``run``: a forward pass, a training step, a prefill or a decoded token (its ``phase``).
 
     A multiply-add is 2 FLOPs; a matrix product of M×K and K×N is 2·M·K·N forward and 4·M·K·N backward.
     Raises InvalidModel where the model, or the model on this workload, makes no sense.

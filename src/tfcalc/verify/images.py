@@ -11,7 +11,6 @@ from math import isqrt, prod
 from typing import Any
 
 import torch
-from transformers.models.llava_next.modeling_llava_next import image_size_to_num_patches
 
 from tfcalc.workload import Workload
 
@@ -83,7 +82,10 @@ def _image(config: Any, vision: Any, batch: int, run: Workload, known: Mapping[s
         }
     several = 1 if "pixel_attention_mask" in known else getattr(config, "num_image_with_embedding", None)
     shapes = getattr(config, "image_grid_pinpoints", None)
-    several = several if shapes is None else image_size_to_num_patches(list(size), shapes, size[0])
+    if shapes is not None:
+        from transformers.models.llava_next.modeling_llava_next import image_size_to_num_patches
+
+        several = image_size_to_num_patches(list(size), shapes, size[0])
     between = () if several is None else (several,)
     sizes = {"image_sizes": torch.tensor([size] * batch, device="cpu")} if _wants_sizes(config, known) else {}
     return {"pixel_values": torch.ones(batch, *between, *pixels)} | sizes

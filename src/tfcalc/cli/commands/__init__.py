@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "params": "How many parameters, where, and by which formula.",
-    "flops": "How many floating-point operations: a forward pass, or a training step.",
+    "flops": "How many floating-point operations: a pass, a training step or run, a decoded token.",
     "memory": "How many bytes the weights take.",
     "formula": "The closed form of any of these, with its legend.",
     "explain": "One number opened up, matrix by matrix.",
