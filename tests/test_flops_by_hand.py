@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tfcalc import Definitions, Transformer, Workload, flops, load
@@ -38,7 +40,7 @@ def test_a_window_leaves_the_pairs_that_one_can_count(length: int) -> None:
 def test_a_decoded_token_sees_no_more_than_its_window() -> None:
     """From 5 cached tokens on, two of four layers see 5 keys, whatever is cached; the others one more each time."""
     counts = [flops(Published(GEMMA), Workload(phase="decode", cached=cached)).answer for cached in (4, 5, 6, 7)]
-    steps = [after - before for before, after in zip(counts, counts[1:], strict=False)]
+    steps = [after - before for before, after in itertools.pairwise(counts)]
     assert steps == [4 * PER_PAIR, 2 * PER_PAIR, 2 * PER_PAIR]
 
 
