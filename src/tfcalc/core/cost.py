@@ -60,6 +60,41 @@ class Elementwise(NamedTuple):
     backward: Num
 
 
+class Held(NamedTuple):
+    """A tensor that stays in memory: the product of its ``factors`` numbers, of so many ``bits`` each.
+
+    A question about memory builds a tree of these: weights, gradients, what is saved for backward, a cache.
+    """
+
+    name: str
+    factors: tuple[Num, ...]
+    bits: int
+
+    @property
+    def size(self) -> Num:
+        """How many numbers it holds."""
+        return product(self.factors)
+
+
+class Cached(NamedTuple):
+    """What an operation keeps from one decoding step to the next: in each sequence, ``heads`` vectors of ``width``.
+
+    There are so many for each of ``tokens``, or only once where these are None: a state, whose size no length changes.
+    Those of tokens that are decoded ``grow``; those of a source, made once, do not. Of the former a query sees only the
+    last ``window``, or those of its ``chunk``. ``bits`` are a number's, where they do not follow the model's.
+    """
+
+    name: str
+    heads: Num
+    width: Num
+    sequences: Num
+    tokens: Num | None = None
+    grows: bool = True
+    window: Num | None = None
+    chunk: int | None = None
+    bits: int | None = None
+
+
 class Cost(NamedTuple):
     """Everything that one operation stores and does. ``lookups`` are rows fetched from a table (0 FLOPs).
 
@@ -74,3 +109,5 @@ class Cost(NamedTuple):
     lookups: Num = 0
     last: bool = False
     again: bool = False
+    held: tuple[Held, ...] = ()
+    cached: tuple[Cached, ...] = ()

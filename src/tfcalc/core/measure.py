@@ -133,6 +133,12 @@ def held_bytes(bits: int) -> Measure:
     return Measure(lambda cost: weights(cost) + buffers(cost), STORED)
 
 
+@_stored
+def bytes_held(cost: Cost) -> Num:
+    """Bytes of the tensors that a tree of memory holds."""
+    return total(bytes_of(held.size, held.bits) for held in cost.held)
+
+
 def bytes_of(elements: Num, bits: int) -> Num:
     """The bytes of so many numbers of ``bits`` each, the last byte filled up: ``⌈n·bits / 8⌉``."""
     common = gcd(bits, 8)

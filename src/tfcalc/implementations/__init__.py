@@ -1,0 +1,1 @@
+"""Whose code runs: it decides what is saved for backward, and what is live beside it."""

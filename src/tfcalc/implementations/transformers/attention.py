@@ -1,0 +1,160 @@
+"""Attention: projections, positions, and one of PyTorch's four ways to mix the values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, divide
+from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind
+from tfcalc.tape.operations import padded
+from tfcalc.tape.tape import Value
+
+KEPT_BY_FLASH, KEPT_BY_EFFICIENT = 3, 2
+"""Numbers of 8 bytes for the state of the random numbers."""
+
+
+class Shape(NamedTuple):
+    """Sizes of all tokens' queries, keys, values, scores and mixtures: numbers of numbers; and the rows of scores."""
+
+    queries: Num
+    keys: Num
+    values: Num
+    scores: Num
+    mixed: Num
+    heads: Num
+    all_keys: Num
+    all_values: Num
+    """Keys and values repeated for each head."""
+
+    @property
+    def grouped(self) -> bool:
+        """Whether heads share keys and values."""
+        return self.keys != self.all_keys
+
+
+def shape(m: Running, part: Component) -> Shape:
+    """The sizes of an attention block, as its leaves tell them."""
+    maps, attend = by_letter(part), of_kind(part, "attend")
+    a, d_k = attend.own.products[0].factors[-2:]
+    d_v = attend.own.products[1].factors[-1]
+    stream = m.stream
+    source = (m.shared.memory_of if reads_memory(part) else None) or stream
+    if "W_K" in maps:
+        k, v = maps["W_K"].own.weights[0].shape[1], maps["W_V"].own.weights[0].shape[1]
+    else:
+        both = maps["W_QKV"].own.weights[0].shape[1] - a * d_k
+        k, v = divide(both, 2), divide(both, 2)
+    tokens, seen = stream.tokens, source.tokens
+    return Shape(
+        queries=tokens * a * d_k,
+        keys=seen * k,
+        values=seen * v,
+        scores=stream.tokens * source.length * a,
+        mixed=tokens * a * d_v,
+        heads=a,
+        all_keys=seen * a * d_k,
+        all_values=seen * a * d_v,
+    )
+
+
+def reads_memory(part: Component) -> bool:
+    """Whether it is attention to what an encoder made."""
+    return any(word in part.name.lower() for word in ("cross", "encoder_attn", "encdec"))
+
+
+def attention(m: Running, part: Component, x: Value) -> Value:
+    """Queries, keys and values; their rotation; the mixture; the projection of it."""
+    sizes, maps = shape(m, part), by_letter(part)
+    q, k, v = projections(m, part, sizes, x)
+    if has(part, "rotary"):
+        q, k = rotated(m, part, q), rotated(m, part, k)
+    return m(maps["W_O"], mixed(m, sizes, q, k, v))
+
+
+def projections(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Value, Value, Value]:
+    """One map each, or one for all three, of which they are views."""
+    maps = by_letter(part)
+    source = m.shared.memory if reads_memory(part) and m.shared.memory is not None else x
+    if "W_QKV" in maps:
+        q, k, v = m.t.split(m(maps["W_QKV"], x), [sizes.queries, sizes.keys, sizes.values])
+    else:
+        q, k, v = m(maps["W_Q"], x), m(maps["W_K"], source), m(maps["W_V"], source)
+    return q.view(heads=True), k.view(heads=True), v.view(heads=True)
+
+
+def rotated(m: Running, part: Component, x: Value) -> Value:
+    """``x·cos + rotate_half(x)·sin``; of a part of each head's width, the rest is put beside it, in new memory."""
+    t, whole = m.t, of_kind(part, "attend").own.products[0].factors[-1]
+    width = rotated_width(m, part)
+    if width == whole:
+        return _turned(m, x)
+    turning = divide(x.elements * width, whole)
+    turned, rest = t.split(x, [turning, x.elements - turning])
+    turned = _turned(m, turned.view(heads=x.heads))
+    return t.joined([turned, rest], x.elements)
+
+
+def _turned(m: Running, x: Value) -> Value:
+    assert m.shared.angles is not None
+    cos, sin = m.shared.angles
+    half = m.t.copied(x, x.elements, "rotate_half", heads=x.heads)
+    return m.t.add(m.t.mul(x, cos), m.t.mul(half, sin)).view(heads=x.heads)
+
+
+def rotated_width(m: Running, part: Component) -> Num:
+    """How much of a head is rotated: all numbers that are, by all heads of queries and keys."""
+    sizes, attend = shape(m, part), of_kind(part, "attend")
+    d = attend.own.products[0].factors[-1]
+    return divide(of_kind(part, "rotary").own.elementwise[0].elements * d, sizes.queries + sizes.keys)
+
+
+def mixed(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
+    """softmax(Q Kᵀ) V by the kernel that was asked for."""
+    if m.run.fused:
+        return fused(m, sizes, q, k, v)
+    k, v = repeated(m, sizes, k, v)
+    return math(m, sizes, q, k, v) if m.run.kernel == "math" else eager(m, sizes, q, k, v)
+
+
+def repeated(m: Running, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value]:
+    """repeat_kv: keys and values once for each head that reads them."""
+    if not sizes.grouped:
+        return k, v
+    return m.t.copied(k, sizes.all_keys, "repeat_kv"), m.t.copied(v, sizes.all_values, "repeat_kv")
+
+
+def fused(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
+    """Flash attention, and the memory-efficient kernel, which fills rows up to 32."""
+    if m.run.kernel == "flash":
+        rows, state = m.stream.tokens * sizes.heads, KEPT_BY_FLASH
+    else:
+        rows, state = m.stream.batch * padded(m.stream.length) * sizes.heads, KEPT_BY_EFFICIENT
+    made = m.t.fused_attention(q, k, v, rows, sizes.mixed, state)
+    if m.run.kernel == "flash" and not q.heads:  # the result lies in memory as the queries do
+        return m.t.contiguous(made.view(heads=True))
+    return made
+
+
+def math(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
+    """scaled_dot_product_attention's own products, all in fp32 (_scaled_dot_product_attention_math)."""
+    t = m.t
+    q, k, v = (t.to(t.lower(each), "float32") for each in (q, k, v))
+    with t.no_autocast():
+        p = t.softmax(t.matmul(t.scaled(q), t.scaled(k), sizes.scores), "float32")
+        o = t.matmul(m.dropped(p, m.habits.dropped_scores), v, sizes.mixed)
+    return t.to(o, t.numerics.compute)
+
+
+def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
+    """transformers' eager_attention_forward."""
+    t = m.t
+    p = t.scaled(t.matmul(q, k, sizes.scores))
+    if m.shared.mask is not None:
+        p = t.scaled(p, "+ mask")
+    if m.habits.softmax == "float32":
+        p = t.to(t.softmax(p, "float32"), q.dtype)
+    else:
+        p = t.to(t.softmax(p), v.dtype)
+    p = m.dropped(p, m.habits.dropped_scores)
+    return t.contiguous(t.matmul(p, v, sizes.mixed).view(heads=True))

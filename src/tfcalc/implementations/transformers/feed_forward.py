@@ -1,0 +1,28 @@
+"""Feed-forward networks: two maps with an activation between them, or three with a gate."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import divide
+from tfcalc.implementations.transformers.running import Running, by_letter, of_kind
+from tfcalc.tape.tape import Value
+
+
+def feed_forward(m: Running, part: Component, x: Value) -> Value:
+    """``W_2 (act(W_g x) · W_1 x)``, or ``W_2 act(W_1 x)``; gate and input may be one map, whose halves they are."""
+    maps, act = by_letter(part), of_kind(part, "activation")
+    if "W_g" in maps:
+        return m(maps["W_2"], m.t.mul(m(act, m(maps["W_g"], x)), m(maps["W_1"], x)))
+    inner = m(maps["W_1"], x)
+    if _fused(maps):
+        half = divide(inner.elements, 2)
+        gate, up = m.t.split(inner, [half, half])
+        del inner
+        return m(maps["W_2"], m.t.mul(m(act, gate), up))
+    inner = m(act, inner)
+    return m(maps["W_2"], m.dropped(inner, m.habits.dropped_inside))
+
+
+def _fused(maps: dict[str, Component]) -> bool:
+    """Whether the first map makes gate and input."""
+    return maps["W_1"].own.weights[0].shape[1] != maps["W_2"].own.weights[0].shape[0]

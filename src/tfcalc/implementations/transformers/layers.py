@@ -1,0 +1,118 @@
+"""Layers: where the norms stand, what is added to the stream, and which layers are computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, ceil_div
+from tfcalc.implementations.transformers.running import Running
+from tfcalc.tape.tape import Value
+
+BESIDE = ("norm", "residual", "dropout", "parameter", "buffer", "position")
+"""Parts of a layer that are no sub-layer."""
+
+
+def stack(m: Running, groups: list[Component], x: Value) -> Value:
+    """The layers of a stack, from the bottom."""
+    for name, layer, again, copies in _in_order(m, groups, x.needs_gradient):
+        with m.t.inside(name), m.t.standing_for(copies):
+            x = m.t.checkpoint(Checkpointed(m, layer), x) if again else one(m, layer, x)
+    return x
+
+
+class Checkpointed:
+    """A layer and what it was given beside the stream, which a checkpoint holds until it runs the layer again."""
+
+    def __init__(self, m: Running, layer: Component) -> None:
+        self.m = m
+        self.layer = layer
+        self.shared = m.shared
+
+    def __call__(self, x: Value) -> Value:
+        """Run it."""
+        before, self.m.shared = self.m.shared, self.shared
+        result = one(self.m, self.layer, x)
+        self.m.shared = before
+        return result
+
+
+def _in_order(m: Running, groups: list[Component], reached: bool) -> Iterator[tuple[str, Component, bool, Num]]:
+    """Each layer with its name, whether backward computes it again, and how many it stands for."""
+    every = m.run.every
+    if m.every_layer:
+        placed = [(place, layer) for layer in groups for place in _places(layer)]
+        for place, layer in sorted(placed, key=lambda each: each[0]):
+            yield f"{layer.name.split('[')[0]}.{place}", layer, bool(every) and place % every == 0, 1
+        return
+    for layer in groups:
+        copies = layer.copies * layer.passes
+        again: Num = ceil_div(copies, every) if every else 0
+        first = 0 if reached else 1  # below it nothing is trained, so that it keeps less
+        if first:
+            yield layer.name, layer, bool(every), 1
+        if every:
+            yield layer.name, layer, True, again - first
+        if every != 1:
+            yield layer.name, layer, False, copies - again - (0 if every else first)
+        reached = True
+
+
+def _places(layer: Component) -> tuple[int, ...]:
+    if layer.places is not None:
+        return layer.places
+    times = layer.copies * layer.passes
+    assert isinstance(times, int)
+    return tuple(range(layer.under, layer.under + times))
+
+
+def one(m: Running, layer: Component, x: Value) -> Value:
+    """A layer, by where its norms stand."""
+    norms = [part for part in layer.parts if part.kind == "norm"]
+    subs = [part for part in layer.parts if part.kind not in BESIDE]
+    return WIRINGS[wiring(m, norms, subs)](m, norms, subs, x)
+
+
+def wiring(m: Running, norms: list[Component], subs: list[Component]) -> str:
+    """Where norms stand: as the family has it, or as their number suggests."""
+    if m.habits.norms:
+        return m.habits.norms
+    if m.field("use_parallel_residual") or len(norms) < len(subs):
+        return "parallel"
+    return "sandwich" if len(norms) == 2 * len(subs) else "pre"
+
+
+def pre(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
+    """``x + f(norm(x))``."""
+    for normed, sub in zip(norms, subs, strict=False):
+        y = m(sub, m(normed, x))
+        x = m.t.add(x, m.dropped(y, m.habits.dropped))
+    return x
+
+
+def post(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
+    """``norm(x + f(x))``."""
+    for normed, sub in zip(norms, subs, strict=False):
+        x = m(normed, m.t.add(m.dropped(m(sub, x), m.habits.dropped), x))
+    return x
+
+
+def sandwich(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
+    """``x + norm(f(norm(x)))``."""
+    for before, after, sub in zip(norms[::2], norms[1::2], subs, strict=False):
+        x = m.t.add(x, m.dropped(m(after, m(sub, m(before, x))), m.habits.dropped))
+    return x
+
+
+def parallel(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
+    """``x + f(norm(x)) + g(norm(x))``, with a norm each, or one for both."""
+    normed = m(norms[0], x)
+    made = m.dropped(m(subs[0], normed), m.habits.dropped)
+    for place, sub in enumerate(subs[1:], start=1):
+        if place < len(norms):
+            normed = m(norms[place], x)
+        made = m.t.add(m.dropped(m(sub, normed), m.habits.dropped), made)
+    return m.t.add(made, x)
+
+
+WIRINGS = {"pre": pre, "post": post, "sandwich": sandwich, "parallel": parallel}

@@ -1,0 +1,83 @@
+"""Linear maps, norms, activations and tables, as transformers' modules write them."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, divide
+from tfcalc.implementations.transformers.running import Running
+from tfcalc.tape.tape import Value
+
+TANH_GELU_IN_PYTHON = ("gelu_new", "gelu_python_tanh")
+OF_RESULT = ("relu", "sigmoid", "tanh")
+"""Activations whose kernel keeps what it made; the others keep what they read."""
+
+
+def linear(m: Running, part: Component, x: Value) -> Value:
+    """torch.nn.Linear (and GPT-2's Conv1D)."""
+    weights = [m.weight(tensor) for tensor in part.own.weights]
+    rows, width = part.own.products[0].factors[1], part.own.weights[0].shape[1]
+    return m.t.linear(x, weights[0], weights[1] if len(weights) > 1 else None, rows, width)
+
+
+def norm(m: Running, part: Component, x: Value) -> Value:
+    """LayerNorm is one kernel; an RMSNorm is written in Python."""
+    weights = [m.weight(tensor) for tensor in part.own.weights]
+    work = part.own.elementwise[0]
+    if work.name.startswith("layernorm"):
+        return m.t.layer_norm(x, _rows(part, x), *weights)
+    return RMSNORMS[m.habits.rmsnorm](m, x, _rows(part, x), weights[0] if weights else None)
+
+
+def _rows(part: Component, x: Value) -> Num:
+    return divide(x.elements, part.own.weights[0].shape[0]) if part.own.weights else 1
+
+
+def llama_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
+    """LlamaRMSNorm: a copy in fp32, its squares, 1/rms, and their product in the first format, times the weight."""
+    t, kind = m.t, x.dtype
+    x = t.to(x, "float32")
+    variance = t.mean(t.pow(x), rows)
+    x = t.mul(x, t.of_result("rsqrt", t.upper(t.scaled(variance))))
+    x = t.to(x, kind)
+    return x if weight is None else t.mul(x, weight)
+
+
+RMSNORMS = {"llama": llama_norm}
+
+
+def activation(m: Running, part: Component, x: Value) -> Value:
+    """By its name in transformers' ACT2FN."""
+    kind, t = part.own.elementwise[0].name, m.t
+    if kind in TANH_GELU_IN_PYTHON:  # 0.5 * x * (1 + tanh(√(2/π) * (x + 0.044715 * x³)))
+        half = t.scaled(x)
+        return t.mul(half, t.scaled(t.of_result("tanh", t.scaled(t.add(x, t.scaled(t.pow(x)))))))
+    if kind in OF_RESULT:
+        return t.of_result(kind, x)
+    return t.of_input(kind, x)
+
+
+def embedding(m: Running, part: Component, x: Value) -> Value:
+    """The words' vectors. The first table is what tied heads mean."""
+    tensor = part.own.weights[0]
+    weight = m.weight(tensor)
+    for name in ("embedding", part.name):
+        m.tied(name, weight)
+    return m.t.embedding(weight, m.ids, tensor.shape[1])
+
+
+def positions(m: Running, part: Component) -> Value:
+    """The vectors of the positions."""
+    kind, tensor = m.habits.positions, part.own.weights[0]
+    if kind == "buffer":
+        places = m.t.given(m.stream.length, "int64")
+    else:
+        size = m.stream.tokens if kind == "tokens" else m.stream.length
+        places = Value(m.t.new(size, "int64", "positions"), size, "int64")
+    return m.t.embedding(m.weight(tensor), places, tensor.shape[1])
+
+
+def segments(m: Running, part: Component) -> Value:
+    """The vectors of the segments: one row of zeros, which all sequences read."""
+    tensor, size = part.own.weights[0], m.stream.length
+    kinds = Value(m.t.new(size, "int64", "segments"), size, "int64")
+    return m.t.embedding(m.weight(tensor), kinds, tensor.shape[1])

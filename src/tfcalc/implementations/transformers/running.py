@@ -1,0 +1,113 @@
+"""A model while it runs: the tape, the workload, and what its parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Tensor
+from tfcalc.core.number import Num
+from tfcalc.implementations.transformers.habits import Habits, Probability
+from tfcalc.tape.operations import Torch
+from tfcalc.tape.tape import Value
+from tfcalc.workload import Sequences, Workload
+
+Field = Callable[[str], Any]
+Rule = Callable[["Running", Component, Value], Value]
+
+
+class Shared(NamedTuple):
+    """What all layers of a stack read beside the stream.
+
+    ``angles`` are cos and sin of rotary positions, ``mask`` what eager attention adds to its scores, ``bias`` what is
+    added for distances. In an encoder-decoder, ``memory`` is what the encoder made of ``memory_of``.
+    """
+
+    angles: tuple[Value, Value] | None = None
+    mask: Value | None = None
+    bias: Value | None = None
+    memory: Value | None = None
+    memory_of: Sequences | None = None
+
+
+NOTHING = Shared()
+
+
+class Running:
+    """Runs the parts of a model's tree on a tape, by the ``rules`` for their kinds.
+
+    ``field`` reads the model's config. ``stream`` are the sequences that run now, ``shared`` is what the layers of the
+    stack read beside them. Without ``every_layer``, one layer of a kind runs for all that are equal to it: what is kept
+    is counted so many times, and sizes may be symbols.
+    """
+
+    def __init__(
+        self,
+        tape: Torch,
+        run: Workload,
+        field: Field,
+        habits: Habits,
+        rules: Mapping[str, Rule],
+        *,
+        every_layer: bool = True,
+    ) -> None:
+        self.t = tape
+        self.run = run
+        self.field = field
+        self.habits = habits
+        self.rules = rules
+        self.every_layer = every_layer
+        self.weights: dict[str, Value] = {}
+        self.stream = run.target
+        self.ids = tape.given(self.stream.tokens, "int64", "token ids")
+        self.shared = NOTHING
+
+    def __call__(self, part: Component, x: Value) -> Value:
+        """What this part makes of ``x``."""
+        with self.t.inside(part.name):
+            return self.rules.get(part.kind, in_sequence)(self, part, x)
+
+    def drops(self, probability: Probability) -> bool:
+        """Whether dropout with this probability is at work."""
+        name, default = probability
+        given = self.field(name) if name else None
+        return self.run.drops and bool(default if given is None else given)
+
+    def dropped(self, x: Value, probability: Probability) -> Value:
+        """``x`` with some of its numbers dropped, if dropout is at work."""
+        return self.t.dropout(x, at_work=self.drops(probability))
+
+    def weight(self, tensor: Tensor) -> Value:
+        """A parameter, the same each time; a tied one is that which it is tied to."""
+        name = tensor.tied_to or f"{self.t.path}.{tensor.name}"
+        if name not in self.weights:
+            kind = self.t.numerics.weights
+            self.weights[name] = self.t.parameter(tensor.size, kind, name, trained=not tensor.frozen)
+        return self.weights[name]
+
+    def tied(self, name: str, weight: Value) -> None:
+        """From now on ``name`` means this parameter, unless it has a meaning."""
+        self.weights.setdefault(name, weight)
+
+
+def in_sequence(m: Running, part: Component, x: Value) -> Value:
+    """Its parts one after another; a leaf without a rule leaves things as they are."""
+    for each in part.parts:
+        x = m(each, x)
+    return x
+
+
+def by_letter(part: Component) -> dict[str, Component]:
+    """The linear maps of a block by the names of their weights: ``W_Q``, ``W_1``, …"""
+    return {leaf.own.weights[0].name: leaf for leaf in part.parts if leaf.own.products and leaf.own.weights}
+
+
+def of_kind(part: Component, kind: str) -> Component:
+    """Its only leaf of this kind."""
+    return next(leaf for leaf in part.parts if leaf.kind == kind)
+
+
+def has(part: Component, kind: str) -> bool:
+    """Whether it has a leaf of this kind."""
+    return any(leaf.kind == kind for leaf in part.parts)

@@ -1,0 +1,288 @@
+"""Values, the nodes that made them, and the backward pass over these: autograd, with sizes in the place of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from tfcalc.core.number import Num
+from tfcalc.tape.ledger import WIDTHS, Ledger, Storage
+
+class Value:
+    """A tensor: a storage, or a view of one. ``node`` made it, where a gradient reaches it.
+
+    ``heads``: a view of b·s·(a·d) as b·a·s·d, which a matrix product of all heads must copy.
+    """
+
+    __slots__ = ("dtype", "elements", "heads", "node", "output", "storage")
+
+    def __init__(
+        self,
+        storage: Storage,
+        elements: Num,
+        dtype: str,
+        node: "Node | None" = None,
+        output: int = 0,
+        *,
+        heads: bool = False,
+    ) -> None:
+        self.storage = storage
+        self.elements = elements
+        self.dtype = dtype
+        self.node = node
+        self.output = output
+        self.heads = heads
+
+    @property
+    def needs_gradient(self) -> bool:
+        """Whether backward reaches it."""
+        return self.node is not None
+
+    def view(self, elements: Num | None = None, *, heads: bool | None = None) -> "Value":
+        """Another shape of the same storage."""
+        return Value(
+            self.storage,
+            self.elements if elements is None else elements,
+            self.dtype,
+            self.node,
+            self.output,
+            heads=self.heads if heads is None else heads,
+        )
+
+
+class Node:
+    """An operation that has run: what it keeps, and where the gradients of its inputs go.
+
+    ``passes`` says of each input whether its gradient is the output's own (a sum, a view) rather than a new tensor.
+    ``scratch`` are bytes that its backward needs beside the gradients.
+    """
+
+    __slots__ = ("again", "inputs", "module", "name", "passes", "pending", "saved", "scratch")
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        inputs: Sequence[Value | None],
+        saved: Iterable[Value],
+        passes: bool,
+        scratch: Num,
+        outputs: int,
+    ) -> None:
+        self.name = name
+        self.module = module
+        self.inputs = [(v.node, v.output, v.elements, v.dtype) if v is not None else None for v in inputs]
+        self.saved = [value.storage for value in saved]
+        self.passes = passes
+        self.scratch = scratch
+        self.pending: list[Storage | None] = [None] * outputs
+        self.again: Callable[[], Value] | None = None
+        for storage in self.saved:
+            storage.keep()
+
+    def ended(self) -> None:
+        """What it kept is not needed any more."""
+        for storage in self.saved:
+            storage.release()
+        self.saved = []
+
+
+class Leaf(Node):
+    """A parameter: its gradient stays."""
+
+    __slots__ = ("gradient",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "", (), (), False, 0, 1)
+        self.gradient: Storage | None = None
+
+
+class Kept(NamedTuple):
+    """A storage that backward needs: the module that keeps it first, for which operation, and how many there are."""
+
+    storage: Storage
+    module: str
+    operation: str
+    copies: Num
+
+
+class Tape:
+    """Runs operations one after another, and backward from the last to the first."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.nodes: list[Node] = []
+        self.module: list[str] = []
+        self.gradients = True
+        self.first_run = True
+        self.copies: Num = 1
+        self.kept: dict[int, Kept] = {}
+
+    @contextmanager
+    def inside(self, module: str) -> Iterator[None]:
+        """What runs now belongs to this module."""
+        self.module.append(module)
+        try:
+            yield
+        finally:
+            self.module.pop()
+
+    @contextmanager
+    def standing_for(self, copies: Num) -> Iterator[None]:
+        """What runs now stands for so many equal modules."""
+        before, self.copies = self.copies, copies
+        try:
+            yield
+        finally:
+            self.copies = before
+
+    @contextmanager
+    def without_gradients(self) -> Iterator[None]:
+        """What runs now leaves no nodes (torch.no_grad)."""
+        before, self.gradients = self.gradients, False
+        try:
+            yield
+        finally:
+            self.gradients = before
+
+    @property
+    def path(self) -> str:
+        """The module that runs, dotted."""
+        return ".".join(self.module)
+
+    def new(self, elements: Num, dtype: str, label: str = "") -> Storage:
+        """Memory for so many numbers."""
+        return Storage(self.ledger, elements, dtype, label)
+
+    def given(self, elements: Num, dtype: str, label: str = "") -> Value:
+        """A tensor that is there before anything runs, and is counted elsewhere."""
+        return Value(Storage(self.ledger, elements, dtype, label, counts=False), elements, dtype)
+
+    def parameter(self, elements: Num, dtype: str, name: str, *, trained: bool = True) -> Value:
+        """A weight."""
+        held = Storage(self.ledger, elements, dtype, name, counts=False)
+        return Value(held, elements, dtype, Leaf(name) if trained else None)
+
+    def result(
+        self,
+        name: str,
+        inputs: Sequence[Value | None],
+        elements: Num,
+        dtype: str,
+        *,
+        saves: Iterable[Value] = (),
+        saves_result: bool = False,
+        passes: bool = False,
+        scratch: Num = 0,
+        shares: Storage | None = None,
+        heads: bool = False,
+    ) -> Value:
+        """The result of an operation, and its node if a gradient reaches any of ``inputs``.
+
+        ``saves`` are the values that its backward needs, ``saves_result`` its own result among them; ``passes`` whether
+        its gradient goes on as it is. It may share a storage (a view).
+        """
+        storage = shares or self.new(elements, dtype, f"{name}")
+        made = Value(storage, elements, dtype, heads=heads)
+        if self.gradients and any(value is not None and value.needs_gradient for value in inputs):
+            made.node = self.node(name, inputs, [*saves, *([made] if saves_result else [])], passes, scratch)
+        return made
+
+    def node(
+        self,
+        name: str,
+        inputs: Sequence[Value | None],
+        saves: Sequence[Value],
+        passes: bool = False,
+        scratch: Num = 0,
+        outputs: int = 1,
+    ) -> Node:
+        """A node of the graph."""
+        made = Node(name, self.path, inputs, saves, passes, scratch, outputs)
+        if self.first_run:
+            for storage in made.saved:
+                if storage.counts:
+                    self.kept.setdefault(id(storage), _kept(storage, self.path, name, self.copies))
+        self.nodes.append(made)
+        return made
+
+    def backward(self, loss: Value) -> None:
+        """Run the nodes from the last to the first; the gradient of ``loss`` is 1."""
+        assert loss.node is not None
+        self.seed(loss.node, loss.output, self.new(loss.elements, loss.dtype))
+        self.first_run = False
+        self.kept.clear()
+        nodes, self.nodes = self.nodes, []
+        while nodes:
+            node = nodes.pop()
+            self.run_backward(node)
+            node.ended()
+
+    def run_backward(self, node: Node) -> None:
+        """One node: the gradients of its inputs, from that of its outputs."""
+        if not any(node.pending):
+            return
+        if node.again is not None:
+            self.repeated(node)
+            return
+        given = node.pending[0] if len(node.pending) == 1 else None
+        made: list[Storage | None] = []
+        for entry in node.inputs:
+            if entry is None or entry[0] is None:
+                made.append(None)
+            elif node.passes and given is not None and given.dtype == entry[3]:
+                made.append(given)
+            else:
+                made.append(self.new(entry[2], entry[3], f"gradient of {node.name}"))
+        if node.scratch:
+            self.ledger.made(node.scratch)
+            self.ledger.gone(node.scratch)
+        node.ended()
+        node.pending = [None] * len(node.pending)
+        given = None
+        for place, entry in enumerate(node.inputs):
+            gradient, made[place] = made[place], None
+            if entry is not None and entry[0] is not None and gradient is not None:
+                self.seed(entry[0], entry[1], gradient)
+
+    def seed(self, node: Node, output: int, gradient: Storage) -> None:
+        """Add a gradient to what a node has got so far."""
+        if isinstance(node, Leaf):
+            if node.gradient is not None:  # used twice, as a tied matrix is: both at once, and their sum
+                total = self.new(gradient.elements, gradient.dtype, "sum of gradients")
+                self.ledger.gradient(-1 * gradient.size)
+                gradient = total
+            node.gradient = gradient
+            self.ledger.gradient(gradient.size)
+            return
+        before = node.pending[output]
+        if before is None:
+            node.pending[output] = gradient
+        else:
+            total = self.new(before.elements, before.dtype, "sum of gradients")
+            node.pending[output] = total
+
+    def repeated(self, node: Node) -> None:
+        """A checkpoint: run forward again, now with nodes, and backward through these."""
+        assert node.again is not None
+        outer, self.nodes = self.nodes, []
+        result = node.again()
+        gradient = node.pending[0]
+        assert gradient is not None and result.node is not None
+        inner, self.nodes = self.nodes, outer
+        node.pending = [None]
+        self.seed(result.node, result.output, gradient)
+        del gradient, result
+        node.again = None
+        while inner:
+            self.run_backward(inner.pop())
+
+    def __del__(self) -> None:
+        while self.nodes:
+            self.nodes.pop()
+
+
+def _kept(storage: Storage, module: str, operation: str, copies: Num) -> Kept:
+    """What has a home of its own is there once, however many modules keep it."""
+    return Kept(storage, storage.home, operation, 1) if storage.home else Kept(storage, module, operation, copies)
