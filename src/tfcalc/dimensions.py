@@ -34,6 +34,13 @@ class Choice(NamedTuple):
     known: tuple[str, ...] = ()
 
 
+class Text(NamedTuple):
+    """A name or a list that is read elsewhere: a number format, the ends of modules' names."""
+
+    meaning: str
+    flags: tuple[str, ...]
+
+
 class Described:
     """What the dataclasses have in common whose fields are dimensions and choices.
 
@@ -110,10 +117,15 @@ def choice(meaning: str, *flags: str, default: Any, known: tuple[str, ...] = ())
     return field(default=default, metadata={"facet": Choice(meaning, flags, known)})
 
 
-def facet(item: Field[Any]) -> Dimension | Choice | None:
+def text(meaning: str, *flags: str, default: str = "") -> Any:
+    """A dataclass field that holds a text."""
+    return field(default=default, metadata={"facet": Text(meaning, flags)})
+
+
+def facet(item: Field[Any]) -> Dimension | Choice | Text | None:
     """What a dataclass field says of itself, if anything."""
     found = item.metadata.get("facet")
-    return found if isinstance(found, Dimension | Choice) else None
+    return found if isinstance(found, Dimension | Choice | Text) else None
 
 
 def check_sizes(described: Any) -> None:
@@ -128,6 +140,9 @@ def check_sizes(described: Any) -> None:
         if isinstance(known, Dimension):
             if value is not None or item.default is not None:
                 check_size(item.name, value)
+        elif isinstance(known, Text):
+            if not isinstance(value, str):
+                raise InvalidModel(f"{item.name} {value!r:.80} is not text", "put it in quotes")
         elif isinstance(known, Choice):
             if known.known and not (isinstance(value, str) and is_one_of(value, known.known)):
                 raise InvalidModel(f"{item.name} {value!r} is not known", nearest(str(value), known.known))

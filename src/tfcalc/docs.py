@@ -214,7 +214,7 @@ def _leaves() -> Iterator[tuple[str, Callable[..., Component], Component]]:
     for kind in ACTIVATIONS | FURTHER_ACTIVATIONS:
         yield "the inner layer", activation, activation("activation", kind, 1)
     yield "the scores, of all heads", attend, attend("attend", 1, 1, 1, pairs)
-    yield "queries and keys", rotary, rotary("rotary", 1)
+    yield "queries and keys", rotary, rotary("rotary", 1, 1)
     yield "the stream", residual, residual("residual", 1)
     yield "what it is applied to, in training only", dropout, dropout("dropout", 1)
     yield "the embedded tokens", embedding, embedding("E", 1, 1, 1)

@@ -95,6 +95,8 @@ def short_bytes(number: int, system: str = "iec") -> str:
     base, names = (
         (1024, ("KiB", "MiB", "GiB", "TiB", "PiB")) if system == "iec" else (1000, ("kB", "MB", "GB", "TB", "PB"))
     )
+    if number < 0:
+        return f"-{short_bytes(-number, system)}"
     if number < base:
         return f"{number} B"
     power = 1

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.blocks.keeping import by_token, keeping
 from tfcalc.core.component import Component
+from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs, in_pieces
 from tfcalc.leaves import attend, dropout, linear, rotary
@@ -35,6 +37,7 @@ class Attention(NamedTuple):
 
     ``prompt`` keys and values, made elsewhere, are seen by all queries beside the others. A sequence that is cut into
     ``pieces`` of so many, as an image into windows, attends within each by itself: no mask, but products of their own.
+    ``cached_heads`` are those whose keys and values are kept while decoding, where they are not ``n_kv_heads``.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -63,6 +66,7 @@ class Attention(NamedTuple):
     pattern: "Pattern | None" = None
     prompt: Num | None = None
     pieces: int | None = None
+    cached_heads: Num | None = None
 
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload, *, causal: bool) -> Component:
         """The block on these sequences; self-attention where ``queries`` and ``keys`` are the same."""
@@ -82,16 +86,24 @@ class Attention(NamedTuple):
                 *self._projections(queries, keys),
                 *self.within,
                 *self._rotated(queries, keys),
-                attend("attend", self.n_heads, self.head_dim, self.value_dim, pairs),
+                keeping(
+                    attend("attend", self.n_heads, self.head_dim, self.value_dim, pairs),
+                    *self._kept(queries, keys, causal),
+                ),
                 *([dropout("attend_dropout", self.n_heads * pairs.scores)] if drops else []),
                 linear(self.names[-1], joined, width, queries.tokens, bias=output_bias, letter="O"),
             ),
         )
 
+    def _kept(self, queries: Sequences, keys: Sequences, causal: bool) -> tuple[Cached, ...]:
+        made = {"K": self.head_dim, "V": self.value_dim} if self.made else {}
+        heads = self.n_kv_heads if self.cached_heads is None else self.cached_heads
+        return by_token(queries, keys, heads, made, causal=causal, window=self.window, chunk=self.chunk)
+
     def _rotated(self, queries: Sequences, keys: Sequences) -> Iterator[Component]:
         if self.rotary is not None:
             made = self.n_kv_heads * keys.tokens if self.made else 0
-            yield rotary("rotary", (self.n_heads * queries.tokens + made) * self.rotary)
+            yield rotary("rotary", self.n_heads * queries.tokens + made, self.rotary)
 
     def _projections(self, queries: Sequences, keys: Sequences) -> Iterator[Component]:
         h, a, g, d_k, d_v = self.d_model, self.n_heads, self.n_kv_heads, self.head_dim, self.value_dim

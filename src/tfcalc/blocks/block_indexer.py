@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import INDEX, by_token, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
@@ -35,8 +36,16 @@ class BlockIndexer(NamedTuple):
                 linear("k_proj", h, d, t, bias=False, letter="IK"),
                 norm("q_norm", "rmsnorm", d, t * a),
                 norm("k_norm", "rmsnorm", d, t),
-                score(
-                    "score", a, d, run.pairs(stream, stream, causal=causal), weighted=False, operations=BEST_OF_BLOCK
+                keeping(
+                    score(
+                        "score",
+                        a,
+                        d,
+                        run.pairs(stream, stream, causal=causal),
+                        weighted=False,
+                        operations=BEST_OF_BLOCK,
+                    ),
+                    *by_token(stream, stream, 1, {INDEX: d}, causal=causal),
                 ),
             ),
         )

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import OVERLAP, SHARED, SUMMARY, WAITING, by_token, decoded, keeping
 from tfcalc.core.component import Component
+from tfcalc.core.cost import Cached
 from tfcalc.core.gradient import reached, without_gradient
 from tfcalc.core.number import Num, floor_div, minimum
 from tfcalc.leaves import attend, linear, norm, parameter
@@ -39,10 +41,23 @@ class Compressor(NamedTuple):
             parts=(
                 reached(linear("kv_proj", self.d_model, width, stream.tokens, bias=False, letter="KV"), some),
                 reached(linear("gate_proj", self.d_model, width, stream.tokens, bias=False, letter="g"), some),
-                parameter("position_bias", self.stored_rate, width),
+                keeping(parameter("position_bias", self.stored_rate, width), *self._kept(stream, width)),
                 norm("kv_norm", "rmsnorm", self.head_dim, keys.tokens),
                 *self.within,
             ),
+        )
+
+    def _kept(self, stream: Sequences, width: Num) -> tuple[Cached, ...]:
+        """Its keys, the tokens that wait for their group, and of the last group what the next key is made of too."""
+        if not decoded(stream):
+            return ()
+        made = self.keys(stream).seen
+        waiting, before = stream.seen - made * self.rate, minimum(made, 1) * self.rate
+        overlap = (Cached(OVERLAP, 2, self.head_dim, stream.batch, before, grows=False),) if self.overlap else ()
+        return (
+            Cached(SUMMARY, 1, self.head_dim, stream.batch, stream.seen, every=self.rate),
+            Cached(WAITING, 2, width, stream.batch, waiting, grows=False),
+            *overlap,
         )
 
     def keys(self, stream: Sequences) -> Sequences:
@@ -84,12 +99,21 @@ class CompressedAttention(NamedTuple):
                 linear("kv_proj", self.d_model, self.head_dim, t, bias=False, letter="KV"),
                 norm("kv_norm", "rmsnorm", self.head_dim, t),
                 parameter("sinks", self.n_heads),
-                self._attend("attend", stream, stream, run),
+                keeping(
+                    self._attend("attend", stream, stream, run),
+                    *by_token(stream, stream, 1, self._vectors, window=self.window),
+                ),
                 *self._compressed(stream, run),
                 grouped_linear("o_a_proj", width, self.groups * self.o_rank, self.groups, t),
                 linear("o_b_proj", self.groups * self.o_rank, self.d_model, t, bias=False, letter="O"),
             ),
         )
+
+    @property
+    def _vectors(self) -> dict[str, Num]:
+        """Of each token: one, which transformers' cache of a window holds twice where nothing is compressed."""
+        d = self.head_dim
+        return {"K": d, "V": d} if self.compressor is None else {SHARED: d}
 
     def _attend(self, name: str, stream: Sequences, keys: Sequences, run: Workload) -> Component:
         return attend(

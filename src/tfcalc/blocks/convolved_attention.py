@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import CONVOLUTION, TOKEN_BEFORE, by_sequence, by_token, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.core.sharing import without_weights
@@ -49,13 +50,18 @@ class ConvolvedAttention(NamedTuple):
                 # Each head is a group: its d channels make d channels.
                 grouped_convolution("qkv_proj.conv_qk_grouped", d, channels, grouped, t, a + g),
                 parameter("qk_norm.temp", g, minor=True),
-                *([] if self.rotary is None else [rotary("rotary", (a + g) * t * self.rotary)]),
-                attend(
-                    "attend",
-                    a,
-                    d,
-                    d,
-                    run.pairs(stream, stream, causal=causal, window=self.window),
+                *([] if self.rotary is None else [rotary("rotary", (a + g) * t, self.rotary)]),
+                keeping(
+                    attend(
+                        "attend",
+                        a,
+                        d,
+                        d,
+                        run.pairs(stream, stream, causal=causal, window=self.window),
+                    ),
+                    *by_token(stream, stream, g, {"K": d, "V": d}, causal=causal, window=self.window),
+                    *by_sequence(stream, CONVOLUTION, channels, each + grouped - 2),
+                    *by_sequence(stream, TOKEN_BEFORE, half, 1),
                 ),
                 linear("o_proj", a * d, h, t, bias=self.bias, letter="O"),
             ),

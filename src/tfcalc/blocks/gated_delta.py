@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import FP32, STATE, by_sequence, keeping
 from tfcalc.blocks.recurrence import convolved, states
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -51,7 +52,10 @@ class GatedDeltaNet(NamedTuple):
                 parameter("dt_bias", heads, minor=True),
                 activation("time_step", "softplus", t * heads),
                 parameter("A_log", heads, minor=True),
-                delta_rule("scan", states(stream, heads, self.key_dim, self.value_dim)),
+                keeping(
+                    delta_rule("scan", states(stream, heads, self.key_dim, self.value_dim)),
+                    *by_sequence(stream, STATE, heads, self.key_dim * self.value_dim, FP32),
+                ),
                 norm(self.after[0], "rmsnorm", self.value_dim, t * heads),
                 activation("gate", "silu", t * values),
                 linear(self.after[1], values, self.d_model, t, bias=False, letter="O"),

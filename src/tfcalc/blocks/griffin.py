@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import FP32, STATE, by_sequence, keeping
 from tfcalc.blocks.recurrence import convolved
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -37,15 +38,17 @@ class RecurrentBlock(NamedTuple):
                 activation("activation", self.activation, t * w),
                 linear("linear_x", h, w, t, letter="x"),
                 convolved("conv_1d", w, self.kernel, stream, bias=True, summed=True),
-                Component("rg_lru", "scan", parts=tuple(self._recurrence(t))),
+                Component("rg_lru", "scan", parts=tuple(self._recurrence(stream))),
                 linear("linear_out", w, h, t, letter="out"),
             ),
         )
 
-    def _recurrence(self, tokens: Num) -> Iterator[Component]:
+    def _recurrence(self, stream: Sequences) -> Iterator[Component]:
+        tokens = stream.tokens
         yield parameter("recurrent_param", self.width, minor=True)
         for gate in ("input_gate", "recurrent_gate"):
             yield linear(gate, self.block_width, self.block_width, tokens)._replace(copies=self.n_blocks)
             yield activation(f"{gate}_sigmoid", "sigmoid", tokens * self.width)
         # a = exp(-8·softplus(Λ)·r), then a·h + √(1 - a²)·(i·x)
-        yield gated_sum("recurrence", "a·h + √(1−a²)·i·x", tokens * self.width)
+        summed = gated_sum("recurrence", "a·h + √(1−a²)·i·x", tokens * self.width)
+        yield keeping(summed, *by_sequence(stream, STATE, self.width, 1, FP32))

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import INDEX, by_token, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
@@ -14,7 +15,8 @@ class Indexer(NamedTuple):
     """``n_heads`` queries of ``head_dim`` from the query's latent vector, one key for all, a weight for each head.
 
     The key is normalised with a bias, unlike everything else in the model. A choice has no gradient, so backward runs
-    nothing of it: what trains an indexer is a loss of its own.
+    nothing of it: what trains an indexer is a loss of its own. ``key_bits`` are those of a cached key's number, where
+    they are not the model's.
 
     Source: DeepSeek-V3.2 (arXiv 2512.02556), section 2.1; transformers' DeepseekV32Indexer.
     """
@@ -23,6 +25,7 @@ class Indexer(NamedTuple):
     q_rank: Num
     n_heads: Num
     head_dim: Num
+    key_bits: int | None = None
 
     def __call__(self, name: str, stream: Sequences, run: Workload, *, causal: bool = True) -> Component:
         """The block on these sequences; as transformers runs it, it scores all of their tokens."""
@@ -35,7 +38,10 @@ class Indexer(NamedTuple):
                 linear("wk", self.d_model, self.head_dim, t, bias=False, letter="IK"),
                 norm("k_norm", "layernorm", self.head_dim, t),
                 linear("weights_proj", self.d_model, self.n_heads, t, bias=False, letter="Iw"),
-                score("score", self.n_heads, self.head_dim, run.pairs(stream, stream, causal=causal)),
+                keeping(
+                    score("score", self.n_heads, self.head_dim, run.pairs(stream, stream, causal=causal)),
+                    *by_token(stream, stream, 1, {INDEX: self.head_dim}, causal=causal, bits=self.key_bits),
+                ),
             ),
         )
         return without_gradient(chooser)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import FP32, STATE, by_sequence, keeping
 from tfcalc.blocks.recurrence import convolved, states
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -40,7 +41,10 @@ class KimiDeltaAttention(NamedTuple):
                 activation("activation", self.activation, 3 * t * width),
                 Component("forget_gate", "gate", parts=(*forget, activation("softplus", "softplus", t * width))),
                 linear("b_proj", h, heads, t, bias=False),
-                delta_rule("scan", states(stream, heads, self.head_dim, self.head_dim), by_channel=True),
+                keeping(
+                    delta_rule("scan", states(stream, heads, self.head_dim, self.head_dim), by_channel=True),
+                    *by_sequence(stream, STATE, heads, self.head_dim * self.head_dim, FP32),
+                ),
                 norm("o_norm", "rmsnorm", self.head_dim, t * heads),
                 *self._gate("g", t),
                 activation("gate", "sigmoid", t * width),

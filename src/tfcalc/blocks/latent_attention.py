@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import LATENT, ROTATED, by_token, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, minimum
 from tfcalc.leaves import activation, attend, linear, norm, rotary
@@ -56,13 +57,16 @@ class LatentAttention(NamedTuple):
                     "kv_b_proj", self.kv_rank, a * (self.nope_dim + self.value_dim), expanded, bias=False, letter="UKV"
                 ),
                 *self.within,
-                rotary("rotary", (a + 1) * t * self.rope_dim),
-                attend(
-                    "attend",
-                    a,
-                    (self.kv_rank if absorbed else self.nope_dim) + self.rope_dim,
-                    self.kv_rank if absorbed else self.value_dim,
-                    run.pairs(stream, stream, causal=causal, window=self.window),
+                rotary("rotary", (a + 1) * t, self.rope_dim),
+                keeping(
+                    attend(
+                        "attend",
+                        a,
+                        (self.kv_rank if absorbed else self.nope_dim) + self.rope_dim,
+                        self.kv_rank if absorbed else self.value_dim,
+                        run.pairs(stream, stream, causal=causal, window=self.window),
+                    ),
+                    *by_token(stream, stream, 1, {LATENT: self.kv_rank, ROTATED: self.rope_dim}, window=self.window),
                 ),
                 linear("o_proj", a * self.value_dim, h, t, bias=self.bias, letter="O"),
             ),

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import STATE, by_sequence, keeping
 from tfcalc.blocks.recurrence import states
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -37,7 +38,10 @@ class LightningAttention(NamedTuple):
                 linear("qkv_proj", h, 3 * width, t, bias=False, letter="QKV"),
                 activation("activation", self.activation, t * 3 * width),
                 *(buffer(key, *shape) for key, shape in self._decays().items()),
-                lightning("scan", states(stream, a, self.head_dim, self.head_dim), self.block),
+                keeping(
+                    lightning("scan", states(stream, a, self.head_dim, self.head_dim), self.block),
+                    *by_sequence(stream, STATE, a, self.head_dim * self.head_dim),
+                ),
                 norm("norm", "rmsnorm", width, t),
                 linear("output_gate", h, width, t, bias=False, letter="gate"),
                 activation("gate", "sigmoid", t * width),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import FP32, STATE, by_sequence, keeping
 from tfcalc.blocks.recurrence import convolved
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
@@ -45,7 +46,7 @@ class Mamba(NamedTuple):
                 *self._selection(t),
                 activation("time_step", "softplus", t * inner),
                 parameter("A_log", inner, states),
-                selective_scan("scan", t, inner, states),
+                keeping(selective_scan("scan", t, inner, states), *by_sequence(stream, STATE, inner, states, FP32)),
                 parameter("D", inner, minor=True),
                 activation("gate", "silu", t * inner),
                 linear("out_proj", inner, h, t, bias=self.bias, letter="out"),

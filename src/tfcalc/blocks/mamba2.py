@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import FP32, STATE, by_sequence, keeping
 from tfcalc.blocks.recurrence import convolved, states
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -49,7 +50,10 @@ class Mamba2(NamedTuple):
                 parameter("dt_bias", heads, minor=True),
                 activation("time_step", "softplus", t * heads),
                 parameter("A_log", heads, minor=True),
-                state_space("scan", states(stream, heads, self.d_state, self.head_dim), self.chunk),
+                keeping(
+                    state_space("scan", states(stream, heads, self.d_state, self.head_dim), self.chunk),
+                    *by_sequence(stream, STATE, heads, self.d_state * self.head_dim, FP32),
+                ),
                 parameter("D", heads, minor=True),
                 activation("gate", "silu", t * inner),
                 *([norm("norm", "rmsnorm", inner, t)] if self.gated_norm else []),

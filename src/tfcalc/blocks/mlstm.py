@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import STATE, by_sequence, keeping
 from tfcalc.blocks.recurrence import states
 from tfcalc.core.component import Component
+from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.leaves import activation, linear, norm
 from tfcalc.leaves.linear_attention import matrix_memory
@@ -40,12 +42,17 @@ class MatrixLSTM(NamedTuple):
             "ssm",
             parts=(
                 *self._projections(t),
-                matrix_memory("mlstm_backend", memory, self.chunk),
+                keeping(matrix_memory("mlstm_backend", memory, self.chunk), *self._kept(stream)),
                 norm("multihead_norm", "layernorm" if bias else "layernorm-no-bias", values, t),
                 activation("ogate", "sigmoid", t * values),
                 linear("out_proj", values, self.d_model, t, bias=bias, letter="O"),
             ),
         )
+
+    def _kept(self, stream: Sequences) -> tuple[Cached, ...]:
+        """Of each head the matrix, the vector that normalises it, and the largest gate so far."""
+        memory, normaliser = self.key_dim * self.value_dim, self.key_dim
+        return by_sequence(stream, STATE, self.n_heads, memory + normaliser + 1)
 
     def _projections(self, tokens: Num) -> Iterator[Component]:
         h, heads, keys, values = self.d_model, self.n_heads, self.keys, self.values

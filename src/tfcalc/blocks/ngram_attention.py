@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import by_token, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
@@ -35,7 +36,10 @@ class NgramAttention(NamedTuple):
             parts=(
                 *(linear(part, h, h, tokens, letter=part[0].upper()) for part in NAMES[:3]),
                 linear("relative_pos_embeddings", h, self.buckets * self.n_heads, tokens, letter="rel"),
-                self._attend("attend", run.pairs(stream, stream, causal=True)),
+                keeping(
+                    self._attend("attend", run.pairs(stream, stream, causal=True)),
+                    *by_token(stream, stream, self.n_heads, {"K": self.head_dim, "V": self.head_dim}),
+                ),
                 self._attend("attend_ahead", Pairs((2, ahead, read), ahead * read, run.fused)),
                 linear(NAMES[3], h, h, tokens, letter="O"),
             ),

@@ -1,5 +1,6 @@
 """What mixers with a state have in common: the states of a stream's sequences, and the convolution before them."""
 
+from tfcalc.blocks.keeping import CONVOLUTION, by_sequence, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves.convolution import short_convolution
@@ -13,12 +14,24 @@ def states(stream: Sequences, heads: Num, key_dim: Num, value_dim: Num) -> State
 
 
 def convolved(
-    name: str, channels: Num, kernel: Num, stream: Sequences, *, bias: bool, summed: bool = False
+    name: str,
+    channels: Num,
+    kernel: Num,
+    stream: Sequences,
+    *,
+    bias: bool,
+    summed: bool = False,
+    bits: int | None = None,
 ) -> Component:
-    """A short depthwise convolution over each sequence, or over what is cached of it and one token."""
-    return short_convolution(
+    """A short depthwise convolution over each sequence, or over what is cached of it and one token.
+
+    It caches the last ``kernel`` inputs, or those before the new one where it is ``summed``, of so many ``bits`` each
+    where they are not the model's.
+    """
+    made = short_convolution(
         name, channels, kernel, stream.batch, stream.length, step=_steps(stream), bias=bias, summed=summed
     )
+    return keeping(made, *by_sequence(stream, CONVOLUTION, channels, kernel - 1 if summed else kernel, bits))
 
 
 def _steps(stream: Sequences) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tfcalc.blocks.keeping import FP32, STATE, TOKEN_BEFORE, by_sequence, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import activation, linear, parameter
@@ -28,12 +29,12 @@ class TimeMixing(NamedTuple):
             name,
             "ssm",
             parts=(
-                *shifted(h, t, "key", "value", "receptance"),
+                *shifted(h, stream, "key", "value", "receptance"),
                 *(linear(each, h, w, t, bias=False) for each in ("key", "value", "receptance")),
                 parameter("time_decay", w, minor=True),
                 parameter("time_first", w, minor=True),
                 # two maxima, four exponentials of differences, two sums of two products, and their quotient
-                gated_sum("wkv", "wkv", t * w),
+                keeping(gated_sum("wkv", "wkv", t * w), *by_sequence(stream, STATE, w, 3, FP32)),
                 activation("gate", "sigmoid", t * w),
                 linear("output", w, h, t, bias=False, letter="O"),
             ),
@@ -56,7 +57,7 @@ class ChannelMixing(NamedTuple):
             name,
             "ffn",
             parts=(
-                *shifted(h, t, "key", "receptance"),
+                *shifted(h, stream, "key", "receptance"),
                 linear("key", h, inner, t, bias=False, letter="1"),
                 activation("activation", "relu2", t * inner),
                 linear("receptance", h, h, t, bias=False),
@@ -66,8 +67,10 @@ class ChannelMixing(NamedTuple):
         )
 
 
-def shifted(width: Num, tokens: Num, *names: str) -> Iterator[Component]:
-    """``μ·x + (1 − μ)·x of the token before``, with a trained μ for each of these."""
-    for name in names:
+def shifted(width: Num, stream: Sequences, *names: str) -> Iterator[Component]:
+    """``μ·x + (1 − μ)·x of the token before``, with a trained μ for each of these; they keep the same token."""
+    before = by_sequence(stream, TOKEN_BEFORE, width, 1)
+    for place, name in enumerate(names):
         yield parameter(f"time_mix_{name}", width, minor=True)
-        yield gated_sum(f"{name}_shift", "μ·x + (1−μ)·x₋₁", tokens * width)
+        summed = gated_sum(f"{name}_shift", "μ·x + (1−μ)·x₋₁", stream.tokens * width)
+        yield summed if place else keeping(summed, *before)

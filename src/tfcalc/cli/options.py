@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import NamedTuple
 
 from tfcalc.conventions import Definitions
-from tfcalc.dimensions import LARGEST, Choice, facet
+from tfcalc.dimensions import LARGEST, Choice, Text, facet
 from tfcalc.families.transformer import Transformer
 from tfcalc.workload import Workload
 
@@ -41,7 +41,10 @@ def of_fields(described: type, *names: str) -> Iterator[Option]:
         known = facet(item)
         if known is None or not known.flags or (names and item.name not in names):
             continue
-        if isinstance(known, Choice):
+        if isinstance(known, Text):
+            default = f" [default: {item.default}]" if item.default else ""
+            yield Option(item.name, known.flags, known.meaning + default)
+        elif isinstance(known, Choice):
             default = "" if isinstance(item.default, bool) else f" [default: {item.default}]"
             yield Option(item.name, known.flags, known.meaning + default, known.known, switch=not known.known)
         else:

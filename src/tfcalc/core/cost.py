@@ -52,12 +52,16 @@ class Product(NamedTuple):
 
 
 class Elementwise(NamedTuple):
-    """Work that is no matrix product: ``forward`` operations on each of ``elements``, ``backward`` for its gradient."""
+    """Work that is no matrix product: ``forward`` operations on each of ``elements``, ``backward`` for its gradient.
+
+    ``width`` is how many of them stand in a row, where rows matter.
+    """
 
     name: str
     elements: Num
     forward: int
     backward: Num
+    width: Num = 1
 
 
 class Held(NamedTuple):
@@ -79,9 +83,10 @@ class Held(NamedTuple):
 class Cached(NamedTuple):
     """What an operation keeps from one decoding step to the next: in each sequence, ``heads`` vectors of ``width``.
 
-    There are so many for each of ``tokens``, or only once where these are None: a state, whose size no length changes.
-    Those of tokens that are decoded ``grow``; those of a source, made once, do not. Of the former a query sees only the
-    last ``window``, or those of its ``chunk``. ``bits`` are a number's, where they do not follow the model's.
+    There are so many for each of ``tokens``, or for ``every`` so many of them, the last ones not counted where they are
+    too few; or only once where ``tokens`` are None: a state, whose size no length changes. Those of tokens that are
+    decoded ``grow``; those of a source, made once, do not. Of the former a query sees only the last ``window``, or
+    those of its ``chunk``. ``bits`` are a number's, where they do not follow the model's.
     """
 
     name: str
@@ -93,6 +98,7 @@ class Cached(NamedTuple):
     window: Num | None = None
     chunk: int | None = None
     bits: int | None = None
+    every: int = 1
 
 
 class Cost(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
 from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.indexer import Indexer
+from tfcalc.blocks.keeping import FP32
 from tfcalc.blocks.latent_attention import LatentAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, find, nested
@@ -76,7 +77,8 @@ def attention(kind: str, place: int, c: Config, run: Workload) -> Component:
         activation("gate", "sigmoid", t * heads),
     ]
     if kind == SPARSE:
-        chooser = Indexer(h, rank, c.size("index_n_heads"), c.size("index_head_dim"))
+        # It rotates its keys by sines in fp32, and caches what comes out (Dots3NoteTextModel).
+        chooser = Indexer(h, rank, c.size("index_n_heads"), c.size("index_head_dim"), key_bits=FP32)
         within.append(chooser("indexer", run.target, run))
     block = LatentAttention(
         h,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tfcalc.blocks.keeping import by_token, keeping
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare, lm_head
@@ -59,6 +60,12 @@ def logits(c: Config, run: Workload, base: Component) -> Iterable[Component]:
     return lm_head("output", bias=True)(c, with_images(c, run), base)
 
 
+def mixer(c: Config, run: Workload) -> Component:
+    """Images see each other both ways, words only back; of all, keys and values are kept."""
+    a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    return keeping(attention(c, run), *by_token(run.target, run.target, a, {"K": d, "V": d}))
+
+
 @family(
     "git",
     architecture="GitForCausalLM",
@@ -85,7 +92,7 @@ def git(c: Config, run: Workload) -> Component:
         parts=(
             embeddings(c, run, positions(c, run)),
             git_vision(vision, replace(run, batch_size=run.batch_size * count)),
-            Component("encoder", "encoder", parts=(layers(c, both, attention(c, both)),)),
+            Component("encoder", "encoder", parts=(layers(c, both, mixer(c, both)),)),
             projection(c, seen, run.beside(patches(c)).tokens),
             *([] if images is None else [times]),
         ),

@@ -76,10 +76,12 @@ def attention(
     cross: bool = False,
     window: int | None = None,
     rotary: Num | None = None,
+    cached_heads: Num | None = None,
 ) -> Component:
     """Heads that split the hidden size; as many of keys and values, or ``groups``. ``cross`` reads an encoder.
 
-    ``rotary`` is how much of a head's width is rotated by its position, where any is.
+    ``rotary`` is how much of a head's width is rotated by its position, where any is; ``cached_heads`` are those that a
+    cache holds, where these are not the ``groups``.
     """
     a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
     block = Attention(
@@ -96,6 +98,7 @@ def attention(
         value_width=key_width,
         window=window,
         rotary=rotary,
+        cached_heads=cached_heads,
     )
     return block(name, run.target, run.source if cross else run.target, run, causal=causal and not cross)
 

@@ -156,7 +156,10 @@ def falcon(c: Config, run: Workload) -> Component:
     """Almazrouei et al. 2023 (arXiv 2311.16867): keys and values shared by all queries (7B) or by groups (40B)."""
     bias = c.flag("bias")
     rotary = None if c.flag("alibi") else rotated(c)
-    mixer = attention(c, run, "self_attention", QKV, groups=falcon_groups(c), bias=bias, rotary=rotary)
+    groups = falcon_groups(c)
+    # The newer architecture repeats keys and values for all query heads before it caches them (FalconAttention).
+    repeated = c.size("num_attention_heads") if c.flag("new_decoder_architecture") else None
+    mixer = attention(c, run, "self_attention", QKV, groups=groups, bias=bias, rotary=rotary, cached_heads=repeated)
     mlp = feed_forward(c, run, "mlp", MLP, inner(c, "ffn_hidden_size"), c.word("activation"), bias=bias)
     stack = layers(c, run, "h", mixer, mlp, names=falcon_norms(c), ends_with_sum=sums(c, run))
     return transformer(words(c, run, "word_embeddings"), stack, final(c, run, "ln_f"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward
+from tfcalc.blocks.keeping import FP32
 from tfcalc.blocks.recurrence import convolved
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -26,7 +27,7 @@ def attention(kind: str, c: Config, run: Workload) -> Component:
     h, d, rel, t = c.size("hidden_size"), c.size(f"{prefix}head_dim"), c.size("d_rel"), run.target.tokens
     within = (
         *(
-            convolved(f"{name}.conv1d", g * d, c.size("conv_kernel_size"), run.target, bias=False)
+            convolved(f"{name}.conv1d", g * d, c.size("conv_kernel_size"), run.target, bias=False, bits=FP32)
             for name in ("k_sconv", "v_sconv")
         ),
         norm("q_norm", "rmsnorm", d, t * a),
@@ -119,9 +120,9 @@ def inkling_text(c: Config, run: Workload) -> Component:
     def parts(kind: tuple[str, str]) -> tuple[Component, ...]:
         return (
             attention(kind[0], c, run),
-            convolved("attn_sconv.conv1d", h, kernel, run.target, bias=False),
+            convolved("attn_sconv.conv1d", h, kernel, run.target, bias=False, bits=FP32),
             feed_forward(kind[1], c, run),
-            convolved("mlp_sconv.conv1d", h, kernel, run.target, bias=False),
+            convolved("mlp_sconv.conv1d", h, kernel, run.target, bias=False, bits=FP32),
         )
 
     kinds = list(zip(layer_types(c), mlp_types(c, sparse_after(c, c.number("dense_mlp_idx", least=0))), strict=True))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, FeedForward, layer, stack
 from tfcalc.blocks.experts import MixtureOfExperts
+from tfcalc.blocks.keeping import CONVOLUTION, FP32, by_sequence, keeping
 from tfcalc.blocks.recurrence import convolved
 from tfcalc.blocks.residual_attention import ResidualAttention
 from tfcalc.configs.config import Config
@@ -27,11 +28,12 @@ def near(name: str, full: bool, groups: Num, width: Num, c: Config, run: Workloa
     """A short convolution of keys or values; where attention sees everything, its weights depend on the token too."""
     kernel, t = c.size("conv_kernel_size"), run.target.tokens
     if not full:
-        yield convolved(f"{name}.conv1d", groups * width, kernel, run.target, bias=False)
+        yield convolved(f"{name}.conv1d", groups * width, kernel, run.target, bias=False, bits=FP32)
         return
     yield linear(f"{name}.weight_proj", c.size("hidden_size"), groups * kernel, t, bias=False)
     yield parameter(f"{name}.static", kernel, groups * width)
-    yield gated_sum(f"{name}.sum", "Σ (w + w(x))·x", t * groups * width * kernel)
+    summed = gated_sum(f"{name}.sum", "Σ (w + w(x))·x", t * groups * width * kernel)
+    yield keeping(summed, *by_sequence(run.target, CONVOLUTION, groups * width, kernel, FP32))
 
 
 def attention(kind: str, c: Config, run: Workload) -> Component:
@@ -115,10 +117,10 @@ def inkling2_text(c: Config, run: Workload) -> Component:
         parts = (
             *([read("attention_input", before, run.target, queries=len(inputs))] if before else []),
             attention(mixer, c, run),
-            convolved("post_attention_convolution.conv1d", h, kernel, run.target, bias=False),
+            convolved("post_attention_convolution.conv1d", h, kernel, run.target, bias=False, bits=FP32),
             read("mlp_input", within, run.target),
             experts(c, run),
-            convolved("post_mlp_convolution.conv1d", h, kernel, run.target, bias=False),
+            convolved("post_mlp_convolution.conv1d", h, kernel, run.target, bias=False, bits=FP32),
             *(norm(name, "rmsnorm", h, t) for name in (*inputs, "post_attention_layernorm")),
         )
         return layer("layers", parts, t * h, ends_with_sum=True)

@@ -52,7 +52,9 @@ def layer_types(c: Config) -> list[str]:
 )
 def minimax(c: Config, run: Workload) -> Component:
     """MiniMax-01 (arXiv 2501.08313): seven of its eight layers attend linearly."""
-    window = c.number("sliding_window") if run.tells_masks and c.get("sliding_window") is not None else None
+    # MiniMaxCache keeps all tokens, whatever a window hides, and a decoded token is compared with all.
+    masked = run.attention == "causal" and not run.decoding and c.get("sliding_window") is not None
+    window = c.number("sliding_window") if masked else None
 
     def parts(kind: str) -> tuple[Component, ...]:
         return lightning(c, run) if kind == LINEAR else attention(c, run, window=window), mixture(c, run)

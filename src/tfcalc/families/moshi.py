@@ -10,6 +10,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import attention, norms, uniform
+from tfcalc.families.windows import window
 from tfcalc.leaves import embedding
 from tfcalc.workload import Workload
 
@@ -42,11 +43,12 @@ def logits(c: Config, run: Workload, base: Component) -> tuple[Component, Compon
     ffn_dim=22528,
     hidden_act="silu",
     max_position_embeddings=3000,
+    sliding_window=3000,
 )
 def moshi(c: Config, run: Workload) -> Component:
     """Défossez et al. 2024 (arXiv 2410.00037): Llama's layers; a row more in the table, for what begins a text."""
     h, tokens = c.size("hidden_size"), run.target.tokens
     mlp = FeedForward(h, inner(c), c.word("hidden_act"), names=("fc1", "fc2"), gated=True)("mlp", run.target, run)
     table = embedding("embed_tokens", c.size("vocab_size") + 1, h, tokens)
-    layers = uniform(c, run, attention(c, run, names=NAMES), mlp)
+    layers = uniform(c, run, attention(c, run, names=NAMES, window=window(c)), mlp)
     return Component("model", "decoder", parts=(table, layers, *norms(("norm",), "rmsnorm", c, run)))

@@ -65,13 +65,16 @@ def dropout(name: str, elements: Num) -> Component:
     return Component(name, "dropout", Cost(elementwise=(Elementwise("dropout", elements, forward=2, backward=2),)))
 
 
-def rotary(name: str, elements: Num) -> Component:
+def rotary(name: str, vectors: Num, width: Num) -> Component:
     """``x·cos + rotated(x)·sin``: 2 multiplications and 1 addition per element, the same for its gradient.
+
+    Of each of ``vectors``, a head's query or key, ``width`` elements are rotated.
 
     The angles are those of positions, and made once for all layers. Source: Su et al. 2021 (RoFormer, arXiv
     2104.09864), eq. 34.
     """
-    return Component(name, "rotary", Cost(elementwise=(Elementwise("rotate", elements, forward=3, backward=3),)))
+    work = Elementwise("rotate", vectors * width, forward=3, backward=3, width=width)
+    return Component(name, "rotary", Cost(elementwise=(work,)))
 
 
 def residual(name: str, elements: Num) -> Component:

@@ -60,6 +60,6 @@ def norm(name: str, kind: str, width: Num, tokens: Num) -> Component:
         "norm",
         Cost(
             weights=tuple(Tensor(letter, (width,), minor=True, key=KEYS[letter]) for letter in weights),
-            elementwise=(Elementwise(kind, tokens * width, forward, backward),),
+            elementwise=(Elementwise(kind, tokens * width, forward, backward, width),),
         ),
     )

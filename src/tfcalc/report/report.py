@@ -1,6 +1,7 @@
 """An answer: the total, the tree it is the sum of, the formulas, and the definitions it was made by."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.component import Measure, Node
@@ -25,6 +26,11 @@ BLOCKS = (
     "pooler",
     "head",
     "output",
+    "weights",
+    "master weights",
+    "gradients",
+    "optimizer",
+    "temporary",
 )
 """What a breakdown shows unless it is asked to go deeper."""
 
@@ -103,6 +109,7 @@ class Report(NamedTuple):
     depth: int | None
     legend: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    more: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def root(self) -> Entry:
@@ -129,6 +136,7 @@ class Report(NamedTuple):
             "model": dict(self.model),
             "conventions": dict(self.conventions),
             **self.totals,
+            **self.more,
             "formula": self.whole.written(),
             "components": [part.to_dict() for part in self.root.parts],
         }

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
 
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "bool": 1, "uint8": 1}
 """Bytes of one number."""
+
+
+class Place(NamedTuple):
+    """A module inside another: its name, and for how many equal ones it stands."""
+
+    name: str
+    copies: Num = 1
 
 
 class Moment:
@@ -33,7 +43,7 @@ class Ledger:
     nothing; then sizes may be symbols.
     """
 
-    __slots__ = ("gradients", "live", "most", "saved", "watch")
+    __slots__ = ("gradients", "live", "most", "phase", "phases", "saved", "watch")
 
     def __init__(self, *, watch: bool = True) -> None:
         self.watch = watch
@@ -41,6 +51,15 @@ class Ledger:
         self.saved = 0
         self.gradients = 0
         self.most = Moment()
+        self.phase = ""
+        self.phases: dict[str, Moment] = {}
+
+    def begin(self, phase: str) -> None:
+        """A phase begins; that before it ends, and its highest moment is kept."""
+        before = self.new_phase()
+        if self.phase:
+            self.phases[self.phase] = before
+        self.phase = phase
 
     def new_phase(self) -> Moment:
         """Forget the highest moment so far, and answer with it."""
@@ -48,66 +67,141 @@ class Ledger:
         self._look()
         return before
 
-    def made(self, size: Num) -> None:
+    def made(self, storage: Storage) -> None:
         """So many bytes more."""
         if self.watch:
-            self.live += size  # type: ignore[assignment,operator]
+            self.live += storage.bytes
             self._look()
 
-    def gone(self, size: Num) -> None:
+    def gone(self, storage: Storage) -> None:
         """So many bytes less."""
         if self.watch:
-            self.live -= size  # type: ignore[assignment,operator]
+            self.live -= storage.bytes
 
-    def kept(self, size: Num) -> None:
-        """So many bytes are needed by backward from now on."""
+    def kept(self, storage: Storage) -> None:
+        """It is needed by backward from now on."""
         if self.watch:
-            self.saved += size  # type: ignore[assignment,operator]
+            self.saved += storage.bytes
 
-    def released(self, size: Num) -> None:
-        """So many are not needed by it any more."""
+    def released(self, storage: Storage) -> None:
+        """It is not needed by it any more."""
         if self.watch:
-            self.saved -= size  # type: ignore[assignment,operator]
+            self.saved -= storage.bytes
 
-    def gradient(self, size: Num) -> None:
-        """So many of the live bytes are a parameter's gradient, and stay."""
+    def gradient(self, storage: Storage) -> None:
+        """It is a parameter's gradient, and stays."""
         if self.watch:
-            self.gradients += size  # type: ignore[assignment,operator]
+            self.gradients += storage.bytes
+
+    def replaced(self, storage: Storage) -> None:
+        """It was a parameter's gradient, and has been added to another."""
+        if self.watch:
+            self.gradients -= storage.bytes
+
+    def needed(self, size: Num) -> None:
+        """So many bytes for a moment."""
+        if self.watch:
+            self.live += value_of(size)
+            self._look()
+            self.live -= value_of(size)
 
     def _look(self) -> None:
         if self.live > self.most.total:
             self.most.total, self.most.saved, self.most.gradients = self.live, self.saved, self.gradients
 
 
+class Found(NamedTuple):
+    """A tensor that was live at the moment in question: what made it, in which format, and how many numbers it has."""
+
+    label: str
+    dtype: str
+    elements: Num
+
+
+class Witness(Ledger):
+    """Looks at what is live, and neither kept nor a gradient, when a phase first holds so many bytes; then it stops."""
+
+    __slots__ = ("_apart", "_live", "found", "when")
+
+    def __init__(self, when: str, total: int) -> None:
+        super().__init__()
+        self.when = (when, total)
+        self.found: list[Found] | None = None
+        self._live: dict[int, Found] = {}
+        self._apart: dict[int, int] = {}
+
+    def made(self, storage: Storage) -> None:
+        """Remember what it is."""
+        self._live[id(storage)] = Found(storage.label, storage.dtype, storage.elements)
+        super().made(storage)
+
+    def gone(self, storage: Storage) -> None:
+        """Forget it."""
+        self._live.pop(id(storage), None)
+        self._apart.pop(id(storage), None)
+        super().gone(storage)
+
+    def kept(self, storage: Storage) -> None:
+        """It is counted with what backward needs."""
+        self._apart[id(storage)] = 1
+        super().kept(storage)
+
+    def released(self, storage: Storage) -> None:
+        """It is not any more."""
+        self._apart.pop(id(storage), None)
+        super().released(storage)
+
+    def gradient(self, storage: Storage) -> None:
+        """It is counted with the gradients."""
+        self._apart[id(storage)] = 1
+        super().gradient(storage)
+
+    def replaced(self, storage: Storage) -> None:
+        """It is not any more."""
+        self._apart.pop(id(storage), None)
+        super().replaced(storage)
+
+    def _look(self) -> None:
+        super()._look()
+        if self.found is None and (self.phase, self.live) == self.when:
+            self.found = [found for key, found in self._live.items() if key not in self._apart]
+            raise Seen
+
+
+class Seen(Exception):
+    """The moment has come that a witness waited for."""
+
+
 class Storage:
     """The memory behind one or more tensors: so many numbers of so many bytes each."""
 
-    __slots__ = ("counts", "dtype", "elements", "home", "keepers", "label", "ledger", "size")
+    __slots__ = ("bytes", "counts", "dtype", "elements", "home", "keepers", "label", "ledger", "size")
 
     def __init__(self, ledger: Ledger, elements: Num, dtype: str, label: str, *, counts: bool = True) -> None:
         self.ledger = ledger
         self.elements = elements
         self.dtype = dtype
         self.size: Num = elements * WIDTHS[dtype]
+        self.bytes = value_of(self.size) if ledger.watch else 0
         self.label = label
-        self.home = ""  # the module that it belongs to, where that is not the one that keeps it
+        self.home: tuple[Place, ...] = ()  # the module that it belongs to, where that is not the one that keeps it
         self.counts = counts  # what is held anyway (parameters, buffers, inputs) is counted elsewhere
         self.keepers = 0
         if counts:
-            ledger.made(self.size)
+            ledger.made(self)
 
     def keep(self) -> None:
         """A node of the graph needs it for backward."""
         self.keepers += 1
         if self.keepers == 1 and self.counts:
-            self.ledger.kept(self.size)
+            self.ledger.kept(self)
 
     def release(self) -> None:
         """That node has run."""
         self.keepers -= 1
         if self.keepers == 0 and self.counts:
-            self.ledger.released(self.size)
+            self.ledger.released(self)
 
     def __del__(self) -> None:
         if self.counts:
-            self.ledger.gone(self.size)
+            self.ledger.gone(self)

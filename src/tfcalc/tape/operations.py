@@ -18,12 +18,16 @@ from tfcalc.tape.tape import Tape, Value
 class Numerics(NamedTuple):
     """In which format weights are, and which format CUDA's autocast gives to matrix products (none without it).
 
-    ``statistics``: that of a LayerNorm's mean and deviation; by default fp32.
+    ``statistics``: that of a LayerNorm's mean and deviation; by default fp32. ``aligned_masks``: whether rows of masks
+    are filled up for the memory-efficient kernel, as CUDA's are. ``traced``: whether no one can read what numbers a
+    mask has (FakeTensorMode, torch.compile), so that one of ones stays.
     """
 
     weights: str = "float32"
     autocast: str | None = None
     statistics: str | None = None
+    aligned_masks: bool = True
+    traced: bool = False
 
     @property
     def compute(self) -> str:
@@ -117,6 +121,11 @@ class Torch(Tape):
         wide = max(a.dtype, b.dtype, key=lambda dtype: WIDTHS[dtype])
         return self.result("add", [a, b], a.elements if elements is None else elements, wide, passes=True)
 
+    def broadcast(self, x: Value, elements: Num) -> Value:
+        """A view that reads the same numbers several times; the gradient is their sum."""
+        same = x.elements == elements
+        return self.result("expand", [x], elements, x.dtype, passes=same, shares=x.storage)
+
     def scaled(self, x: Value, name: str = "scale") -> Value:
         """``x`` times (or plus) a number: keeps nothing."""
         return self.result(name, [x], x.elements, x.dtype, heads=x.heads)
@@ -136,6 +145,13 @@ class Torch(Tape):
         """An operation whose gradient needs what it made (relu, tanh, sigmoid, exp, rsqrt)."""
         size = x.elements if elements is None else elements
         return self.result(name, [x], size, x.dtype, saves_result=True, heads=x.heads)
+
+    def clipped_in_place(self, x: Value) -> Value:
+        """``clamp_``: backward needs what was there before, so that a copy of it is kept."""
+        if not (self.gradients and x.needs_gradient):
+            return x
+        before = Value(self.new(x.elements, x.dtype, "before clamp_"), x.elements, x.dtype)
+        return self.result("clamp_", [x], x.elements, x.dtype, saves=[before], shares=x.storage, heads=x.heads)
 
     def pow(self, x: Value) -> Value:
         """``x²`` or ``x³``; autocast runs it in fp32."""
@@ -191,13 +207,15 @@ class Torch(Tape):
 
     # --- attention in one operation
 
-    def fused_attention(self, q: Value, k: Value, v: Value, rows: Num, elements: Num, state: int) -> Value:
-        """Keeps q, k, v, the result, the logarithm of each row's sum, and the state of the random numbers."""
+    def fused_attention(
+        self, q: Value, k: Value, v: Value, rows: Num, elements: Num, state: int, mask: Value | None = None
+    ) -> Value:
+        """Keeps q, k, v, mask, result, the logarithm of each row's sum, and the state of the random numbers."""
         q, k, v = (self.lower(each) for each in (q, k, v))
         sums = Value(self.new(rows, "float32", "log-sum-exp"), rows, "float32")
         state_ = Value(self.new(state, "int64", "random state"), state, "int64")
-        saves = [q, k, v, sums, state_]
-        made = self.result("fused_attention", [q, k, v], elements, q.dtype, saves=saves, saves_result=True)
+        saves = [q, k, v, *([mask] if mask is not None else []), sums, state_]
+        made = self.result("fused_attention", [q, k, v, mask], elements, q.dtype, saves=saves, saves_result=True)
         return made.view(heads=False)
 
     def checkpoint(self, run: Callable[[Value], Value], x: Value) -> Value:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tfcalc.core.number import Num
-from tfcalc.tape.ledger import WIDTHS, Ledger, Storage
+from tfcalc.core.number import Num, product
+from tfcalc.tape.ledger import Ledger, Place, Storage
 
 class Value:
     """A tensor: a storage, or a view of one. ``node`` made it, where a gradient reaches it.
@@ -99,43 +99,46 @@ class Leaf(Node):
 
 
 class Kept(NamedTuple):
-    """A storage that backward needs: the module that keeps it first, for which operation, and how many there are."""
+    """A storage that backward needs: the module that keeps it first, and for which operation."""
 
     storage: Storage
-    module: str
+    module: tuple[Place, ...]
     operation: str
-    copies: Num
+
+    @property
+    def copies(self) -> Num:
+        """How many of it there are, where a module stands for several equal ones."""
+        return product(place.copies for place in self.module)
+
+    @property
+    def path(self) -> str:
+        """The module's name, dotted."""
+        return ".".join(place.name for place in self.module)
 
 
 class Tape:
-    """Runs operations one after another, and backward from the last to the first."""
+    """Runs operations one after another, and backward from the last to the first.
+
+    Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.nodes: list[Node] = []
-        self.module: list[str] = []
+        self.module: list[Place] = []
         self.gradients = True
         self.first_run = True
-        self.copies: Num = 1
+        self.gradients_stay = True
         self.kept: dict[int, Kept] = {}
 
     @contextmanager
-    def inside(self, module: str) -> Iterator[None]:
-        """What runs now belongs to this module."""
-        self.module.append(module)
+    def inside(self, module: str, copies: Num = 1) -> Iterator[None]:
+        """What runs now belongs to this module, which stands for so many equal ones."""
+        self.module.append(Place(module, copies))
         try:
             yield
         finally:
             self.module.pop()
-
-    @contextmanager
-    def standing_for(self, copies: Num) -> Iterator[None]:
-        """What runs now stands for so many equal modules."""
-        before, self.copies = self.copies, copies
-        try:
-            yield
-        finally:
-            self.copies = before
 
     @contextmanager
     def without_gradients(self) -> Iterator[None]:
@@ -149,7 +152,7 @@ class Tape:
     @property
     def path(self) -> str:
         """The module that runs, dotted."""
-        return ".".join(self.module)
+        return ".".join(place.name for place in self.module)
 
     def new(self, elements: Num, dtype: str, label: str = "") -> Storage:
         """Memory for so many numbers."""
@@ -203,14 +206,15 @@ class Tape:
         if self.first_run:
             for storage in made.saved:
                 if storage.counts:
-                    self.kept.setdefault(id(storage), _kept(storage, self.path, name, self.copies))
+                    self.kept.setdefault(id(storage), Kept(storage, storage.home or tuple(self.module), name))
         self.nodes.append(made)
         return made
 
     def backward(self, loss: Value) -> None:
         """Run the nodes from the last to the first; the gradient of ``loss`` is 1."""
         assert loss.node is not None
-        self.seed(loss.node, loss.output, self.new(loss.elements, loss.dtype))
+        first = self.new(loss.elements, loss.dtype, "gradient of the loss")  # held until the end, as PyTorch does
+        self.seed(loss.node, loss.output, first)
         self.first_run = False
         self.kept.clear()
         nodes, self.nodes = self.nodes, []
@@ -236,8 +240,7 @@ class Tape:
             else:
                 made.append(self.new(entry[2], entry[3], f"gradient of {node.name}"))
         if node.scratch:
-            self.ledger.made(node.scratch)
-            self.ledger.gone(node.scratch)
+            self.ledger.needed(node.scratch)
         node.ended()
         node.pending = [None] * len(node.pending)
         given = None
@@ -249,12 +252,14 @@ class Tape:
     def seed(self, node: Node, output: int, gradient: Storage) -> None:
         """Add a gradient to what a node has got so far."""
         if isinstance(node, Leaf):
+            if not self.gradients_stay:
+                return
             if node.gradient is not None:  # used twice, as a tied matrix is: both at once, and their sum
                 total = self.new(gradient.elements, gradient.dtype, "sum of gradients")
-                self.ledger.gradient(-1 * gradient.size)
+                self.ledger.replaced(node.gradient)
                 gradient = total
             node.gradient = gradient
-            self.ledger.gradient(gradient.size)
+            self.ledger.gradient(gradient)
             return
         before = node.pending[output]
         if before is None:
@@ -281,8 +286,3 @@ class Tape:
     def __del__(self) -> None:
         while self.nodes:
             self.nodes.pop()
-
-
-def _kept(storage: Storage, module: str, operation: str, copies: Num) -> Kept:
-    """What has a home of its own is there once, however many modules keep it."""
-    return Kept(storage, storage.home, operation, 1) if storage.home else Kept(storage, module, operation, copies)

@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
+from tfcalc.implementations.transformers.head_norms import heads_normed
+from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind
+from tfcalc.implementations.transformers.sdpa_masks import sdpa_mask
 from tfcalc.tape.operations import padded
 from tfcalc.tape.tape import Value
 
@@ -31,6 +34,16 @@ class Shape(NamedTuple):
     def grouped(self) -> bool:
         """Whether heads share keys and values."""
         return self.keys != self.all_keys
+
+    def seeing(self, k: Value, v: Value) -> Shape:
+        """With the keys and values of earlier tokens."""
+        return self._replace(
+            keys=k.elements,
+            values=v.elements,
+            scores=divide(self.scores * k.elements, self.keys),
+            all_keys=divide(self.all_keys * k.elements, self.keys),
+            all_values=divide(self.all_values * v.elements, self.values),
+        )
 
 
 def shape(m: Running, part: Component) -> Shape:
@@ -66,10 +79,28 @@ def reads_memory(part: Component) -> bool:
 def attention(m: Running, part: Component, x: Value) -> Value:
     """Queries, keys and values; their rotation; the mixture; the projection of it."""
     sizes, maps = shape(m, part), by_letter(part)
+    if reads_memory(part) and m.shared.memory is not None:
+        return _of_memory(m, part, sizes, x)
     q, k, v = projections(m, part, sizes, x)
+    if m.habits.clips is not None and m.field(m.habits.clips) is not None:
+        q, k, v = (m.t.clipped_in_place(each) for each in (q, k, v))
+    if not m.habits.norms_turned_heads:
+        q, k = heads_normed(m, part, q, k)
     if has(part, "rotary"):
         q, k = rotated(m, part, q), rotated(m, part, k)
+    if m.habits.norms_turned_heads:
+        q, k = heads_normed(m, part, q, k)
     return m(maps["W_O"], mixed(m, sizes, q, k, v))
+
+
+def _of_memory(m: Running, part: Component, sizes: Shape, x: Value) -> Value:
+    """Attention to what the encoder made: neither causal nor masked."""
+    before = m.shared
+    m.shared = before._replace(mask=None, bias=before.memory_bias, looks_back=False)
+    q, k, v = projections(m, part, sizes, x)
+    result = m(by_letter(part)["W_O"], mixed(m, sizes, q, k, v))
+    m.shared = before
+    return result
 
 
 def projections(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Value, Value, Value]:
@@ -86,7 +117,7 @@ def projections(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Va
 def rotated(m: Running, part: Component, x: Value) -> Value:
     """``x·cos + rotate_half(x)·sin``; of a part of each head's width, the rest is put beside it, in new memory."""
     t, whole = m.t, of_kind(part, "attend").own.products[0].factors[-1]
-    width = rotated_width(m, part)
+    width = rotated_width(part)
     if width == whole:
         return _turned(m, x)
     turning = divide(x.elements * width, whole)
@@ -96,22 +127,27 @@ def rotated(m: Running, part: Component, x: Value) -> Value:
 
 
 def _turned(m: Running, x: Value) -> Value:
+    t, kind = m.t, x.dtype
     assert m.shared.angles is not None
     cos, sin = m.shared.angles
-    half = m.t.copied(x, x.elements, "rotate_half", heads=x.heads)
-    return m.t.add(m.t.mul(x, cos), m.t.mul(half, sin)).view(heads=x.heads)
+    if m.habits.angles_by_layer:
+        cos, sin = cos, sin
+    if m.habits.turns_in_float32:
+        x = t.to(x, "float32")
+    half = t.copied(x, x.elements, "rotate_half", heads=x.heads)
+    return t.to(t.add(t.mul(x, cos), t.mul(half, sin)), kind).view(heads=x.heads)
 
 
-def rotated_width(m: Running, part: Component) -> Num:
-    """How much of a head is rotated: all numbers that are, by all heads of queries and keys."""
-    sizes, attend = shape(m, part), of_kind(part, "attend")
-    d = attend.own.products[0].factors[-1]
-    return divide(of_kind(part, "rotary").own.elementwise[0].elements * d, sizes.queries + sizes.keys)
+def rotated_width(part: Component) -> Num:
+    """How much of a head's width is rotated."""
+    return of_kind(part, "rotary").own.elementwise[0].width
 
 
 def mixed(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     """softmax(Q Kᵀ) V by the kernel that was asked for."""
     if m.run.fused:
+        if m.shared.masks and m.shared.mask is not None and not m.run.decoding:  # use_gqa_in_sdpa, pack_gqa
+            k, v = repeated(m, sizes, k, v)
         return fused(m, sizes, q, k, v)
     k, v = repeated(m, sizes, k, v)
     return math(m, sizes, q, k, v) if m.run.kernel == "math" else eager(m, sizes, q, k, v)
@@ -125,13 +161,16 @@ def repeated(m: Running, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value
 
 
 def fused(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
-    """Flash attention, and the memory-efficient kernel, which fills rows up to 32."""
-    if m.run.kernel == "flash":
+    """Flash attention, which takes no mask, and the memory-efficient kernel, which fills rows up to 32."""
+    mask = sdpa_mask(m, sizes.scores, m.stream.tokens * sizes.heads)
+    flash = m.run.kernel == "flash" and mask is None
+    if flash:
         rows, state = m.stream.tokens * sizes.heads, KEPT_BY_FLASH
     else:
         rows, state = m.stream.batch * padded(m.stream.length) * sizes.heads, KEPT_BY_EFFICIENT
-    made = m.t.fused_attention(q, k, v, rows, sizes.mixed, state)
-    if m.run.kernel == "flash" and not q.heads:  # the result lies in memory as the queries do
+        rows = rows if m.t.gradients else 0
+    made = m.t.fused_attention(q, k, v, rows, sizes.mixed, state, mask)
+    if flash and not q.heads:  # the result lies in memory as the queries do
         return m.t.contiguous(made.view(heads=True))
     return made
 
@@ -139,9 +178,15 @@ def fused(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
 def math(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     """scaled_dot_product_attention's own products, all in fp32 (_scaled_dot_product_attention_math)."""
     t = m.t
+    mask = sdpa_mask(m, sizes.scores, m.stream.tokens * sizes.heads)
+    mask = None if mask is None else t.to(mask, "float32")
     q, k, v = (t.to(t.lower(each), "float32") for each in (q, k, v))
     with t.no_autocast():
-        p = t.softmax(t.matmul(t.scaled(q), t.scaled(k), sizes.scores), "float32")
+        q = t.scaled(q)
+        p = t.matmul(q, t.scaled(k), sizes.scores)
+        if mask is not None:
+            p = t.add(p, mask)
+        p = t.softmax(p, "float32")
         o = t.matmul(m.dropped(p, m.habits.dropped_scores), v, sizes.mixed)
     return t.to(o, t.numerics.compute)
 
@@ -149,12 +194,15 @@ def math(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
 def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     """transformers' eager_attention_forward."""
     t = m.t
-    p = t.scaled(t.matmul(q, k, sizes.scores))
+    p = m.capped(t.scaled(t.matmul(q, k, sizes.scores)), m.habits.capped_scores)
+    if m.shared.bias is not None:
+        p = t.add(p, t.broadcast(m.shared.bias, p.elements))
     if m.shared.mask is not None:
-        p = t.scaled(p, "+ mask")
+        p = t.add(p, m.shared.mask, p.elements)
     if m.habits.softmax == "float32":
         p = t.to(t.softmax(p, "float32"), q.dtype)
     else:
         p = t.to(t.softmax(p), v.dtype)
     p = m.dropped(p, m.habits.dropped_scores)
+    m.until_layer_ends.append(p)
     return t.contiguous(t.matmul(p, v, sizes.mixed).view(heads=True))

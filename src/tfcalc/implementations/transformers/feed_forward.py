@@ -12,7 +12,7 @@ def feed_forward(m: Running, part: Component, x: Value) -> Value:
     """``W_2 (act(W_g x) · W_1 x)``, or ``W_2 act(W_1 x)``; gate and input may be one map, whose halves they are."""
     maps, act = by_letter(part), of_kind(part, "activation")
     if "W_g" in maps:
-        return m(maps["W_2"], m.t.mul(m(act, m(maps["W_g"], x)), m(maps["W_1"], x)))
+        return _last(m, maps["W_2"], m.t.mul(m(act, m(maps["W_g"], x)), m(maps["W_1"], x)))
     inner = m(maps["W_1"], x)
     if _fused(maps):
         half = divide(inner.elements, 2)
@@ -20,7 +20,13 @@ def feed_forward(m: Running, part: Component, x: Value) -> Value:
         del inner
         return m(maps["W_2"], m.t.mul(m(act, gate), up))
     inner = m(act, inner)
-    return m(maps["W_2"], m.dropped(inner, m.habits.dropped_inside))
+    return _last(m, maps["W_2"], inner)
+
+
+def _last(m: Running, last: Component, inner: Value) -> Value:
+    """The map back; without autocast what it reads is in its weights' format anyway."""
+    inner = m.dropped(inner, m.habits.dropped_inside)
+    return m(last, m.t.to(inner, m.t.numerics.weights) if m.habits.inside_as_weights else inner)
 
 
 def _fused(maps: dict[str, Component]) -> bool:

@@ -12,6 +12,9 @@ Probability = tuple[str, float]
 
 NEVER: Probability = ("", 0.0)
 
+Cap = tuple[str, float | None]
+"""The field of a config with a cap of scores or logits (c·tanh(x/c)), and what it is where a config has none."""
+
 
 class Habits(NamedTuple):
     """How a family's modules are written.
@@ -22,11 +25,30 @@ class Habits(NamedTuple):
     in, ``float32`` or that of its scores (``own``). ``masked``: whether its eager scores get a mask without padding.
 
     ``dropped``, ``dropped_scores``, ``dropped_embeddings`` and ``dropped_inside`` are the fields for dropout behind a
-    sub-layer, of attention's probabilities, of the embedding, and behind the activation.
+    sub-layer, of attention's probabilities, of the embedding, and behind the activation; ``dropped_output`` is that
+    behind the last norm of a stack.
 
     ``loss``: the format of the logits that the loss reads (``float32``, or their ``own``), ``shifted`` whether labels
     are moved by one token, so that there is a copy of them. ``positions``: whether the numbers of the positions are
-    made for each token (``tokens``), for each place (``places``), or are a buffer (``buffer``).
+    made for each token (``tokens``), for each place (``places``), or are a buffer (``buffer``); ``sides`` is tokens
+    in an encoder and places in its decoder.
+
+    ``given_ones``: whether a causal stack gets a mask of ones that only sdpa's reading of its numbers takes away.
+    ``inside_as_weights``: whether what a network's last map reads is first put into the format of its weights.
+    ``scaled_output``: the field that says whether what a decoder made is scaled for the head. ``holds_outputs``: whether
+    a layer's variables hold what its sub-layers made until it ends.
+
+    ``capped_scores`` and ``capped_logits`` are the fields for caps. ``multiplied`` by a number are the ``embedding``,
+    what is added to the stream (``sub-layers``), or ``logits``.
+
+    ``layernorm``: whose code (``kernel`` is PyTorch's alone). ``norms_heads``: how norms of queries and keys run: over
+    as much as they have weights for, or over ``each`` head; then ``split`` into heads, or written anew (``placed``);
+    ``norms_turned_heads`` whether that is after their rotation. ``clips`` is the field for a limit of queries, keys and
+    values, which are cut in place.
+    ``turns_in_float32``: whether queries and keys are rotated in fp32; ``angles``: the format of cos and sin
+    (``float32``, or the weights' ``own``), ``angles_by_type`` whether layers with a window have others than those
+    without, ``angles_by_layer`` whether each layer puts them in another order first. ``masks`` are made, for layers
+    with a window and for those without.
     """
 
     norms: str = ""
@@ -37,13 +59,31 @@ class Habits(NamedTuple):
     dropped_scores: Probability = ("attention_dropout", 0.0)
     dropped_embeddings: Probability = NEVER
     dropped_inside: Probability = NEVER
+    dropped_output: Probability = NEVER
     loss: str = "float32"
     shifted: bool = True
     positions: str = "places"
+    given_ones: bool = False
+    inside_as_weights: bool = False
+    scaled_output: str = ""
+    holds_outputs: bool = False
+    capped_scores: Cap = ("", None)
+    capped_logits: Cap = ("", None)
+    multiplied: tuple[str, ...] = ()
+    layernorm: str = "kernel"
+    norms_heads: str = ""
+    norms_turned_heads: bool = False
+    clips: str | None = None
+    turns_in_float32: bool = False
+    angles: str = "own"
+    angles_by_type: bool = False
+    angles_by_layer: bool = False
+    masks: int = 1
 
 
 LLAMA = Habits()
 GPT2 = Habits(
+    holds_outputs=True,
     softmax="own",
     dropped=("resid_pdrop", 0.1),
     dropped_scores=("attn_pdrop", 0.1),
@@ -60,10 +100,72 @@ BERT = Habits(
     shifted=False,
     positions="buffer",
 )
+BART = Habits(
+    norms="post",
+    softmax="own",
+    dropped=("dropout", 0.1),
+    dropped_embeddings=("dropout", 0.1),
+    dropped_inside=("activation_dropout", 0.0),
+    loss="own",
+    shifted=False,
+    positions="sides",
+    given_ones=True,
+)
+T5 = Habits(
+    rmsnorm="t5",
+    softmax="own",
+    dropped=("dropout_rate", 0.1),
+    dropped_scores=("dropout_rate", 0.1),
+    dropped_embeddings=("dropout_rate", 0.1),
+    dropped_inside=("dropout_rate", 0.1),
+    dropped_output=("dropout_rate", 0.1),
+    loss="own",
+    shifted=False,
+    inside_as_weights=True,
+    scaled_output="scale_decoder_outputs",
+)
+COHERE = Habits(
+    norms="parallel",
+    layernorm="python",
+    norms_heads="each",
+    turns_in_float32=True,
+    multiplied=("logits",),
+)
+OLMO2 = Habits(norms="behind", rmsnorm="olmo", angles="float32")
 HABITS: dict[str, Habits] = {
+    "bart": BART,
     "bert": BERT,
+    "cohere": COHERE,
+    "cohere2": COHERE._replace(masks=2),
+    "gemma": Habits(rmsnorm="gemma", multiplied=("embedding",)),
+    "gemma2": Habits(
+        rmsnorm="gemma",
+        multiplied=("embedding",),
+        masks=2,
+        capped_scores=("attn_logit_softcapping", 50.0),
+        capped_logits=("final_logit_softcapping", 30.0),
+    ),
+    "gemma3_text": Habits(
+        rmsnorm="gemma",
+        multiplied=("embedding",),
+        masks=2,
+        angles_by_type=True,
+        capped_scores=("attn_logit_softcapping", None),
+        capped_logits=("final_logit_softcapping", None),
+    ),
+    "glm": Habits(angles_by_layer=True),
+    "glm4": Habits(angles_by_layer=True, norms="sandwich"),
     "gpt2": GPT2,
+    "granite": Habits(multiplied=("embedding", "sub-layers", "logits")),
     "gpt_neox": Habits(dropped=("hidden_dropout", 0.0), dropped_embeddings=("hidden_dropout", 0.0)),
+    "nemotron": Habits(layernorm="plus one"),
+    "olmo": Habits(layernorm="float32", clips="clip_qkv", angles="float32"),
+    "olmo2": OLMO2,
+    "olmo3": OLMO2._replace(masks=2),
     "opt": Habits(dropped=("dropout", 0.1), positions="tokens"),
+    "phi": Habits(norms="parallel", norms_heads="placed", dropped=("resid_pdrop", 0.0)),
+    "stablelm": Habits(norms_heads="split", dropped=("hidden_dropout", 0.0)),
+    "starcoder2": Habits(dropped=("residual_dropout", 0.0)),
+    "t5": T5,
 }
 """By ``model_type``."""

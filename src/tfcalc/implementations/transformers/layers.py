@@ -16,7 +16,7 @@ BESIDE = ("norm", "residual", "dropout", "parameter", "buffer", "position")
 def stack(m: Running, groups: list[Component], x: Value) -> Value:
     """The layers of a stack, from the bottom."""
     for name, layer, again, copies in _in_order(m, groups, x.needs_gradient):
-        with m.t.inside(name), m.t.standing_for(copies):
+        with m.t.inside(name, copies):
             x = m.t.checkpoint(Checkpointed(m, layer), x) if again else one(m, layer, x)
     return x
 
@@ -41,21 +41,32 @@ def _in_order(m: Running, groups: list[Component], reached: bool) -> Iterator[tu
     """Each layer with its name, whether backward computes it again, and how many it stands for."""
     every = m.run.every
     if m.every_layer:
-        placed = [(place, layer) for layer in groups for place in _places(layer)]
-        for place, layer in sorted(placed, key=lambda each: each[0]):
-            yield f"{layer.name.split('[')[0]}.{place}", layer, bool(every) and place % every == 0, 1
+        placed = [each for layer in groups for each in zip(_places(layer), names(layer), [layer] * len(names(layer)))]
+        for place, name, layer in sorted(placed, key=lambda each: each[0]):
+            yield name, layer, bool(every) and place % every == 0, 1
         return
     for layer in groups:
-        copies = layer.copies * layer.passes
-        again: Num = ceil_div(copies, every) if every else 0
-        first = 0 if reached else 1  # below it nothing is trained, so that it keeps less
-        if first:
-            yield layer.name, layer, bool(every), 1
-        if every:
-            yield layer.name, layer, True, again - first
-        if every != 1:
-            yield layer.name, layer, False, copies - again - (0 if every else first)
+        yield from _kinds(layer, every, reached)
         reached = True
+
+
+def _kinds(layer: Component, every: int, reached: bool) -> Iterator[tuple[str, Component, bool, Num]]:
+    """Layers that are equal but for what they keep: what is computed again, and the first where none is trained below."""
+    copies = layer.copies * layer.passes
+    again: Num = ceil_div(copies, every) if every else 0
+    kinds = [("[recomputed]", True, again), ("[kept]", False, copies - again)]
+    kinds = [kind for kind in kinds if kind[1] == bool(every) or (every > 1 and not kind[1])]
+    if not reached:
+        _, computed_again, first = kinds[0]
+        yield f"{layer.name}[first]", layer, computed_again, 1
+        kinds[0] = ("[others]", computed_again, first - 1)
+    for name, computed_again, number in kinds:
+        yield layer.name + (name if len(kinds) > 1 or not reached else ""), layer, computed_again, number
+
+
+def names(layer: Component) -> list[str]:
+    """Those of the layers that it stands for, one by one."""
+    return [f"{layer.name.split('[')[0]}.{place}" for place in _places(layer)]
 
 
 def _places(layer: Component) -> tuple[int, ...]:
@@ -70,7 +81,9 @@ def one(m: Running, layer: Component, x: Value) -> Value:
     """A layer, by where its norms stand."""
     norms = [part for part in layer.parts if part.kind == "norm"]
     subs = [part for part in layer.parts if part.kind not in BESIDE]
-    return WIRINGS[wiring(m, norms, subs)](m, norms, subs, x)
+    x = WIRINGS[wiring(m, norms, subs)](m, norms, subs, x)
+    m.until_layer_ends.clear()
+    return x
 
 
 def wiring(m: Running, norms: list[Component], subs: list[Component]) -> str:
@@ -85,8 +98,26 @@ def wiring(m: Running, norms: list[Component], subs: list[Component]) -> str:
 def pre(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
     """``x + f(norm(x))``."""
     for normed, sub in zip(norms, subs, strict=False):
-        y = m(sub, m(normed, x))
-        x = m.t.add(x, m.dropped(y, m.habits.dropped))
+        x = m.t.add(x, _times(m, m.dropped(_held(m, m(sub, m(normed, x))), m.habits.dropped)))
+    return x
+
+
+def _held(m: Running, x: Value) -> Value:
+    """What a variable of the layer may hold until it ends."""
+    if m.habits.holds_outputs:
+        m.until_layer_ends.append(x)
+    return x
+
+
+def _times(m: Running, x: Value) -> Value:
+    """A multiple, where the family has one (Granite's ``residual_multiplier``)."""
+    return m.t.scaled(x) if "sub-layers" in m.habits.multiplied else x
+
+
+def behind(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
+    """``x + norm(f(x))``."""
+    for normed, sub in zip(norms, subs, strict=False):
+        x = m.t.add(x, m.dropped(m(normed, m(sub, x)), m.habits.dropped))
     return x
 
 
@@ -115,4 +146,4 @@ def parallel(m: Running, norms: list[Component], subs: list[Component], x: Value
     return m.t.add(made, x)
 
 
-WIRINGS = {"pre": pre, "post": post, "sandwich": sandwich, "parallel": parallel}
+WIRINGS = {"behind": behind, "pre": pre, "post": post, "sandwich": sandwich, "parallel": parallel}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
+from tfcalc.implementations.transformers.layer_norms import LAYERNORMS
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.tape import Value
 
@@ -20,16 +21,16 @@ def linear(m: Running, part: Component, x: Value) -> Value:
 
 
 def norm(m: Running, part: Component, x: Value) -> Value:
-    """LayerNorm is one kernel; an RMSNorm is written in Python."""
-    weights = [m.weight(tensor) for tensor in part.own.weights]
-    work = part.own.elementwise[0]
-    if work.name.startswith("layernorm"):
-        return m.t.layer_norm(x, _rows(part, x), *weights)
-    return RMSNORMS[m.habits.rmsnorm](m, x, _rows(part, x), weights[0] if weights else None)
+    """A norm of rows that are as wide as the leaf says."""
+    return normed(m, part, x, divide(x.elements, part.own.elementwise[0].width))
 
 
-def _rows(part: Component, x: Value) -> Num:
-    return divide(x.elements, part.own.weights[0].shape[0]) if part.own.weights else 1
+def normed(m: Running, part: Component, x: Value, rows: Num) -> Value:
+    """LayerNorm is one kernel in most families; an RMSNorm is written in Python."""
+    weight, bias, *_ = *(m.weight(tensor) for tensor in part.own.weights), None, None
+    if part.own.elementwise[0].name.startswith("layernorm"):
+        return LAYERNORMS[m.habits.layernorm](m, x, rows, weight, bias)
+    return RMSNORMS[m.habits.rmsnorm](m, x, rows, weight)
 
 
 def llama_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
@@ -42,7 +43,37 @@ def llama_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
     return x if weight is None else t.mul(x, weight)
 
 
-RMSNORMS = {"llama": llama_norm}
+def gemma_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
+    """GemmaRMSNorm: all in fp32, times 1 + weight, which is made anew; then in the first format."""
+    t = m.t
+    normed = _over_rms(m, t.to(x, "float32"), rows)
+    if weight is not None:
+        normed = t.mul(normed, t.scaled(t.to(weight, "float32"), "1 + weight"))
+    return t.to(normed, x.dtype)
+
+
+def _over_rms(m: Running, x: Value, rows: Num) -> Value:
+    """``x · rsqrt(mean(x²) + ε)``."""
+    t = m.t
+    return t.mul(x, t.of_result("rsqrt", t.upper(t.scaled(t.mean(t.pow(x), rows)))))
+
+
+def t5_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
+    """T5LayerNorm: the squares are those of a copy in fp32, but it is ``x`` itself that is multiplied."""
+    t = m.t
+    variance = t.mean(t.pow(t.to(x, "float32")), rows)
+    x = t.to(t.mul(x, t.of_result("rsqrt", t.upper(t.scaled(variance)))), t.numerics.weights)
+    return x if weight is None else t.mul(x, weight)
+
+
+def olmo_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
+    """Olmo2RMSNorm: times the weight in fp32, and only then in the first format."""
+    t, kind = m.t, x.dtype
+    x = _over_rms(m, t.to(x, "float32"), rows)
+    return t.to(x if weight is None else t.mul(weight, x, x.elements), kind)
+
+
+RMSNORMS = {"gemma": gemma_norm, "llama": llama_norm, "olmo": olmo_norm, "t5": t5_norm}
 
 
 def activation(m: Running, part: Component, x: Value) -> Value:
@@ -62,7 +93,10 @@ def embedding(m: Running, part: Component, x: Value) -> Value:
     weight = m.weight(tensor)
     for name in ("embedding", part.name):
         m.tied(name, weight)
-    return m.t.embedding(weight, m.ids, tensor.shape[1])
+    if part.own.lookups == 0:  # it is stored here, and looked up elsewhere
+        return x
+    x = m.t.embedding(weight, m.ids, tensor.shape[1])
+    return m.t.scaled(x) if "embedding" in m.habits.multiplied else x
 
 
 def positions(m: Running, part: Component) -> Value:
@@ -71,7 +105,8 @@ def positions(m: Running, part: Component) -> Value:
     if kind == "buffer":
         places = m.t.given(m.stream.length, "int64")
     else:
-        size = m.stream.tokens if kind == "tokens" else m.stream.length
+        by_token = kind == "tokens" or (kind == "sides" and m.shared.memory is None)
+        size = m.stream.tokens if by_token else m.stream.length
         places = Value(m.t.new(size, "int64", "positions"), size, "int64")
     return m.t.embedding(m.weight(tensor), places, tensor.shape[1])
 

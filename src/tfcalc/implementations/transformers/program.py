@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def running(model: Published, run: Workload, numerics: Numerics, *, every_layer: bool = True) -> Running:
     """The model's parts, ready to run; its tape counts what is live if every layer runs."""
 
-    def field(name: str) -> Any:
+    def field(name: str, default: Any = None) -> Any:
         for known in (name, *(short for short, long in model.family.aliases.items() if long == name)):
             if known in model.data:
                 return model.data[known]
-        return model.family.defaults.get(name)
+        return model.family.defaults.get(name, default)
 
     habits = HABITS.get(model.family.model_type, LLAMA)
     tape = Torch(Ledger(watch=every_layer), numerics, apart=run.batch_size != 1)

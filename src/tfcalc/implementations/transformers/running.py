@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor
@@ -13,21 +14,29 @@ from tfcalc.tape.operations import Torch
 from tfcalc.tape.tape import Value
 from tfcalc.workload import Sequences, Workload
 
-Field = Callable[[str], Any]
+if TYPE_CHECKING:
+    from tfcalc.implementations.transformers.cache import Cache
+
+Field = Callable[..., Any]
 Rule = Callable[["Running", Component, Value], Value]
 
 
 class Shared(NamedTuple):
     """What all layers of a stack read beside the stream.
 
-    ``angles`` are cos and sin of rotary positions, ``mask`` what eager attention adds to its scores, ``bias`` what is
-    added for distances. In an encoder-decoder, ``memory`` is what the encoder made of ``memory_of``.
+    ``angles`` are cos and sin of the rotary positions in ``places``, ``mask`` what eager attention adds to its scores,
+    ``masks`` those for each window where keys are cached, ``bias`` what is added for distances, ``looks_back`` whether the stack is causal. In an encoder-decoder, ``memory`` is what the
+    encoder made of ``memory_of``, and ``memory_bias`` what is added to the scores of its keys.
     """
 
     angles: tuple[Value, Value] | None = None
+    places: Value | None = None
     mask: Value | None = None
+    masks: Mapping[int | None, Value] = MappingProxyType({})
     bias: Value | None = None
+    looks_back: bool = False
     memory: Value | None = None
+    memory_bias: Value | None = None
     memory_of: Sequences | None = None
 
 
@@ -37,9 +46,10 @@ NOTHING = Shared()
 class Running:
     """Runs the parts of a model's tree on a tape, by the ``rules`` for their kinds.
 
-    ``field`` reads the model's config. ``stream`` are the sequences that run now, ``shared`` is what the layers of the
+    ``field`` reads the model's config, or gives the default that it is called with. ``stream`` are the sequences that run now, ``shared`` is what the layers of the
     stack read beside them. Without ``every_layer``, one layer of a kind runs for all that are equal to it: what is kept
-    is counted so many times, and sizes may be symbols.
+    is counted so many times, and sizes may be symbols. ``outputs`` are what the base model gave, which its caller has
+    until there is a loss.
     """
 
     def __init__(
@@ -62,6 +72,9 @@ class Running:
         self.stream = run.target
         self.ids = tape.given(self.stream.tokens, "int64", "token ids")
         self.shared = NOTHING
+        self.cache: Cache | None = None
+        self.until_layer_ends: list[Value] = []  # what a layer's variables hold, though nothing reads it any more
+        self.outputs: list[Value] = []
 
     def __call__(self, part: Component, x: Value) -> Value:
         """What this part makes of ``x``."""
@@ -73,6 +86,15 @@ class Running:
         name, default = probability
         given = self.field(name) if name else None
         return self.run.drops and bool(default if given is None else given)
+
+    def capped(self, x: Value, cap: tuple[str, float | None]) -> Value:
+        """``c · tanh(x / c)``, where there is a cap (its field, and its default): keeps the tanh."""
+        name, default = cap
+        if not name or self.field(name, default) is None:
+            return x
+        x = self.t.scaled(x)
+        x = self.t.of_result("tanh", x)
+        return self.t.scaled(x)
 
     def dropped(self, x: Value, probability: Probability) -> Value:
         """``x`` with some of its numbers dropped, if dropout is at work."""

@@ -6,8 +6,12 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.attention import attention, rotated_width
+from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.feed_forward import feed_forward
+from tfcalc.implementations.transformers.masks import masks
+from tfcalc.implementations.transformers.relative_bias import is_relative, no_bias, relative_bias
 from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, has
+from tfcalc.tape.ledger import Place
 from tfcalc.tape.tape import Value
 
 
@@ -16,20 +20,32 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
     groups = [each for each in part.parts if each.kind == "layer"]
     if groups:
         _share(m, part)
-    tables = 0
-    for each in part.parts:
+    tables: list[Value] = []  # the model's variables hold what they made, to its end
+    for each in _as_they_run(part.parts):
         if each.kind == "layer":
             if each is groups[0]:
                 x = _embedded(m, x) if tables else x
                 x = layers.stack(m, groups, x)
+        elif is_relative(each):
+            bias = relative_bias(m, each)
+            m.shared = m.shared._replace(bias=bias, memory_bias=no_bias(m, bias))
         elif each.kind == "position":
             with m.t.inside(each.name):
-                x = m.t.add(x, leaves.positions(m, each))
+                tables.append(leaves.positions(m, each))
+                x = m.t.add(x, tables[-1])
         else:
-            tables += each.kind == "embedding"
             x = m(each, x)
+            tables += [x] if each.kind == "embedding" else []
     m.shared = NOTHING
-    return x
+    return m.dropped(x, m.habits.dropped_output) if groups else x
+
+
+def _as_they_run(parts: tuple[Component, ...]) -> list[Component]:
+    """A norm of the embedding runs before the layers, wherever it is stored."""
+    early = [part for part in parts if part.kind == "norm" and "embed" in part.name]
+    others = [part for part in parts if part not in early]
+    first = next((place for place, part in enumerate(others) if part.kind == "layer"), 0)
+    return [*others[:first], *early, *others[first:]] if early else others
 
 
 def _embedded(m: Running, x: Value) -> Value:
@@ -39,22 +55,44 @@ def _embedded(m: Running, x: Value) -> Value:
 
 def _share(m: Running, part: Component) -> None:
     """What all layers read: the mask of eager attention, cos and sin of the positions."""
-    kind, shared = m.t.numerics.weights, m.shared
-    if m.run.kernel == "eager" and m.habits.masked:
-        pairs = m.stream.tokens * m.stream.length
-        shared = shared._replace(mask=Value(m.t.new(pairs, kind, "mask"), pairs, kind))
+    shared = m.shared._replace(looks_back=part.kind != "encoder")
+    if m.cache is not None:
+        shared = shared._replace(masks=masks(m, m.cache))
+    elif shared.looks_back:
+        shared = shared._replace(mask=_mask(m))
     turned = [node.component for node in part.walk() if has(node.component, "rotary")]
     if turned:
-        elements = m.stream.length * rotated_width(m, turned[0])
-        shared = shared._replace(angles=(_angle(m, "cos", elements), _angle(m, "sin", elements)))
+        elements = m.stream.length * rotated_width(turned[0])
+        places = Value(m.t.new(m.stream.length, "int64", "positions"), m.stream.length, "int64")
+        angles = (_angle(m, "cos", elements), _angle(m, "sin", elements))
+        shared = shared._replace(places=places, angles=angles)
     m.shared = shared
+
+
+def _mask(m: Running) -> Value | None:
+    """Eager attention's is of numbers; sdpa's of booleans, and there is none where that can be seen to say nothing."""
+    pairs = m.stream.tokens * m.stream.length
+    if m.run.kernel == "eager" and m.habits.masked:
+        return Value(m.t.new(pairs * m.habits.masks, m.t.numerics.weights, "mask"), pairs, m.t.numerics.weights)
+    if m.run.kernel != "eager" and m.habits.given_ones and m.t.numerics.traced:
+        return Value(m.t.new(pairs, "bool", "mask"), pairs, "bool")
+    return None
 
 
 def _angle(m: Running, name: str, elements: Num) -> Value:
     """The cosine or the sine of each position's angles, which belong to no layer."""
-    storage = m.t.new(elements, m.t.numerics.weights, name)
-    storage.home = f"{m.t.path}.rotary"
-    return Value(storage, elements, m.t.numerics.weights)
+    kind = "float32" if m.habits.angles == "float32" else m.t.numerics.weights
+    storage = m.t.new(elements * _kinds_of_angles(m), kind, name)
+    storage.home = (*m.t.module, Place("rotary"))
+    return Value(storage, elements, kind)
+
+
+def _kinds_of_angles(m: Running) -> int:
+    """How many kinds of layers there are, where each kind has angles of its own: these stand beside each other here."""
+    if not m.habits.angles_by_type:
+        return 1
+    types, layers, every = (m.field(name) for name in ("layer_types", "num_hidden_layers", "sliding_window_pattern"))
+    return len(set(types)) if types else 1 + (1 < every <= layers)
 
 
 def embeddings(m: Running, part: Component, x: Value) -> Value:
@@ -73,6 +111,7 @@ def embeddings(m: Running, part: Component, x: Value) -> Value:
 def loss(m: Running, part: Component, x: Value) -> Value:
     """Cross-entropy, of logits in fp32 where the family copies them; labels moved by a token are a copy."""
     tokens = m.stream.tokens
+    m.t.ledger.begin("loss")
     if m.habits.loss == "float32":
         x = m.t.to(x, "float32")
     targets = m.ids
@@ -82,6 +121,14 @@ def loss(m: Running, part: Component, x: Value) -> Value:
     return m.t.cross_entropy(x, targets, tokens)
 
 
+def output(m: Running, part: Component, x: Value) -> Value:
+    """The logits, multiplied or capped where the family does that."""
+    x = leaves.linear(m, part, x)
+    if "logits" in m.habits.multiplied:
+        x = m.t.scaled(x)
+    return m.capped(x, m.habits.capped_logits)
+
+
 RULES: dict[str, Rule] = {
     "activation": leaves.activation,
     "attention": attention,
@@ -89,11 +136,13 @@ RULES: dict[str, Rule] = {
     "embedding": leaves.embedding,
     "embeddings": embeddings,
     "encoder": stacked,
+    "encoder-decoder": encoder_decoder,
     "ffn": feed_forward,
     "linear": leaves.linear,
     "loss": loss,
+    "model": encoder_decoder,
     "norm": leaves.norm,
-    "output": leaves.linear,
+    "output": output,
     "router": leaves.linear,
 }
 """By the kind of a part."""

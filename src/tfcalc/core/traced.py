@@ -1,0 +1,129 @@
+"""A number that remembers the closed form it came from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfcalc.core.number import ceil_div, divide, minimum
+from tfcalc.core.polynomial import Polynomial, symbol
+
+
+class Traced:
+    """An int and its closed form, which every operation takes along; comparisons are those of the ints.
+
+    One evaluation gives the value and the formula of everything, and what is decided on the way (whether heads share
+    keys, which tensor is the largest) is decided by the numbers.
+
+    >>> h, f = traced("h", 512), traced("f", 2048)
+    >>> number = 2 * h * f + h
+    >>> number.value, number.formula
+    (2097664, 2*f*h + h)
+    >>> f > h, f == 4 * h
+    (True, True)
+    """
+
+    __slots__ = ("formula", "value")
+
+    def __init__(self, value: int, formula: Any) -> None:
+        self.value = value
+        self.formula = formula
+
+    @property
+    def free_symbols(self) -> frozenset[str]:
+        """The letters of the formula."""
+        found: frozenset[str] = getattr(self.formula, "free_symbols", frozenset())
+        return found
+
+    def __add__(self, other: Any) -> Traced:
+        value, formula = _both(other)
+        return Traced(self.value + value, self.formula + formula)
+
+    def __mul__(self, other: Any) -> Traced:
+        value, formula = _both(other)
+        return Traced(self.value * value, self.formula * formula)
+
+    def __neg__(self) -> Traced:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Traced:
+        return self + other * -1
+
+    def __rsub__(self, other: Any) -> Traced:
+        return -self + other
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Traced:
+        """What is known to come out even."""
+        value, formula = _both(other)
+        single = isinstance(formula, int) or len(formula.terms) == 1
+        return Traced(self.value // value, divide(self.formula, formula) if single else self.formula // formula)
+
+    def __rtruediv__(self, other: Any) -> Traced:
+        return Traced(other // self.value, divide(other, self.formula))
+
+    def __floordiv__(self, other: Any) -> Traced:
+        value, formula = _both(other)
+        return Traced(self.value // value, self.formula // formula)
+
+    def __rfloordiv__(self, other: int) -> Traced:
+        return Traced(other // self.value, other // self.formula)
+
+    def __mod__(self, other: int) -> int:
+        return self.value % other
+
+    def minimum(self, other: Any) -> Traced:
+        """The smaller of the two; the formula keeps both, unless their difference is a number."""
+        value, formula = _both(other)
+        return Traced(min(self.value, value), minimum(self.formula, formula))
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == (other.value if isinstance(other, Traced) else other)
+
+    def __lt__(self, other: Any) -> bool:
+        return self.value < _both(other)[0]
+
+    def __gt__(self, other: Any) -> bool:
+        return self.value > _both(other)[0]
+
+    def __le__(self, other: Any) -> bool:
+        return self.value <= _both(other)[0]
+
+    def __ge__(self, other: Any) -> bool:
+        return self.value >= _both(other)[0]
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __index__(self) -> int:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"{self.value} = {self.formula!r}"
+
+
+def traced(letter: str, value: int) -> Traced:
+    """A size that goes by this letter."""
+    return Traced(value, symbol(letter))
+
+
+def value_of(number: Any) -> int:
+    """The int.
+
+    >>> value_of(ceil_div(traced("l", 200), 32)), value_of(7)
+    (7, 7)
+    """
+    return number.value if isinstance(number, Traced) else int(number)
+
+
+def formula_of(number: Any) -> Any:
+    """The closed form; a plain number's is itself."""
+    return number.formula if isinstance(number, Traced) else Polynomial({(): number})
+
+
+def _both(other: Any) -> tuple[int, Any]:
+    return (other.value, other.formula) if isinstance(other, Traced) else (other, other)

@@ -1,0 +1,66 @@
+"""Inference on the tape: what is live beside the parameters while a prompt is read, or one more token is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
+from tfcalc.implementations.transformers.cache import Cache
+from tfcalc.implementations.transformers.program import running
+from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.operations import Numerics
+
+if TYPE_CHECKING:
+    from tfcalc.configs.published import Published
+    from tfcalc.workload import Workload
+
+PHASES = ("prefill", "decode")
+
+
+class Served(NamedTuple):
+    """Bytes: the most that is live beside parameters, buffers and token ids; the cache after the step; the logits.
+
+    ``cache`` are keys and values by themselves: their memory may be larger, as a window's is a view of the prompt's.
+    """
+
+    peak: int
+    cache: int
+    logits: int
+
+    @property
+    def activations(self) -> int:
+        """What the peak has beside the cache: activations, and the copies that make room for new tokens."""
+        return self.peak - self.cache
+
+
+def inference(
+    model: Published, run: Workload, numerics: Numerics, cache: str = "dynamic", longest: int | None = None
+) -> Served:
+    """One step of inference in transformers, layer by layer (torch.no_grad).
+
+    ``run`` reads a prompt (phase prefill, its logits for all or the last tokens) or makes one token (phase decode) behind
+    a prompt of ``cached − 1`` tokens. ``cache`` is ``dynamic`` (it grows by a copy) or ``static`` (buffers for
+    ``longest`` tokens, by default just for those of this step).
+
+    Raises InvalidModel for other phases, for sizes that are no numbers, and for models whose cache is not one of keys
+    and values.
+    """
+    if run.phase not in PHASES:
+        raise InvalidModel(f"phase {run.phase!r} with a cache", f"inference is {' or '.join(PHASES)}")
+    tokens = _number(run.size("cached") if run.decoding else run.seq_len)
+    m = running(model, run, numerics)
+    decodes = model.tree(run.replaced(phase="decode", cached=tokens))
+    m.cache = Cache(decodes, cache, longest or tokens)
+    with m.t.without_gradients():
+        if run.decoding:
+            m.cache.filled(m.t, tokens - 1)
+        m.t.ledger.new_phase()
+        logits = m(decodes if run.decoding else model.tree(run), m.ids)
+    return Served(m.t.ledger.most.total, m.cache.size, _number(logits.elements) * WIDTHS[logits.dtype])
+
+
+def _number(size: Num) -> int:
+    if not isinstance(size, int):
+        raise InvalidModel(f"the size {size}", "what is live at each moment is found for numbers, not for symbols")
+    return size

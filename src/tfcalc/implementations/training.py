@@ -1,0 +1,50 @@
+"""A training step on the tape: what is kept for backward, and what is live when most is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.implementations.programs import program
+from tfcalc.tape.ledger import Moment
+from tfcalc.tape.operations import Numerics
+from tfcalc.tape.tape import Kept
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+
+class Step(NamedTuple):
+    """``phases`` are forward, loss and backward, each with its highest moment; ``saved`` is kept when forward ends."""
+
+    phases: Mapping[str, Moment]
+    saved: int
+
+
+def step(
+    tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str, *, gradients_stay: bool
+) -> Step:
+    """Run forward and backward, layer by layer: what is live beside the parameters, their gradients included.
+
+    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time.
+    """
+    running = program(model, run, numerics, implementation)
+    tape, ledger = running.tape, running.tape.ledger
+    tape.gradients_stay = gradients_stay
+    ledger.begin("forward")
+    loss = running(tree)
+    tape.autocast_ends()
+    saved = ledger.saved
+    ledger.begin("backward")
+    tape.backward(loss)
+    ledger.begin("step")
+    return Step(ledger.phases, saved)
+
+
+def kept(tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str) -> list[Kept]:
+    """What backward needs when forward has ended, of each kind of layer once; sizes may remember their formulas."""
+    running = program(model, run, numerics, implementation, every_layer=False)
+    running(tree)
+    return list(running.tape.kept.values())

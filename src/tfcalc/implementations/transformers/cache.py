@@ -1,0 +1,219 @@
+"""The cache of a model that generates: what each layer's attention keeps, and the new memory that a step takes.
+
+After transformers' ``cache_utils``. Unlike the numbers of a cache by themselves (:mod:`tfcalc.memory.caches`), these are
+tensors on a tape: a copy that makes room for one more token stands beside the old one for a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cached
+from tfcalc.errors import InvalidModel, nearest
+from tfcalc.implementations.transformers.layers import names
+from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.operations import Torch
+from tfcalc.tape.tape import Value
+
+if TYPE_CHECKING:
+    from tfcalc.implementations.transformers.running import Running
+
+KEYS, VALUES = "K", "V"
+
+
+class Kind(NamedTuple):
+    """Numbers that a layer keeps of a token, in all sequences together, and how many tokens a query sees."""
+
+    keys: int
+    values: int
+    window: int | None = None
+
+
+class Layer:
+    """Keys and values that grow by a copy of all of them (DynamicLayer). ``tokens`` have been seen so far."""
+
+    def __init__(self, kind: Kind, longest: int) -> None:
+        self.kind = kind
+        self.longest = longest
+        self.tokens = 0
+        self.keys: Value | None = None
+        self.values: Value | None = None
+
+    def update(self, t: Torch, k: Value, v: Value, new: int) -> tuple[Value, Value]:
+        """Add ``new`` tokens; what attention reads. The first time the copy is of them alone."""
+        self.tokens += new
+        self.keys = grown(t, self.keys, k)
+        self.values = grown(t, self.values, v)
+        return self.keys, self.values
+
+    def read(self, new: int) -> int:
+        """How many tokens' keys the next queries find (get_mask_sizes)."""
+        return self.tokens + new
+
+    def masked(self, new: int) -> bool:
+        """Whether sdpa needs a mask to see the right ones (_ignore_causal_mask_sdpa, without padding)."""
+        return False
+
+    def filled(self, t: Torch, tokens: int) -> None:
+        """As a prompt of so many tokens leaves it."""
+        kind = t.numerics.compute
+        made = [Value(t.new(tokens * size, kind, "cache"), tokens * size, kind) for size in self.kind[:2]]
+        self.update(t, made[0], made[1], tokens)
+
+    @property
+    def size(self) -> int:
+        """Bytes that the keys and values are, without more of a prompt that their memory may hold."""
+        held = [value for value in (self.keys, self.values) if value is not None]
+        return sum(value.elements * WIDTHS[value.dtype] for value in held)  # type: ignore[misc]
+
+
+class Sliding(Layer):
+    """The last ``window − 1`` tokens: a view of all that attention has just read (DynamicSlidingWindowLayer)."""
+
+    def update(self, t: Torch, k: Value, v: Value, new: int) -> tuple[Value, Value]:
+        """Both copies are made before the old keys are let go of."""
+        self.tokens += new
+        all_keys, all_values = grown(t, self.keys, k), grown(t, self.values, v)
+        stays = min(self.tokens, _window(self.kind) - 1)
+        self.keys = all_keys.view(stays * self.kind.keys)
+        self.values = all_values.view(stays * self.kind.values)
+        return all_keys, all_values
+
+    def read(self, new: int) -> int:
+        """Those in the cache and the new ones."""
+        return min(self.tokens, _window(self.kind) - 1) + new
+
+    def masked(self, new: int) -> bool:
+        """Where the window is shorter than what is read."""
+        return self.read(new) >= _window(self.kind)
+
+
+class Static(Layer):
+    """Buffers for the longest sequence, made with the first token and written in place (StaticLayer)."""
+
+    @property
+    def room(self) -> int:
+        """How many tokens there is room for."""
+        return self.longest
+
+    def update(self, t: Torch, k: Value, v: Value, new: int) -> tuple[Value, Value]:
+        """What attention reads are the whole buffers."""
+        before, self.tokens = self.tokens, self.tokens + new
+        if self.keys is None or self.values is None:
+            sizes, kind = (self.room * self.kind.keys, self.room * self.kind.values), k.dtype
+            self.keys, self.values = (Value(t.new(size, kind, "cache"), size, kind) for size in sizes)
+        return self.written(t, k, v, before)
+
+    def written(self, t: Torch, k: Value, v: Value, before: int) -> tuple[Value, Value]:
+        """index_copy_, in place."""
+        assert self.keys is not None and self.values is not None
+        return self.keys, self.values
+
+    def read(self, new: int) -> int:
+        """All, also those that are not there yet."""
+        return self.room
+
+    def masked(self, new: int) -> bool:
+        """A prompt's queries can do with sdpa's own causal mask, a later one's cannot."""
+        return self.tokens > 0
+
+
+class StaticSliding(Static):
+    """Buffers for the window (StaticSlidingWindowLayer)."""
+
+    @property
+    def room(self) -> int:
+        """The window, or less where no sequence is as long."""
+        return min(self.longest, _window(self.kind))
+
+    def written(self, t: Torch, k: Value, v: Value, before: int) -> tuple[Value, Value]:
+        """A full one is rolled by one token, through a copy; a prompt longer than the window is read as it is."""
+        assert self.keys is not None and self.values is not None
+        if self.tokens <= self.room:
+            return self.keys, self.values
+        if before == 0:
+            return k, v
+        rolled = [t.copied(each, each.elements, "roll") for each in (self.keys, self.values)]
+        del rolled
+        return self.keys, self.values
+
+    def read(self, new: int) -> int:
+        """The window, or a whole prompt where that is longer."""
+        return max(new, self.room)
+
+    def masked(self, new: int) -> bool:
+        """Also where a prompt is at least as long as the window."""
+        return self.tokens > 0 or self.read(new) >= self.room
+
+
+LAYERS: dict[str, tuple[type[Layer], type[Layer]]] = {"dynamic": (Layer, Sliding), "static": (Static, StaticSliding)}
+"""By how the cache is made: a layer that sees everything, and one that sees a window."""
+
+
+class Cache:
+    """The layers of a model's cache, by the paths of the blocks that they belong to.
+
+    ``tree`` is the model that decodes: its attention tells what it keeps. Raises InvalidModel for a kind of cache that
+    is not known, and for models that keep something else than keys and values of their own tokens.
+    """
+
+    def __init__(self, tree: Component, how: str = "dynamic", longest: int = 0) -> None:
+        if how not in LAYERS:
+            raise InvalidModel(f"cache {how!r} cannot be run", nearest(how, LAYERS))
+        self.layers: dict[str, Layer] = {}
+        for path, cached in blocks(tree, tree.name):
+            kind = _kind(path, cached)
+            self.layers[path] = LAYERS[how][kind.window is not None](kind, longest)
+
+    def filled(self, t: Torch, tokens: int) -> None:
+        """As a prompt of so many tokens leaves it, in all layers."""
+        for layer in self.layers.values():
+            layer.filled(t, tokens)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all keys and values."""
+        return sum(layer.size for layer in self.layers.values())
+
+    @property
+    def kinds(self) -> dict[int | None, Layer]:
+        """A layer for each window: they all read the same number of tokens."""
+        return {layer.kind.window: layer for layer in self.layers.values()}
+
+    def of(self, m: Running) -> Layer:
+        """That of the block that runs."""
+        return self.layers[m.t.path]
+
+
+def grown(t: Torch, before: Value | None, new: Value) -> Value:
+    """Old and new beside each other, in new memory."""
+    parts = [new] if before is None else [before, new]
+    return t.joined(parts, sum(part.elements for part in parts))
+
+
+def blocks(part: Component, path: str) -> Iterator[tuple[str, tuple[Cached, ...]]]:
+    """What each block keeps, by the path that it has while the model runs layer by layer."""
+    cached = tuple(each for leaf in part.parts for each in leaf.own.cached)
+    if cached:
+        yield path, cached
+    for below in part.parts:
+        for name in names(below) if below.kind == "layer" else (below.name,):
+            yield from blocks(below, f"{path}.{name}")
+
+
+def _kind(path: str, cached: tuple[Cached, ...]) -> Kind:
+    by_name = {each.name: each for each in cached}
+    if set(by_name) != {KEYS, VALUES} or any(not each.grows or each.tokens is None for each in cached):
+        kept = ", ".join(by_name)
+        raise InvalidModel(f"{path} keeps {kept} between steps", "only keys and values of the tokens so far can be run")
+    keys, values = by_name[KEYS], by_name[VALUES]
+    window = keys.window if keys.chunk is None else keys.chunk
+    sizes = (each.sequences * each.heads * each.width for each in (keys, values))
+    return Kind(*sizes, window)  # type: ignore[arg-type]
+
+
+def _window(kind: Kind) -> int:
+    assert kind.window is not None
+    return kind.window

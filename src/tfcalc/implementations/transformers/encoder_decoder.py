@@ -1,0 +1,46 @@
+"""Encoder-decoders: two stacks, the second of which reads what the first has made in all its layers."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.implementations.transformers.running import NOTHING, Running, has
+from tfcalc.tape.ledger import Place
+from tfcalc.tape.tape import Value
+
+
+def encoder_decoder(m: Running, part: Component, x: Value) -> Value:
+    """The parts one after another; an encoder beside a decoder reads the source, and the decoder what it made of it."""
+    both = has(part, "encoder") and has(part, "decoder")
+    for each in part.parts:
+        if both and each.kind == "encoder":
+            _encoded(m, each)
+        else:
+            x = m(each, x)
+            if each.kind == "decoder":
+                m.outputs.append(x)
+            x = _behind(m, part, each, x)
+    if has(part, "loss"):
+        m.outputs.clear()
+    return x
+
+
+def _encoded(m: Running, encoder: Component) -> None:
+    """Run the encoder on the source; what it makes is shared by all layers of the decoder."""
+    target, ids = m.stream, m.ids
+    m.stream = m.run.source
+    m.ids = m.t.given(m.stream.tokens, "int64", "source ids")
+    memory, memory_of = m(encoder, m.ids), m.stream
+    m.outputs.append(memory)
+    memory.storage.home = (*m.t.module, Place(encoder.name))
+    m.stream, m.ids = target, ids
+    m.shared = NOTHING._replace(memory=memory, memory_of=memory_of)
+
+
+def _behind(m: Running, whole: Component, part: Component, x: Value) -> Value:
+    """What the model's own forward does with what a part has made: T5 scales it for a tied head, BART adds a bias."""
+    if part.kind == "decoder" and m.field(m.habits.scaled_output):
+        x = m.t.scaled(x)
+        m.outputs.append(x)
+    if part.kind == "output" and has(whole, "buffer"):
+        return m.t.add(x, m.t.given(part.own.weights[0].shape[1], m.t.numerics.weights, "bias of logits"))
+    return x

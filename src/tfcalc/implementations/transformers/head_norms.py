@@ -1,0 +1,35 @@
+"""Norms of queries and keys inside attention."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, divide
+from tfcalc.implementations.transformers import leaves
+from tfcalc.implementations.transformers.running import Running, of_kind
+from tfcalc.tape.tape import Value
+
+BOTH = 2
+"""One norm for queries, one for keys."""
+
+
+def heads_normed(m: Running, part: Component, q: Value, k: Value) -> tuple[Value, Value]:
+    """Both after their norms, if the block has two: of each head, or of all that the projection made."""
+    norms = [leaf for leaf in part.parts if leaf.kind == "norm"]
+    if len(norms) != BOTH:
+        return q, k
+    width = of_kind(part, "attend").own.products[0].factors[-1]
+    return _normed(m, norms[0], q, width), _normed(m, norms[1], k, width)
+
+
+def _normed(m: Running, part: Component, x: Value, width: Num) -> Value:
+    """Whatever shape its weight has, ``each`` head may be normed by itself; ``split`` heads are put together again.
+
+    Heads that are a view stay one, unless a kernel has written them anew (``placed``).
+    """
+    each = m.habits.norms_heads in ("each", "split", "placed")
+    rows = divide(x.elements, width if each else part.own.elementwise[0].width)
+    with m.t.inside(part.name):
+        made = leaves.normed(m, part, x, rows)
+    if m.habits.norms_heads == "split":
+        return m.t.joined([made], made.elements)
+    return made.view(heads=m.habits.norms_heads != "placed")

@@ -1,0 +1,158 @@
+"""Fine-tuning of a part: frozen weights, and small trained maps beside them (LoRA, DoRA)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost
+from tfcalc.core.number import Num
+from tfcalc.core.tensors import plain
+from tfcalc.errors import InvalidModel, nearest
+from tfcalc.leaves import linear, parameter
+
+ALL_LINEAR = "all-linear"
+OF_WEIGHTS = {"weight": 2, "bias": 1}
+"""Operations per element that a norm's backward pass spends on the gradients of γ and of β."""
+
+
+class Adapter(NamedTuple):
+    """LoRA of this ``rank`` beside the linear maps that ``targets`` name; ``dora`` adds a magnitude to each.
+
+    A target is a module's name or the end of it (``q_proj``, ``self_attn.q_proj``), without layer numbers; the one
+    target ``all-linear`` is all but the output head.
+    """
+
+    rank: Num
+    targets: tuple[str, ...] = (ALL_LINEAR,)
+    dora: bool = False
+
+
+def adapted(tree: Component, adapter: Adapter) -> Component:
+    """The same tree with its own weights frozen, and a trained ``lora_A`` and ``lora_B`` beside each target.
+
+    ====================  =======================================================================
+    of each target        ``y = x W + (x A) B`` with A of i × r and B of r × o: ``r·(i + o)`` parameters
+    DoRA                  a magnitude per output beside them: ``+ o``
+    ====================  =======================================================================
+
+    What norm of W + AB DoRA computes, and in which order, is not counted. Raises InvalidModel where a target is no
+    linear map of this model.
+
+    Source: Hu et al. 2021 (LoRA, arXiv 2106.09685), section 4.1; Liu et al. 2024 (DoRA, arXiv 2402.09353), section 4.1;
+    which maps are meant by a name: peft's ``check_target_module_exists``.
+    """
+    if isinstance(adapter.rank, int) and adapter.rank < 1:
+        raise InvalidModel(f"LoRA of rank {adapter.rank}", "give 1 or more")
+    known = {_name(path): leaf for path, leaf in _linear_maps(tree, ())}
+    for target in adapter.targets:
+        if target != ALL_LINEAR and not any(_ends(name, target) for name in known):
+            last = {name.rpartition(".")[2] for name in known}
+            raise InvalidModel(f"target {target[:80]!r} is no linear map of this model", nearest(target, sorted(last)))
+    return frozen(_beside(tree, adapter, ()), lambda _, leaf: leaf.kind != "adapter")
+
+
+def frozen_where(tree: Component, *patterns: str) -> Component:
+    """The same tree, untrained where a pattern fits a module's name, or one above it (``*embed*``, ``model.layers``).
+
+    Names are without layer numbers (:func:`tfcalc.core.tensors.plain`). Of two modules that share a tensor name both.
+    Raises InvalidModel where a pattern fits nothing.
+    """
+    names = {_name(path) for path, leaf in _leaves(tree, ()) if leaf.own.weights}
+    for pattern in patterns:
+        if not any(_fits(name, pattern) for name in names):
+            raise InvalidModel(f"{pattern[:80]!r} fits no module of this model", nearest(pattern, sorted(names)))
+    return frozen(tree, lambda name, _: any(_fits(name, pattern) for pattern in patterns))
+
+
+def frozen(tree: Component, chosen: Callable[[str, Component], bool], path: tuple[str, ...] = ()) -> Component:
+    """The same tree, whose ``chosen`` operations do not train their weights.
+
+    Their backward pass spares the product that makes the weights' gradient, and no more: x's gradient is needed where
+    something below is trained, or where the embedding's output asks for one (transformers'
+    ``enable_input_require_grads``, which recomputation needs). Otherwise the first layer's backward is less than this.
+    """
+    parts = tuple(frozen(part, chosen, (*path, part.name)) for part in tree.parts)
+    own = _untrained(tree) if tree.own.weights and chosen(_name(path), tree) else tree.own
+    return tree._replace(own=own, parts=parts)
+
+
+def _untrained(leaf: Component) -> Cost:
+    """The operation without the gradient of its weights."""
+    own = leaf.own
+    weights = tuple(weight._replace(frozen=True) for weight in own.weights)
+    if leaf.kind == "norm":
+        spared: Num = sum(OF_WEIGHTS.get(weight.key, 0) for weight in own.weights)
+        work = tuple(item._replace(backward=item.backward - spared) for item in own.elementwise)
+        return own._replace(weights=weights, elementwise=work)
+    return own._replace(
+        weights=weights,
+        products=tuple(item._replace(backward=item.backward - 1, overcounted=0) for item in own.products),
+        # a bias that is summed, rows of a table that are added to
+        elementwise=tuple(item._replace(backward=0) for item in own.elementwise),
+    )
+
+
+def _beside(tree: Component, adapter: Adapter, path: tuple[str, ...]) -> Component:
+    return tree._replace(parts=tuple(new for part in tree.parts for new in _with_adapter(part, adapter, path)))
+
+
+def _with_adapter(part: Component, adapter: Adapter, above: tuple[str, ...]) -> Iterator[Component]:
+    path = (*above, part.name)
+    yield _beside(part, adapter, path)
+    if not _is_linear(part) or not _is_target(path, part, adapter):
+        return
+    fan_in, fan_out = part.own.weights[0].shape
+    tokens = part.own.products[0].factors[1]
+    yield from (
+        leaf._replace(
+            name=f"{part.name}.{leaf.name}",
+            kind="adapter",
+            copies=part.copies,
+            active=part.active,
+            passes=part.passes,
+            places=part.places,
+            under=part.under,
+        )
+        for leaf in (
+            linear("lora_A", fan_in, adapter.rank, tokens, bias=False),
+            linear("lora_B", adapter.rank, fan_out, tokens, bias=False),
+            *([parameter("lora_magnitude_vector", fan_out)] if adapter.dora else []),
+        )
+    )
+
+
+def _is_linear(part: Component) -> bool:
+    """Whether this is torch.nn.Linear, or a Conv1D as GPT-2 has; a router is a parameter of its own in transformers."""
+    weights = part.own.weights
+    return bool(weights) and weights[0].name.startswith("W_") and part.kind != "router" and len(part.own.products) == 1
+
+
+def _is_target(path: tuple[str, ...], part: Component, adapter: Adapter) -> bool:
+    name = _name(path)
+    return any(part.kind != "output" if target == ALL_LINEAR else _ends(name, target) for target in adapter.targets)
+
+
+def _ends(name: str, target: str) -> bool:
+    return name == target or name.endswith(f".{target}")
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
+
+
+def _linear_maps(tree: Component, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Component]]:
+    return ((names, leaf) for names, leaf in _leaves(tree, path) if _is_linear(leaf))
+
+
+def _leaves(tree: Component, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Component]]:
+    yield path, tree
+    for part in tree.parts:
+        yield from _leaves(part, (*path, part.name))
+
+
+def _name(path: tuple[str, ...]) -> str:
+    """As a checkpoint has it, without numbers; ``(ffn)`` is no module."""
+    return plain(".".join(name for name in path if not name.startswith("(")))

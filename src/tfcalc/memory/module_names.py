@@ -1,0 +1,142 @@
+"""Whether a list in a config names a module: plain names, ``*``, and the simple regular expressions that are in use.
+
+No pattern of a config is ever run as the regular expression that it is: it is translated to ``*`` and ``?``, which
+Python's fnmatch matches without going back, or refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import translate
+
+from tfcalc.errors import InvalidModel
+
+LONGEST, MOST, MOST_CHOICES, MOST_GLOBS = 300, 200_000, 64, 2_000
+OUTER = ("model", "language_model")
+"""What stands before a text model's modules in one version of a library and not in another."""
+
+_TOKEN = re.compile(r"\\d\+|\[0-9\]\+|\.\*\??|\.\+\??|\\[.\-_]|[\w\-]|\.|\(\?:|[()|^$]|\\d|\[0-9\]", re.ASCII)
+_GLOBS = {r"\d+": "[0-9]*", "[0-9]+": "[0-9]*", r"\d": "[0-9]", "[0-9]": "[0-9]", ".": "?", "^": "", "(?:": "("}
+
+
+def names_layers(patterns: Sequence[str]) -> bool:
+    """Whether any of them tells one layer from another, by its number."""
+    return any(character.isdigit() for pattern in patterns for character in pattern)
+
+
+def checked(patterns: object, field: str) -> tuple[str, ...]:
+    """A config's list of names. Raises InvalidModel for what is none."""
+    if patterns is None:
+        return ()
+    if not isinstance(patterns, list) or len(patterns) > MOST or not all(isinstance(one, str) for one in patterns):
+        raise InvalidModel(f"{field} {patterns!r:.60} is not a list of names", 'write ["lm_head"]')
+    for pattern in patterns:
+        if len(pattern) > LONGEST:
+            raise InvalidModel(f"{field} has a name of {len(pattern)} characters", f"write at most {LONGEST}")
+        if pattern.startswith("re:"):
+            globs(pattern)
+    return tuple(patterns)
+
+
+class Names:
+    r"""The modules that a list names, and all within them.
+
+    >>> module = ("model", "layers", "0", "mlp", "gate_proj")
+    >>> [module in Names([one]) for one in ("lm_head", "mlp", "mlp.gate", "layers.0.mlp", "model.layers.*.mlp")]
+    [False, True, False, True, True]
+    >>> [module in Names([one]) for one in (r"re:.*mlp\.(gate|up)_proj", r"re:.*mlp\.gate$", "model.gate_proj")]
+    [True, False, False]
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.anywhere: set[str] = set()  # plain names of one module or more, wherever they stand
+        self.outermost: set[str] = set()  # plain names from the model's root on
+        self.globs: list[re.Pattern[str]] = []
+        for pattern in patterns:
+            inner = _without_outer(pattern)
+            if pattern.startswith("re:"):
+                self.globs += [re.compile(translate(glob)) for glob in globs(pattern)]
+            elif "*" in inner or "?" in inner:
+                self.globs.append(re.compile(translate(("" if inner != pattern else "*.") + f"{inner}.*")))
+            else:
+                (self.outermost if inner != pattern else self.anywhere).add(inner)
+        if len(self.globs) > MOST_GLOBS:
+            raise InvalidModel(f"{len(self.globs):,} patterns are too many", f"write names, or {MOST_GLOBS} at most")
+
+    def __contains__(self, module: Sequence[str]) -> bool:
+        """Whether the list names this module, or one that it stands in."""
+        name = _without_outer(".".join(module))
+        parts = name.split(".")
+        for end in range(1, len(parts) + 1):
+            if ".".join(parts[:end]) in self.outermost:
+                return True
+            if any(".".join(parts[start:end]) in self.anywhere for start in range(end)):
+                return True
+        return any(glob.match(spelled) for glob in self.globs for spelled in _spelled(name))
+
+
+def _without_outer(name: str) -> str:
+    while name.partition(".")[0] in OUTER and "." in name:
+        name = name.partition(".")[2]
+    return name
+
+
+def _spelled(name: str) -> Iterator[str]:
+    """As a glob may have it: from any module on, closed by a dot; or as a regular expression may, from the root."""
+    yield f".{name}."
+    yield f"{name}."
+    for before in ("", "model.", "language_model.model.", "model.language_model.", "language_model."):
+        yield before + name
+
+
+def globs(pattern: str) -> list[str]:
+    r"""A ``re:`` pattern, matched from the start as ``re.match`` does, with ``*`` and ``?`` instead.
+
+    >>> globs(r"re:.*mlp\.(gate|up)_proj$")
+    ['*mlp.gate_proj', '*mlp.up_proj']
+    """
+    text, tokens, place = pattern.removeprefix("re:"), [], 0
+    while place < len(text):
+        token = _TOKEN.match(text, place)
+        if token is None:
+            raise _unreadable(pattern)
+        tokens.append(token[0])
+        place = token.end()
+    ends = tokens[-1:] == ["$"]
+    made = [glob + ("" if ends else "*") for glob in _choices(tokens[:-1] if ends else tokens, pattern)]
+    return [re.sub(r"\*+", "*", glob) for glob in made]
+
+
+def _choices(tokens: list[str], pattern: str) -> list[str]:
+    """All that a sequence of tokens with plain groups of alternatives can stand for."""
+    done: list[str] = []
+    current, outer = [""], None
+    for token in tokens:
+        known = _GLOBS.get(token, token)
+        if known == "(":
+            if outer is not None:
+                raise _unreadable(pattern)
+            outer, inside, current = current, [""], [""]
+        elif known == ")" and outer is not None:
+            inside = [*inside[1:], *current]
+            current, outer = [before + after for before in outer for after in inside], None
+        elif known == "|":
+            if outer is None:
+                done, current = done + current, [""]
+            else:
+                inside, current = [*inside, *current], [""]
+        elif known in (")", "$"):
+            raise _unreadable(pattern)
+        else:
+            piece = "*" if known.startswith((".*", ".+")) else known.removeprefix("\\")
+            current = [before + piece for before in current]
+        if len(done) + len(current) > MOST_CHOICES:
+            raise _unreadable(pattern)
+    if outer is not None:
+        raise _unreadable(pattern)
+    return done + current
+
+
+def _unreadable(pattern: str) -> InvalidModel:
+    return InvalidModel(f"pattern {pattern!r:.80} is not read", "write names of modules, with * for what varies")

@@ -1,0 +1,67 @@
+"""Recipes of training: how many bits each number of a weight, its gradient, its copies and its moments has."""
+
+from typing import NamedTuple
+
+from tfcalc.errors import InvalidModel, nearest
+
+COMPUTED = {"fp32": 32, "bf16": 16, "fp16": 16}
+"""Bits of what is computed and saved for backward."""
+
+
+class Recipe(NamedTuple):
+    """Bits of each number: ``weights`` that the model reads, ``gradients``, fp32 ``master`` weights, ``moments``.
+
+    Without ``master`` weights (0) the optimizer changes the weights themselves. ``compute`` is the type of activations;
+    under ``autocast`` weights have another one, and each matrix is cast before its product (torch.amp).
+    """
+
+    name: str
+    weights: int
+    gradients: int
+    master: int
+    moments: int
+    compute: str
+    autocast: bool = False
+
+    @property
+    def computed(self) -> int:
+        """Bits of an activation, and of a weight as it enters a product."""
+        return COMPUTED[self.compute]
+
+    @property
+    def in_words(self) -> str:
+        """``2 + 2 + 4 + 8 bytes …`` with two moments, as AdamW has."""
+        parts = (self.weights, self.gradients, self.master, 2 * self.moments)
+        cast = ", autocast" if self.autocast else ""
+        sizes = " + ".join(str(bits // 8) for bits in parts)
+        return f"{sizes} bytes (weights, gradients, master weights, AdamW's moments), computed in {self.compute}{cast}"
+
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("fp32", 32, 32, 0, 32, "fp32"),
+        Recipe("bf16", 16, 16, 0, 16, "bf16"),
+        Recipe("fp16", 16, 16, 0, 16, "fp16"),
+        # torch.autocast over fp32 weights: Micikevicius et al. 2018 (arXiv 1710.03740) keep their fp32 weights so
+        Recipe("amp", 32, 32, 0, 32, "bf16", autocast=True),
+        Recipe("amp-fp16", 32, 32, 0, 32, "fp16", autocast=True),
+        # ZeRO (arXiv 1910.02054), section 3.1: 2 + 2 + K with K = 12
+        Recipe("mixed", 16, 16, 32, 32, "bf16"),
+        Recipe("mixed-fp16", 16, 16, 32, 32, "fp16"),
+        # Megatron-LM: bf16 weights, gradients summed in fp32: 2 + 4 + 12
+        Recipe("mixed-fp32-grads", 16, 32, 32, 32, "bf16"),
+    )
+}
+"""Those that have a name; with AdamW: 4+4+8, 2+2+4, 2+2+4, 4+4+8, 2+2+12 and 2+4+12 bytes per parameter."""
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of this name. Raises InvalidModel with the nearest where there is none.
+
+    >>> recipe("mixed").in_words
+    "2 + 2 + 4 + 8 bytes (weights, gradients, master weights, AdamW's moments), computed in bf16"
+    """
+    if name not in RECIPES:
+        raise InvalidModel(f"recipe {name[:80]!r} is not known", nearest(name, RECIPES))
+    return RECIPES[name]

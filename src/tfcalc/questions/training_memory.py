@@ -1,0 +1,187 @@
+"""How many bytes a training step takes: the most that is alive together, when that is, and what it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Held
+from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
+from tfcalc.core.polynomial import symbol
+from tfcalc.core.traced import Traced, traced, value_of
+from tfcalc.dimensions import check_sizes
+from tfcalc.implementations.training import kept, step
+from tfcalc.memory.activations import activations
+from tfcalc.memory.adapters import Adapter, adapted, frozen_where
+from tfcalc.memory.names import single
+from tfcalc.memory.optimizers import optimizer
+from tfcalc.memory.peak import STEP, Phase, Standing, highest, phases
+from tfcalc.memory.placement import Placed, placed
+from tfcalc.memory.recipes import Recipe, recipe
+from tfcalc.memory.sharding import Placement
+from tfcalc.symbols import with_symbols
+from tfcalc.tape.operations import Numerics
+
+if TYPE_CHECKING:
+    from tfcalc.memory.plans import Training
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""What torch calls them."""
+ID_BITS = 64
+TEMPORARY, RELEASED, MISSING = "τ", "ρ", "μ"
+LETTERS = {
+    TEMPORARY: "temporary bytes at the peak: results that are not kept, and gradients on their way",
+    RELEASED: "bytes of activations that backward has released by the peak, or forward has yet to save",
+    MISSING: "bytes of gradients that backward has yet to make",
+}
+"""What has no closed form, for it depends on when the peak is."""
+
+
+class TrainingStep(NamedTuple):
+    """A training step's memory: a tree of what is alive at the peak, the phases, what is saved for backward, states."""
+
+    alive: Component
+    phases: list[Phase]
+    peak: Phase
+    saved: Component
+    placed: Placed
+    buffers: Component
+
+
+def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
+    """Find the peak of a training step. Raises InvalidModel.
+
+    The states are those of the plan. What is saved, and what is live beside it, is that of the implementation's code,
+    run on a tape; sizes remember their formulas, so that all but the temporary has a closed form.
+    """
+    check_sizes(plan)
+    by, placement = recipe(plan.recipe), placement_of(plan)
+    sized = trained(model.tree(run), plan)
+    model_, run_ = (_remembering(each) for each in (model, run))
+    tree = trained(model_.tree(run_), plan)
+    states = _states(tree, plan, sized)
+    modules = {node.component.name: node.component.kind for node in sized.walk()}
+    saved = activations(kept(tree, model_, run_, numerics(by), plan.implementation), modules)
+    buffers = _buffers(tree, run_, by)
+    found = _phases(sized, model, run, plan, states, buffers)
+    peak = highest(found)
+    if placement.stage == 3 and not peak.gathered:
+        states = states._replace(gathered=Component("gathered", "memory"))
+    return TrainingStep(_alive(states, saved, buffers, peak), found, peak, saved, states, buffers)
+
+
+def training_peak(model: Model, run: Workload, plan: Training) -> int:
+    """The bytes of the same peak, without what it is made of: several times as fast."""
+    sized = trained(model.tree(run), plan)
+    states, buffers = _states(sized, plan, sized), _buffers(sized, run, recipe(plan.recipe))
+    return highest(_phases(sized, model, run, plan, states, buffers)).total
+
+
+def _states(tree: Component, plan: Training, sized: Component) -> Placed:
+    placement = placement_of(plan)
+    by, chosen = recipe(plan.recipe), optimizer(plan.optimizer)
+    return placed(tree, by, chosen, placement, frozen_bits=frozen_bits(plan), sized=(sized, placement))
+
+
+def _phases(
+    sized: Component, model: Model, run: Workload, plan: Training, states: Placed, buffers: Component
+) -> list[Phase]:
+    """The step on a tape, over what stands."""
+    by, placement = recipe(plan.recipe), placement_of(plan)
+    accumulating, stays = plan.accumulate != 1, gradients_stay(by, placement)
+    ran = step(sized, model, run, numerics(by), plan.implementation, gradients_stay=not (stays or accumulating))
+    device = states.device
+    standing = Standing(_bytes(device.weights), _bytes(device.master), _bytes(device.optimizer), _bytes(buffers))
+    scratch = 0 if placement.offload != "none" else _bytes(states.step)
+    gathered, gradients = _bytes(states.gathered), _bytes(device.gradients)
+    return phases(standing, gradients, ran.phases, gathered, scratch, there=stays or accumulating)
+
+
+def _bytes(tree: Component) -> int:
+    return value_of(tree.total(bytes_held))
+
+
+def trained(tree: Component, plan: Training) -> Component:
+    """The model's tree with adapters beside it, and with what is not trained frozen."""
+    if plan.lora is not None:
+        tree = adapted(tree, Adapter(plan.lora, _listed(plan.lora_targets), plan.dora))
+    return frozen_where(tree, *_listed(plan.freeze)) if plan.freeze else tree
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+def placement_of(plan: Training) -> Placement:
+    """Where the states are."""
+    return Placement(int(plan.zero), plan.devices, plan.layout, plan.offload)
+
+
+def frozen_bits(plan: Training) -> int | None:
+    """Bits of a weight that is not trained, where they are others."""
+    return single(plan.frozen_weights).bits if plan.frozen_weights else None
+
+
+def gradients_stay(by: Recipe, placement: Placement) -> bool:
+    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights."""
+    return placement.stage >= 2 or by.gradients != by.weights
+
+
+def numerics(by: Recipe) -> Numerics:
+    """The formats that the tape runs in."""
+    compute = FORMATS[by.compute]
+    return Numerics("float32", autocast=compute) if by.autocast else Numerics(compute)
+
+
+def _remembering(sizes: Any) -> Any:
+    known = sizes.values()
+    return with_symbols(sizes, lambda letter: traced(letter, known[letter]))
+
+
+def _buffers(tree: Component, run: Workload, by: Recipe) -> Component:
+    """What is held beside the weights: buffers, and the token ids, 8 bytes each, that are the labels, too."""
+    numbers = tree.total(buffer_elements)
+    held = [Held("token ids", (run.batch_size, run.seq_len), ID_BITS)]
+    if value_of(numbers):
+        held.append(Held("buffers", (numbers,), max(by.weights, SMALLEST_BUFFER)))
+    return Component("buffers and inputs", "memory", Cost(held=tuple(held)))
+
+
+def _alive(states: Placed, saved: Component, buffers: Component, peak: Phase) -> Component:
+    """What is alive at the peak, term by term; what has been released, or is yet to come, is taken off."""
+    whole = states.device
+    parts = [*(_term(state) for state in (whole.weights, whole.master, whole.optimizer)), buffers]
+    if peak.gradients:
+        parts.append(_less(_term(whole.gradients), peak.gradients, MISSING, "not yet made"))
+    if peak.activations:
+        parts.append(_less(saved, peak.activations, RELEASED, "not kept any more, or not yet"))
+    if peak.gathered:
+        parts.append(states.gathered)
+    if peak.name == STEP and peak.temporary:
+        parts.append(_term(states.step._replace(name="temporary")))
+    elif peak.temporary:
+        parts.append(_lump("temporary", peak.temporary, TEMPORARY))
+    return Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
+
+
+def _term(state: Component) -> Component:
+    """A term as a whole: its parts are shown where one looks deeper."""
+    return state._replace(kind=state.name)
+
+
+def _less(term: Component, there: int, letter: str, name: str) -> Component:
+    """A term of which only so much is there at the peak."""
+    missing = value_of(term.total(bytes_held)) - there
+    if not missing:
+        return term
+    parts = term.parts if term.parts else (term._replace(name="all"),)
+    own = term.own if term.parts else Cost()
+    return term._replace(own=own, parts=(*parts, _lump(name, -missing, letter)))
+
+
+def _lump(name: str, size: int, letter: str) -> Component:
+    """So many bytes, that go by a letter."""
+    sign = -1 if size < 0 else 1
+    return Component(name, name, Cost(held=(Held(name, (Traced(size, sign * symbol(letter)),), 8),)))

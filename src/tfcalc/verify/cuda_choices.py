@@ -1,0 +1,168 @@
+"""What PyTorch would do on a CUDA device, done on CPU tensors that need hold no data.
+
+A build without CUDA has no CUDA tensors, fake ones included. Three choices decide what autograd keeps, and differ: which
+kernel runs attention, the mask that dropout keeps, and which operators autocast runs in which type. Here they are put
+in the place of the CPU's, through the dispatcher, so that they hold inside PyTorch's own functions, too.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from tfcalc.verify.cuda_autocast import Autocast
+
+aten = torch.ops.aten
+HALVES = (torch.float16, torch.bfloat16)
+
+FLASH_WIDEST = 256
+"""The widest head of the flash kernel."""
+MASK_ALIGNMENT = 8
+"""Elements to which the rows of a mask are padded for the memory-efficient kernel."""
+
+
+@contextmanager
+def cuda_choices(kernel: str = "auto", *, padded_masks: bool = True) -> Iterator[Counter[str]]:
+    """Within it CPU tensors are treated as CUDA's are; gives how often which attention kernel ran.
+
+    ``kernel`` is what ``scaled_dot_product_attention`` is allowed to run: ``auto`` anything, or ``flash``,
+    ``efficient``, ``math`` alone (math also where that one cannot). ``padded_masks`` is whether the memory-efficient
+    kernel is given masks whose rows begin at multiples of 8 elements, as CUDA's is.
+    """
+    ran: Counter[str] = Counter()
+    autocast = Autocast()
+    forget = torch.clear_autocast_cache
+
+    def forgotten() -> None:
+        autocast.forget()
+        forget()
+
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that kernels are replaced is what is meant
+            _put(library, "dropout", _dropout, "AutogradCPU")
+            _put(library, "softmax.int", _softmax, "AutogradCPU")
+            _put(library, "scaled_dot_product_attention", _attention(kernel, padded_masks, ran), "AutogradCPU")
+            for name, run in autocast.kernels():
+                _put(library, name, run, "AutocastCPU")
+        torch.clear_autocast_cache = forgotten
+        yield ran
+    finally:
+        torch.clear_autocast_cache = forget
+        autocast.forget()
+        library._destroy()
+
+
+def _put(library: Any, name: str, run: Callable[..., Any], key: str) -> None:
+    library.impl(name, run, key, allow_override=True)
+
+
+def _dropout(input: Any, p: float, train: bool) -> Any:
+    """CUDA's: one kernel, which keeps a mask of booleans (``at::dropout``, ``is_fused_kernel_acceptable``)."""
+    if not train or p == 0 or input.numel() == 0:
+        return input
+    if p == 1:
+        return input * torch.zeros((), dtype=input.dtype)
+    return aten.native_dropout(input, p, train)[0]
+
+
+def _softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """CUDA's: one kernel from 16 bits to float32, without a converted copy of its input (``at::softmax``)."""
+    if dtype == torch.float32 and input.dtype in HALVES:
+        return aten._softmax(input, dim, True)
+    return aten._softmax(input if dtype is None else input.to(dtype), dim, False)
+
+
+def _attention(kernel: str, padded_masks: bool, ran: Counter[str]) -> Callable[..., Any]:
+    def run(
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        grouped = enable_gqa and query.shape[-3] != key.shape[-3]
+        able = kernels(query, key, value, attn_mask, is_causal, grouped)
+        chosen = next(one for one in able if kernel in ("auto", one) or one == "math")
+        ran[chosen] += 1
+        if attn_mask is not None and attn_mask.dtype == torch.bool:  # convert_boolean_attn_mask
+            nothing = torch.zeros_like(attn_mask, dtype=query.dtype)
+            attn_mask = nothing.masked_fill_(attn_mask.logical_not(), float("-inf"))
+        if chosen == "flash":
+            ran["padded"] += query.shape[-1] % 8 > 0
+            return _flash(query, key, value, dropout_p, is_causal, scale)
+        if chosen == "efficient":
+            if attn_mask is not None and padded_masks:
+                attn_mask = _aligned(attn_mask)
+            return _efficient(query, key, value, attn_mask, dropout_p, is_causal, scale)
+        return _math(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+    return run
+
+
+def kernels(query: Any, key: Any, value: Any, mask: Any, causal: bool, grouped: bool) -> Iterator[str]:
+    """Those that take these tensors on an A100 or later, the preferred first.
+
+    From aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (``use_flash_attention``, ``use_mem_efficient_attention``).
+    """
+    widths = {tensor.shape[-1] for tensor in (query, key, value)}
+    dense = query.dim() == 4 and all(tensor.stride(-1) == 1 and tensor.numel() for tensor in (query, key, value))
+    half = query.dtype in HALVES
+    square = query.shape[-2] == key.shape[-2] or not causal
+    if dense and half and mask is None and square and len(widths) == 1 and max(widths) <= FLASH_WIDEST:
+        yield "flash"
+    if dense and not grouped and all(width % (8 if half else 4) == 0 for width in widths):
+        yield "efficient"
+    yield "math"
+
+
+def _flash(query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, scale: float | None) -> Any:
+    width = query.shape[-1]
+    scale = width**-0.5 if scale is None else scale
+    if width % 8:
+        query, key, value = (torch.nn.functional.pad(one, (0, 8 - width % 8)) for one in (query, key, value))
+    out = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
+    return out[..., :width] if width % 8 else out
+
+
+def _efficient(
+    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float | None
+) -> Any:
+    if mask is not None:
+        mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    keeps = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
+    return aten._scaled_dot_product_efficient_attention(
+        query, key, value, mask, keeps, dropout_p, is_causal, scale=scale
+    )[0]
+
+
+def _aligned(mask: Any) -> Any:
+    """Its rows begin at multiples of 8 elements (``preprocess_mask``, ``pad_bias``)."""
+    if mask.stride(-1) == 1 and all(step % MASK_ALIGNMENT == 0 for step in mask.stride()[:-1]):
+        return mask
+    width = mask.shape[-1]
+    return torch.nn.functional.pad(mask, (0, MASK_ALIGNMENT - width % MASK_ALIGNMENT))[..., :width]
+
+
+def _math(
+    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float | None, grouped: bool
+) -> Any:
+    """In float32 whatever the type (``_scaled_dot_product_attention_math``)."""
+    kind = query.dtype
+    if kind in HALVES:
+        query, key, value, mask = tree_map_only(torch.Tensor, lambda one: one.float(), (query, key, value, mask))
+    out = aten._scaled_dot_product_attention_math(
+        query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=grouped
+    )[0]
+    return out.to(kind)

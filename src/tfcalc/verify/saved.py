@@ -1,0 +1,135 @@
+"""What autograd really keeps for backward, byte by byte and module by module: the live referee of the memory model.
+
+The bytes are of unique storages, without parameters, buffers and the model's own inputs, whose memory is counted
+elsewhere. They run under FakeTensorMode: on CPU tensors that hold no data, with CUDA's choices put onto them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from tfcalc.verify.cuda_choices import cuda_choices
+
+LOSS = "<loss>"
+"""What the model itself keeps, outside its modules."""
+
+class Saved(NamedTuple):
+    """Bytes by the module that ran: a block, the innermost module outside blocks (by their paths), or ``<loss>``.
+
+    ``kernels`` says how often which fused or unfused kernel ran ``scaled_dot_product_attention``.
+    """
+
+    by_module: dict[str, int]
+    total: int
+    kernels: dict[str, int]
+
+    @property
+    def by_block(self) -> dict[str, int]:
+        """With ``block0``, ``block1``, … for the blocks, those of two stacks with the same number together."""
+        found: dict[str, int] = {}
+        for path, size in self.by_module.items():
+            number = path.rpartition(".")[2]
+            name = f"block{number}" if number.isdecimal() else path
+            found[name] = found.get(name, 0) + size
+        return found
+
+
+def saved(
+    model: Any,
+    inputs: Mapping[str, Any],
+    *,
+    recipe: str = "fp32",
+    kernel: str = "auto",
+    loss: Callable[[Any], Any] | None = None,
+    padded_masks: bool = True,
+) -> Saved:
+    """What a forward pass leaves for backward; ``loss`` makes it of the model's output (by default its own)."""
+    running = _Running(model)
+    apart = {_storage(one) for one in [*model.parameters(), *model.buffers(), *tensors_of(inputs)]}
+    kept: dict[int, tuple[str, Any]] = {}
+
+    def pack(tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in apart:
+            kept.setdefault(storage._cdata, (running.name, storage))
+        return tensor
+
+    with cuda_choices(kernel, padded_masks=padded_masks) as ran, running, torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one):
+        found = forward(model, inputs, recipe, loss)
+    by_module: dict[str, int] = {}
+    for name, storage in kept.values():
+        by_module[name] = by_module.get(name, 0) + storage.nbytes()
+    del found
+    return Saved(by_module, sum(by_module.values()), dict(ran))
+
+
+def forward(model: Any, inputs: Mapping[str, Any], recipe: str, loss: Callable[[Any], Any] | None = None) -> Any:
+    """The loss; what else the model gave is let go of."""
+    region = torch.autocast("cpu", torch.bfloat16) if recipe == "autocast" else nullcontext()
+    with region, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out = model(**inputs)
+    return out.loss if loss is None else loss(out)
+
+
+def tensors_of(inputs: Mapping[str, Any]) -> Iterator[Any]:
+    """The tensors among the model's arguments."""
+    return (one for one in inputs.values() if isinstance(one, torch.Tensor))
+
+
+def _storage(tensor: Any) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def blocks(model: Any) -> list[str]:
+    """The paths of the blocks: what transformers can checkpoint in the outermost lists of modules.
+
+    Where a model has none of these, every element of these lists is one.
+    """
+    return _elements(model, checkpointed=True) or _elements(model, checkpointed=False)
+
+
+def _elements(model: Any, checkpointed: bool) -> list[str]:
+    found: list[str] = []
+    for path, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and not any(path.startswith(f"{outer}.") for outer in found):
+            is_block = [
+                not checkpointed or any(kind.__name__ == "GradientCheckpointingLayer" for kind in type(one).__mro__)
+                for one in module
+            ]
+            found += [f"{path}.{index}" for index, block in enumerate(is_block) if block]
+    return found
+
+
+class _Running:
+    """Says which module runs, by the names that the bytes are recorded under."""
+
+    def __init__(self, model: Any) -> None:
+        self.stack = [LOSS]
+        self.names: dict[Any, str] = {}
+        outermost = blocks(model)
+        for path, module in model.named_modules():
+            within = [block for block in outermost if f"{path}.".startswith(f"{block}.")]
+            self.names[module] = within[0] if within else path or LOSS
+        self.handles: list[Any] = []
+
+    @property
+    def name(self) -> str:
+        return self.stack[-1]
+
+    def __enter__(self) -> None:
+        for module, name in self.names.items():
+            self.handles += [
+                module.register_forward_pre_hook(lambda *_, name=name: self.stack.append(name)),
+                module.register_forward_hook(lambda *_: self.stack.pop() and None),
+            ]
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self.handles:
+            handle.remove()

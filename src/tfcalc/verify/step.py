@@ -1,0 +1,129 @@
+"""A training step of a transformers model on tensors without data: the model and what it is given, with its labels."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from inspect import signature
+from typing import Any, NamedTuple
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from tfcalc.errors import Unavailable
+from tfcalc.verify.hugging_face import build
+
+RECIPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "autocast": torch.float32}
+"""The type of the weights; ``autocast`` is CUDA's, to bfloat16."""
+
+LANGUAGE_MODELS = (
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+)
+"""Transformers' tables of the classes whose output is over the vocabulary."""
+
+
+class Step(NamedTuple):
+    """The model in training mode, and its arguments."""
+
+    model: Any
+    inputs: dict[str, Any]
+
+
+def language_model(model_type: str) -> str:
+    """The class of this type that makes a loss out of the ids of its labels."""
+    from transformers.models.auto import modeling_auto
+
+    for table in LANGUAGE_MODELS:
+        found = getattr(modeling_auto, table).get(model_type)
+        if found:
+            return found if isinstance(found, str) else str(found[0])
+    raise Unavailable(f"transformers has no language model of type {model_type!r}", "name another")
+
+
+def step(
+    config: Mapping[str, Any],
+    *,
+    batch: int,
+    seq: int,
+    target: int | None = None,
+    attention: str = "eager",
+    recipe: str = "fp32",
+    recompute: str | None = None,
+    dropout: bool = True,
+) -> Step:
+    """The model of this config, as a class that has a loss, and ids that are their own labels.
+
+    ``target`` is the length of what a decoder reads where there are two stacks; ``recompute`` is None, ``reentrant`` or
+    ``nonreentrant``. Within ``without_data()`` nothing is allocated.
+    """
+    fields = {"_experts_implementation": "batched_mm", **config, "_attn_implementation": attention}
+    given = config.get("architectures")
+    architecture = given[0] if given else language_model(str(config["model_type"]))
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(RECIPES[recipe])
+    try:
+        model = build(fields, architecture, device="cpu")
+    finally:
+        torch.set_default_dtype(usual)
+    _regular(model, dropout)
+    if recompute:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # it is to have another name
+            model.gradient_checkpointing_enable({"use_reentrant": recompute == "reentrant"})
+    return Step(model.train(), _inputs(model, batch, seq, target))
+
+
+def _regular(model: Any, dropout: bool) -> None:
+    """No cache, no layers dropped whole, and no dropout where it is not wanted."""
+    configs = [model.config, *(value for value in vars(model.config).values() if hasattr(value, "use_cache"))]
+    for one in configs:
+        if hasattr(one, "use_cache"):
+            one.use_cache = False
+    for module in model.modules():
+        if hasattr(module, "layerdrop"):
+            module.layerdrop = 0.0
+        if dropout:
+            continue
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
+def _inputs(model: Any, batch: int, seq: int, target: int | None) -> dict[str, Any]:
+    ids = torch.zeros(batch, seq, dtype=torch.long)
+    given = {"input_ids": ids, "labels": ids}
+    if model.config.is_encoder_decoder:
+        words = torch.zeros(batch, target or seq, dtype=torch.long)
+        given |= {"decoder_input_ids": words, "labels": words}
+    if "use_cache" in signature(model.forward).parameters:
+        given["use_cache"] = False
+    return given
+
+
+@contextmanager
+def without_data() -> Iterator[Any]:
+    """Tensors are CPU tensors that hold no data, and positions count up from 0 (transformers would look at them)."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake, one_sequence_a_row():
+        yield fake
+
+
+@contextmanager
+def one_sequence_a_row() -> Iterator[None]:
+    """Transformers does not ask whether several sequences share a row: that makes a mask where there is no data."""
+    try:
+        from transformers import masking_utils
+    except ImportError:
+        yield
+        return
+    asked = masking_utils.find_packed_sequence_indices
+    masking_utils.find_packed_sequence_indices = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        masking_utils.find_packed_sequence_indices = asked
