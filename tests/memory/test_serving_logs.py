@@ -13,6 +13,7 @@ from tfcalc.catalog import load
 from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
+from tfcalc.errors import InvalidModel
 from tfcalc.memory.engine import STATE, Engine, layers
 from tfcalc.memory.formats import named
 from tfcalc.memory.loading import loaded, rotary_table
@@ -211,15 +212,30 @@ def test_states_apart_leave_the_pool_to_the_few_attention_layers() -> None:
     assert round(found.requests(189_945, 1024), 2) == Fraction("2967.89")
 
 
-def test_a_state_makes_blocks_long_and_is_filled_up() -> None:
-    """mitchross/talos-argocd-proxmox PR #1995: blocks of 1568 tokens, 302,921 tokens, 2.31 requests of 131072.
-
-    noonghunna/club-3090#1047: "attention block size 1568", "Padding mamba page by 0.13%".
-    """
-    found = pool_of(Published(QWEN_27B), tensor_parallel=2, format="fp8", state_pages=2)
+@pytest.mark.parametrize(
+    ("ranks", "format", "block"),
+    [
+        (2, "fp8", 1568),  # mitchross/talos-argocd-proxmox PR #1995
+        (1, "fp8", 1568),  # noonghunna/club-3090#1047
+        (4, "fp16", 784),  # 1CatAI/1Cat-vLLM#237
+    ],
+)
+def test_a_state_makes_blocks_long_and_is_filled_up(ranks: int, format: str, block: int) -> None:
+    """All three print "Padding mamba page size by 0.13%"."""
+    found = pool_of(Published(QWEN_27B), tensor_parallel=ranks, format=format)
     states = next(group.page.bytes for group in found.groups if group.page.kind == STATE)
-    blocks = found.blocks(gib(4.99))
-    assert {group.block for group in found.groups} == {1568}
+    assert {group.block for group in found.groups} == {block}
     assert round(Fraction(found.page - states, states) * 100, 2) == Fraction("0.13")
+
+
+def test_states_and_keys_share_the_pool() -> None:
+    """mitchross/talos-argocd-proxmox PR #1995: 4.99 GiB on each of two, 302,921 tokens, 2.31 requests of 131072."""
+    found = pool_of(Published(QWEN_27B), tensor_parallel=2, format="fp8", state_pages=2)
+    blocks = found.blocks(gib(4.99))
     assert found.tokens(blocks, 131072) == 302_921
     assert round(found.requests(blocks, 131072), 2) == Fraction("2.31")
+
+
+def test_what_is_not_paged_is_refused() -> None:
+    with pytest.raises(InvalidModel, match="one key for every 4 tokens"):
+        pool_of(load("deepseek-v4-flash"))

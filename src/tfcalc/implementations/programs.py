@@ -10,7 +10,7 @@ from tfcalc.tape.operations import Numerics, Torch
 from tfcalc.tape.tape import Value
 
 if TYPE_CHECKING:
-    from tfcalc.configs.published import Published
+    from tfcalc.implementations.transformers.running import Running
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -29,16 +29,17 @@ class Program(Protocol):
 
 
 class Ran:
-    """A published model as transformers, or fused kernels, run it."""
+    """A program of transformers' kind: the parts of a tree run one after another, with adapters beside linear maps."""
 
-    def __init__(self, model: Published, run: Workload, numerics: Numerics, *, every_layer: bool) -> None:
-        from tfcalc.implementations.transformers.program import running
-
-        self.running = running(model, run, numerics, every_layer=every_layer)
-        self.tape = self.running.t
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        self.tape = running.t
 
     def __call__(self, tree: Component) -> Value:
         """From the token ids to the loss."""
+        from tfcalc.implementations.transformers.adapters import adapters
+
+        self.running.adapters = adapters(tree)
         return self.running(tree, self.running.ids)
 
 
@@ -47,7 +48,21 @@ def program(
 ) -> Program:
     """The model on a new tape. Raises InvalidModel where this code does not run such a model."""
     from tfcalc.configs.published import Published
+    from tfcalc.families.transformer import Transformer
 
-    if isinstance(model, Published):
-        return Ran(model, run, numerics, every_layer=every_layer)
-    raise InvalidModel(f"implementation {implementation!r} does not run this model", "choose another")
+    if isinstance(model, Published) and implementation in PUBLISHED:
+        from tfcalc.implementations.transformers.program import running
+
+        code = {"implementation": "fused"} if implementation == "fused" else {}
+        return Ran(running(model, run, numerics, every_layer=every_layer, **code))
+    if isinstance(model, Transformer) and implementation in CLASSIC:
+        from tfcalc.implementations.torch_nn.program import running as of_torch
+
+        return Ran(of_torch(model, run, numerics, every_layer=every_layer))
+    known = PUBLISHED if isinstance(model, Published) else CLASSIC
+    raise InvalidModel(f"implementation {implementation!r} does not run {model.summary}", f"choose {' or '.join(known)}")
+
+
+PUBLISHED = ("own", "transformers", "fused")
+CLASSIC = ("own", "torch")
+"""Whose code can run a model of a config.json, and the classic one."""

@@ -90,7 +90,10 @@ class Layer(NamedTuple):
 
 
 def layers(tree: Component, engine: Engine) -> list[Layer]:
-    """Every layer that keeps something, in a tree that decodes, in the order of their places in their stack."""
+    """Every layer that keeps something, in a tree that decodes, in the order of their places in their stack.
+
+    Raises InvalidModel where their number is none, or where one keeps a key for several tokens (DeepSeek-V4).
+    """
     found = []
     for mixer in mixers(tree):
         if not isinstance(mixer.copies, int):
@@ -106,6 +109,11 @@ def _pages(mixer: Mixer, engine: Engine) -> Iterable[Page]:
     """The pages of one mixer: keys and values stand in one, and so do a convolution's inputs and a state."""
     pages: dict[Page, int] = {}
     for cached in mixer.cached:
+        if cached.every > 1:
+            raise InvalidModel(
+                f"{mixer.path} keeps one key for every {cached.every} tokens",
+                "such caches are not paged here: take dynamic",
+            )
         kind = _kind(cached, engine)
         limit = None if kind == FULL else cached.window if cached.chunk is None else cached.chunk
         page = Page(kind, 0, limit, cached.tokens if kind == SOURCE else None)

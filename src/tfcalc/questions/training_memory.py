@@ -10,15 +10,17 @@ from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, traced, value_of
 from tfcalc.dimensions import check_sizes
+from tfcalc.errors import InvalidModel
 from tfcalc.implementations.training import kept, step
 from tfcalc.memory.activations import activations
 from tfcalc.memory.adapters import Adapter, adapted, frozen_where
-from tfcalc.memory.names import single
+from tfcalc.memory.names import format_named
 from tfcalc.memory.optimizers import optimizer
 from tfcalc.memory.peak import STEP, Phase, Standing, highest, phases
 from tfcalc.memory.placement import Placed, placed
 from tfcalc.memory.recipes import Recipe, recipe
 from tfcalc.memory.sharding import Placement
+from tfcalc.memory.weights import weights
 from tfcalc.symbols import with_symbols
 from tfcalc.tape.operations import Numerics
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """What torch calls them."""
-ID_BITS = 64
+ID_BITS, FP32 = 64, 32
 TEMPORARY, RELEASED, MISSING = "τ", "ρ", "μ"
 LETTERS = {
     TEMPORARY: "temporary bytes at the peak: results that are not kept, and gradients on their way",
@@ -63,7 +65,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     tree = trained(model_.tree(run_), plan)
     states = _states(tree, plan, sized)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
-    saved = activations(kept(tree, model_, run_, numerics(by), plan.implementation), modules)
+    saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.implementation), modules)
     buffers = _buffers(tree, run_, by)
     found = _phases(sized, model, run, plan, states, buffers)
     peak = highest(found)
@@ -82,7 +84,13 @@ def training_peak(model: Model, run: Workload, plan: Training) -> int:
 def _states(tree: Component, plan: Training, sized: Component) -> Placed:
     placement = placement_of(plan)
     by, chosen = recipe(plan.recipe), optimizer(plan.optimizer)
-    return placed(tree, by, chosen, placement, frozen_bits=frozen_bits(plan), sized=(sized, placement))
+    made = placed(tree, by, chosen, placement, sized=(sized, placement))
+    if not plan.frozen_weights:
+        return made
+    if placement.stage == 3:
+        raise InvalidModel(f"frozen weights in {plan.frozen_weights} with ZeRO stage 3", "take stage 2, or plain weights")
+    quantized = weights(tree, format_named(plan.frozen_weights), dtype="fp32" if by.weights == FP32 else by.compute)
+    return made._replace(device=made.device._replace(weights=quantized._replace(name="weights")))
 
 
 def _phases(
@@ -91,7 +99,7 @@ def _phases(
     """The step on a tape, over what stands."""
     by, placement = recipe(plan.recipe), placement_of(plan)
     accumulating, stays = plan.accumulate != 1, gradients_stay(by, placement)
-    ran = step(sized, model, run, numerics(by), plan.implementation, gradients_stay=not (stays or accumulating))
+    ran = step(sized, model, run, numerics(by, plan), plan.implementation, gradients_stay=not (stays or accumulating))
     device = states.device
     standing = Standing(_bytes(device.weights), _bytes(device.master), _bytes(device.optimizer), _bytes(buffers))
     scratch = 0 if placement.offload != "none" else _bytes(states.step)
@@ -119,20 +127,15 @@ def placement_of(plan: Training) -> Placement:
     return Placement(int(plan.zero), plan.devices, plan.layout, plan.offload)
 
 
-def frozen_bits(plan: Training) -> int | None:
-    """Bits of a weight that is not trained, where they are others."""
-    return single(plan.frozen_weights).bits if plan.frozen_weights else None
-
-
 def gradients_stay(by: Recipe, placement: Placement) -> bool:
     """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights."""
     return placement.stage >= 2 or by.gradients != by.weights
 
 
-def numerics(by: Recipe) -> Numerics:
+def numerics(by: Recipe, plan: Training) -> Numerics:
     """The formats that the tape runs in."""
-    compute = FORMATS[by.compute]
-    return Numerics("float32", autocast=compute) if by.autocast else Numerics(compute)
+    compute, packed = FORMATS[by.compute], bool(plan.frozen_weights)
+    return Numerics("float32", compute, packed=packed) if by.autocast else Numerics(compute, packed=packed)
 
 
 def _remembering(sizes: Any) -> Any:

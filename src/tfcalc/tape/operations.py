@@ -20,7 +20,8 @@ class Numerics(NamedTuple):
 
     ``statistics``: that of a LayerNorm's mean and deviation; by default fp32. ``aligned_masks``: whether rows of masks
     are filled up for the memory-efficient kernel, as CUDA's are. ``traced``: whether no one can read what numbers a
-    mask has (FakeTensorMode, torch.compile), so that one of ones stays.
+    mask has (FakeTensorMode, torch.compile), so that one of ones stays. ``packed``: whether the matrices that are not
+    trained are quantized, and unpacked for each product.
     """
 
     weights: str = "float32"
@@ -28,6 +29,7 @@ class Numerics(NamedTuple):
     statistics: str | None = None
     aligned_masks: bool = True
     traced: bool = False
+    packed: bool = False
 
     @property
     def compute(self) -> str:
@@ -87,12 +89,18 @@ class Torch(Tape):
 
     # --- matrix products
 
-    def linear(self, x: Value, weight: Value, bias: Value | None, rows: Num, width: Num) -> Value:
-        """``x W + b``: keeps x for W's gradient and W for x's."""
+    def linear(
+        self, x: Value, weight: Value, bias: Value | None, rows: Num, width: Num, *, unpacked: Num = 0
+    ) -> Value:
+        """``x W + b``: keeps x for W's gradient and W for x's.
+
+        ``unpacked`` bytes are those of a quantized W in the format of the product, each time that it is needed.
+        """
+        self.ledger.needed(unpacked)
         x, weight = self.lower(x), self.lower_weight(weight)
         bias = self.lower_weight(bias) if bias is not None else None
         saves = [*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])]
-        return self.result("linear", [x, weight, bias], rows * width, x.dtype, saves=saves)
+        return self.result("linear", [x, weight, bias], rows * width, x.dtype, saves=saves, scratch=unpacked)
 
     def matmul(self, a: Value, b: Value, elements: Num) -> Value:
         """``A B`` for each head: keeps both, as copies where heads stand apart in memory."""
@@ -178,9 +186,10 @@ class Torch(Tape):
     def layer_norm(self, x: Value, rows: Num, weight: Value | None, bias: Value | None = None) -> Value:
         """Keeps what it reads, and each row's mean and deviation."""
         x = self.upper(x)
-        kind = self.numerics.statistics or "float32"
+        kind = "float32" if x.dtype == "float32" else self.numerics.statistics or "float32"
+        affine = [value for value in (weight, bias) if value is not None]
         mean, deviation = (Value(self.new(rows, kind, name), rows, kind) for name in ("mean", "1/std"))
-        return self.result("layer_norm", [x, weight, bias], x.elements, x.dtype, saves=[x, mean, deviation])
+        return self.result("layer_norm", [x, weight, bias], x.elements, x.dtype, saves=[x, mean, deviation, *affine])
 
     # --- tables and losses
 
@@ -218,19 +227,19 @@ class Torch(Tape):
         made = self.result("fused_attention", [q, k, v, mask], elements, q.dtype, saves=saves, saves_result=True)
         return made.view(heads=False)
 
-    def checkpoint(self, run: Callable[[Value], Value], x: Value) -> Value:
-        """``run`` without keeping anything but ``x``; backward runs it again (torch.utils.checkpoint)."""
+    def checkpoint(self, run: Callable[..., Value], *given: Value) -> Value:
+        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint)."""
         if not self.gradients:
-            return run(x)
+            return run(*given)
         module = list(self.module)
         with self.without_gradients():
-            result = run(x)
+            result = run(*given)
         made = Value(result.storage, result.elements, result.dtype, heads=result.heads)
-        made.node = self.node("checkpoint", [x], [x])
+        made.node = self.node("checkpoint", given, given)
 
         def again() -> Value:
             before, self.module = self.module, module
-            computed = run(x)
+            computed = run(*given)
             self.module = before
             self.autocast_ends()
             return computed

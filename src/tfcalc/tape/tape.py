@@ -55,10 +55,11 @@ class Node:
     """An operation that has run: what it keeps, and where the gradients of its inputs go.
 
     ``passes`` says of each input whether its gradient is the output's own (a sum, a view) rather than a new tensor.
-    ``scratch`` are bytes that its backward needs beside the gradients.
+    ``scratch`` are bytes that its backward needs beside the gradients. ``ready`` are the inputs' gradients where these
+    are not new memory: they were computed in forward, or are written over what was kept.
     """
 
-    __slots__ = ("again", "inputs", "module", "name", "passes", "pending", "saved", "scratch")
+    __slots__ = ("again", "inputs", "module", "name", "passes", "pending", "ready", "saved", "scratch")
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Node:
         self.scratch = scratch
         self.pending: list[Storage | None] = [None] * outputs
         self.again: Callable[[], Value] | None = None
+        self.ready: Sequence[Storage] = ()
         for storage in self.saved:
             storage.keep()
 
@@ -235,6 +237,8 @@ class Tape:
         for entry in node.inputs:
             if entry is None or entry[0] is None:
                 made.append(None)
+            elif node.ready:
+                made.append(node.ready[len(made)])
             elif node.passes and given is not None and given.dtype == entry[3]:
                 made.append(given)
             else:
@@ -242,6 +246,7 @@ class Tape:
         if node.scratch:
             self.ledger.needed(node.scratch)
         node.ended()
+        node.ready = ()
         node.pending = [None] * len(node.pending)
         given = None
         for place, entry in enumerate(node.inputs):

@@ -33,6 +33,7 @@ def running(
     check(model)
     habits = Habits(
         norms="pre" if model.pre_norm else "post",
+        rmsnorm="fused",
         dropped=DROPPED,
         dropped_scores=DROPPED,
         dropped_embeddings=DROPPED,

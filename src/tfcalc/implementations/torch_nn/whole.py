@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tfcalc.core.component import Component
-from tfcalc.implementations.kernels import rms_norm
 from tfcalc.implementations.torch_nn.attention import attention
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, by_letter, of_kind
@@ -104,8 +103,8 @@ def feed_forward(m: Running, part: Component, x: Value) -> Value:
 
 
 def norm(m: Running, part: Component, x: Value) -> Value:
-    """nn.LayerNorm or nn.RMSNorm: a kernel each."""
-    return leaves.norm(m, part, x) if part.own.elementwise[0].name.startswith("layernorm") else rms_norm(m, part, x)
+    """nn.LayerNorm or nn.RMSNorm: a kernel each, which autocast runs in fp32."""
+    return leaves.norm(m, part, m.t.upper(x))
 
 
 RULES: dict[str, Rule] = {

@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
+from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.head_norms import heads_normed
 from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind
 from tfcalc.implementations.transformers.sdpa_masks import sdpa_mask
+from tfcalc.tape.ledger import Storage
 from tfcalc.tape.operations import padded
 from tfcalc.tape.tape import Value
 
@@ -90,7 +92,21 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         q, k = rotated(m, part, q), rotated(m, part, k)
     if m.habits.norms_turned_heads:
         q, k = heads_normed(m, part, q, k)
+    if m.cache is not None:
+        k, v = cached(m, m.cache.of(m), k, v)
+        sizes = sizes.seeing(k, v)
     return m(maps["W_O"], mixed(m, sizes, q, k, v))
+
+
+def cached(m: Running, layer: Layer, k: Value, v: Value) -> tuple[Value, Value]:
+    """All keys and values so far, and the mask that goes with them; without one, queries of a prompt see just that."""
+    new, mask = m.stream.length, m.shared.masks.get(layer.kind.window)
+    assert isinstance(new, int)
+    k, v = layer.update(m.t, k, v, new)
+    m.shared = m.shared._replace(mask=mask)
+    if mask is None and m.run.kernel != "eager" and not m.run.decoding:
+        return k.view(new * layer.kind.keys), v.view(new * layer.kind.values)
+    return k, v
 
 
 def _of_memory(m: Running, part: Component, sizes: Shape, x: Value) -> Value:
@@ -111,11 +127,14 @@ def projections(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Va
         q, k, v = m.t.split(m(maps["W_QKV"], x), [sizes.queries, sizes.keys, sizes.values])
     else:
         q, k, v = m(maps["W_Q"], x), m(maps["W_K"], source), m(maps["W_V"], source)
-    return q.view(heads=True), k.view(heads=True), v.view(heads=True)
+    heads = not m.run.decoding  # of one token they stand in one piece
+    return q.view(heads=heads), k.view(heads=heads), v.view(heads=heads)
 
 
 def rotated(m: Running, part: Component, x: Value) -> Value:
     """``x·cos + rotate_half(x)·sin``; of a part of each head's width, the rest is put beside it, in new memory."""
+    if m.habits.fused and m.shared.angles is not None:
+        return kernels.turned(m, x, m.shared.angles)
     t, whole = m.t, of_kind(part, "attend").own.products[0].factors[-1]
     width = rotated_width(part)
     if width == whole:
@@ -134,8 +153,8 @@ def _turned(m: Running, x: Value) -> Value:
         cos, sin = cos, sin
     if m.habits.turns_in_float32:
         x = t.to(x, "float32")
-    half = t.copied(x, x.elements, "rotate_half", heads=x.heads)
-    return t.to(t.add(t.mul(x, cos), t.mul(half, sin)), kind).view(heads=x.heads)
+    turned = t.add(t.mul(x, cos), t.mul(t.copied(x, x.elements, "rotate_half", heads=x.heads), sin))
+    return t.to(turned, kind).view(heads=x.heads)
 
 
 def rotated_width(part: Component) -> Num:
@@ -144,6 +163,24 @@ def rotated_width(part: Component) -> Num:
 
 
 def mixed(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
+    """softmax(Q Kᵀ) V; where it is computed again in backward, only q, k and v are kept.
+
+    Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 5.
+    """
+    if m.run.recompute != "selective":
+        return by_kernel(m, sizes, q, k, v)
+    shared = m.shared
+
+    def run(*given: Value) -> Value:
+        before, m.shared = m.shared, shared
+        result = by_kernel(m, sizes, *given)
+        m.shared = before
+        return result
+
+    return m.t.checkpoint(run, q, k, v)
+
+
+def by_kernel(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     """softmax(Q Kᵀ) V by the kernel that was asked for."""
     if m.run.fused:
         if m.shared.masks and m.shared.mask is not None and not m.run.decoding:  # use_gqa_in_sdpa, pack_gqa
@@ -181,14 +218,21 @@ def math(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     mask = sdpa_mask(m, sizes.scores, m.stream.tokens * sizes.heads)
     mask = None if mask is None else t.to(mask, "float32")
     q, k, v = (t.to(t.lower(each), "float32") for each in (q, k, v))
+    causal = _causal(m) if mask is None and m.shared.looks_back and not m.run.decoding else None
     with t.no_autocast():
         q = t.scaled(q)
         p = t.matmul(q, t.scaled(k), sizes.scores)
         if mask is not None:
             p = t.add(p, mask)
         p = t.softmax(p, "float32")
+        del causal
         o = t.matmul(m.dropped(p, m.habits.dropped_scores), v, sizes.mixed)
     return t.to(o, t.numerics.compute)
+
+
+def _causal(m: Running) -> Storage:
+    """The mask that it makes of ``is_causal``, in fp32."""
+    return m.t.new(m.stream.length * m.stream.length, "float32", "causal mask")
 
 
 def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import divide
+from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.running import Running, by_letter, of_kind
 from tfcalc.tape.tape import Value
 
@@ -12,15 +13,20 @@ def feed_forward(m: Running, part: Component, x: Value) -> Value:
     """``W_2 (act(W_g x) · W_1 x)``, or ``W_2 act(W_1 x)``; gate and input may be one map, whose halves they are."""
     maps, act = by_letter(part), of_kind(part, "activation")
     if "W_g" in maps:
-        return _last(m, maps["W_2"], m.t.mul(m(act, m(maps["W_g"], x)), m(maps["W_1"], x)))
+        return _last(m, maps["W_2"], gated(m, act, m(maps["W_g"], x), m(maps["W_1"], x)))
     inner = m(maps["W_1"], x)
     if _fused(maps):
         half = divide(inner.elements, 2)
         gate, up = m.t.split(inner, [half, half])
         del inner
-        return m(maps["W_2"], m.t.mul(m(act, gate), up))
+        return m(maps["W_2"], gated(m, act, gate, up))
     inner = m(act, inner)
     return _last(m, maps["W_2"], inner)
+
+
+def gated(m: Running, act: Component, gate: Value, up: Value) -> Value:
+    """``act(gate) · up``."""
+    return kernels.gated(m, gate, up) if m.habits.fused else m.t.mul(m(act, gate), up)
 
 
 def _last(m: Running, last: Component, inner: Value) -> Value:

@@ -47,11 +47,13 @@ class Habits(NamedTuple):
     values, which are cut in place.
     ``turns_in_float32``: whether queries and keys are rotated in fp32; ``angles``: the format of cos and sin
     (``float32``, or the weights' ``own``), ``angles_by_type`` whether layers with a window have others than those
-    without, ``angles_by_layer`` whether each layer puts them in another order first. ``masks`` are made, for layers
+    without, ``angles_by_layer`` whether each layer puts them in another order first. ``fused``: whether fused kernels
+    run in the place of gates and rotations that are written in Python (then ``rmsnorm`` is ``fused``, too). ``masks`` are made, for layers
     with a window and for those without.
     """
 
     norms: str = ""
+    fused: bool = False
     rmsnorm: str = "llama"
     softmax: str = "float32"
     masked: bool = True

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
+from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.layer_norms import LAYERNORMS
 from tfcalc.implementations.transformers.running import Running
+from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tape import Value
 
 TANH_GELU_IN_PYTHON = ("gelu_new", "gelu_python_tanh")
@@ -17,7 +19,19 @@ def linear(m: Running, part: Component, x: Value) -> Value:
     """torch.nn.Linear (and GPT-2's Conv1D)."""
     weights = [m.weight(tensor) for tensor in part.own.weights]
     rows, width = part.own.products[0].factors[1], part.own.weights[0].shape[1]
-    return m.t.linear(x, weights[0], weights[1] if len(weights) > 1 else None, rows, width)
+    bias = weights[1] if len(weights) > 1 else None
+    packed = m.t.numerics.packed and part.kind == "linear" and not weights[0].needs_gradient
+    unpacked = weights[0].elements * WIDTHS[m.t.numerics.compute] if packed else 0
+    made = m.t.linear(x, weights[0], bias, rows, width, unpacked=unpacked)
+    return made if id(part) not in m.adapters else adapted(m, part, x, made)
+
+
+def adapted(m: Running, part: Component, x: Value, made: Value) -> Value:
+    """``made + (x A) B · α/r`` (peft's LoRA layer, without dropout)."""
+    for each in m.adapters[id(part)]:
+        with m.t.inside(each.name):
+            x = linear(m, each, x)
+    return m.t.add(made, m.t.scaled(x))
 
 
 def norm(m: Running, part: Component, x: Value) -> Value:
@@ -73,7 +87,7 @@ def olmo_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
     return t.to(x if weight is None else t.mul(weight, x, x.elements), kind)
 
 
-RMSNORMS = {"gemma": gemma_norm, "llama": llama_norm, "olmo": olmo_norm, "t5": t5_norm}
+RMSNORMS = {"fused": kernels.rms_norm, "gemma": gemma_norm, "llama": llama_norm, "olmo": olmo_norm, "t5": t5_norm}
 
 
 def activation(m: Running, part: Component, x: Value) -> Value:
@@ -108,6 +122,7 @@ def positions(m: Running, part: Component) -> Value:
         by_token = kind == "tokens" or (kind == "sides" and m.shared.memory is None)
         size = m.stream.tokens if by_token else m.stream.length
         places = Value(m.t.new(size, "int64", "positions"), size, "int64")
+    m.shared = m.shared._replace(places=places)
     return m.t.embedding(m.weight(tensor), places, tensor.shape[1])
 
 

@@ -75,6 +75,7 @@ class Running:
         self.cache: Cache | None = None
         self.until_layer_ends: list[Value] = []  # what a layer's variables hold, though nothing reads it any more
         self.outputs: list[Value] = []
+        self.adapters: Mapping[int, tuple[Component, Component]] = {}
 
     def __call__(self, part: Component, x: Value) -> Value:
         """What this part makes of ``x``."""

@@ -25,7 +25,9 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
         if each.kind == "layer":
             if each is groups[0]:
                 x = _embedded(m, x) if tables else x
-                x = layers.stack(m, groups, x)
+                given = [x]
+                del x  # the stack alone holds it now
+                x = layers.stack(m, groups, given.pop())
         elif is_relative(each):
             bias = relative_bias(m, each)
             m.shared = m.shared._replace(bias=bias, memory_bias=no_bias(m, bias))
@@ -123,10 +125,12 @@ def loss(m: Running, part: Component, x: Value) -> Value:
 
 def output(m: Running, part: Component, x: Value) -> Value:
     """The logits, multiplied or capped where the family does that."""
+    return m.capped(_logits(m, part, x), m.habits.capped_logits)
+
+
+def _logits(m: Running, part: Component, x: Value) -> Value:
     x = leaves.linear(m, part, x)
-    if "logits" in m.habits.multiplied:
-        x = m.t.scaled(x)
-    return m.capped(x, m.habits.capped_logits)
+    return m.t.scaled(x) if "logits" in m.habits.multiplied else x
 
 
 RULES: dict[str, Rule] = {

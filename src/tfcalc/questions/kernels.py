@@ -1,0 +1,33 @@
+"""Which kernel PyTorch's scaled_dot_product_attention chooses on a GPU, where nobody asks for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.memory.recipes import recipe
+
+if TYPE_CHECKING:
+    from tfcalc.memory.plans import Training
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+
+def chosen(model: Model, run: Workload, plan: Training) -> str:
+    """``flash`` for 16-bit numbers, ``efficient`` for fp32; ``math`` where fp32 heads share keys.
+
+    Flash attention takes no fp32, and the memory-efficient kernel no shared keys (``enable_gqa``). Source: aten's
+    sdp_utils.cpp (``check_tensor_shapes``, ``check_batch_size_and_num_heads_dense``); transformers asks for
+    ``enable_gqa`` where there is no mask.
+    """
+    if recipe(plan.recipe).compute != "fp32":
+        return "flash"
+    return "math" if _shares_keys(model, run) else "efficient"
+
+
+def _shares_keys(model: Model, run: Workload) -> bool:
+    """Whether some map of keys is narrower than that of queries."""
+    for node in model.tree(run).walk():
+        widths = {tensor.name: tensor.shape[-1] for part in node.component.parts for tensor in part.own.weights}
+        if "W_K" in widths and widths["W_K"] != widths.get("W_Q", widths["W_K"]):
+            return True
+    return False
