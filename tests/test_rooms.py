@@ -18,6 +18,8 @@ ROOMS = [
     ("render",),
     ("questions",),
     ("report",),
+    ("held",),
+    ("implementations",),
     ("hub",),
     ("reader", "families"),
     ("configs",),
@@ -26,6 +28,7 @@ ROOMS = [
     ("leaves",),
     ("workload", "conventions"),
     ("dimensions",),
+    ("tape",),
     ("core", "units", "hardware"),
     ("errors",),
 ]

@@ -14,11 +14,11 @@ from tfcalc.configs.published import Published
 from tfcalc.core.measure import bytes_held, frozen_params, matmul_backward_flops, matmul_flops, params
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
-from tfcalc.memory.adapters import Adapter, adapted, frozen_where
-from tfcalc.memory.optimizers import optimizer
-from tfcalc.memory.recipes import recipe
-from tfcalc.memory.states import model_states
-from tfcalc.memory.stored import tensor_count
+from tfcalc.held.training.adapters import Adapter, adapted, frozen_where
+from tfcalc.held.training.optimizers import optimizer
+from tfcalc.held.training.recipes import recipe
+from tfcalc.held.training.states import model_states
+from tfcalc.held.training.stored import tensor_count
 from tfcalc.symbols import with_symbols
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
-from tfcalc.memory.caches import cache
+from tfcalc.held.serving.caches import cache
 
 CONFIGS = json.loads((Path(__file__).parent.parent / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
 ROWS = recorded("memory/kv-cache.public.jsonl")

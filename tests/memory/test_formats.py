@@ -12,9 +12,9 @@ from tfcalc.core.measure import bytes_of
 from tfcalc.core.number import total
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import UsageError
-from tfcalc.memory.formats import Format, awq, gptq, grouped_integers
-from tfcalc.memory.gguf_types import BLOCKS, fitting
-from tfcalc.memory.names import SINGLE, format_named, known_names, single
+from tfcalc.held.formats.formats import Format, awq, gptq, grouped_integers
+from tfcalc.held.formats.gguf_types import BLOCKS, fitting
+from tfcalc.held.formats.names import SINGLE, format_named, known_names, single
 
 MATRICES = recorded("memory/quantized-matrices.jsonl")
 NOT_TENSORS = ("rows", "columns", "bits", "group", "symmetric")

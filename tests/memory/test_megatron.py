@@ -15,8 +15,8 @@ from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.polynomial import symbols
 from tfcalc.families.transformer import Transformer
-from tfcalc.memory.megatron import activations, layer
-from tfcalc.memory.megatron_sizes import Placement, Sizes, sizes_of
+from tfcalc.held.training.megatron import activations, layer
+from tfcalc.held.training.megatron_sizes import Placement, Sizes, sizes_of
 
 GIB = 2**30
 S, V, T = 2048, 51200, 8  # section 6: sequence length, vocabulary and tensor parallel size of all four models

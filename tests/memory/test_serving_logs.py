@@ -14,11 +14,11 @@ from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.errors import InvalidModel
-from tfcalc.memory.engine import STATE, Engine, layers
-from tfcalc.memory.formats import named
-from tfcalc.memory.loading import loaded, rotary_table
-from tfcalc.memory.paging import Pool, pool, pools
-from tfcalc.memory.weights import weights
+from tfcalc.held.formats.formats import named
+from tfcalc.held.formats.weights import weights
+from tfcalc.held.serving.engine import STATE, Engine, layers
+from tfcalc.held.serving.loading import loaded, rotary_table
+from tfcalc.held.serving.paging import Pool, pool, pools
 
 GIB = 2**30
 CLOSE = 1e-3

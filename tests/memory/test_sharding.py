@@ -18,11 +18,10 @@ from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import total
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
-from tfcalc.leaves import parameter
-from tfcalc.memory.optimizers import optimizer
-from tfcalc.memory.placement import Placed, gathered, placed
-from tfcalc.memory.recipes import recipe
-from tfcalc.memory.rules import (
+from tfcalc.held.training.optimizers import optimizer
+from tfcalc.held.training.placement import Placed, gathered, placed
+from tfcalc.held.training.recipes import recipe
+from tfcalc.held.training.rules import (
     accelerate_adam,
     deepspeed_zero2,
     deepspeed_zero3,
@@ -30,7 +29,8 @@ from tfcalc.memory.rules import (
     megatron_bytes_per_param,
     qlora_full_16_bit,
 )
-from tfcalc.memory.sharding import LAYOUTS, Placement, pieces, stored_numbers, units
+from tfcalc.held.training.sharding import LAYOUTS, Placement, pieces, stored_numbers, units
+from tfcalc.leaves import parameter
 from tfcalc.symbols import with_symbols
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))

@@ -14,12 +14,12 @@ from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held, params
 from tfcalc.errors import InvalidModel
+from tfcalc.held.training.optimizers import OPTIMIZERS as OPTIMIZERS_BY_NAME
+from tfcalc.held.training.optimizers import optimizer
+from tfcalc.held.training.recipes import RECIPES, recipe
+from tfcalc.held.training.states import model_states, step_temporary
+from tfcalc.held.training.stored import largest_tensor, packed, tensor_count
 from tfcalc.leaves import parameter
-from tfcalc.memory.optimizers import OPTIMIZERS as OPTIMIZERS_BY_NAME
-from tfcalc.memory.optimizers import optimizer
-from tfcalc.memory.recipes import RECIPES, recipe
-from tfcalc.memory.states import model_states, step_temporary
-from tfcalc.memory.stored import largest_tensor, packed, tensor_count
 from tfcalc.symbols import with_symbols
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))

@@ -12,9 +12,9 @@ from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held, params
 from tfcalc.errors import InvalidModel
-from tfcalc.memory.names import format_named, single
-from tfcalc.memory.quantization_config import stated_format
-from tfcalc.memory.weights import hold, weights
+from tfcalc.held.formats.names import format_named, single
+from tfcalc.held.formats.quantization_config import stated_format
+from tfcalc.held.formats.weights import hold, weights
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 

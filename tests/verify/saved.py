@@ -47,7 +47,7 @@ def measured(
     recompute: str | None = None,
     dropout: bool = True,
     kernel: str = "auto",
-    padded_masks: bool = True,
+    as_recorded: bool = False,
     data: bool = False,
 ) -> Measured:
     """One training step of a config, or of random config number ``seed`` of a type, on a random small batch.
@@ -60,9 +60,9 @@ def measured(
     batch, seq, target = random.randint(2, 3), random.randint(9, 31) | 1, random.randint(5, 20) | 1
     asked = {"batch": batch, "seq": seq, "target": target, "attention": attention, "recipe": recipe}
     if data:
-        return _run(config, asked, recompute, dropout, kernel, padded_masks)
+        return _run(config, asked, recompute, dropout, kernel, as_recorded)
     with without_data():
-        return _run(config, asked, recompute, dropout, kernel, padded_masks)
+        return _run(config, asked, recompute, dropout, kernel, as_recorded)
 
 
 def _run(
@@ -71,11 +71,11 @@ def _run(
     recompute: str | None,
     dropout: bool,
     kernel: str,
-    padded_masks: bool,
+    as_recorded: bool,
 ) -> Measured:
     model, inputs = step(config, **asked, recompute=recompute, dropout=dropout)
     target = asked["target"] if "decoder_input_ids" in inputs else None
-    how: dict[str, Any] = {"recipe": asked["recipe"], "kernel": kernel, "padded_masks": padded_masks}
+    how: dict[str, Any] = {"recipe": asked["recipe"], "kernel": kernel, "as_recorded": as_recorded}
     if recompute:
         found = peaks(model, inputs, optimizer="none", **how)
         end = found.phases["fwd_end"]["Activation"] - found.loss_bytes

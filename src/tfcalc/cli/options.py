@@ -88,5 +88,15 @@ SHOW = (
     Option("color", ("--color",), "colour in tables [default: auto]", COLORS),
     Option("debug", ("--debug",), "show the traceback of an internal error", switch=True),
 )
-EVERY = (*MODEL_OPTIONS, *RUN, *COUNT, *DTYPE, *UNITS, DEPTH, *SHOW)
-"""All that an environment variable or a settings file may set; a command takes those that concern it."""
+
+
+def plans() -> tuple[Option, ...]:
+    """How a model is trained and served."""
+    from tfcalc.held.plans import Serving, Training  # not at the door: one command needs them
+
+    return (*of_fields(Training), *of_fields(Serving))
+
+
+def every() -> tuple[Option, ...]:
+    """All that an environment variable or a settings file may set; a command takes those that concern it."""
+    return (*MODEL_OPTIONS, *RUN, *COUNT, *DTYPE, *UNITS, *plans(), DEPTH, *SHOW)

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfcalc.cli.options import EVERY, MODEL_FIELDS, RUN, Option
+from tfcalc.cli.options import MODEL_FIELDS, RUN, Option, every, plans
 from tfcalc.conventions import Definitions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
@@ -102,7 +102,8 @@ class Settings:
 
     def blame(self, error: InvalidModel) -> TfcalcError:
         """Sizes that were typed are a matter of usage (exit 2); a named model's, or a settings file's, are not (3)."""
-        sizes = [given.source for name, given in self.given.items() if name in SIZES]
+        asked = SIZES | {option.name for option in plans()}
+        sizes = [given.source for name, given in self.given.items() if name in asked]
         typed = any(source != FILE for source in sizes)
         not_typed = self.model_name is not None or sizes
         if isinstance(error, UnknownModel) or (not_typed and not typed):
@@ -150,7 +151,7 @@ def _lengthen(given: dict[str, Given], short: str, name: str, value: str) -> Non
 def _variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The TFCALC_ variables that are set, by option name."""
     ours = sorted(variable for variable, value in environ.items() if variable.startswith("TFCALC_") and value)
-    known = {f"TFCALC_{key.upper()}": option.name for option in EVERY for key in option.keys} if ours else {}
+    known = {f"TFCALC_{key.upper()}": option.name for option in every() for key in option.keys} if ours else {}
     for variable in ours:
         if variable not in known:
             raise UsageError(f"variable {variable} is not known", nearest(variable, known))
@@ -197,7 +198,7 @@ def _filed(folder: Path) -> tuple[dict[str, Any], Path | None]:
     for place in (folder, *folder.parents):
         for path, section in ((place / "tfcalc.toml", ()), (place / "pyproject.toml", ("tool", "tfcalc"))):
             if path.is_file() and (found := _table(path, section)) is not None:
-                known = {key: option.name for option in EVERY for key in option.keys}
+                known = {key: option.name for option in every() for key in option.keys}
                 for key in found:
                     if key.replace("-", "_") not in known:
                         raise BadFile(f"{path}: key {key!r} is not known", nearest(key.replace("-", "_"), known))

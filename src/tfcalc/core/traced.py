@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.core.number import ceil_div, divide, minimum
+from tfcalc.core.number import divide, minimum
 from tfcalc.core.polynomial import Polynomial, symbol
 
 

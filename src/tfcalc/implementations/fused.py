@@ -51,11 +51,11 @@ def rules() -> dict[str, Rule]:
     return RULES | {"activation": activation, "loss": head.loss, "output": head.output}
 
 
-def fused_habits(habits: Habits) -> Habits:
+def habits(family: Habits) -> Habits:
     """The same family with kernels in the place of what it writes in Python."""
-    return habits._replace(fused=True, rmsnorm="fused", layernorm="kernel", turns_in_float32=False)
+    return family._replace(fused=True, rmsnorm="fused", layernorm="kernel", turns_in_float32=False)
 
 
-def fused_workload(run: Workload, numerics: Numerics) -> Workload:
+def workload(run: Workload, numerics: Numerics) -> Workload:
     """The same with a fused kernel for attention; flash attention needs numbers of 16 bits."""
     return run if run.fused else run.replaced(kernel="efficient" if numerics.compute == "float32" else "flash")

@@ -33,9 +33,7 @@ def turned(m: Running, x: Value, angles: tuple[Value, Value]) -> Value:
 
     Source: Liger-Kernel's LigerRopeFunction; flash-attn's ``apply_rotary`` with ``inplace``.
     """
-    return m.t.result(
-        "rotary", [x], x.elements, x.dtype, saves=angles, passes=True, shares=x.storage, heads=x.heads
-    )
+    return m.t.result("rotary", [x], x.elements, x.dtype, saves=angles, passes=True, shares=x.storage, heads=x.heads)
 
 
 def linear_cross_entropy(m: Running, x: Value, width: Num, weight: Value, bias: Value | None) -> Value:
@@ -51,7 +49,7 @@ def linear_cross_entropy(m: Running, x: Value, width: Num, weight: Value, bias: 
     kept = [each for each in ready if each is not None]
     made = m.t.result("linear_cross_entropy", inputs, 1, "float32", saves=kept)
     if made.node is not None:
-        made.node.ready = [each.storage if each is not None else x.storage for each in ready]
+        made.node.ready = [each.storage if each is not None else None for each in ready]
     return made
 
 

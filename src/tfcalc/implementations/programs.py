@@ -60,7 +60,9 @@ def program(
 
         return Ran(of_torch(model, run, numerics, every_layer=every_layer))
     known = PUBLISHED if isinstance(model, Published) else CLASSIC
-    raise InvalidModel(f"implementation {implementation!r} does not run {model.summary}", f"choose {' or '.join(known)}")
+    raise InvalidModel(
+        f"implementation {implementation!r} does not run {model.summary}", f"choose {' or '.join(known)}"
+    )
 
 
 PUBLISHED = ("own", "transformers", "fused")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.implementations.programs import program
-from tfcalc.tape.ledger import Moment
+from tfcalc.tape.ledger import Found, Moment, Seen, Witness
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.tape import Kept
 
@@ -41,6 +42,31 @@ def step(
     tape.backward(loss)
     ledger.begin("step")
     return Step(ledger.phases, saved)
+
+
+def temporary(
+    tree: Component,
+    model: Model,
+    run: Workload,
+    numerics: Numerics,
+    implementation: str,
+    *,
+    gradients_stay: bool,
+    phase: str,
+    total: int,
+) -> list[Found]:
+    """What is live, and neither kept nor a gradient, when this phase first holds so many bytes on the tape."""
+    running = program(model, run, numerics, implementation)
+    tape, witness = running.tape, Witness(phase, total)
+    tape.ledger = witness
+    tape.gradients_stay = gradients_stay
+    witness.begin("forward")
+    with suppress(Seen):
+        loss = running(tree)
+        tape.autocast_ends()
+        witness.begin("backward")
+        tape.backward(loss)
+    return witness.found or []
 
 
 def kept(tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str) -> list[Kept]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.memory.recipes import recipe
+from tfcalc.held.training.recipes import recipe
 
 if TYPE_CHECKING:
-    from tfcalc.memory.plans import Training
+    from tfcalc.held.plans import Training
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 

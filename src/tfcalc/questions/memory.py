@@ -11,7 +11,7 @@ from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import Report, exact
 
 if TYPE_CHECKING:
-    from tfcalc.memory.plans import Serving, Training
+    from tfcalc.held.plans import Serving, Training
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -36,7 +36,7 @@ def memory(
     """
     definitions = definitions or Definitions()
     if training is not None or (run is not None and run.training):
-        from tfcalc.memory.plans import Training
+        from tfcalc.held.plans import Training
         from tfcalc.questions.common import default_run
         from tfcalc.questions.training_report import training_memory
 

@@ -11,21 +11,22 @@ from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, traced, value_of
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
-from tfcalc.implementations.training import kept, step
-from tfcalc.memory.activations import activations
-from tfcalc.memory.adapters import Adapter, adapted, frozen_where
-from tfcalc.memory.names import format_named
-from tfcalc.memory.optimizers import optimizer
-from tfcalc.memory.peak import STEP, Phase, Standing, highest, phases
-from tfcalc.memory.placement import Placed, placed
-from tfcalc.memory.recipes import Recipe, recipe
-from tfcalc.memory.sharding import Placement
-from tfcalc.memory.weights import weights
+from tfcalc.held.formats.names import format_named
+from tfcalc.held.formats.weights import weights
+from tfcalc.held.training.activations import activations
+from tfcalc.held.training.adapters import Adapter, adapted, frozen_where
+from tfcalc.held.training.optimizers import optimizer
+from tfcalc.held.training.peak import STEP, Phase, Standing, highest, phases
+from tfcalc.held.training.placement import Placed, placed
+from tfcalc.held.training.recipes import Recipe, recipe
+from tfcalc.held.training.sharding import Placement
+from tfcalc.implementations.training import kept, step, temporary
 from tfcalc.symbols import with_symbols
+from tfcalc.tape.ledger import WIDTHS, Found
 from tfcalc.tape.operations import Numerics
 
 if TYPE_CHECKING:
-    from tfcalc.memory.plans import Training
+    from tfcalc.held.plans import Training
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -34,7 +35,7 @@ FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 ID_BITS, FP32 = 64, 32
 TEMPORARY, RELEASED, MISSING = "τ", "ρ", "μ"
 LETTERS = {
-    TEMPORARY: "temporary bytes at the peak: results that are not kept, and gradients on their way",
+    TEMPORARY: "bytes for a moment at the peak that no tensor holds",
     RELEASED: "bytes of activations that backward has released by the peak, or forward has yet to save",
     MISSING: "bytes of gradients that backward has yet to make",
 }
@@ -69,9 +70,10 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     buffers = _buffers(tree, run_, by)
     found = _phases(sized, model, run, plan, states, buffers)
     peak = highest(found)
+    passing = states.step if peak.name == STEP else _passing(tree, model_, run_, plan, peak)
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
-    return TrainingStep(_alive(states, saved, buffers, peak), found, peak, saved, states, buffers)
+    return TrainingStep(_alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers)
 
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
@@ -88,7 +90,9 @@ def _states(tree: Component, plan: Training, sized: Component) -> Placed:
     if not plan.frozen_weights:
         return made
     if placement.stage == 3:
-        raise InvalidModel(f"frozen weights in {plan.frozen_weights} with ZeRO stage 3", "take stage 2, or plain weights")
+        raise InvalidModel(
+            f"frozen weights in {plan.frozen_weights} with ZeRO stage 3", "take stage 2, or plain weights"
+        )
     quantized = weights(tree, format_named(plan.frozen_weights), dtype="fp32" if by.weights == FP32 else by.compute)
     return made._replace(device=made.device._replace(weights=quantized._replace(name="weights")))
 
@@ -152,7 +156,26 @@ def _buffers(tree: Component, run: Workload, by: Recipe) -> Component:
     return Component("buffers and inputs", "memory", Cost(held=tuple(held)))
 
 
-def _alive(states: Placed, saved: Component, buffers: Component, peak: Phase) -> Component:
+def _passing(tree: Component, model: Model, run: Workload, plan: Training, peak: Phase) -> Component:
+    """What is there for a moment at the peak: each kind of tensor by the operation that made it."""
+    by, placement = recipe(plan.recipe), placement_of(plan)
+    stay = not (gradients_stay(by, placement) or plan.accumulate != 1)
+    formats, code = numerics(by, plan), plan.implementation
+    seen = temporary(tree, model, run, formats, code, gradients_stay=stay, phase=peak.name, total=peak.live)
+    alike: dict[tuple[str, str, int], list[Found]] = {}
+    for one in seen:
+        alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
+    parts = [
+        Component(name, "memory", Cost(held=(Held(name, (ones[0].elements,), 8 * WIDTHS[dtype]),)), copies=len(ones))
+        for (name, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1]))
+        if name
+    ]
+    tree = Component("temporary", "temporary", parts=tuple(parts))
+    rest = peak.temporary - _bytes(tree)
+    return tree._replace(parts=(*parts, _lump("workspace", rest, TEMPORARY))) if rest else tree
+
+
+def _alive(states: Placed, saved: Component, buffers: Component, passing: Component, peak: Phase) -> Component:
     """What is alive at the peak, term by term; what has been released, or is yet to come, is taken off."""
     whole = states.device
     parts = [*(_term(state) for state in (whole.weights, whole.master, whole.optimizer)), buffers]
@@ -162,10 +185,8 @@ def _alive(states: Placed, saved: Component, buffers: Component, peak: Phase) ->
         parts.append(_less(saved, peak.activations, RELEASED, "not kept any more, or not yet"))
     if peak.gathered:
         parts.append(states.gathered)
-    if peak.name == STEP and peak.temporary:
-        parts.append(_term(states.step._replace(name="temporary")))
-    elif peak.temporary:
-        parts.append(_lump("temporary", peak.temporary, TEMPORARY))
+    if peak.temporary:
+        parts.append(_term(passing._replace(name="temporary")))
     return Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.conventions import Definitions
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
-from tfcalc.memory.numbers import of_formulas, of_numbers
-from tfcalc.memory.peak import Phase
-from tfcalc.memory.recipes import recipe
+from tfcalc.held.numbers import of_formulas, of_numbers
+from tfcalc.held.training.peak import Phase
+from tfcalc.held.training.recipes import recipe
 from tfcalc.questions.common import asked_run
 from tfcalc.questions.stated import recomputed
 from tfcalc.questions.training_memory import LETTERS, TrainingStep, training_step
@@ -19,7 +19,7 @@ from tfcalc.symbols import legend
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Component
-    from tfcalc.memory.plans import Training
+    from tfcalc.held.plans import Training
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 

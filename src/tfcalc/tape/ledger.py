@@ -7,7 +7,6 @@ from typing import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 
-
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "bool": 1, "uint8": 1}
 """Bytes of one number."""
 

@@ -89,9 +89,7 @@ class Torch(Tape):
 
     # --- matrix products
 
-    def linear(
-        self, x: Value, weight: Value, bias: Value | None, rows: Num, width: Num, *, unpacked: Num = 0
-    ) -> Value:
+    def linear(self, x: Value, weight: Value, bias: Value | None, rows: Num, width: Num, *, unpacked: Num = 0) -> Value:
         """``x W + b``: keeps x for W's gradient and W for x's.
 
         ``unpacked`` bytes are those of a quantized W in the format of the product, each time that it is needed.
@@ -252,4 +250,3 @@ def padded(rows: Num, to: int = 32) -> Num:
     """Rows rounded up to whole blocks."""
     filled: Num = ceil_div(rows, to) * to
     return filled
-

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tfcalc.core.number import Num, product
 from tfcalc.tape.ledger import Ledger, Place, Storage
 
+
 class Value:
     """A tensor: a storage, or a view of one. ``node`` made it, where a gradient reaches it.
 
@@ -22,7 +23,7 @@ class Value:
         storage: Storage,
         elements: Num,
         dtype: str,
-        node: "Node | None" = None,
+        node: Node | None = None,
         output: int = 0,
         *,
         heads: bool = False,
@@ -39,7 +40,7 @@ class Value:
         """Whether backward reaches it."""
         return self.node is not None
 
-    def view(self, elements: Num | None = None, *, heads: bool | None = None) -> "Value":
+    def view(self, elements: Num | None = None, *, heads: bool | None = None) -> Value:
         """Another shape of the same storage."""
         return Value(
             self.storage,
@@ -79,7 +80,7 @@ class Node:
         self.scratch = scratch
         self.pending: list[Storage | None] = [None] * outputs
         self.again: Callable[[], Value] | None = None
-        self.ready: Sequence[Storage] = ()
+        self.ready: Sequence[Storage | None] = ()
         for storage in self.saved:
             storage.keep()
 

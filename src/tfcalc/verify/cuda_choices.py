@@ -28,12 +28,13 @@ MASK_ALIGNMENT = 8
 
 
 @contextmanager
-def cuda_choices(kernel: str = "auto", *, padded_masks: bool = True) -> Iterator[Counter[str]]:
+def cuda_choices(kernel: str = "auto", *, as_recorded: bool = False) -> Iterator[Counter[str]]:
     """Within it CPU tensors are treated as CUDA's are; gives how often which attention kernel ran.
 
     ``kernel`` is what ``scaled_dot_product_attention`` is allowed to run: ``auto`` anything, or ``flash``,
-    ``efficient``, ``math`` alone (math also where that one cannot). ``padded_masks`` is whether the memory-efficient
-    kernel is given masks whose rows begin at multiples of 8 elements, as CUDA's is.
+    ``efficient``, ``math`` alone (math also where that one cannot). ``as_recorded`` leaves out two of CUDA's
+    habits that the recorded rows do not have: the memory-efficient kernel's masks begin their rows at multiples of 8
+    elements, and softmax converts bfloat16 before it makes float32 of it (float16 it does not).
     """
     ran: Counter[str] = Counter()
     autocast = Autocast()
@@ -48,8 +49,8 @@ def cuda_choices(kernel: str = "auto", *, padded_masks: bool = True) -> Iterator
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that kernels are replaced is what is meant
             _put(library, "dropout", _dropout, "AutogradCPU")
-            _put(library, "softmax.int", _softmax, "AutogradCPU")
-            _put(library, "scaled_dot_product_attention", _attention(kernel, padded_masks, ran), "AutogradCPU")
+            _put(library, "softmax.int", _softmax(HALVES if as_recorded else (torch.float16,)), "AutogradCPU")
+            _put(library, "scaled_dot_product_attention", _attention(kernel, ran, padded_masks=not as_recorded), "AutogradCPU")
             for name, run in autocast.kernels():
                 _put(library, name, run, "AutocastCPU")
         torch.clear_autocast_cache = forgotten
@@ -73,14 +74,18 @@ def _dropout(input: Any, p: float, train: bool) -> Any:
     return aten.native_dropout(input, p, train)[0]
 
 
-def _softmax(input: Any, dim: int, dtype: Any = None) -> Any:
-    """CUDA's: one kernel from 16 bits to float32, without a converted copy of its input (``at::softmax``)."""
-    if dtype == torch.float32 and input.dtype in HALVES:
-        return aten._softmax(input, dim, True)
-    return aten._softmax(input if dtype is None else input.to(dtype), dim, False)
+def _softmax(at_once: tuple[Any, ...]) -> Callable[..., Any]:
+    """From these types to float32 in one kernel, without a converted copy of the input (``at::softmax``)."""
+
+    def run(input: Any, dim: int, dtype: Any = None) -> Any:
+        if dtype == torch.float32 and input.dtype in at_once:
+            return aten._softmax(input, dim, True)
+        return aten._softmax(input if dtype is None else input.to(dtype), dim, False)
+
+    return run
 
 
-def _attention(kernel: str, padded_masks: bool, ran: Counter[str]) -> Callable[..., Any]:
+def _attention(kernel: str, ran: Counter[str], *, padded_masks: bool) -> Callable[..., Any]:
     def run(
         query: Any,
         key: Any,

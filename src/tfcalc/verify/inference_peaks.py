@@ -24,7 +24,7 @@ class InferencePeaks(NamedTuple):
 
 
 def inference_peaks(
-    model: Any, batch: int, seq: int, *, all_logits: bool = False, kernel: str = "auto"
+    model: Any, batch: int, seq: int, *, all_logits: bool = False, kernel: str = "auto", as_recorded: bool = False
 ) -> InferencePeaks:
     """A prompt of ``seq`` tokens, then one token after a dynamic cache; ids and parameters are held before."""
     model.eval()
@@ -32,7 +32,7 @@ def inference_peaks(
     tracker = MemTracker()
     tracker.track_external(model, ids, one)
     keep: dict[str, Any] = {} if all_logits else {"logits_to_keep": 1}
-    with warnings.catch_warnings(), torch.no_grad(), cuda_choices(kernel) as ran, tracker:
+    with warnings.catch_warnings(), torch.no_grad(), cuda_choices(kernel, as_recorded=as_recorded) as ran, tracker:
         warnings.simplefilter("ignore")
         before = now(tracker)["Total"]
         from_now(tracker)

@@ -56,7 +56,7 @@ def peaks(
     kernel: str = "auto",
     optimizer: str = "adamw",
     loss: Callable[[Any], Any] | None = None,
-    padded_masks: bool = True,
+    as_recorded: bool = False,
 ) -> Peaks:
     """A training step in steady state: the optimizer has its state, the gradients are let go of.
 
@@ -68,7 +68,7 @@ def peaks(
     given = [*tensors_of(inputs)]
     tracker.track_external(model, *([steps] if steps else []), *given)
     phases: dict[str, Bytes] = {}
-    with cuda_choices(kernel, padded_masks=padded_masks) as ran, tracker:
+    with cuda_choices(kernel, as_recorded=as_recorded) as ran, tracker:
         phases["start"] = now(tracker)
         from_now(tracker)
         found = forward(model, inputs, recipe, loss)

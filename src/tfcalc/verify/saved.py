@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +18,7 @@ from tfcalc.verify.cuda_choices import cuda_choices
 
 LOSS = "<loss>"
 """What the model itself keeps, outside its modules."""
+
 
 class Saved(NamedTuple):
     """Bytes by the module that ran: a block, the innermost module outside blocks (by their paths), or ``<loss>``.
@@ -47,7 +48,7 @@ def saved(
     recipe: str = "fp32",
     kernel: str = "auto",
     loss: Callable[[Any], Any] | None = None,
-    padded_masks: bool = True,
+    as_recorded: bool = False,
 ) -> Saved:
     """What a forward pass leaves for backward; ``loss`` makes it of the model's output (by default its own)."""
     running = _Running(model)
@@ -60,7 +61,11 @@ def saved(
             kept.setdefault(storage._cdata, (running.name, storage))
         return tensor
 
-    with cuda_choices(kernel, padded_masks=padded_masks) as ran, running, torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one):
+    with (
+        cuda_choices(kernel, as_recorded=as_recorded) as ran,
+        running,
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one),
+    ):
         found = forward(model, inputs, recipe, loss)
     by_module: dict[str, int] = {}
     for name, storage in kept.values():

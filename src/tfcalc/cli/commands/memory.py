@@ -9,7 +9,7 @@ from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN,
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
-from tfcalc.memory.plans import Serving, Training
+from tfcalc.held.plans import Serving, Training
 from tfcalc.questions.memory import memory
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 TRAINING = tuple(of_fields(Training))
-SERVE = Option("serve", ("--serve",), "the memory of serving: weights, cache, and what is live beside them", switch=True)
+SERVE = Option(
+    "serve", ("--serve",), "the memory of serving: weights, cache, and what is live beside them", switch=True
+)
 SERVING = tuple(of_fields(Serving))
 TIMELINE = Option("timeline", ("--timeline",), "the phases of a training step, each at its highest moment", switch=True)
 AT_REST = ("weights",)
@@ -44,7 +46,12 @@ def _answer(settings: Settings) -> Answer:
         _only(settings, (*TRAINING, TIMELINE), "--train")
         return memory(model, by, serving=settings.fill(Serving()) if settings.get("weights") else None, depth=depth)
     plan = settings.fill(Training())
-    return memory(model, by, run=_with_kernel(settings, model, run, plan), training=plan, depth=depth)
+    report = memory(model, by, run=_with_kernel(settings, model, run, plan), training=plan, depth=depth)
+    if not settings.get("timeline"):
+        return report
+    from tfcalc.questions.timeline import Timeline
+
+    return Timeline(report)
 
 
 def _with_kernel(settings: Settings, model: Model, run: Workload, plan: Training) -> Workload:

@@ -91,7 +91,9 @@ def _joined(maps: Sequence[Component]) -> list[Tensor]:
         tensors[0]._replace(
             name=f"in_proj_{name}", shape=(*tensors[0].shape[:-1], total(tensor.shape[-1] for tensor in tensors))
         )
-        for name, tensors in zip(("weight", "bias"), zip(*(each.own.weights for each in maps), strict=True), strict=False)
+        for name, tensors in zip(
+            ("weight", "bias"), zip(*(each.own.weights for each in maps), strict=True), strict=False
+        )
     ]
 
 

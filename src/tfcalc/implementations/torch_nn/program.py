@@ -51,7 +51,9 @@ def check(model: Transformer) -> None:
     others = {"n_kv_heads": heads, "value_dim": model.size("head_dim")}
     for name, same in others.items():
         if model.size(name) != same:
-            raise InvalidModel(f"{name} {model.size(name)} in torch.nn.Transformer, whose heads are alike", f"take {same}")
+            raise InvalidModel(
+                f"{name} {model.size(name)} in torch.nn.Transformer, whose heads are alike", f"take {same}"
+            )
     if model.size("head_dim") * heads != model.d_model:
         raise InvalidModel(
             f"head_dim {model.size('head_dim')} in torch.nn.Transformer, whose {heads} heads share d_model {model.d_model}",

@@ -7,9 +7,11 @@ from typing import NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.implementations import kernels
-from tfcalc.implementations.transformers.head_norms import heads_normed
 from tfcalc.implementations.transformers.cache import Layer
+from tfcalc.implementations.transformers.head_norms import heads_normed
+from tfcalc.implementations.transformers.rotation import both_turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind
+from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.sdpa_masks import sdpa_mask
 from tfcalc.tape.ledger import Storage
 from tfcalc.tape.operations import padded
@@ -83,13 +85,15 @@ def attention(m: Running, part: Component, x: Value) -> Value:
     sizes, maps = shape(m, part), by_letter(part)
     if reads_memory(part) and m.shared.memory is not None:
         return _of_memory(m, part, sizes, x)
+    for table in filter(is_relative, part.parts):
+        own_bias(m, table)
     q, k, v = projections(m, part, sizes, x)
     if m.habits.clips is not None and m.field(m.habits.clips) is not None:
         q, k, v = (m.t.clipped_in_place(each) for each in (q, k, v))
     if not m.habits.norms_turned_heads:
         q, k = heads_normed(m, part, q, k)
     if has(part, "rotary"):
-        q, k = rotated(m, part, q), rotated(m, part, k)
+        q, k = both_turned(m, part, q, k)
     if m.habits.norms_turned_heads:
         q, k = heads_normed(m, part, q, k)
     if m.cache is not None:
@@ -129,37 +133,6 @@ def projections(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Va
         q, k, v = m(maps["W_Q"], x), m(maps["W_K"], source), m(maps["W_V"], source)
     heads = not m.run.decoding  # of one token they stand in one piece
     return q.view(heads=heads), k.view(heads=heads), v.view(heads=heads)
-
-
-def rotated(m: Running, part: Component, x: Value) -> Value:
-    """``x·cos + rotate_half(x)·sin``; of a part of each head's width, the rest is put beside it, in new memory."""
-    if m.habits.fused and m.shared.angles is not None:
-        return kernels.turned(m, x, m.shared.angles)
-    t, whole = m.t, of_kind(part, "attend").own.products[0].factors[-1]
-    width = rotated_width(part)
-    if width == whole:
-        return _turned(m, x)
-    turning = divide(x.elements * width, whole)
-    turned, rest = t.split(x, [turning, x.elements - turning])
-    turned = _turned(m, turned.view(heads=x.heads))
-    return t.joined([turned, rest], x.elements)
-
-
-def _turned(m: Running, x: Value) -> Value:
-    t, kind = m.t, x.dtype
-    assert m.shared.angles is not None
-    cos, sin = m.shared.angles
-    if m.habits.angles_by_layer:
-        cos, sin = cos, sin
-    if m.habits.turns_in_float32:
-        x = t.to(x, "float32")
-    turned = t.add(t.mul(x, cos), t.mul(t.copied(x, x.elements, "rotate_half", heads=x.heads), sin))
-    return t.to(turned, kind).view(heads=x.heads)
-
-
-def rotated_width(part: Component) -> Num:
-    """How much of a head's width is rotated."""
-    return of_kind(part, "rotary").own.elementwise[0].width
 
 
 def mixed(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
@@ -236,7 +209,7 @@ def _causal(m: Running) -> Storage:
 
 
 def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
-    """transformers' eager_attention_forward."""
+    """Transformers' eager_attention_forward."""
     t = m.t
     p = m.capped(t.scaled(t.matmul(q, k, sizes.scores)), m.habits.capped_scores)
     if m.shared.bias is not None:

@@ -1,6 +1,6 @@
 """The cache of a model that generates: what each layer's attention keeps, and the new memory that a step takes.
 
-After transformers' ``cache_utils``. Unlike the numbers of a cache by themselves (:mod:`tfcalc.memory.caches`), these are
+After transformers' ``cache_utils``. Unlike the numbers of a cache by themselves (:mod:`tfcalc.held.serving.caches`), these are
 tensors on a tape: a copy that makes room for one more token stands beside the old one for a moment.
 """
 

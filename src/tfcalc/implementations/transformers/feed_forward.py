@@ -13,7 +13,9 @@ def feed_forward(m: Running, part: Component, x: Value) -> Value:
     """``W_2 (act(W_g x) · W_1 x)``, or ``W_2 act(W_1 x)``; gate and input may be one map, whose halves they are."""
     maps, act = by_letter(part), of_kind(part, "activation")
     if "W_g" in maps:
-        return _last(m, maps["W_2"], gated(m, act, m(maps["W_g"], x), m(maps["W_1"], x)))
+        if m.habits.fused:
+            return _last(m, maps["W_2"], kernels.gated(m, m(maps["W_g"], x), m(maps["W_1"], x)))
+        return _last(m, maps["W_2"], m.t.mul(m(act, m(maps["W_g"], x)), m(maps["W_1"], x)))  # the gate is gone by then
     inner = m(maps["W_1"], x)
     if _fused(maps):
         half = divide(inner.elements, 2)

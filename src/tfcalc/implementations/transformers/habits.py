@@ -47,9 +47,11 @@ class Habits(NamedTuple):
     values, which are cut in place.
     ``turns_in_float32``: whether queries and keys are rotated in fp32; ``angles``: the format of cos and sin
     (``float32``, or the weights' ``own``), ``angles_by_type`` whether layers with a window have others than those
-    without, ``angles_by_layer`` whether each layer puts them in another order first. ``fused``: whether fused kernels
-    run in the place of gates and rotations that are written in Python (then ``rmsnorm`` is ``fused``, too). ``masks`` are made, for layers
+    without, ``angles_by_layer`` whether each layer puts them in another order first, ``joins_turned`` whether heads
+    that are turned whole are joined with what is left (nothing) all the same. ``masks`` are made, for layers
     with a window and for those without.
+
+    ``fused``: whether a kernel runs gates, and one rotations (no family's own code: tfcalc.implementations.fused).
     """
 
     norms: str = ""
@@ -80,6 +82,7 @@ class Habits(NamedTuple):
     angles: str = "own"
     angles_by_type: bool = False
     angles_by_layer: bool = False
+    joins_turned: bool = False
     masks: int = 1
 
 
@@ -112,7 +115,10 @@ BART = Habits(
     shifted=False,
     positions="sides",
     given_ones=True,
+    multiplied=("embedding",),
 )
+MBART = BART._replace(norms="pre")
+PEGASUS = MBART._replace(positions="places")
 T5 = Habits(
     rmsnorm="t5",
     softmax="own",
@@ -133,10 +139,13 @@ COHERE = Habits(
     turns_in_float32=True,
     multiplied=("logits",),
 )
+GLM = Habits(angles_by_layer=True, joins_turned=True)
 OLMO2 = Habits(norms="behind", rmsnorm="olmo", angles="float32")
 HABITS: dict[str, Habits] = {
     "bart": BART,
     "bert": BERT,
+    "blenderbot": PEGASUS,
+    "blenderbot-small": BART._replace(positions="places"),
     "cohere": COHERE,
     "cohere2": COHERE._replace(masks=2),
     "gemma": Habits(rmsnorm="gemma", multiplied=("embedding",)),
@@ -155,19 +164,35 @@ HABITS: dict[str, Habits] = {
         capped_scores=("attn_logit_softcapping", None),
         capped_logits=("final_logit_softcapping", None),
     ),
-    "glm": Habits(angles_by_layer=True),
-    "glm4": Habits(angles_by_layer=True, norms="sandwich"),
+    "glm": GLM,
+    "glm4": GLM._replace(norms="sandwich"),
     "gpt2": GPT2,
     "granite": Habits(multiplied=("embedding", "sub-layers", "logits")),
     "gpt_neox": Habits(dropped=("hidden_dropout", 0.0), dropped_embeddings=("hidden_dropout", 0.0)),
-    "nemotron": Habits(layernorm="plus one"),
+    "m2m_100": MBART,
+    "marian": BART._replace(positions="places"),
+    "mbart": MBART,
+    "mt5": T5,
+    "nemotron": Habits(joins_turned=True, layernorm="plus one"),
     "olmo": Habits(layernorm="float32", clips="clip_qkv", angles="float32"),
     "olmo2": OLMO2,
     "olmo3": OLMO2._replace(masks=2),
     "opt": Habits(dropped=("dropout", 0.1), positions="tokens"),
-    "phi": Habits(norms="parallel", norms_heads="placed", dropped=("resid_pdrop", 0.0)),
-    "stablelm": Habits(norms_heads="split", dropped=("hidden_dropout", 0.0)),
+    "pegasus": PEGASUS,
+    "phi": Habits(
+        joins_turned=True,
+        norms="parallel",
+        norms_heads="placed",
+        dropped=("resid_pdrop", 0.0),
+        dropped_embeddings=("embd_pdrop", 0.0),
+    ),
+    "phi3": Habits(
+        joins_turned=True, dropped=("resid_pdrop", 0.0)
+    ),
+    "stablelm": Habits(joins_turned=True, norms_heads="split", dropped=("hidden_dropout", 0.0)),
     "starcoder2": Habits(dropped=("residual_dropout", 0.0)),
+    "plbart": BART,
     "t5": T5,
+    "umt5": T5,
 }
 """By ``model_type``."""

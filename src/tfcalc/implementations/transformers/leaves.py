@@ -115,6 +115,9 @@ def embedding(m: Running, part: Component, x: Value) -> Value:
 
 def positions(m: Running, part: Component) -> Value:
     """The vectors of the positions."""
+    if not part.own.weights:  # sines of a buffer, read anew
+        size = m.stream.tokens * part.own.buffers[0].shape[1] if part.own.buffers else part.own.elementwise[0].elements
+        return Value(m.t.new(size, m.t.numerics.weights, "positions"), size, m.t.numerics.weights)
     kind, tensor = m.habits.positions, part.own.weights[0]
     if kind == "buffer":
         places = m.t.given(m.stream.length, "int64")

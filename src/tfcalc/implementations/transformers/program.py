@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfcalc.errors import InvalidModel, nearest
+from tfcalc.implementations import fused
 from tfcalc.implementations.transformers.habits import HABITS, LLAMA
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.implementations.transformers.whole import RULES
@@ -15,8 +17,25 @@ if TYPE_CHECKING:
     from tfcalc.configs.published import Published
 
 
-def running(model: Published, run: Workload, numerics: Numerics, *, every_layer: bool = True) -> Running:
-    """The model's parts, ready to run; its tape counts what is live if every layer runs."""
+IMPLEMENTATIONS = ("transformers", "fused")
+
+
+def running(
+    model: Published,
+    run: Workload,
+    numerics: Numerics,
+    *,
+    every_layer: bool = True,
+    implementation: str = "transformers",
+) -> Running:
+    """The model's parts, ready to run; its tape counts what is live if every layer runs.
+
+    They run as transformers' code does, or with ``fused`` kernels in its place wherever there are some.
+    """
+    if implementation not in IMPLEMENTATIONS:
+        raise InvalidModel(
+            f"implementation {implementation[:80]!r} is not known", nearest(implementation, IMPLEMENTATIONS)
+        )
 
     def field(name: str, default: Any = None) -> Any:
         for known in (name, *(short for short, long in model.family.aliases.items() if long == name)):
@@ -26,4 +45,7 @@ def running(model: Published, run: Workload, numerics: Numerics, *, every_layer:
 
     habits = HABITS.get(model.family.model_type, LLAMA)
     tape = Torch(Ledger(watch=every_layer), numerics, apart=run.batch_size != 1)
+    if implementation == "fused":
+        run, habits, rules = fused.workload(run, numerics), fused.habits(habits), fused.rules()
+        return Running(tape, run, field, habits, rules, every_layer=every_layer)
     return Running(tape, run, field, habits, RULES, every_layer=every_layer)

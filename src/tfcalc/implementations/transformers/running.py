@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor
-from tfcalc.core.number import Num
 from tfcalc.implementations.transformers.habits import Habits, Probability
 from tfcalc.tape.operations import Torch
 from tfcalc.tape.tape import Value

@@ -5,11 +5,13 @@ from __future__ import annotations
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.implementations.transformers import layers, leaves
-from tfcalc.implementations.transformers.attention import attention, rotated_width
+from tfcalc.implementations.transformers.attention import attention
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.feed_forward import feed_forward
+from tfcalc.implementations.transformers.grouped_experts import mixture
 from tfcalc.implementations.transformers.masks import masks
-from tfcalc.implementations.transformers.relative_bias import is_relative, no_bias, relative_bias
+from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
+from tfcalc.implementations.transformers.rotation import rotated_width
 from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, has
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.tape import Value
@@ -29,8 +31,7 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
                 del x  # the stack alone holds it now
                 x = layers.stack(m, groups, given.pop())
         elif is_relative(each):
-            bias = relative_bias(m, each)
-            m.shared = m.shared._replace(bias=bias, memory_bias=no_bias(m, bias))
+            share_bias(m, each)
         elif each.kind == "position":
             with m.t.inside(each.name):
                 tables.append(leaves.positions(m, each))
@@ -145,6 +146,7 @@ RULES: dict[str, Rule] = {
     "linear": leaves.linear,
     "loss": loss,
     "model": encoder_decoder,
+    "moe": mixture,
     "norm": leaves.norm,
     "output": output,
     "router": leaves.linear,

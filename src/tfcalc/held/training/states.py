@@ -10,9 +10,9 @@ from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import Num, total
 from tfcalc.errors import InvalidModel
-from tfcalc.memory.optimizers import Optimizer, bits_held
-from tfcalc.memory.recipes import Recipe
-from tfcalc.memory.stored import Weight, held, in_order
+from tfcalc.held.training.optimizers import Optimizer, bits_held
+from tfcalc.held.training.recipes import Recipe
+from tfcalc.held.training.stored import Weight, held, in_order
 
 
 class States(NamedTuple):

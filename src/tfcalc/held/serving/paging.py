@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.errors import InvalidModel
-from tfcalc.memory.engine import STATE, Engine, Layer, Page, layers, stages
+from tfcalc.held.serving.engine import STATE, Engine, Layer, Page, layers, stages
 
 
 class Group(NamedTuple):

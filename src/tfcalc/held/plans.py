@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Described, choice, dimension, text
-from tfcalc.memory.cache_formats import FORMATS
-from tfcalc.memory.optimizers import OPTIMIZERS
-from tfcalc.memory.recipes import RECIPES
-from tfcalc.memory.sharding import LAYOUTS, OFFLOADS
+from tfcalc.held.serving.cache_formats import FORMATS
+from tfcalc.held.training.optimizers import OPTIMIZERS
+from tfcalc.held.training.recipes import RECIPES
+from tfcalc.held.training.sharding import LAYOUTS, OFFLOADS
 
 IMPLEMENTATIONS = ("own", "transformers", "torch", "fused", "megatron")
 STAGES = ("0", "1", "2", "3")

@@ -201,7 +201,7 @@ def _called(name: str, bits: int, group: int | None) -> str:
 
 
 def named(name: str) -> Format:
-    """The format of this name. See :func:`tfcalc.memory.names.format_named`."""
-    from tfcalc.memory.names import single
+    """The format of this name. See :func:`tfcalc.held.formats.names.format_named`."""
+    from tfcalc.held.formats.names import single
 
     return single(name)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfcalc.errors import InvalidModel
-from tfcalc.memory.formats import LINEAR, WHOLE, Format, Piece, fp8, grouped_integers, scaled
-from tfcalc.memory.module_names import checked
-from tfcalc.memory.names import single
-from tfcalc.memory.reading import field, size, word
+from tfcalc.held.formats.formats import LINEAR, WHOLE, Format, Piece, fp8, grouped_integers, scaled
+from tfcalc.held.formats.module_names import checked
+from tfcalc.held.formats.names import single
+from tfcalc.held.formats.reading import field, size, word
 
 Fields = Mapping[str, Any]
 Named = tuple[tuple[str, ...], Format]

@@ -9,7 +9,7 @@ from tfcalc.core.component import Component, Node
 from tfcalc.core.cost import Cached, Cost, Held
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.memory.cache_formats import CacheFormat, cache_format
+from tfcalc.held.serving.cache_formats import CacheFormat, cache_format
 
 DYNAMIC, STATIC, PAGED = "dynamic", "static", "paged"
 ALLOCATIONS = (DYNAMIC, STATIC, PAGED)

@@ -1,7 +1,7 @@
 """Rules of thumb for the states of training, each by the name of who uses it: what others print, to compare with.
 
 They take a number of parameters, and answer in bytes; what tfcalc holds to be so is in
-:mod:`tfcalc.memory.states` and :mod:`tfcalc.memory.placement`.
+:mod:`tfcalc.held.training.states` and :mod:`tfcalc.held.training.placement`.
 """
 
 from __future__ import annotations

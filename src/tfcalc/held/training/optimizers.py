@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tfcalc.core.cost import Held
 from tfcalc.core.number import Num, ceil_div, product, total
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.memory.step_scratch import (
+from tfcalc.held.training.step_scratch import (
     FP32,
     Scratch,
     estimate,
@@ -19,7 +19,7 @@ from tfcalc.memory.step_scratch import (
     square_roots,
     squares,
 )
-from tfcalc.memory.stored import Weight
+from tfcalc.held.training.stored import Weight
 
 BLOCK, FORMER_BLOCK = 256, 2048
 """Numbers that share a scale in bitsandbytes' 8-bit states; the latter before its version 0.44."""

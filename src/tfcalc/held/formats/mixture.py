@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
-from tfcalc.memory.formats import TABLES, Format
-from tfcalc.memory.gguf_files import LOWEST, Facts, type_of
-from tfcalc.memory.gguf_types import fitting
+from tfcalc.held.formats.formats import TABLES, Format
+from tfcalc.held.formats.gguf_files import LOWEST, Facts, type_of
+from tfcalc.held.formats.gguf_types import fitting
 
 BY_LAYER = (*LOWEST, "q2_k_s", "q3_k_m", "q4_k_s", "q4_k_m", "q5_k_m", "iq3_xs", "iq3_m", "iq4_nl", "iq4_xs")
 """File types that give the first layers, or every third, another block type."""
@@ -21,7 +21,7 @@ BY_NAME = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k", "tq1_0", "tq2_0")
 class Mixture(NamedTuple):
     """Which block type each matrix is stored as: ``q4_k_m``.
 
-    Source: llama.cpp, src/llama-quant.cpp; see :mod:`tfcalc.memory.gguf_files`.
+    Source: llama.cpp, src/llama-quant.cpp; see :mod:`tfcalc.held.formats.gguf_files`.
     """
 
     name: str

@@ -13,7 +13,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.errors import one_of
-from tfcalc.memory.megatron_sizes import Placement, Sizes, check, sizes_of
+from tfcalc.held.training.megatron_sizes import Placement, Sizes, check, sizes_of
 from tfcalc.model import Model
 
 NUMBER, MASK, LOGIT = 16, 8, 32

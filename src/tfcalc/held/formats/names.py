@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tfcalc.errors import UsageError, nearest
-from tfcalc.memory.formats import (
+from tfcalc.held.formats.formats import (
     LINEAR,
     WHOLE,
     Format,
@@ -17,9 +17,9 @@ from tfcalc.memory.formats import (
     plain,
     scaled,
 )
-from tfcalc.memory.gguf_files import ALSO, DEFAULTS
-from tfcalc.memory.gguf_types import BLOCKS, BRAIN, HALF, block_type
-from tfcalc.memory.mixture import Mixture
+from tfcalc.held.formats.gguf_files import ALSO, DEFAULTS
+from tfcalc.held.formats.gguf_types import BLOCKS, BRAIN, HALF, block_type
+from tfcalc.held.formats.mixture import Mixture
 
 PLAIN = {
     one.name: one
@@ -93,7 +93,7 @@ def format_named(name: str) -> Format | Mixture:
     """The format that a name means. Raises UsageError with the nearest name for others.
 
     ``gptq-3bit-g64`` and ``awq-g32`` state bits and group. ``q4_k_m``, ``q8_0`` … are llama-quantize's file types,
-    which mix block types (see :mod:`tfcalc.memory.gguf_files`); ``q4_k-pure`` … are the block types themselves.
+    which mix block types (see :mod:`tfcalc.held.formats.gguf_files`); ``q4_k-pure`` … are the block types themselves.
 
     >>> format_named("NF4").name, format_named("gptq-g32").name, format_named("q4_k").name
     ('nf4', 'gptq-g32', 'q4_k_m')

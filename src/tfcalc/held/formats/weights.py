@@ -15,11 +15,11 @@ from tfcalc.core.cost import Cost, Held, Tensor
 from tfcalc.core.measure import SMALLEST_BUFFER
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
-from tfcalc.memory.formats import Format
-from tfcalc.memory.gguf_files import Facts
-from tfcalc.memory.mixture import Mixture, facts_of
-from tfcalc.memory.module_names import Names, names_layers
-from tfcalc.memory.names import PLAIN, single
+from tfcalc.held.formats.formats import Format
+from tfcalc.held.formats.gguf_files import Facts
+from tfcalc.held.formats.mixture import Mixture, facts_of
+from tfcalc.held.formats.module_names import Names, names_layers
+from tfcalc.held.formats.names import PLAIN, single
 
 TYPES_OF_TOKENS = "token_type"
 JOINED = "gate_up"
@@ -165,7 +165,7 @@ class _Holding:
         if isinstance(self.format, Mixture):
             return self.format.of(component.kind, tensor.name, place.layer, columns, self.facts)
         if self.format.block > 1:
-            from tfcalc.memory.gguf_types import fitting
+            from tfcalc.held.formats.gguf_types import fitting
 
             return fitting(self.format.name.removesuffix("-pure"), columns)
         return self.format

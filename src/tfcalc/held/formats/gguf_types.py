@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.memory.formats import TABLES, Format, Piece
+from tfcalc.held.formats.formats import TABLES, Format, Piece
 
 BLOCKS = {
     "q1_0": (128, 18),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tfcalc.core.cost import Held
 from tfcalc.core.number import Num, minimum, product
-from tfcalc.memory.stored import Weight
+from tfcalc.held.training.stored import Weight
 
 FP32, BF16 = 32, 16
 

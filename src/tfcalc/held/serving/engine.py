@@ -11,8 +11,8 @@ from tfcalc.core.cost import Cached
 from tfcalc.core.measure import bytes_of
 from tfcalc.core.number import Num, ceil_div, minimum, total
 from tfcalc.errors import InvalidModel
-from tfcalc.memory.cache_formats import CacheFormat, cache_format
-from tfcalc.memory.caches import BLOCK, Mixer, mixers
+from tfcalc.held.serving.cache_formats import CacheFormat, cache_format
+from tfcalc.held.serving.caches import BLOCK, Mixer, mixers
 
 FULL, SLIDING, CHUNKED, SOURCE, STATE = "full", "sliding window", "chunk", "source", "state"
 BATCHED = 8192

@@ -22,7 +22,8 @@ class Standing(NamedTuple):
 class Phase(NamedTuple):
     """The highest moment of a phase: what stands, gradients, what backward still needs, and the rest.
 
-    ``gathered`` are weights of other devices.
+    ``gathered`` are weights of other devices. ``live`` is what is on the tape: activations, temporary, and the
+    gradients that it has made.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Phase(NamedTuple):
     activations: int
     gathered: int
     temporary: int
+    live: int = 0
 
     @property
     def total(self) -> int:
@@ -63,7 +65,7 @@ def phases(
     """
     base, before = sum(standing), gradients if there else 0
     found = [
-        Phase(name, base, before + moment.gradients, moment.saved, gathered, moment.temporary)
+        Phase(name, base, before + moment.gradients, moment.saved, gathered, moment.temporary, moment.total)
         for name, moment in moments.items()
     ]
     return [*found, Phase(STEP, base, gradients, 0, 0, step_temporary)]

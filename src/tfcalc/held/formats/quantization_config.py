@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.memory.formats import WHOLE, Format, Piece, awq, bitsandbytes_4bit, fp8, gptq, scaled
-from tfcalc.memory.groups import compressed_tensors, modelopt
-from tfcalc.memory.module_names import checked
-from tfcalc.memory.names import ALIASES, PLAIN, single
-from tfcalc.memory.reading import field, flag, size, word
-from tfcalc.memory.weights import Recipe
+from tfcalc.held.formats.formats import WHOLE, Format, Piece, awq, bitsandbytes_4bit, fp8, gptq, scaled
+from tfcalc.held.formats.groups import compressed_tensors, modelopt
+from tfcalc.held.formats.module_names import checked
+from tfcalc.held.formats.names import ALIASES, PLAIN, single
+from tfcalc.held.formats.reading import field, flag, size, word
+from tfcalc.held.formats.weights import Recipe
 
 Fields = Mapping[str, Any]
 FIELD, METHOD = "quantization_config", "quant_method"

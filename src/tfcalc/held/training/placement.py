@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
-from tfcalc.memory.optimizers import Optimizer
-from tfcalc.memory.recipes import Recipe
-from tfcalc.memory.sharding import Placement, pieces, units
-from tfcalc.memory.states import States, gradients, master, optimizer_states, step_temporary, weights
+from tfcalc.held.training.optimizers import Optimizer
+from tfcalc.held.training.recipes import Recipe
+from tfcalc.held.training.sharding import Placement, pieces, units
+from tfcalc.held.training.states import States, gradients, master, optimizer_states, step_temporary, weights
 
 NOTHING = Component("nothing", "memory")
 HOSTED = {"none": (), "optimizer": (1, 2, 3), "all": (0, 1, 2, 3)}
@@ -48,7 +48,7 @@ def placed(
     3         (weights + gradients + master + optimizer)/N                16Ψ/N
     ========  ==========================================================  ===================
 
-    Each /N is filled up as the layout says (see :func:`tfcalc.memory.sharding.pieces`). ``sized`` are tree and
+    Each /N is filled up as the layout says (see :func:`tfcalc.held.training.sharding.pieces`). ``sized`` are tree and
     placement of numbers, where these are of symbols. Raises InvalidModel.
 
     Source: Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054), section 5 and table 1; their padding is DeepSpeed's.

@@ -1,1 +1,0 @@
-"""What a model holds in memory: weights, gradients, optimizer state, saved activations, caches."""
