@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
+from tfcalc.core.traced import traced
 from tfcalc.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -33,6 +34,17 @@ def with_symbols(described: T, make: Callable[[str], Any] = symbol, *, general: 
         if known.symbol in present or (general and known.follows)
     }
     return described.replaced(**symbolic)
+
+
+def remembering(described: T) -> T:
+    """A model or workload whose sizes remember their letters, so that what is made of them has a value and a formula.
+
+    >>> from tfcalc.workload import Workload
+    >>> remembering(Workload(batch_size=8)).target.tokens
+    4096 = b*l
+    """
+    known: dict[str, Any] = described.values()
+    return with_symbols(described, lambda letter: traced(letter, known[letter]))
 
 
 def values(*described: Sized) -> dict[str, Num]:

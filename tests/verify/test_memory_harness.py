@@ -93,13 +93,11 @@ def test_a_steps_phases_are_those_recorded(row: dict[str, Any]) -> None:
     assert (found.phase, found.most) == (row["peak_phase"], row["peak_bytes"])
 
 
-class Wrapped(nn.Module):
+class Wrapped(nn.Module):  # type: ignore[misc]  # torch has no types here
     def __init__(self, row: Mapping[str, Any], dtype: torch.dtype) -> None:
         super().__init__()
         with torch.device("meta"):
-            self.t = nn.Transformer(
-                dropout=row["dropout"], norm_first=row["norm_first"], batch_first=True, dtype=dtype
-            )
+            self.t = nn.Transformer(dropout=row["dropout"], norm_first=row["norm_first"], batch_first=True, dtype=dtype)
 
     def forward(self, src: Any, tgt: Any) -> Any:
         return self.t(src, tgt)

@@ -104,9 +104,7 @@ def _without_biases(module: Any) -> None:
             part.bias = None
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("dropout", [True, False])
+@pytest.mark.parametrize(("batch", "batch_first", "dropout"), [(2, True, True), (2, False, False), (1, True, False)])
 @pytest.mark.parametrize(("recipe", "kernel"), RUNS)
 @pytest.mark.parametrize("sizes", MODELS.values(), ids=MODELS)
 def test_what_is_kept_is_what_torch_keeps(
@@ -127,7 +125,7 @@ def test_what_is_kept_is_what_torch_keeps(
         labels = torch.zeros(batch * 17, dtype=torch.int64)
         inputs = {"source": source, "target": target, "labels": labels}
         found = saved(module, inputs, recipe=recipe, kernel=kernel, loss=lambda out: out)
-    assert set(found.kernels) == {kernel}
+    assert kernel in found.kernels
     m = running(model, run, numerics, batch_first=batch_first)
     loss = m(model.tree(run), m.ids)
     assert loss.node is not None

@@ -66,3 +66,4 @@ class Serving(Described):
     context: Num | None = dimension("c", "tokens of each request, in the cache", "--context", follows="l")
     concurrency: Num = dimension("b", "requests at once", "--concurrency", default=1)
     block: Num = dimension("B", "tokens in a block of a paged cache", "--block-size", default=16)
+    batched: Num = dimension("m", "prompt tokens that are read at once with a paged cache", "--batched", default=8192)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.implementations.programs import program
 from tfcalc.implementations.transformers.cache import Cache
 from tfcalc.implementations.transformers.program import running
 from tfcalc.tape.ledger import WIDTHS
@@ -13,6 +14,7 @@ from tfcalc.tape.operations import Numerics
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import Published
+    from tfcalc.model import Model
     from tfcalc.workload import Workload
 
 PHASES = ("prefill", "decode")
@@ -64,3 +66,11 @@ def _number(size: Num) -> int:
     if not isinstance(size, int):
         raise InvalidModel(f"the size {size}", "what is live at each moment is found for numbers, not for symbols")
     return size
+
+
+def forward(model: Model, run: Workload, numerics: Numerics) -> int:
+    """The most bytes that are live in a forward pass that keeps neither gradients nor caches, beside the parameters."""
+    made = program(model, run, numerics, "own")
+    with made.tape.without_gradients():
+        made(model.tree(run))
+    return made.tape.ledger.most.total

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.conventions import DTYPES, Definitions
-from tfcalc.core.component import RUN, STORED, Component
+from tfcalc.core.component import RUN, STORED, Component, Node
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, held, stored, work
 from tfcalc.core.notation import write
@@ -25,6 +26,7 @@ from tfcalc.symbols import legend, values
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.held.plans import Serving, Training
     from tfcalc.model import Model
 
 COUNTS = {"params": STORED, "flops": RUN, "memory": STORED}
@@ -37,25 +39,57 @@ def explain(
     of: str = "params",
     run: Workload | None = None,
     definitions: Definitions | None = None,
+    *,
+    training: Training | None = None,
+    serving: Serving | None = None,
 ) -> Explanation:
     """Open up one number: the params, flops or memory of one ``target`` (a name or a path of the tree).
 
-    Raises UsageError for an unknown target or quantity, InvalidModel for a model that cannot be.
+    Memory is that of the model at rest; of a training step with a ``training`` plan, or where the workload trains; of
+    serving with a ``serving`` plan. Then the targets are the terms (``activations``, ``optimizer``, ``cache``) and what
+    is inside them. Raises UsageError for an unknown target or quantity, InvalidModel for a model that cannot be.
 
     >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
     [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
     """
     by = definitions or Definitions()
     one_of("quantity", of, COUNTS)
-    asked = subject(model or Transformer(), run, by)
-    sizes = values(asked.model, asked.run)
-    node, twin = find(asked.node, target), find(asked.twin, target)
+    model = model or Transformer()
+    if of == "memory" and (training or serving or (run is not None and run.training)):
+        from tfcalc.questions.opened_memory import opened_memory
+
+        return _opened(target, of, opened_memory(model, run, by, training=training, serving=serving))
+    asked = subject(model, run, by)
 
     def items(cost: Cost) -> list[Item]:
         if of == "flops":
             return work(cost, training=asked.run.training, everything=by.count == "all")
         return stored(cost) if of == "params" else held(cost, DTYPES[by.dtype])
 
+    notes = (*(asked.model.remarks(asked.run) if of == "flops" else ()), *in_words(of, asked.run, by))
+    conventions = for_programs(of, asked.run, by)
+    return _opened(target, of, Tree(asked.model, asked.run, asked.node, asked.twin, items, conventions, notes))
+
+
+class Tree(NamedTuple):
+    """What can be opened: a tree of numbers and its twin of symbols, and what each operation consists of.
+
+    ``letters`` are those that stand for no size of the model or the workload.
+    """
+
+    model: Model
+    run: Workload
+    node: Node
+    twin: Node
+    items: Callable[[Cost], list[Item]]
+    conventions: Mapping[str, Any]
+    notes: tuple[str, ...]
+    letters: Mapping[str, str] = MappingProxyType({})
+
+
+def _opened(target: str, of: str, tree: Tree) -> Explanation:
+    sizes, items = values(tree.model, tree.run), tree.items
+    node, twin = find(tree.node, target), find(tree.twin, target)
     lines = []
     for _, leaves in groupby(
         _leaves(node.component, twin.component, COUNTS[of]), key=lambda leaf: leaf.alike(items(leaf.twin.own))
@@ -73,7 +107,7 @@ def explain(
         )
     closed = polynomial(total(line.formula for line in lines))
     return Explanation(
-        heading=asked.model.summary,
+        heading=tree.model.summary,
         target=target,
         path=node.path,
         of=of,
@@ -83,14 +117,11 @@ def explain(
         formula=closed,
         substituted=write(closed, letters={letter: str(size) for letter, size in sizes.items()}),
         answer=sum(line.value for line in lines),
-        legend=legend(closed.free_symbols, asked.model, asked.run),
-        model=asked.model.described(),
-        conventions=for_programs(of, asked.run, by),
-        notes=(
-            *others(asked.node, target, node),
-            *(asked.model.remarks(asked.run) if of == "flops" else ()),
-            *in_words(of, asked.run, by),
-        ),
+        legend=legend(closed.free_symbols, tree.model, tree.run)
+        | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},
+        model=tree.model.described(),
+        conventions=tree.conventions,
+        notes=(*others(tree.node, target, node), *tree.notes),
     )
 
 

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from fractions import Fraction
+from collections.abc import Callable, Iterator
+from math import isqrt
 
 MOST = 10**12
 """The largest size that is tried: no dimension is accepted beyond it."""
 STRIDE = 64
 """By how much a size may grow from one trial to the next while all have been within the budget."""
-GUESSES = 12
+GUESSES = 16
 """So often it is guessed between what is within and what is not; then the interval is halved."""
+FAR = 4
+"""Where one end is so many times the other, the middle between them is the geometric one."""
+
+Trial = tuple[int, int]
+"""A size and its need."""
 
 
 def largest(need: Callable[[int], int], budget: int, *, start: int = 1, most: int = MOST) -> int:
     """The largest n from 1 to ``most`` with ``need(n) <= budget``; 0 where not even 1 is. ``need`` must never fall.
 
-    Where both exist, ``need(n) <= budget < need(n + 1)`` has been seen, not concluded. n is guessed by the line through
-    the two trials whose need is nearest to the budget (the secant method), which a straight piece of ``need`` answers
-    at once. A guess that takes off too little is followed by steps that grow fourfold; the last resort is to halve.
-    ``start`` is where to begin: a size whose need is known.
+    Both ``need(n) <= budget`` and, below ``most``, ``need(n + 1) > budget`` have been seen when it returns. n is
+    guessed by lines through two trials each (secants): two below the budget, two above, or one of each. A straight
+    piece of ``need`` is so answered at once, and a curved one closes in. Where one end alone moves, steps from it grow
+    fourfold. ``start`` is where to begin: best a size whose need is known.
 
     >>> largest(lambda n: 100 + 7 * n, 1000), largest(lambda n: n * n, 10**9), largest(lambda n: 100, 99)
     (128, 31622, 0)
     """
-    if most < 1:
-        return 0
     search = _Search(need, budget, most)
-    search.trial(min(max(start, 1), most))
+    if most >= 1:
+        search.trial(min(max(start, 1), most))
     while search.above - search.within > 1:
-        search.trial(search.guess())
+        search.trial(search.guess() if search.within else 1)
     return search.within
 
 
@@ -37,49 +41,64 @@ class _Search:
     """``within`` is the largest size seen to be within the budget (0: none yet), ``above`` the smallest that is not."""
 
     def __init__(self, need: Callable[[int], int], budget: int, most: int) -> None:
-        self.need, self.budget = need, budget
-        self.within, self.above, self.beyond = 0, most + 1, most + 1
+        self.need, self.budget, self.most = need, budget, most
+        self.within, self.above = 0, max(most, 0) + 1
         self.seen: dict[int, int] = {}
         self.guesses = 0
-        self.step = 0
-        """The last trial's, up (+) or down (−) from the end that it moved, where it took off less than a quarter."""
+        self.moves = 0
+        """How many trials in a row have moved the lower end (+), or the upper one (−)."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether a size that is not within has been seen."""
+        return self.above <= self.most
 
     def trial(self, size: int) -> None:
-        """Ask for the need of one more size, strictly between the two ends."""
-        width, found = self.above - self.within, self.need(size)
-        self.seen[size] = found
-        bracketed = self.above != self.beyond
-        moved = size - self.within if found <= self.budget else size - self.above
-        if found <= self.budget:
-            self.within = size
+        """Ask for the need of one more size between the two ends."""
+        closed = self.closed
+        self.seen[size] = self.need(size)
+        if self.seen[size] <= self.budget:
+            self.within, self.moves = size, max(self.moves, 0) + closed
         else:
-            self.above = size
-        self.step = moved if bracketed and 4 * abs(moved) < width else 0
+            self.above, self.moves = size, min(self.moves, 0) - closed
 
     def guess(self) -> int:
-        """The size to try next."""
+        """The size to try next, between the two ends."""
         low, high = self.within, self.above
-        if low == 0:
-            return 1
-        line = self._by_line()
-        if high == self.beyond:
+        lines = list(self._lines())
+        if not self.closed:
             furthest = STRIDE * low
-            return min(max(furthest if line is None else min(line, furthest), low + 1), high - 1)
-        self.guesses += 1
+            size = min(*lines, furthest) if lines else furthest
+        else:
+            self.guesses += 1
+            size = self._further(lines[self.guesses % len(lines)])
+        return min(max(size, low + 1), high - 1)
+
+    def _further(self, size: int) -> int:
+        """The same, or further from the end that alone has moved of late; at most to the middle."""
+        low, high = self.within, self.above
         if self.guesses > GUESSES:
             return (low + high) // 2
-        if line is None or not low <= line < high:
-            line = low + (high - low) * (self.budget - self.seen[low]) // (self.seen[high] - self.seen[low])
-        if self.step > 0 and line - low < 4 * self.step:
-            line = low + 4 * self.step if self.step > 1 or self.guesses > 4 else low + 1
-        elif self.step < 0 and high - line < -4 * self.step:
-            line = high + 4 * self.step
-        return min(max(line, low + 1), high - 1)
+        middle = isqrt(low * high) if high > FAR * low else (low + high) // 2
+        growth = int(4 ** (abs(self.moves) - 1)) if self.moves else 1
+        if self.moves > 1:
+            return max(size, min(low + max(size - low, 1) * growth, middle))
+        if self.moves < -1:
+            return min(size, max(high - max(high - size, 1) * growth, middle))
+        return size
 
-    def _by_line(self) -> int | None:
-        """Where the line through the two trials nearest to the budget meets it; None where it never does."""
-        near = sorted(self.seen.items(), key=lambda trial: abs(trial[1] - self.budget))[:2]
-        if len(near) < 2 or near[0][1] == near[1][1]:
-            return None
-        (n, here), (m, there) = near
-        return n + int((self.budget - here) * Fraction(m - n, there - here) // 1)
+    def _lines(self) -> Iterator[int]:
+        """Where lines through the trials next to the ends meet the budget, as far as that is between the ends."""
+        below = sorted((trial for trial in self.seen.items() if trial[0] <= self.within), reverse=True)[:2]
+        above = sorted(trial for trial in self.seen.items() if trial[0] >= self.above)[:2]
+        for pair in (above, below):
+            if len(pair) == 2 and pair[0][1] != pair[1][1]:
+                meets = self._meets(*pair)
+                if self.within <= meets and (meets < self.above or not self.closed):
+                    yield meets
+        if below and above:
+            yield self._meets(below[0], above[0])
+
+    def _meets(self, one: Trial, other: Trial) -> int:
+        (n, here), (m, there) = one, other
+        return n + (self.budget - here) * (m - n) // (there - here)

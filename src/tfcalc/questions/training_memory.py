@@ -8,7 +8,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
 from tfcalc.core.polynomial import symbol
-from tfcalc.core.traced import Traced, traced, value_of
+from tfcalc.core.traced import Traced, value_of
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.names import format_named
@@ -21,7 +21,7 @@ from tfcalc.held.training.placement import Placed, placed
 from tfcalc.held.training.recipes import Recipe, recipe
 from tfcalc.held.training.sharding import Placement
 from tfcalc.implementations.training import kept, step, temporary
-from tfcalc.symbols import with_symbols
+from tfcalc.symbols import remembering
 from tfcalc.tape.ledger import WIDTHS, Found
 from tfcalc.tape.operations import Numerics
 
@@ -51,6 +51,14 @@ class TrainingStep(NamedTuple):
     saved: Component
     placed: Placed
     buffers: Component
+    passing: Component
+
+    @property
+    def terms(self) -> Component:
+        """Every term by itself, whole; what is temporary is that of the peak."""
+        states = [_term(state) for state in self.placed.device]
+        parts = (*states, self.buffers, self.saved, self.placed.gathered, _term(self.passing._replace(name="temporary")))
+        return Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
 
 
 def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
@@ -62,7 +70,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     check_sizes(plan)
     by, placement = recipe(plan.recipe), placement_of(plan)
     sized = trained(model.tree(run), plan)
-    model_, run_ = (_remembering(each) for each in (model, run))
+    model_, run_ = remembering(model), remembering(run)
     tree = trained(model_.tree(run_), plan)
     states = _states(tree, plan, sized)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
@@ -73,7 +81,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     passing = states.step if peak.name == STEP else _passing(tree, model_, run_, plan, peak)
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
-    return TrainingStep(_alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers)
+    return TrainingStep(_alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)
 
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
@@ -140,11 +148,6 @@ def numerics(by: Recipe, plan: Training) -> Numerics:
     """The formats that the tape runs in."""
     compute, packed = FORMATS[by.compute], bool(plan.frozen_weights)
     return Numerics("float32", compute, packed=packed) if by.autocast else Numerics(compute, packed=packed)
-
-
-def _remembering(sizes: Any) -> Any:
-    known = sizes.values()
-    return with_symbols(sizes, lambda letter: traced(letter, known[letter]))
 
 
 def _buffers(tree: Component, run: Workload, by: Recipe) -> Component:

@@ -66,7 +66,7 @@ def training_memory(
         whole=whole,
         depth=depth,
         legend=legend(used, model, run) | letters,
-        notes=(*model.remarks(run), *notes(run, plan, step)),
+        notes=(*model.remarks(run), *notes(run, plan)),
         more={"timeline": [described(phase) for phase in step.phases]},
     )
 
@@ -127,7 +127,7 @@ def conventions(run: Workload, plan: Training) -> dict[str, Any]:
     }
 
 
-def notes(run: Workload, plan: Training, step: TrainingStep) -> Iterator[str]:
+def notes(run: Workload, plan: Training) -> Iterator[str]:
     """The same in words."""
     by = recipe(plan.recipe)
     dropout = "with dropout" if run.drops else "no dropout"

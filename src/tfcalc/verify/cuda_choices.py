@@ -1,8 +1,8 @@
 """What PyTorch would do on a CUDA device, done on CPU tensors that need hold no data.
 
-A build without CUDA has no CUDA tensors, fake ones included. Three choices decide what autograd keeps, and differ: which
-kernel runs attention, the mask that dropout keeps, and which operators autocast runs in which type. Here they are put
-in the place of the CPU's, through the dispatcher, so that they hold inside PyTorch's own functions, too.
+A build without CUDA has no CUDA tensors, fake ones included. Three choices decide what autograd keeps, and differ:
+which kernel runs attention, the mask that dropout keeps, and which operators autocast runs in which type. Here they are
+put in the place of the CPU's, through the dispatcher, so that they hold inside PyTorch's own functions, too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,12 @@ def cuda_choices(kernel: str = "auto", *, as_recorded: bool = False) -> Iterator
             warnings.simplefilter("ignore")  # that kernels are replaced is what is meant
             _put(library, "dropout", _dropout, "AutogradCPU")
             _put(library, "softmax.int", _softmax(HALVES if as_recorded else (torch.float16,)), "AutogradCPU")
-            _put(library, "scaled_dot_product_attention", _attention(kernel, ran, padded_masks=not as_recorded), "AutogradCPU")
+            _put(
+                library,
+                "scaled_dot_product_attention",
+                _attention(kernel, ran, padded_masks=not as_recorded),
+                "AutogradCPU",
+            )
             for name, run in autocast.kernels():
                 _put(library, name, run, "AutocastCPU")
         torch.clear_autocast_cache = forgotten
@@ -119,7 +124,8 @@ def _attention(kernel: str, ran: Counter[str], *, padded_masks: bool) -> Callabl
 def kernels(query: Any, key: Any, value: Any, mask: Any, causal: bool, grouped: bool) -> Iterator[str]:
     """Those that take these tensors on an A100 or later, the preferred first.
 
-    From aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (``use_flash_attention``, ``use_mem_efficient_attention``).
+    From aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (``can_use_flash_attention``,
+    ``can_use_mem_efficient_attention``).
     """
     widths = {tensor.shape[-1] for tensor in (query, key, value)}
     dense = query.dim() == 4 and all(tensor.stride(-1) == 1 and tensor.numel() for tensor in (query, key, value))

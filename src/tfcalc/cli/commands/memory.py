@@ -5,23 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.cli.commands import Command
-from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option, of_fields
+from tfcalc.cli.commands.plans import SERVE, SERVING, TRAINING
+from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.held.plans import Serving, Training
-from tfcalc.questions.memory import memory
+from tfcalc.questions.memory import at_rest, memory
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.report.answer import Answer
     from tfcalc.workload import Workload
 
-TRAINING = tuple(of_fields(Training))
-SERVE = Option(
-    "serve", ("--serve",), "the memory of serving: weights, cache, and what is live beside them", switch=True
-)
-SERVING = tuple(of_fields(Serving))
 TIMELINE = Option("timeline", ("--timeline",), "the phases of a training step, each at its highest moment", switch=True)
 AT_REST = ("weights",)
 """What may be asked of a model at rest, too."""
@@ -39,14 +35,17 @@ def _answer(settings: Settings) -> Answer:
     by, depth = settings.definitions(), settings.get("depth")
     if settings.get("serve"):
         _only(settings, TRAINING, "--train")
-        return memory(model, by, run=settings.workload(model), serving=settings.fill(Serving()), depth=depth)
+        run = settings.workload(model)
+        run = with_kernel(settings, model, run, None)
+        dtype = by.dtype if "dtype" in settings.given else None
+        return memory(model, by, run=run, serving=settings.fill(Serving()), dtype=dtype, depth=depth)
     _only(settings, [option for option in SERVING if option.name not in AT_REST], "--serve")
     run = settings.workload(model)
     if not run.training:
         _only(settings, (*TRAINING, TIMELINE), "--train")
-        return memory(model, by, serving=settings.fill(Serving()) if settings.get("weights") else None, depth=depth)
+        return at_rest(model, by, weights=settings.get("weights", ""), depth=depth)
     plan = settings.fill(Training())
-    report = memory(model, by, run=_with_kernel(settings, model, run, plan), training=plan, depth=depth)
+    report = memory(model, by, run=with_kernel(settings, model, run, plan), training=plan, depth=depth)
     if not settings.get("timeline"):
         return report
     from tfcalc.questions.timeline import Timeline
@@ -54,10 +53,12 @@ def _answer(settings: Settings) -> Answer:
     return Timeline(report)
 
 
-def _with_kernel(settings: Settings, model: Model, run: Workload, plan: Training) -> Workload:
+def with_kernel(settings: Settings, model: Model, run: Workload, plan: Training | None) -> Workload:
     """The kernel that was asked for, or what PyTorch would choose."""
     if "kernel" in settings.given:
         return run
+    if plan is None:
+        return run.replaced(kernel="flash")
     from tfcalc.questions.kernels import chosen
 
     return run.replaced(kernel=chosen(model, run, plan))
@@ -77,8 +78,10 @@ COMMAND = Command(
     (
         "tfcalc memory --d-model 512 --layers 6",
         "tfcalc memory transformer-big --dtype bf16 --units si",
-        "tfcalc memory llama-3-8b --train --batch 8 --seq 4096 --recipe mixed --attention-kernel flash --recompute full",
+        "tfcalc memory llama-3-8b --train --batch 8 --seq 4096 --recipe mixed --optimizer adamw --recompute full",
         "tfcalc memory gpt2 --train --batch 8 --seq 1024 --timeline",
+        "tfcalc memory llama-3-8b --serve --context 32k --concurrency 16 --weights int4 --kv fp8 --cache paged",
+        "tfcalc memory llama-3-8b --weights nf4",
         "tfcalc memory --dtype int4 --json",
     ),
 )

@@ -38,9 +38,16 @@ def _encoded(m: Running, encoder: Component) -> None:
 
 def _behind(m: Running, whole: Component, part: Component, x: Value) -> Value:
     """What the model's own forward does with what a part has made: T5 scales it for a tied head, BART adds a bias."""
-    if part.kind == "decoder" and m.field(m.habits.scaled_output):
+    if part.kind == "decoder" and _is_scaled(m):
         x = m.t.scaled(x)
         m.outputs.append(x)
     if part.kind == "output" and has(whole, "buffer"):
         return m.t.add(x, m.t.given(part.own.weights[0].shape[1], m.t.numerics.weights, "bias of logits"))
     return x
+
+
+def _is_scaled(m: Running) -> bool:
+    fields = m.habits.scaled_output
+    if fields is None:
+        return False
+    return bool(next((given for name in fields if (given := m.field(name)) is not None), True))

@@ -39,7 +39,8 @@ def run_experts(m: Running, part: Component, x: Value, weights: Value, chosen: V
         sorted_experts, order = (Value(t.new(rows, "int64", "order"), rows, "int64") for _ in range(2))
         picked = t.result("index", [x], rows * width, x.dtype, saves=[order])
         shares = t.result("index", [weights], rows, weights.dtype, saves=[order])
-        counted = Value(t.new(rows, "int32", "experts to count"), rows, "int32")
+        counted = t.new(rows, "int32", "experts to count")
+        groups = [t.new(part.copies, "int32", "rows of each expert") for _ in ("numbers", "offsets")]
         inner = product(m, part, [maps[letter] for letter in ("W_g", "W_1") if letter in maps], picked)
         inner = activated(m, act, inner, rows * maps["W_2"].own.weights[0].shape[0])
         inner = product(m, part, [maps["W_2"]], inner)
@@ -47,7 +48,7 @@ def run_experts(m: Running, part: Component, x: Value, weights: Value, chosen: V
         back = t.copied(chosen, rows, "order")
         weighed = t.result("index", [weighed], weighed.elements, weighed.dtype, saves=[back])
         added = t.result("sum", [weighed], x.elements, weighed.dtype)
-        del sorted_experts, counted
+        del sorted_experts, counted, groups
         return t.to(added, x.dtype)
 
 

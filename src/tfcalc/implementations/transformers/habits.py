@@ -69,7 +69,7 @@ class Habits(NamedTuple):
     positions: str = "places"
     given_ones: bool = False
     inside_as_weights: bool = False
-    scaled_output: str = ""
+    scaled_output: tuple[str, ...] | None = None
     holds_outputs: bool = False
     capped_scores: Cap = ("", None)
     capped_logits: Cap = ("", None)
@@ -130,7 +130,7 @@ T5 = Habits(
     loss="own",
     shifted=False,
     inside_as_weights=True,
-    scaled_output="scale_decoder_outputs",
+    scaled_output=("scale_decoder_outputs", "tie_word_embeddings"),
 )
 COHERE = Habits(
     norms="parallel",
@@ -169,10 +169,11 @@ HABITS: dict[str, Habits] = {
     "gpt2": GPT2,
     "granite": Habits(multiplied=("embedding", "sub-layers", "logits")),
     "gpt_neox": Habits(dropped=("hidden_dropout", 0.0), dropped_embeddings=("hidden_dropout", 0.0)),
-    "m2m_100": MBART,
+    "m2m_100": MBART._replace(dropped_scores=("attention_dropout", 0.1)),
     "marian": BART._replace(positions="places"),
     "mbart": MBART,
-    "mt5": T5,
+    "mt5": T5._replace(scaled_output=None),
+    "mvp": BART._replace(positions="tokens"),
     "nemotron": Habits(joins_turned=True, layernorm="plus one"),
     "olmo": Habits(layernorm="float32", clips="clip_qkv", angles="float32"),
     "olmo2": OLMO2,
@@ -191,8 +192,8 @@ HABITS: dict[str, Habits] = {
     ),
     "stablelm": Habits(joins_turned=True, norms_heads="split", dropped=("hidden_dropout", 0.0)),
     "starcoder2": Habits(dropped=("residual_dropout", 0.0)),
-    "plbart": BART,
+    "plbart": BART._replace(dropped_scores=("attention_dropout", 0.1)),
     "t5": T5,
-    "umt5": T5,
+    "umt5": T5._replace(scaled_output=()),
 }
 """By ``model_type``."""

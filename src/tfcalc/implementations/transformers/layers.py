@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.traced import value_of
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.tape import Value
 
@@ -72,9 +73,7 @@ def names(layer: Component) -> list[str]:
 def _places(layer: Component) -> tuple[int, ...]:
     if layer.places is not None:
         return layer.places
-    times = layer.copies * layer.passes
-    assert isinstance(times, int)
-    return tuple(range(layer.under, layer.under + times))
+    return tuple(range(layer.under, layer.under + value_of(layer.copies * layer.passes)))
 
 
 def one(m: Running, layer: Component, x: Value) -> Value:

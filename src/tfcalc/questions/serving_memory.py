@@ -1,0 +1,131 @@
+"""How many bytes it takes to serve a model: weights in their format, caches of all requests, and what is live beside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Held
+from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
+from tfcalc.core.number import minimum
+from tfcalc.core.polynomial import symbol
+from tfcalc.core.traced import Traced, value_of
+from tfcalc.dimensions import check_sizes
+from tfcalc.errors import InvalidModel
+from tfcalc.held.formats.names import PLAIN, format_named
+from tfcalc.held.formats.quantization_config import stated_format
+from tfcalc.held.formats.weights import Recipe, hold
+from tfcalc.held.serving.cache_formats import cache_format
+from tfcalc.held.serving.caches import PAGED, cache
+from tfcalc.implementations.serving import forward, inference
+from tfcalc.symbols import remembering
+from tfcalc.tape.operations import Numerics
+
+if TYPE_CHECKING:
+    from tfcalc.held.plans import Serving
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+PREFILL, DECODE = "prefill", "decode"
+USUAL = "bf16"
+FORMATS = {"fp32": "float32", "fp16": "float16"}
+"""What torch calls the format that is computed in; bfloat16 otherwise."""
+TEMPORARY = "τ"
+LETTERS = {TEMPORARY: "bytes beside weights and cache at the peak: activations, and copies that make room for tokens"}
+
+
+class Moment(NamedTuple):
+    """The bytes that are live beside weights and cache when a phase holds most; None where no code tells."""
+
+    phase: str
+    temporary: int | None
+
+
+class Served(NamedTuple):
+    """A served model's memory: a tree of what is alive at the peak, and the phases; ``recipe`` is that of the weights."""
+
+    alive: Component
+    weights: Component
+    cache: Component
+    buffers: Component
+    moments: list[Moment]
+    recipe: Recipe
+
+    @property
+    def peak(self) -> Moment:
+        """The phase that holds most."""
+        return max(self.moments, key=lambda moment: moment.temporary or 0)
+
+    @property
+    def total(self) -> int:
+        """Bytes at the peak."""
+        return value_of(self.alive.total(bytes_held))
+
+
+def served(model: Model, run: Workload, plan: Serving, dtype: str | None = None) -> Served:
+    """What serving holds: ``plan.concurrency`` requests, each with ``plan.context`` tokens in the cache.
+
+    Weights are in the format that is asked for, or in that of the config (``dtype`` otherwise). Raises InvalidModel.
+    """
+    check_sizes(plan)
+    requests = at_work(run, plan)
+    model.check(requests)
+    recipe = weight_recipe(model, plan, dtype)
+    model_, run_ = remembering(model), remembering(requests)
+    tree = model_.tree(run_)
+    weights = hold(tree, recipe)._replace(name="weights", kind="weights")
+    held = cache(tree, how=plan.cache, format=cache_format(plan.kv), longest=run_.size("cached"), block_size=plan.block)
+    buffers = buffers_of(tree, recipe)
+    moments = list(_moments(model, requests, plan, recipe))
+    passing = max(moment.temporary or 0 for moment in moments)
+    parts = [weights, buffers, held]
+    if passing:
+        lump = Held("temporary", (Traced(passing, symbol(TEMPORARY)),), 8)
+        parts.append(Component("temporary", "temporary", Cost(held=(lump,))))
+    alive = Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
+    return Served(alive, weights, held, buffers, moments, recipe)
+
+
+def at_work(run: Workload, plan: Serving) -> Workload:
+    """One token of each request, behind all others of its context."""
+    context = run.seq_len if plan.context is None else plan.context
+    return run.replaced(phase=DECODE, batch_size=plan.concurrency, cached=context, recompute="none", logits="last")
+
+
+def weight_recipe(model: Model, plan: Serving, dtype: str | None) -> Recipe:
+    """How the weights are stored: as asked for, as the config says, or in ``dtype``."""
+    if plan.weights:
+        chosen = format_named(plan.weights)
+        return Recipe(chosen, chosen.name if chosen.name in PLAIN else dtype or USUAL)
+    stated = None if dtype else stated_format(model)
+    return stated or Recipe(PLAIN[dtype or USUAL], dtype or USUAL)
+
+
+def buffers_of(tree: Component, recipe: Recipe) -> Component:
+    """What is held beside the weights: in their format, 16 bits at least."""
+    numbers, bits = tree.total(buffer_elements), PLAIN[recipe.dtype].bits if recipe.dtype in PLAIN else SMALLEST_BUFFER
+    held = (Held("buffers", (numbers,), max(bits, SMALLEST_BUFFER)),) if value_of(numbers) else ()
+    return Component("buffers", "memory", Cost(held=held))
+
+
+def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) -> list[Moment]:
+    """Reading the prompts, and making a token: with transformers' caches for all requests together.
+
+    An engine with a paged cache reads at most ``plan.batched`` prompt tokens at once, and copies no cache.
+    """
+    formats = Numerics(FORMATS.get(recipe.dtype, "bfloat16"), packed=recipe.format.name not in PLAIN)
+    context = requests.size("cached")
+    prompts = requests.replaced(phase=PREFILL, seq_len=context, cached=None)
+    try:
+        if plan.cache == PAGED:
+            chunk = requests.replaced(
+                phase=PREFILL, batch_size=1, seq_len=minimum(context, plan.batched), cached=None, kernel="flash"
+            )
+            step = chunk.replaced(batch_size=requests.batch_size, seq_len=1)
+            return [Moment(PREFILL, forward(model, chunk, formats)), Moment(DECODE, forward(model, step, formats))]
+        return [
+            Moment(name, inference(model, each, formats, plan.cache).activations)  # type: ignore[arg-type]  # published
+            for name, each in ((PREFILL, prompts), (DECODE, requests))
+        ]
+    except InvalidModel:
+        return [Moment(DECODE, None)]
