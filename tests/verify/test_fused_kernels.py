@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -145,23 +145,27 @@ def test_a_fused_llama_keeps_what_torch_keeps(recipe: str, batch: int) -> None:
     assert m.t.ledger.saved == found.total
 
 
+def beside(*given: Any, run: Callable[[], Any]) -> int:
+    """The bytes that an operation keeps beside what it is given and what it makes, on the meta device."""
+    kept: dict[int, Any] = {}
+
+    def keep(one: Any) -> Any:
+        return kept.setdefault(one.untyped_storage()._cdata, one)
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
+        made = run()
+    known = {one.untyped_storage()._cdata for one in (*given, made)}
+    assert {one.untyped_storage()._cdata for one in given} <= set(kept)
+    return sum(one.untyped_storage().nbytes() for storage, one in kept.items() if storage not in known)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_torchs_own_fused_norms_keep_what_they_read_and_one_or_two_numbers_for_a_row(dtype: Any) -> None:
-    """On the meta device: 4 bytes for each row, or 8 with the mean."""
-    x = torch.empty((6, 64), dtype=dtype, device="meta", requires_grad=True)
-    weight = torch.empty(64, dtype=dtype, device="meta", requires_grad=True)
-    makers = {
-        4: lambda: torch.ops.aten._fused_rms_norm(x, [64], weight, 1e-6),
-        8: lambda: F.layer_norm(x, [64], weight, weight),
-    }
-    for bytes_of_a_row, make in makers.items():
-        kept: dict[int, Any] = {}
+def test_torchs_layer_norm_keeps_its_input_and_8_bytes_for_a_row(dtype: Any) -> None:
+    x, weight = (torch.empty(shape, dtype=dtype, device="meta", requires_grad=True) for shape in ((6, 64), (64,)))
+    assert beside(x, weight, run=lambda: F.layer_norm(x, [64], weight, weight)) == 6 * 8
 
-        def keep(one: Any) -> Any:
-            return kept.setdefault(one.untyped_storage()._cdata, one)  # noqa: B023  # it runs at once
 
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
-            make()
-        given = {each.untyped_storage()._cdata for each in (x, weight)}
-        assert given <= set(kept)
-        assert sum(one.nbytes for storage, one in kept.items() if storage not in given) == 6 * bytes_of_a_row
+def test_torchs_flash_attention_keeps_4_bytes_for_a_row_and_24_for_its_random_numbers() -> None:
+    q, k, v = (torch.empty((2, 4, 9, 16), dtype=torch.bfloat16, device="meta", requires_grad=True) for _ in range(3))
+    flash = torch.ops.aten._scaled_dot_product_flash_attention
+    assert beside(q, k, v, run=lambda: flash(q, k, v, 0.1, True)[0]) == 4 * 2 * 4 * 9 + 24

@@ -12,7 +12,7 @@ from tfcalc.implementations.kernels import linear_cross_entropy
 from tfcalc.implementations.transformers import leaves
 from tfcalc.implementations.transformers.habits import Habits
 from tfcalc.implementations.transformers.running import Rule, Running
-from tfcalc.implementations.transformers.whole import RULES, output
+from tfcalc.implementations.transformers.whole import RULES, labels, output
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.tape import Value
 from tfcalc.workload import Workload
@@ -36,7 +36,10 @@ class Head:
         assert self.waiting is not None
         m.t.ledger.begin("loss")
         (width, (weight, *bias)), self.waiting = self.waiting, None
-        return linear_cross_entropy(m, x, width, weight, bias[0] if bias else None)
+        targets = labels(m)
+        found = linear_cross_entropy(m, x, width, weight, bias[0] if bias else None)
+        del targets  # not kept: forward has used them
+        return found
 
 
 def activation(m: Running, part: Component, x: Value) -> Value:

@@ -14,15 +14,19 @@ from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.names import format_named
 from tfcalc.held.formats.weights import weights
 from tfcalc.held.training.activations import activations
+from tfcalc.held.training import megatron
 from tfcalc.held.training.adapters import Adapter, adapted, frozen_where
+from tfcalc.held.training.megatron_sizes import Placement as Devices
+from tfcalc.held.training.megatron_sizes import remembered, sizes_of
 from tfcalc.held.training.optimizers import optimizer
+from tfcalc.held.training.parallel import on_device
 from tfcalc.held.training.peak import STEP, Phase, Standing, highest, phases
 from tfcalc.held.training.placement import Placed, placed
 from tfcalc.held.training.recipes import Recipe, recipe
 from tfcalc.held.training.sharding import Placement
 from tfcalc.implementations.training import kept, step, temporary
 from tfcalc.symbols import remembering
-from tfcalc.tape.ledger import WIDTHS, Found
+from tfcalc.tape.ledger import WIDTHS, Found, Moment
 from tfcalc.tape.operations import Numerics
 
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """What torch calls them."""
 ID_BITS, FP32 = 64, 32
+MEGATRON = "megatron"
 TEMPORARY, RELEASED, MISSING = "τ", "ρ", "μ"
 LETTERS = {
     TEMPORARY: "bytes for a moment at the peak that no tensor holds",
@@ -68,6 +73,9 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     run on a tape; sizes remember their formulas, so that all but the temporary has a closed form.
     """
     check_sizes(plan)
+    if plan.implementation == MEGATRON:
+        return _megatron(model, run, plan)
+    check_alone(plan)
     by, placement = recipe(plan.recipe), placement_of(plan)
     sized = trained(model.tree(run), plan)
     model_, run_ = remembering(model), remembering(run)
@@ -86,6 +94,8 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
     """The bytes of the same peak, without what it is made of: several times as fast."""
+    if plan.implementation == MEGATRON:
+        return _megatron(model, run, plan).peak.total
     sized = trained(model.tree(run), plan)
     states, buffers = _states(sized, plan, sized), _buffers(sized, run, recipe(plan.recipe))
     return highest(_phases(sized, model, run, plan, states, buffers)).total
@@ -121,6 +131,51 @@ def _phases(
 
 def _bytes(tree: Component) -> int:
     return value_of(tree.total(bytes_held))
+
+
+def check_alone(plan: Training) -> None:
+    """Raise InvalidModel where layers are to be shared by code that is not Megatron's."""
+    for name, value in (("tensor", plan.tensor), ("pipeline", plan.pipeline), ("interleave", plan.interleave)):
+        if value != 1:
+            raise InvalidModel(f"{name} {value} with implementation {plan.implementation!r}", "take megatron")
+    if plan.sequence_parallel:
+        raise InvalidModel(f"sequence parallel with implementation {plan.implementation!r}", "take megatron")
+
+
+def _megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
+    """A device of Megatron-LM: its share of the states, and of the activations that the paper lists.
+
+    The paper knows no temporary, so none is counted. The peak is at the start of backward.
+    """
+    model_, run_, plan_ = remembering(model), remembering(run), remembering(plan)
+    at = Devices(plan_.tensor, plan.sequence_parallel, plan_.pipeline, plan_.interleave)
+    saved = megatron.activations(
+        remembered(sizes_of(model, run.seq_len)),
+        batch=run_.batch_size,
+        seq=run_.seq_len,
+        tensor=at.tensor,
+        sequence_parallel=plan.sequence_parallel,
+        recompute=run.recompute,
+        pipeline=at.pipeline,
+        interleave=at.interleave,
+        dropout=run.drops,
+    )
+    by, placement = recipe(plan.recipe), placement_of(plan)
+    sized = on_device(trained(model.tree(run), plan), Devices(plan.tensor, pipeline=plan.pipeline))
+    tree = on_device(trained(model_.tree(run_), plan), at)
+    states, buffers = _states(tree, plan, sized), _buffers(tree, run_, by)
+    device, kept_ = states.device, _bytes(saved)
+    moment = Moment()
+    moment.total = moment.saved = kept_
+    standing = Standing(_bytes(device.weights), _bytes(device.master), _bytes(device.optimizer), _bytes(buffers))
+    scratch = 0 if placement.offload != "none" else _bytes(states.step)
+    stays = gradients_stay(by, placement) or plan.accumulate != 1
+    found = phases(
+        standing, _bytes(device.gradients), {"backward": moment}, _bytes(states.gathered), scratch, there=stays
+    )
+    peak = highest(found)
+    passing = states.step if peak.name == STEP else Component("temporary", "temporary")
+    return TrainingStep(_alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)
 
 
 def trained(tree: Component, plan: Training) -> Component:

@@ -65,7 +65,7 @@ def training_memory(
         conventions={**conventions(run, plan), "units": definitions.units, "not_counted": NOT_COUNTED},
         whole=whole,
         depth=depth,
-        legend=legend(used, model, run) | letters,
+        legend=legend(used, model, run, plan) | letters,
         notes=(*model.remarks(run), *notes(run, plan)),
         more={"timeline": [described(phase) for phase in step.phases]},
     )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num, divide
+from tfcalc.core.traced import traced, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.model import Model
 from tfcalc.workload import DEFAULT_LENGTH, Workload
@@ -100,6 +101,18 @@ class Placement(NamedTuple):
     def chunks(self) -> Num:
         """Into how many the layers are cut: ``p·m``."""
         return self.pipeline * self.interleave
+
+
+LETTERS = {"d_model": "h", "n_heads": "a", "n_layers": "n", "vocab_size": "V", "d_ff": "f", "n_kv_heads": "g"}
+
+
+def remembered(sizes: Sizes) -> Sizes:
+    """The same sizes, each of which remembers its letter."""
+    given = {name: getattr(sizes, name) for name in LETTERS}
+    return sizes._replace(
+        **{name: traced(LETTERS[name], size) for name, size in given.items() if isinstance(size, int)},
+        head_dim=None if sizes.head_dim is None else traced("d", value_of(sizes.head_dim)),
+    )
 
 
 def sizes_of(model: Model, seq: Num = DEFAULT_LENGTH) -> Sizes:

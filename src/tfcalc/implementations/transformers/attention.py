@@ -9,6 +9,7 @@ from tfcalc.core.number import Num, divide
 from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.head_norms import heads_normed
+from tfcalc.implementations.transformers.sinks import sinks, softmax_beside
 from tfcalc.implementations.transformers.rotation import both_turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
@@ -33,6 +34,7 @@ class Shape(NamedTuple):
     all_keys: Num
     all_values: Num
     """Keys and values repeated for each head."""
+    sink: Value | None = None
 
     @property
     def grouped(self) -> bool:
@@ -87,6 +89,7 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         return _of_memory(m, part, sizes, x)
     for table in filter(is_relative, part.parts):
         own_bias(m, table)
+    sizes = sizes._replace(sink=sinks(m, part))
     q, k, v = projections(m, part, sizes, x)
     if m.habits.clips is not None and m.field(m.habits.clips) is not None:
         q, k, v = (m.t.clipped_in_place(each) for each in (q, k, v))
@@ -164,9 +167,11 @@ def by_kernel(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
 
 
 def repeated(m: Running, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value]:
-    """repeat_kv: keys and values once for each head that reads them."""
+    """repeat_kv: keys and values once for each head that reads them; one head's alone are a view, until copied."""
     if not sizes.grouped:
         return k, v
+    if m.run.kernel == "eager" and sizes.keys * sizes.heads == sizes.all_keys:
+        return m.t.broadcast(k, sizes.all_keys).view(heads=True), m.t.broadcast(v, sizes.all_values).view(heads=True)
     return m.t.copied(k, sizes.all_keys, "repeat_kv"), m.t.copied(v, sizes.all_values, "repeat_kv")
 
 
@@ -216,7 +221,9 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
         p = t.add(p, t.broadcast(m.shared.bias, p.elements))
     if m.shared.mask is not None:
         p = t.add(p, m.shared.mask, p.elements)
-    if m.habits.softmax == "float32":
+    if sizes.sink is not None:
+        p = t.to(softmax_beside(m, p, sizes.sink, m.stream.tokens * sizes.heads), v.dtype)
+    elif m.habits.softmax == "float32":
         p = t.to(t.softmax(p, "float32"), q.dtype)
     else:
         p = t.to(t.softmax(p), v.dtype)

@@ -21,14 +21,14 @@ def mixture(m: Running, part: Component, x: Value) -> Value:
 
 
 def routed(m: Running, router: Component, experts: Component, x: Value) -> tuple[Value, Value, Value]:
-    """Logits, and the weights (fp32) and numbers of the experts that are chosen."""
+    """Logits, and the weights and numbers of the experts that are chosen."""
     t = m.t
     logits = m(router, x)
     places = m.stream.tokens * experts.times.active
     shares = t.softmax(t.to(logits, "float32"), "float32")
     chosen = Value(t.new(places, "int64", "chosen experts"), places, "int64")
     weights = t.result("topk", [shares], places, "float32", saves=[chosen])
-    return logits, weights, chosen
+    return logits, weights if m.habits.routes_in_float32 else t.to(weights, logits.dtype), chosen
 
 
 def run_experts(m: Running, part: Component, x: Value, weights: Value, chosen: Value) -> Value:

@@ -48,8 +48,13 @@ class Habits(NamedTuple):
     ``turns_in_float32``: whether queries and keys are rotated in fp32; ``angles``: the format of cos and sin
     (``float32``, or the weights' ``own``), ``angles_by_type`` whether layers with a window have others than those
     without, ``angles_by_layer`` whether each layer puts them in another order first, ``joins_turned`` whether heads
-    that are turned whole are joined with what is left (nothing) all the same. ``masks`` are made, for layers
+    that are turned whole are joined with what is left (nothing) all the same, ``half_angles`` whether cos and sin are as wide as half of what
+    they turn. ``masks`` are made, for layers
     with a window and for those without.
+
+    ``router``: a ``softmax`` of all logits, of the best of them (``best first``), or a ``sigmoid``; ``groups`` has a
+    softmax, but may leave out groups of experts. ``normalizes`` is the field (if any) and the default for dividing the
+    chosen experts' weights by their sum; ``routes_in_float32`` whether these stay so. ``clamps_gates``: GPT-OSS's gates.
 
     ``fused``: whether a kernel runs gates, and one rotations (no family's own code: tfcalc.implementations.fused).
     """
@@ -83,7 +88,12 @@ class Habits(NamedTuple):
     angles_by_type: bool = False
     angles_by_layer: bool = False
     joins_turned: bool = False
+    half_angles: bool = False
     masks: int = 1
+    router: str = "softmax"
+    normalizes: tuple[str, bool] = ("norm_topk_prob", False)
+    routes_in_float32: bool = False
+    clamps_gates: bool = False
 
 
 LLAMA = Habits()
@@ -146,6 +156,8 @@ HABITS: dict[str, Habits] = {
     "bert": BERT,
     "blenderbot": PEGASUS,
     "blenderbot-small": BART._replace(positions="places"),
+    "deepseek_v2": Habits(router="groups", angles="complex", turns_in_float32=True),
+    "deepseek_v3": Habits(router="sigmoid", normalizes=("norm_topk_prob", True)),
     "cohere": COHERE,
     "cohere2": COHERE._replace(masks=2),
     "gemma": Habits(rmsnorm="gemma", multiplied=("embedding",)),
@@ -164,6 +176,9 @@ HABITS: dict[str, Habits] = {
         capped_scores=("attn_logit_softcapping", None),
         capped_logits=("final_logit_softcapping", None),
     ),
+    "gpt_oss": Habits(
+        router="best first", clamps_gates=True, joins_turned=True, half_angles=True, masks=2
+    ),
     "glm": GLM,
     "glm4": GLM._replace(norms="sandwich"),
     "gpt2": GPT2,
@@ -174,9 +189,11 @@ HABITS: dict[str, Habits] = {
     "mbart": MBART,
     "mt5": T5._replace(scaled_output=None),
     "mvp": BART._replace(positions="tokens"),
+    "mixtral": Habits(normalizes=("", True), routes_in_float32=True),
     "nemotron": Habits(joins_turned=True, layernorm="plus one"),
     "olmo": Habits(layernorm="float32", clips="clip_qkv", angles="float32"),
     "olmo2": OLMO2,
+    "olmoe": Habits(clips="clip_qkv"),
     "olmo3": OLMO2._replace(masks=2),
     "opt": Habits(dropped=("dropout", 0.1), positions="tokens"),
     "pegasus": PEGASUS,

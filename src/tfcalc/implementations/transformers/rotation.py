@@ -6,9 +6,35 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.running import Running, of_kind
+from tfcalc.tape.ledger import Place
 from tfcalc.tape.tape import Value
 
 Angles = tuple[Value, Value]
+
+
+def angles(m: Running, elements: Num) -> Angles:
+    """The cosine and the sine of each position's angles, or both in one complex number; they belong to no layer."""
+    if m.habits.angles == "complex":
+        both = _angle(m, "cos + i·sin", elements)
+        return both, both
+    if m.habits.half_angles:
+        elements = divide(elements, 2)
+    return _angle(m, "cos", elements), _angle(m, "sin", elements)
+
+
+def _angle(m: Running, name: str, elements: Num) -> Value:
+    kind = m.t.numerics.weights if m.habits.angles == "own" else "float32"
+    storage = m.t.new(elements * _kinds_of_angles(m), kind, name)
+    storage.home = (*m.t.module, Place("rotary"))
+    return Value(storage, elements, kind)
+
+
+def _kinds_of_angles(m: Running) -> int:
+    """How many kinds of layers there are, where each kind has angles of its own: these stand beside each other here."""
+    if not m.habits.angles_by_type:
+        return 1
+    types, layers, every = (m.field(name) for name in ("layer_types", "num_hidden_layers", "sliding_window_pattern"))
+    return len(set(types)) if types else 1 + (1 < every <= layers)
 
 
 def both_turned(m: Running, part: Component, q: Value, k: Value) -> tuple[Value, Value]:
@@ -42,6 +68,16 @@ def _turned(m: Running, x: Value, angles: Angles) -> Value:
         x = t.to(x, "float32")
     made = t.add(t.mul(x, cos), t.mul(t.copied(x, x.elements, "rotate_half", heads=x.heads), sin))
     return t.to(made, kind).view(heads=x.heads)
+
+
+def halves_turned(m: Running, x: Value) -> Value:
+    """``x₁·cos − x₂·sin`` beside ``x₂·cos + x₁·sin``, in new memory (DeepSeek's interleaved rotation)."""
+    t, kind = m.t, x.dtype
+    assert m.shared.angles is not None
+    cos, sin = m.shared.angles
+    if m.habits.turns_in_float32:
+        x = t.to(x, "float32")
+    return t.to(t.joined([t.add(t.mul(x, cos), t.mul(x, sin))], x.elements), kind)
 
 
 def rotated_width(part: Component) -> Num:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor
+from tfcalc.core.number import Num
 from tfcalc.implementations.transformers.habits import Habits, Probability
 from tfcalc.tape.operations import Torch
 from tfcalc.tape.tape import Value
@@ -71,6 +72,7 @@ class Running:
         self.stream = run.target
         self.ids = tape.given(self.stream.tokens, "int64", "token ids")
         self.shared = NOTHING
+        self.experts = "grouped_mm"  # transformers' experts_implementation
         self.cache: Cache | None = None
         self.until_layer_ends: list[Value] = []  # what a layer's variables hold, though nothing reads it any more
         self.outputs: list[Value] = []
@@ -100,12 +102,15 @@ class Running:
         """``x`` with some of its numbers dropped, if dropout is at work."""
         return self.t.dropout(x, at_work=self.drops(probability))
 
-    def weight(self, tensor: Tensor) -> Value:
-        """A parameter, the same each time; a tied one is that which it is tied to."""
+    def weight(self, tensor: Tensor, copies: Num = 1) -> Value:
+        """A parameter, the same each time; a tied one is that which it is tied to.
+
+        So many ``copies`` of it, one for each expert, are one parameter.
+        """
         name = tensor.tied_to or f"{self.t.path}.{tensor.name}"
         if name not in self.weights:
             kind = self.t.numerics.weights
-            self.weights[name] = self.t.parameter(tensor.size, kind, name, trained=not tensor.frozen)
+            self.weights[name] = self.t.parameter(tensor.size * copies, kind, name, trained=not tensor.frozen)
         return self.weights[name]
 
     def tied(self, name: str, weight: Value) -> None:

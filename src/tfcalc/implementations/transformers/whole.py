@@ -7,13 +7,14 @@ from tfcalc.core.number import Num
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.attention import attention
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
+from tfcalc.implementations.transformers.experts import mixture
 from tfcalc.implementations.transformers.feed_forward import feed_forward
 from tfcalc.implementations.transformers.grouped_experts import mixture
 from tfcalc.implementations.transformers.masks import masks
+from tfcalc.implementations.transformers.latent import is_latent, latent_attention
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
-from tfcalc.implementations.transformers.rotation import rotated_width
+from tfcalc.implementations.transformers.rotation import angles, rotated_width
 from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, has
-from tfcalc.tape.ledger import Place
 from tfcalc.tape.tape import Value
 
 
@@ -67,8 +68,7 @@ def _share(m: Running, part: Component) -> None:
     if turned:
         elements = m.stream.length * rotated_width(turned[0])
         places = Value(m.t.new(m.stream.length, "int64", "positions"), m.stream.length, "int64")
-        angles = (_angle(m, "cos", elements), _angle(m, "sin", elements))
-        shared = shared._replace(places=places, angles=angles)
+        shared = shared._replace(places=places, angles=angles(m, elements))
     m.shared = shared
 
 
@@ -80,22 +80,6 @@ def _mask(m: Running) -> Value | None:
     if m.run.kernel != "eager" and m.habits.given_ones and m.t.numerics.traced:
         return Value(m.t.new(pairs, "bool", "mask"), pairs, "bool")
     return None
-
-
-def _angle(m: Running, name: str, elements: Num) -> Value:
-    """The cosine or the sine of each position's angles, which belong to no layer."""
-    kind = "float32" if m.habits.angles == "float32" else m.t.numerics.weights
-    storage = m.t.new(elements * _kinds_of_angles(m), kind, name)
-    storage.home = (*m.t.module, Place("rotary"))
-    return Value(storage, elements, kind)
-
-
-def _kinds_of_angles(m: Running) -> int:
-    """How many kinds of layers there are, where each kind has angles of its own: these stand beside each other here."""
-    if not m.habits.angles_by_type:
-        return 1
-    types, layers, every = (m.field(name) for name in ("layer_types", "num_hidden_layers", "sliding_window_pattern"))
-    return len(set(types)) if types else 1 + (1 < every <= layers)
 
 
 def embeddings(m: Running, part: Component, x: Value) -> Value:
@@ -117,11 +101,15 @@ def loss(m: Running, part: Component, x: Value) -> Value:
     m.t.ledger.begin("loss")
     if m.habits.loss == "float32":
         x = m.t.to(x, "float32")
-    targets = m.ids
-    if m.habits.shifted:  # padded by one token, and the first one cut off: a view where there is one sequence
-        more = tokens if m.t.apart else tokens + 1
-        targets = Value(m.t.new(more, "int64", "labels"), tokens, "int64")
-    return m.t.cross_entropy(x, targets, tokens)
+    return m.t.cross_entropy(x, labels(m), tokens)
+
+
+def labels(m: Running) -> Value:
+    """The tokens, or those moved by one: padded, and the first one cut off, a view where there is one sequence."""
+    tokens = m.stream.tokens
+    if not m.habits.shifted:
+        return m.ids
+    return Value(m.t.new(tokens if m.t.apart else tokens + 1, "int64", "labels"), tokens, "int64")
 
 
 def output(m: Running, part: Component, x: Value) -> Value:
@@ -134,9 +122,14 @@ def _logits(m: Running, part: Component, x: Value) -> Value:
     return m.t.scaled(x) if "logits" in m.habits.multiplied else x
 
 
+def any_attention(m: Running, part: Component, x: Value) -> Value:
+    """Of queries, keys and values, or by a latent vector."""
+    return latent_attention(m, part, x) if is_latent(part) else attention(m, part, x)
+
+
 RULES: dict[str, Rule] = {
     "activation": leaves.activation,
-    "attention": attention,
+    "attention": any_attention,
     "decoder": stacked,
     "embedding": leaves.embedding,
     "embeddings": embeddings,
@@ -145,6 +138,7 @@ RULES: dict[str, Rule] = {
     "ffn": feed_forward,
     "linear": leaves.linear,
     "loss": loss,
+    "moe": mixture,
     "model": encoder_decoder,
     "moe": mixture,
     "norm": leaves.norm,
