@@ -1,6 +1,7 @@
-"""Accelerators and their dense peaks, as vendors print them: facts in hardware.csv, each row with its source.
+"""Accelerators, their dense peaks and their memory: facts in hardware.csv, each row with its source.
 
-A peak with sparsity is twice the dense one, and no transformer reaches it: no such figure stands in the table.
+A peak with sparsity is twice the dense one, and no transformer reaches it: no such figure stands in the table. Memory is
+what vendors print, and what the driver reports where it is known: "80 GB" are 79.1 GiB, and not 80·10⁹ bytes.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfcalc.errors import UsageError, nearest
+from tfcalc.units import parse_bytes, short_bytes
 
 TABLE = Path(__file__).parent / "hardware.csv"
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4")
 STATUS = {"V": "", "S": "from a secondary source", "U": "unverified"}
 """How sure a figure is: seen on the vendor's page, on a page that quotes it, or recalled."""
+
+CONTEXT = 2**29
+"""Bytes that the driver's context and its libraries take of a process: 0.5 GiB, an assumption (0.3 to 0.6 are usual)."""
 
 TERA = 10**12
 SPARSITY = 2
@@ -41,14 +46,52 @@ IDLE = (
 """Words of a name that tell no accelerator from another: makers, lines, and the machines around them."""
 
 
+class Usable(NamedTuple):
+    """Bytes that a process can use, and what was assumed to say so."""
+
+    bytes: int
+    notes: tuple[str, ...]
+
+
 class Accelerator(NamedTuple):
-    """``peaks`` are FLOP/s without sparsity, by precision; ``status`` and ``caveat`` say how far to trust them."""
+    """``peaks`` are FLOP/s without sparsity, by precision; ``status`` and ``caveat`` say how far to trust them.
+
+    ``memory`` is what the vendor prints (``80 GB``), ``memory_reported`` what the driver says (``79.1 GiB``; empty where
+    it is not known; the least where it is said to be more than one amount), with a status and a note of their own.
+    """
 
     name: str
     peaks: dict[str, float]
     status: str
     sources: str
     caveat: str
+    memory: str
+    memory_reported: str
+    memory_status: str
+    memory_note: str
+
+    def usable(self, context: int = CONTEXT) -> Usable:
+        """What is left to a process: as the driver reports, or else as the vendor's unit says, less the ``context``.
+
+        Where nothing is known to be reported, nothing is deducted for it: GB are then 10⁹ bytes, which in memory sold
+        by powers of two is on the safe side.
+
+        >>> named("h200")[0].usable().bytes == parse_bytes("139.72 GiB") - 2**29
+        True
+        """
+        amount = self.memory_reported or self.memory
+        said = (
+            f"its driver reports {amount}"
+            if self.memory_reported
+            else f"{amount} by the vendor's unit, as what its driver reports is not known"
+        )
+        left = parse_bytes(amount) - context
+        notes = [f"{self.name} has {self.memory}: {said}, less {short_bytes(context)} for the driver's context (assumed)"]
+        if STATUS[self.memory_status]:
+            notes.append(f"the memory of {self.name} is {STATUS[self.memory_status]}")
+        if self.memory_note:
+            notes.append(f"{self.name}: {self.memory_note}")
+        return Usable(left, tuple(notes))
 
     def peak(self, precision: str) -> float:
         """Its dense peak. Raises UsageError with those that it has."""
@@ -76,15 +119,19 @@ def accelerators() -> list[Accelerator]:
                 row["status"],
                 row["sources"],
                 row["caveat"],
+                row["memory"],
+                row["memory_reported"],
+                row["memory_status"],
+                row["memory_note"],
             )
             for row in csv.DictReader(file)
         ]
 
 
-def named(name: str) -> list[Accelerator]:
+def named(name: str, instead: str = "--peak") -> list[Accelerator]:
     """Those that a name may mean, the likeliest first: ``h100``, ``NVIDIA A100 80GB``, ``4090``, ``TPU v5p``.
 
-    Raises UsageError with the nearest, where there is none.
+    Raises UsageError with the nearest, where there is none, and the option that would do ``instead``.
 
     >>> [one.name for one in named("h100")], named("rtx_4090")[0].name
     (['H100-SXM', 'H100-PCIe', 'H100-NVL'], 'RTX-4090')
@@ -94,9 +141,9 @@ def named(name: str) -> list[Accelerator]:
     for ends in (_beginnings, _endings):
         found = [one for one in known if re.search(r"\d", asked) and asked in ends(_words(one.name))]
         if found:
-            return sorted(found, key=lambda one: memory is not None and not one.name.endswith(f"-{memory[1]}"))
+            return sorted(found, key=lambda one: memory is not None and one.memory.split()[0] != memory[1])
     hint = nearest(name.upper(), list(dict.fromkeys(_kin(one.name) for one in known)))
-    raise UsageError(f"accelerator {name[:80]!r} is not known", f"{hint}; or give --peak".replace("?;", "?"))
+    raise UsageError(f"accelerator {name[:80]!r} is not known", f"{hint}; or give {instead}".replace("?;", "?"))
 
 
 def looks_sparse(peak: float, precision: str) -> Accelerator | None:

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 from tfcalc.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from fractions import Fraction
 
 SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15}
 IEC = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
+BYTES |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**50}
 
 _NUMBER = r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)"
 _LONGEST = 64
@@ -53,9 +57,33 @@ def parse_amount(text: str | float) -> float:
     return value
 
 
-def _read(text: str, remedy: str) -> Fraction:
+def parse_bytes(text: str) -> int:
+    """An amount of memory with its unit: ``80GB`` (10⁹), ``80GiB`` or ``80Gi`` (2³⁰), ``512 MB``, ``24gb``, ``8192B``.
+
+    A part of a byte is dropped. Raises UsageError, with the text, where it is no amount, or has no unit: GB and GiB
+    differ by 7 %.
+
+    >>> parse_bytes("80GB"), parse_bytes("80GiB"), parse_bytes("79.2 GiB")
+    (80000000000, 85899345920, 85040352460)
+    """
+    units = {name + ending: scale for name, scale in BYTES.items() for ending in ("b", "bytes")}
+    units |= {name: scale for name, scale in BYTES.items() if name.endswith("i")}
+    given = text.strip()
+    match = re.fullmatch(_NUMBER, given, re.ASCII) if len(given) <= _LONGEST else None
+    if match and match[2].lower() in ("", "k", "m", "g", "t", "p"):
+        letter = (match[2] or "g").upper()
+        binary, decimal = f"{match[1]}{letter}iB", f"{match[1]}{letter}B"
+        wanting = "is ambiguous" if match[2] else "has no unit"
+        raise UsageError(f"{given!r} {wanting}", f"say {binary} (powers of 1024) or {decimal} (powers of 1000)")
+    size = int(_read(text, "write 80GB, 79.2GiB, 512MB or 24GiB", units))
+    if size < 1:
+        raise UsageError(f"{given!r} is not above 0", "give more than 0 bytes")
+    return size
+
+
+def _read(text: str, remedy: str, units: Mapping[str, int] | None = None) -> Fraction:
     match = re.fullmatch(_NUMBER, text.strip(), re.ASCII) if len(text) <= _LONGEST else None
-    scale = (SI | IEC).get(match[2]) if match else None
+    scale = ((SI | IEC).get(match[2]) if units is None else units.get(match[2].lower())) if match else None
     if match is None or scale is None:
         raise UsageError(f"{text[:_LONGEST]!r} is not a number", remedy)
     from fractions import Fraction  # rarely needed: plain digits are read without it

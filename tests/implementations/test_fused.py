@@ -131,7 +131,7 @@ def test_sizes_may_be_symbols() -> None:
 
 def test_an_unknown_implementation_is_refused_with_the_nearest() -> None:
     model = Published(dict(CONFIGS["gpt2"]))
-    with pytest.raises(InvalidModel, match="'fussed'.*fused"):
+    with pytest.raises(InvalidModel, match=r"'fussed'.*fused"):
         running(model, Workload(), BF16, implementation="fussed")
 
 

@@ -52,7 +52,9 @@ def test_what_each_module_keeps_is_equal_to_the_byte(row: dict[str, Any]) -> Non
     m, _ = ran(row)
     found: Counter[str] = Counter()
     for kept in m.t.kept.values():
-        found[as_recorded(kept.path)] += kept.storage.size
+        size = kept.storage.size
+        assert isinstance(size, int)
+        found[as_recorded(kept.path)] += size
     assert found == row["saved_by_module"]
     assert m.t.ledger.saved == row["saved_bytes"]
 

@@ -1,4 +1,4 @@
-"""Live: a Llama of fused kernels, built of PyTorch's own and of autograd functions that keep what Liger-Kernel's keep."""
+"""Live: a Llama of fused kernels, built of PyTorch's own and of functions that keep what Liger-Kernel's keep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
 from torch import nn  # noqa: E402  # after the skip, like what follows
 from torch.autograd import Function  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+from torch.nn import functional  # noqa: E402
 
 from tfcalc.verify.saved import saved  # noqa: E402
 from tfcalc.verify.step import without_data  # noqa: E402
@@ -39,7 +39,7 @@ HEADS, GROUPS, WIDTH = 4, 2, 16
 RECIPES = {"fp32": "fp32", "bf16": "bf16 (pure)", "autocast": "fp32 weights, CUDA bf16 autocast"}
 
 
-class Norm(Function):
+class Norm(Function):  # type: ignore[misc]
     """LigerRMSNormFunction: X, W, and RSTD in fp32."""
 
     @staticmethod
@@ -50,7 +50,7 @@ class Norm(Function):
         return torch.empty_like(x)
 
 
-class Turn(Function):
+class Turn(Function):  # type: ignore[misc]
     """LigerRopeFunction: it writes over what it reads, and keeps cos and sin."""
 
     @staticmethod
@@ -59,7 +59,7 @@ class Turn(Function):
         return x.view_as(x)
 
 
-class Gate(Function):
+class Gate(Function):  # type: ignore[misc]
     """LigerSiLUMulFunction: a and b."""
 
     @staticmethod
@@ -68,7 +68,7 @@ class Gate(Function):
         return torch.empty_like(a)
 
 
-class Loss(Function):
+class Loss(Function):  # type: ignore[misc]
     """LigerFusedLinearCrossEntropyFunction: the gradients of input and weight."""
 
     @staticmethod
@@ -77,7 +77,7 @@ class Loss(Function):
         return torch.empty((), dtype=torch.float32)
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc]
     """A Llama block."""
 
     def __init__(self) -> None:
@@ -94,13 +94,13 @@ class Block(nn.Module):
             for made, heads in ((self.q(normed), HEADS), (self.k(normed), GROUPS), (self.v(normed), GROUPS))
         )
         q, k = Turn.apply(q, cos, sin), Turn.apply(k, cos, sin)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         x = x + self.o(mixed.transpose(1, 2).flatten(2))
         normed = Norm.apply(x, self.norms[1])
         return x + self.down(Gate.apply(self.gate(normed), self.up(normed)))
 
 
-class Llama(nn.Module):
+class Llama(nn.Module):  # type: ignore[misc]
     """Words, blocks, the last norm, and the loss."""
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ def beside(*given: Any, run: Callable[[], Any]) -> int:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_torchs_layer_norm_keeps_its_input_and_8_bytes_for_a_row(dtype: Any) -> None:
     x, weight = (torch.empty(shape, dtype=dtype, device="meta", requires_grad=True) for shape in ((6, 64), (64,)))
-    assert beside(x, weight, run=lambda: F.layer_norm(x, [64], weight, weight)) == 6 * 8
+    assert beside(x, weight, run=lambda: functional.layer_norm(x, [64], weight, weight)) == 6 * 8
 
 
 def test_torchs_flash_attention_keeps_4_bytes_for_a_row_and_24_for_its_random_numbers() -> None:

@@ -156,7 +156,7 @@ def test_recomputed_blocks_keep_their_inputs_alone() -> None:
     assert inputs.total < whole.total
 
 
-@pytest.mark.parametrize("model_type", ["gpt2", "llama", "t5", "bert", "bart", "opt", "gpt_neox", "gemma2", "mixtral"])
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "t5", "bert", "bart", "opt", "gpt_neox", "mixtral"])
 def test_random_configs_run(model_type: str) -> None:
     for attention in ("eager", "sdpa"):
         found = [one for one in several(model_type, 1, attention=attention) if isinstance(one, Measured)]

@@ -1,4 +1,4 @@
-"""Live: what a classic Transformer with tables, positions, head and loss keeps for backward, built of PyTorch's modules."""
+"""Live: what PyTorch's modules keep for backward, put together to a Transformer with tables, positions, head, loss."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RUNS = (("fp32", "math"), ("fp32", "efficient"), ("bf16", "flash"), ("autocast",
 RECIPES = {"fp32": "fp32", "bf16": "bf16 (pure)", "autocast": "fp32 weights, CUDA bf16 autocast"}
 
 
-class Whole(nn.Module):
+class Whole(nn.Module):  # type: ignore[misc]
     """Tables, sinusoids in a buffer or a table of positions, the Transformer, and an output head."""
 
     def __init__(self, model: Transformer, batch_first: bool, drop: float) -> None:

@@ -57,11 +57,10 @@ class Traced:
     def __truediv__(self, other: Any) -> Traced:
         """What is known to come out even."""
         value, formula = _both(other)
-        single = isinstance(formula, int) or len(formula.terms) == 1
-        return Traced(self.value // value, divide(self.formula, formula) if single else self.formula // formula)
+        return Traced(self.value // value, _even(self.formula, formula))
 
     def __rtruediv__(self, other: Any) -> Traced:
-        return Traced(other // self.value, divide(other, self.formula))
+        return Traced(other // self.value, _even(other, self.formula))
 
     def __floordiv__(self, other: Any) -> Traced:
         value, formula = _both(other)
@@ -123,6 +122,16 @@ def value_of(number: Any) -> int:
 def formula_of(number: Any) -> Any:
     """The closed form; a plain number's is itself."""
     return number.formula if isinstance(number, Traced) else Polynomial({(): number})
+
+
+def _even(whole: Any, part: Any) -> Any:
+    """The closed form of a division that comes out even; where it is not seen to, that of its floor."""
+    if isinstance(part, int) or len(part.terms) != 1:
+        return whole // part
+    ((powers, factor),) = part.terms.items()
+    if isinstance(whole, int) or any(each % factor for each in whole.terms.values()):
+        return whole // part
+    return Polynomial({each: number // factor for each, number in whole.terms.items()}) / Polynomial({powers: 1})
 
 
 def _both(other: Any) -> tuple[int, Any]:

@@ -31,7 +31,7 @@ class Head:
         self.waiting = part.own.weights[0].shape[0], [m.weight(tensor) for tensor in part.own.weights]
         return x
 
-    def loss(self, m: Running, part: Component, x: Value) -> Value:
+    def loss(self, m: Running, _: Component, x: Value) -> Value:
         """Head and loss in one; scales and caps of logits are inside."""
         assert self.waiting is not None
         m.t.ledger.begin("loss")

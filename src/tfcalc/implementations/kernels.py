@@ -69,7 +69,9 @@ def _logits(m: Running, x: Value, width: Num, weight: Value) -> None:
         return
     kind = m.t.numerics.compute
     rows, vocabulary = divide(x.elements, width), divide(weight.elements, width)
-    assert isinstance(rows, int) and isinstance(vocabulary, int) and isinstance(width, int)
+    assert isinstance(rows, int)
+    assert isinstance(vocabulary, int)
+    assert isinstance(width, int)
     chunk = min(1 << (-(-rows // -(-vocabulary // width)) - 1).bit_length(), rows)
     there: list[Storage] = [m.t.new(rows, "float32", "losses"), m.t.new(chunk * vocabulary, kind, "logits")]
     if weight.dtype != kind:

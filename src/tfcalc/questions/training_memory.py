@@ -11,6 +11,7 @@ from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, value_of
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
+from tfcalc.families.transformer import Transformer
 from tfcalc.held.formats.names import format_named
 from tfcalc.held.formats.weights import weights
 from tfcalc.held.training.activations import activations
@@ -24,6 +25,7 @@ from tfcalc.held.training.peak import STEP, Phase, Standing, highest, phases
 from tfcalc.held.training.placement import Placed, placed
 from tfcalc.held.training.recipes import Recipe, recipe
 from tfcalc.held.training.sharding import Placement
+from tfcalc.held.training.stored import packed
 from tfcalc.implementations.training import kept, step, temporary
 from tfcalc.symbols import remembering
 from tfcalc.tape.ledger import WIDTHS, Found, Moment
@@ -80,7 +82,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     sized = trained(model.tree(run), plan)
     model_, run_ = remembering(model), remembering(run)
     tree = trained(model_.tree(run_), plan)
-    states = _states(tree, plan, sized)
+    states = _states(*(stored_as(model, each) for each in (tree, sized)), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
     saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.implementation), modules)
     buffers = _buffers(tree, run_, by)
@@ -97,11 +99,17 @@ def training_peak(model: Model, run: Workload, plan: Training) -> int:
     if plan.implementation == MEGATRON:
         return _megatron(model, run, plan).peak.total
     sized = trained(model.tree(run), plan)
-    states, buffers = _states(sized, plan, sized), _buffers(sized, run, recipe(plan.recipe))
+    stored = stored_as(model, sized)
+    states, buffers = _states(stored, stored, plan), _buffers(sized, run, recipe(plan.recipe))
     return highest(_phases(sized, model, run, plan, states, buffers)).total
 
 
-def _states(tree: Component, plan: Training, sized: Component) -> Placed:
+def stored_as(model: Model, tree: Component) -> Component:
+    """The tensors as the code has them: PyTorch's attention keeps the maps of queries, keys and values in one."""
+    return packed(tree) if isinstance(model, Transformer) else tree
+
+
+def _states(tree: Component, sized: Component, plan: Training) -> Placed:
     placement = placement_of(plan)
     by, chosen = recipe(plan.recipe), optimizer(plan.optimizer)
     made = placed(tree, by, chosen, placement, sized=(sized, placement))
@@ -163,7 +171,7 @@ def _megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     by, placement = recipe(plan.recipe), placement_of(plan)
     sized = on_device(trained(model.tree(run), plan), Devices(plan.tensor, pipeline=plan.pipeline))
     tree = on_device(trained(model_.tree(run_), plan), at)
-    states, buffers = _states(tree, plan, sized), _buffers(tree, run_, by)
+    states, buffers = _states(tree, sized, plan), _buffers(tree, run_, by)
     device, kept_ = states.device, _bytes(saved)
     moment = Moment()
     moment.total = moment.saved = kept_

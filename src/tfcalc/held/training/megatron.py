@@ -19,6 +19,7 @@ from tfcalc.model import Model
 NUMBER, MASK, LOGIT = 16, 8, 32
 """Bits of an activation, of a dropout mask's element, of a logit."""
 
+KINDS = {"attention": "attention", "mlp": "ffn"}
 RECOMPUTED = ("none", "selective", "full")
 
 
@@ -194,4 +195,4 @@ def _tensor(name: str, *factors: Num, bits: int = NUMBER) -> Component:
 
 
 def _part(name: str, *parts: Component) -> Component:
-    return Component(name, "memory", parts=parts)
+    return Component(name, KINDS.get(name, "memory"), parts=parts)

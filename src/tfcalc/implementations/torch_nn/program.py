@@ -56,8 +56,8 @@ def check(model: Transformer) -> None:
             )
     if model.size("head_dim") * heads != model.d_model:
         raise InvalidModel(
-            f"head_dim {model.size('head_dim')} in torch.nn.Transformer, whose {heads} heads share d_model {model.d_model}",
-            "leave head_dim out",
+            f"head_dim {model.size('head_dim')} in torch.nn.Transformer with d_model {model.d_model} and {heads} heads",
+            "leave head_dim out: it is d_model / heads",
         )
     if model.positions not in POSITIONS:
         raise InvalidModel(f"positions {model.positions!r} in torch.nn.Transformer", f"choose {', '.join(POSITIONS)}")

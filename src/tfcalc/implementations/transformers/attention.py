@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.head_norms import heads_normed
 from tfcalc.implementations.transformers.sinks import sinks, softmax_beside

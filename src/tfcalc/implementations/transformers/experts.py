@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
+from tfcalc.implementations.transformers.feed_forward import gated
 from tfcalc.implementations.transformers.routers import Routed, routed
 from tfcalc.implementations.transformers.running import Running, by_letter, of_kind
 from tfcalc.tape.tape import Value
@@ -42,6 +43,7 @@ def grouped_mm(m: Running, part: Component, x: Value, sent: Routed) -> Value:
     rows = _rows_at(m, x, _places(m, pairs, "tokens in order"), pairs * maps["W_1"].own.weights[0].shape[0])
     weights = _rows_at(m, sent.weights, order, pairs)
     groups = part.times.stored
+    to_count, in_each = t.new(pairs, "int32", "experts to count"), t.new(groups, "int32", "rows of each expert")
     ends = Value(t.new(groups, "int32", "ends of groups"), groups, "int32")
 
     def product(leaf: Component, rows: Value) -> Value:
@@ -52,6 +54,7 @@ def grouped_mm(m: Running, part: Component, x: Value, sent: Routed) -> Value:
         return _with_bias(m, made, bias, sorted_)
 
     made = t.mul(_two_maps(m, part, rows, product), weights)
+    del to_count, in_each
     return _summed(m, _rows_at(m, made, _places(m, pairs, "order back"), made.elements), x)
 
 
@@ -76,9 +79,9 @@ def _two_maps(m: Running, part: Component, rows: Value, product: Callable[[Compo
     if inner.elements == divide(inner.elements * maps["W_2"].own.weights[0].shape[0], maps["W_1"].own.weights[0].shape[1]):
         return product(maps["W_2"], m(act, inner))
     gate, up = m.t.split(inner, [divide(inner.elements, 2)] * 2)
-    gated = _clamped(m, gate, up) if m.habits.clamps_gates else m.t.mul(m(act, gate), up)
-    del inner, gate, up
-    return product(maps["W_2"], gated)
+    inner = _clamped(m, gate, up) if m.habits.clamps_gates else gated(m, act, gate, up)
+    del gate, up
+    return product(maps["W_2"], inner)
 
 
 def _clamped(m: Running, gate: Value, up: Value) -> Value:

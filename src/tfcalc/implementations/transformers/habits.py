@@ -35,8 +35,9 @@ class Habits(NamedTuple):
 
     ``given_ones``: whether a causal stack gets a mask of ones that only sdpa's reading of its numbers takes away.
     ``inside_as_weights``: whether what a network's last map reads is first put into the format of its weights.
-    ``scaled_output``: the field that says whether what a decoder made is scaled for the head. ``holds_outputs``: whether
-    a layer's variables hold what its sub-layers made until it ends.
+    ``scaled_output``: the fields of which the first that is given says whether what a decoder made is scaled for the
+    head; where none is, it is scaled (None: never). ``holds_outputs``: whether a layer's variables hold what its
+    sub-layers made until it ends.
 
     ``capped_scores`` and ``capped_logits`` are the fields for caps. ``multiplied`` by a number are the ``embedding``,
     what is added to the stream (``sub-layers``), or ``logits``.

@@ -74,6 +74,8 @@ def halves_turned(m: Running, x: Value) -> Value:
     """``x₁·cos − x₂·sin`` beside ``x₂·cos + x₁·sin``, in new memory (DeepSeek's interleaved rotation)."""
     t, kind = m.t, x.dtype
     assert m.shared.angles is not None
+    if m.habits.fused:
+        return kernels.turned(m, x, m.shared.angles)
     cos, sin = m.shared.angles
     if m.habits.turns_in_float32:
         x = t.to(x, "float32")

@@ -11,10 +11,11 @@ from tfcalc.tape.tape import Value
 
 
 class Routed(NamedTuple):
-    """For each token its experts' weights and their numbers."""
+    """For each token its experts' weights and their numbers; the logits are handed on, though nothing reads them."""
 
     weights: Value
     chosen: Value
+    logits: Value | None = None
 
 
 def routed(m: Running, part: Component, experts: Component, x: Value) -> Routed:
@@ -29,14 +30,14 @@ def of_softmax(m: Running, part: Component, experts: Component, x: Value) -> Rou
     logits = m.rules["linear"](m, part, x)
     found = best(m, t.softmax(logits, "float32"), tokens * _active(experts))
     weights = _normalized(m, found.weights)
-    return Routed(weights if m.habits.routes_in_float32 else t.to(weights, logits.dtype), found.chosen)
+    return Routed(weights if m.habits.routes_in_float32 else t.to(weights, logits.dtype), found.chosen, logits)
 
 
 def best_first(m: Running, part: Component, experts: Component, x: Value) -> Routed:
     """The softmax of the best logits alone, in their own format (GPT-OSS)."""
     logits = m.rules["linear"](m, part, x)
     found = best(m, logits, m.stream.tokens * _active(experts))
-    return Routed(m.t.softmax(found.weights, found.weights.dtype), found.chosen)
+    return Routed(m.t.softmax(found.weights, found.weights.dtype), found.chosen, logits)
 
 
 def of_sigmoid(m: Running, part: Component, experts: Component, x: Value) -> Routed:

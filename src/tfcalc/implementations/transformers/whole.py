@@ -9,7 +9,6 @@ from tfcalc.implementations.transformers.attention import attention
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
 from tfcalc.implementations.transformers.feed_forward import feed_forward
-from tfcalc.implementations.transformers.grouped_experts import mixture
 from tfcalc.implementations.transformers.masks import masks
 from tfcalc.implementations.transformers.latent import is_latent, latent_attention
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
@@ -138,7 +137,6 @@ RULES: dict[str, Rule] = {
     "ffn": feed_forward,
     "linear": leaves.linear,
     "loss": loss,
-    "moe": mixture,
     "model": encoder_decoder,
     "moe": mixture,
     "norm": leaves.norm,
