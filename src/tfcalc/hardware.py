@@ -1,7 +1,7 @@
 """Accelerators, their dense peaks and their memory: facts in hardware.csv, each row with its source.
 
-A peak with sparsity is twice the dense one, and no transformer reaches it: no such figure stands in the table. Memory is
-what vendors print, and what the driver reports where it is known: "80 GB" are 79.1 GiB, and not 80·10⁹ bytes.
+A peak with sparsity is twice the dense one, and no transformer reaches it: no such figure stands in the table. Memory
+is what vendors print, and what the driver reports where it is known: "80 GB" are 79.1 GiB, and not 80·10⁹ bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STATUS = {"V": "", "S": "from a secondary source", "U": "unverified"}
 """How sure a figure is: seen on the vendor's page, on a page that quotes it, or recalled."""
 
 CONTEXT = 2**29
-"""Bytes that the driver's context and its libraries take of a process: 0.5 GiB, an assumption (0.3 to 0.6 are usual)."""
+"""Bytes that the driver's context and its libraries take of a process: 0.5 GiB, an assumption (usual: 0.3 to 0.6)."""
 
 TERA = 10**12
 SPARSITY = 2
@@ -56,8 +56,8 @@ class Usable(NamedTuple):
 class Accelerator(NamedTuple):
     """``peaks`` are FLOP/s without sparsity, by precision; ``status`` and ``caveat`` say how far to trust them.
 
-    ``memory`` is what the vendor prints (``80 GB``), ``memory_reported`` what the driver says (``79.1 GiB``; empty where
-    it is not known; the least where it is said to be more than one amount), with a status and a note of their own.
+    ``memory`` is what the vendor prints (``80 GB``), ``memory_reported`` what the driver says (``79.1 GiB``; empty
+    where it is not known; the least where it is said to be more than one amount), with a status and a note of their own.
     """
 
     name: str
@@ -86,7 +86,9 @@ class Accelerator(NamedTuple):
             else f"{amount} by the vendor's unit, as what its driver reports is not known"
         )
         left = parse_bytes(amount) - context
-        notes = [f"{self.name} has {self.memory}: {said}, less {short_bytes(context)} for the driver's context (assumed)"]
+        notes = [
+            f"{self.name} has {self.memory}: {said}, less {short_bytes(context)} for the driver's context (assumed)"
+        ]
         if STATUS[self.memory_status]:
             notes.append(f"the memory of {self.name} is {STATUS[self.memory_status]}")
         if self.memory_note:

@@ -84,7 +84,7 @@ class Whole(nn.Module):  # type: ignore[misc]
         return self.dropout(x)
 
 
-def _without_numbers(module: Any, fake: Any) -> None:
+def without_numbers(module: Any, fake: Any) -> None:
     """Its tensors hold no data from now on. nn.Transformer copies its layers, for which they have to hold some."""
     known: dict[int, Any] = {}
     for part in module.modules():
@@ -117,7 +117,7 @@ def test_what_is_kept_is_what_torch_keeps(
     module = Whole(model, batch_first, 0.1 if dropout else 0.0).train()
     module = module.bfloat16() if recipe == "bf16" else module
     with without_data() as fake:
-        _without_numbers(module, fake)
+        without_numbers(module, fake)
         source, target = (
             torch.zeros((batch, length) if batch_first else (length, batch), dtype=torch.int64)
             for length in (source_len or 1, 17)

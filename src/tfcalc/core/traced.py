@@ -113,8 +113,8 @@ def traced(letter: str, value: int) -> Traced:
 def value_of(number: Any) -> int:
     """The int.
 
-    >>> value_of(ceil_div(traced("l", 200), 32)), value_of(7)
-    (7, 7)
+    >>> value_of(traced("l", 200) // 32), value_of(7)
+    (6, 7)
     """
     return number.value if isinstance(number, Traced) else int(number)
 

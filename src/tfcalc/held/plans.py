@@ -30,6 +30,12 @@ class Training(Described):
         default="own",
         known=IMPLEMENTATIONS,
     )
+    device: str = choice(
+        "where PyTorch's CPU and CUDA differ in what they keep: as recorded on fake CPU tensors, or as CUDA does",
+        "--device",
+        default="recorded",
+        known=("recorded", "cuda"),
+    )
     accumulate: Num = dimension(
         "m", "micro-batches whose gradients are added up before a step", "--accumulate", default=1
     )

@@ -39,7 +39,7 @@ def of_card(name: str) -> Budget:
     """What an accelerator of the table leaves to a process. Raises UsageError with the nearest name.
 
     >>> of_card("h100").stated
-    'H100-SXM (80 GB)'
+    'usable of H100-SXM (80 GB)'
     """
     found, *others = named(name, "--budget")
     usable = found.usable()
@@ -49,7 +49,7 @@ def of_card(name: str) -> Budget:
         if unlike
         else ()
     )
-    return Budget(usable.bytes, f"{found.name} ({found.memory})", (*usable.notes, *more))
+    return Budget(usable.bytes, f"usable of {found.name} ({found.memory})", (*usable.notes, *more))
 
 
 def _spellings(written: str) -> tuple[str, ...]:

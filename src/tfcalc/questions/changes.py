@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.dimensions import Choice, Described, Dimension, Text, facet
 from tfcalc.held.training.recipes import recipe
 from tfcalc.questions.kernels import chosen
+from tfcalc.report import exact
 
 if TYPE_CHECKING:
     from tfcalc.held.plans import Serving, Training
@@ -51,7 +52,7 @@ class Change(NamedTuple):
         """Both together."""
         assert isinstance(other, Change), "changes are added to changes"
         return Change(
-            f"{self.name} and {other.name}",
+            f"{self.name}; {other.name}",
             {**self.run, **other.run},
             {**self.plan, **other.plan},
             self.transient and other.transient,
@@ -72,7 +73,7 @@ class Change(NamedTuple):
 
 
 Group = tuple[Change, ...]
-"""Changes of the same kind, the smallest first: of them one is enough."""
+"""Changes of the same kind by degrees, the smallest first, the one that goes furthest last: one of them is enough."""
 
 
 def of_training(model: Model, run: Workload, plan: Training) -> list[Group]:
@@ -127,13 +128,14 @@ def of_serving(run: Workload, plan: Serving) -> list[Group]:
 
 def _smaller_micro_batches(run: Workload, plan: Training) -> Iterator[Change]:
     """Half as much at once, a quarter, …: the largest divisor of the batch that is no more."""
-    batch, most, tried = run.batch_size, run.batch_size // 2, set()
+    batch, steps = exact(run.batch_size), exact(plan.accumulate)
+    most, tried = batch // 2, set[int]()
     while most:
         micro = next(size for size in range(most, 0, -1) if batch % size == 0)
         most //= 2
         if micro not in tried:
             tried.add(micro)
-            times = plan.accumulate * (batch // micro)
+            times = steps * (batch // micro)
             yield Change(
                 f"micro-batches of {micro:,}, {times:,} for a step", {"batch_size": micro}, {"accumulate": times}, True
             )
@@ -150,12 +152,9 @@ def _recipes(model: Model, run: Workload, plan: Training, names: tuple[str, ...]
 
 def _shared(plan: Training) -> Iterator[Change]:
     """States over more devices, or more of the states."""
+    least = exact(plan.devices)
     for devices in SHARES:
         for stage in STAGES:
-            if devices >= plan.devices and int(stage) >= int(plan.zero) and (devices, stage) != (
-                plan.devices,
-                plan.zero,
-            ):
-                yield Change(
-                    f"ZeRO stage {stage} over {devices} devices", plan={"zero": stage, "devices": devices}
-                )
+            more = devices >= least and stage >= plan.zero
+            if more and (devices, stage) != (least, plan.zero):
+                yield Change(f"ZeRO stage {stage} over {devices} devices", plan={"zero": stage, "devices": devices})

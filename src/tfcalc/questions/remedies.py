@@ -1,16 +1,16 @@
-"""Which changes make a step fit: each by itself, or else two together, or else what comes closest."""
+"""Which changes make a step fit: each by itself, or two together, or more; or else what comes closest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations, islice
 from typing import NamedTuple
 
 from tfcalc.questions.changes import Change, Group
 
-LISTED, PAIRS = 6, 3
-"""So many changes are listed at most, or so many pairs where no change is enough."""
-TRIED = 60
+LISTED, TOGETHER = 6, 3
+"""So many changes are listed at most, or so many sets of changes where no single one is enough."""
+TRIED = 30
 """So many pairs are tried at most."""
 
 Need = Callable[[Change], int | None]
@@ -18,73 +18,94 @@ Need = Callable[[Change], int | None]
 
 
 class Remedy(NamedTuple):
-    """A change, and the bytes of the peak with it."""
+    """Changes made together, mostly one, and the bytes of the peak with them."""
 
-    change: Change
+    changes: tuple[Change, ...]
     total: int
+
+    @property
+    def change(self) -> Change:
+        """All of them as one."""
+        return _together(self.changes)
 
 
 def remedies(groups: Sequence[Group], need: Need, budget: int) -> list[Remedy]:
-    """The smallest single changes that fit; where none does, pairs; where no pair does, the one that comes closest.
+    """The smallest single changes that fit; where none does, pairs; where no pair does, more; or what comes closest.
 
-    Of a group (the same change by degrees) the smallest that fits stands for all.
+    Of a group (the same change by degrees) the smallest that fits stands for all, where the furthest fits. ``groups`` are in order, the smallest
+    first; of two pairs that with the smaller larger change is the smaller.
     """
-    tried: list[Remedy] = []
-    single = [
-        found for group in groups if (found := _first(_needed(group, need, tried), budget)) is not None
-    ]
+    search = _Search(need, budget)
+    single = list(islice((found for group in groups for found in search.smallest(group)), LISTED))
     if single:
-        return single[:LISTED]
-    pairs = []
-    for remedy in _needed(_pairs(groups, need, budget), need, tried):
-        if remedy.total <= budget:
-            pairs.append(remedy)
-        if len(pairs) == PAIRS:
-            break
-    return pairs or sorted(tried, key=lambda remedy: remedy.total)[:1]
-
-
-def _needed(changes: Iterator[Change] | Group, need: Need, tried: list[Remedy]) -> Iterator[Remedy]:
-    for change in changes:
-        total = need(change)
-        if total is not None:
-            tried.append(Remedy(change, total))
-            yield tried[-1]
-
-
-def _first(found: Iterator[Remedy], budget: int) -> Remedy | None:
-    return next((remedy for remedy in found if remedy.total <= budget), None)
-
-
-def _pairs(groups: Sequence[Group], need: Need, budget: int) -> Iterator[Change]:
-    """Two of different groups, the pair with the smaller larger one first.
-
-    Of a group only the last, which is the furthest, is paired. What does not fit even with all that a step adds made
-    as small as it can be is paired with nothing that only makes a step smaller.
-    """
+        return single
     last = [group[-1] for group in groups]
-    transient = [change for change in last if change.transient]
-    bounds: dict[str, bool] = {}
+    pairs = islice(search.fitting(islice(search.pairs(last), TRIED)), TOGETHER)
+    more = (search.fewer(found) for found in search.fitting(search.with_all_transient(one, last) for one in last))
+    return list(pairs) or list(islice(more, 1)) or search.closest()
 
-    def hopeful(change: Change) -> bool:
-        """Whether it fits with all transient changes that go with it."""
-        if change.name not in bounds:
-            least = change
-            for other in transient:
-                if least.goes_with(other):
-                    least += other
-            total = need(least)
-            bounds[change.name] = total is None or total <= budget
-        return bounds[change.name]
 
-    count = 0
-    ordered = sorted(combinations(range(len(last)), 2), key=lambda pair: (pair[1], pair[0]))
-    for one, other in ((last[i], last[j]) for i, j in ordered):
-        if count == TRIED:
-            return
-        if not one.goes_with(other):
-            continue
-        if (one.transient and not hopeful(other)) or (other.transient and not hopeful(one)):
-            continue
-        count += 1
-        yield one + other
+class _Search:
+    def __init__(self, need: Need, budget: int) -> None:
+        self.need, self.budget = need, budget
+        self.tried: dict[frozenset[str], tuple[tuple[Change, ...], int | None]] = {}
+
+    def total(self, changes: tuple[Change, ...]) -> int | None:
+        """The bytes with all of them."""
+        key = frozenset(change.name for change in changes)
+        if key not in self.tried:
+            self.tried[key] = changes, self.need(_together(changes))
+        return self.tried[key][1]
+
+    def fitting(self, sets: Iterable[tuple[Change, ...]]) -> Iterator[Remedy]:
+        """Those that fit."""
+        for changes in sets:
+            total = self.total(changes)
+            if total is not None and total <= self.budget:
+                yield Remedy(changes, total)
+
+    def smallest(self, group: Group) -> Iterator[Remedy]:
+        """The smallest of a group that fits, if its furthest does."""
+        if any(self.fitting([(group[-1],)])):
+            yield from islice(self.fitting((each,) for each in group), 1)
+
+    def pairs(self, changes: Sequence[Change]) -> Iterator[tuple[Change, ...]]:
+        """Two that go together, the smallest pair first.
+
+        What does not fit even with all that makes a step smaller is not paired with one of that kind.
+        """
+        for i, j in sorted(combinations(range(len(changes)), 2), key=lambda pair: (pair[1], pair[0])):
+            one, other = changes[i], changes[j]
+            if one.goes_with(other) and not any(
+                first.transient and self._hopeless(second, changes) for first, second in ((one, other), (other, one))
+            ):
+                yield one, other
+
+    def _hopeless(self, change: Change, changes: Sequence[Change]) -> bool:
+        total = self.total(self.with_all_transient(change, changes))
+        return total is not None and total > self.budget
+
+    def with_all_transient(self, change: Change, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """A change, and all that make a step smaller."""
+        found = [change]
+        for other in changes:
+            if other.transient and all(other.goes_with(each) for each in found):
+                found.append(other)
+        return tuple(found)
+
+    def fewer(self, found: Remedy) -> Remedy:
+        """The same without those that it fits without."""
+        for change in reversed(found.changes):
+            rest = tuple(each for each in found.changes if each is not change)
+            found = next(self.fitting([rest] if rest else []), found)
+        return found
+
+    def closest(self) -> list[Remedy]:
+        """What needs least of all that was tried."""
+        known = [Remedy(changes, total) for changes, total in self.tried.values() if total is not None]
+        return sorted(known, key=lambda remedy: (remedy.total, len(remedy.changes)))[:1]
+
+
+def _together(changes: Sequence[Change]) -> Change:
+    first, *others = changes
+    return sum(others, start=first)

@@ -208,9 +208,17 @@ def gradients_stay(by: Recipe, placement: Placement) -> bool:
 
 
 def numerics(by: Recipe, plan: Training) -> Numerics:
-    """The formats that the tape runs in."""
-    compute, packed = FORMATS[by.compute], bool(plan.frozen_weights)
-    return Numerics("float32", compute, packed=packed) if by.autocast else Numerics(compute, packed=packed)
+    """The formats that the tape runs in.
+
+    As recorded, that is on a CPU, a LayerNorm of 16-bit weights keeps its statistics in 16 bits, and the rows of masks
+    are as long as they are; CUDA keeps fp32 statistics, and fills rows up to a multiple of 8.
+    """
+    compute = FORMATS[by.compute]
+    formats = Numerics("float32", compute) if by.autocast else Numerics(compute)
+    if plan.device == "recorded":
+        kept_in = None if formats.weights == "float32" else formats.weights
+        formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
+    return formats._replace(packed=bool(plan.frozen_weights))
 
 
 def _buffers(tree: Component, run: Workload, by: Recipe) -> Component:

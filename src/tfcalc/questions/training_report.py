@@ -31,6 +31,10 @@ PHASES = {
 }
 JSON_PHASE = {"loss": "forward"}
 """The JSON's ``peak_phase`` is forward, backward or step; the loss is the end of forward."""
+DEVICES = {
+    "recorded": "as recorded on fake CPU tensors (--device cuda: a 16-bit LayerNorm keeps fp32 statistics)",
+    "cuda": "as CUDA keeps it",
+}
 NOT_COUNTED = (
     "CUDA context (0.3 to 0.6 GB), workspaces of the kernels, the allocator's rounding and fragmentation, "
     "communication buffers"
@@ -134,7 +138,7 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
     again = "" if run.recompute == "none" else f"; recomputed: {recomputed(run)}"
     yield (
         f"{run.batch_size:,} x {run.seq_len:,} tokens; recipe {by.name}: {by.in_words}; optimizer {plan.optimizer}; "
-        f"attention kernel {run.kernel}; {dropout}{again}"
+        f"attention kernel {run.kernel}; {dropout}{again}; {DEVICES[plan.device]}"
     )
     if plan.devices != 1 or plan.zero != "0":
         yield f"one of {plan.devices:,} devices, ZeRO stage {plan.zero} ({plan.layout}), offload {plan.offload}"

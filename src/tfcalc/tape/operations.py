@@ -118,7 +118,8 @@ class Torch(Tape):
 
     def joined(self, parts: Sequence[Value], elements: Num) -> Value:
         """Tensors put beside each other, in new memory (torch.cat)."""
-        return self.result("cat", parts, elements, parts[0].dtype)
+        wide = max((part.dtype for part in parts), key=lambda dtype: WIDTHS[dtype])
+        return self.result("cat", parts, elements, wide)
 
     # --- one number at a time
 

@@ -34,7 +34,7 @@ def from_itself(m: Running, maps: dict[str, Component], x: Value) -> tuple[Value
     """Self-attention: one product, whose result is copied so that queries, keys and values lie behind each other."""
     weights = _joined([maps["W_Q"], maps["W_K"], maps["W_V"]])
     rows, width = maps["W_Q"].own.products[0].factors[1], weights[0].shape[1]
-    made = m.t.linear(transposed(m, x), *_both([m.weight(each) for each in weights]), rows, width)
+    made = m.t.linear(in_rows(m, transposed(m, x)), *_both([m.weight(each) for each in weights]), rows, width)
     q, k, v = _parts(m, made, 3)
     return q, k, v
 
@@ -44,25 +44,30 @@ def from_memory(m: Running, maps: dict[str, Component], x: Value) -> tuple[Value
 
     Autocast keeps its copies of parameters, not of parts of them.
     """
-    memory = m.shared.memory
-    assert memory is not None
+    assert m.shared.memory is not None
+    x, memory = transposed(m, x), transposed(m, m.shared.memory)
     weights = _joined([maps["W_Q"], maps["W_K"], maps["W_V"]])
     rows = [maps[letter].own.products[0].factors[1] for letter in ("W_Q", "W_K")]
     queries = maps["W_Q"].own.weights[0].shape[1]
     split = [_split(m, tensor, queries) for tensor in weights]
-    q = m.t.linear(transposed(m, x), *_both([m.t.lower(each[0]) for each in split]), rows[0], queries)
+    q = m.t.linear(in_rows(m, x), *_both([m.t.lower(each[0]) for each in split]), rows[0], queries)
     both = [m.t.lower(each[1]) for each in split]
-    made = m.t.linear(transposed(m, memory), *_both(both), rows[1], weights[0].shape[1] - queries)
+    made = m.t.linear(in_rows(m, memory), *_both(both), rows[1], weights[0].shape[1] - queries)
     k, v = _parts(m, made, 2)
     return q, k, v
 
 
 def transposed(m: Running, x: Value) -> Value:
-    """The batch as the second axis, where it is given as the first: a view that a product must copy."""
+    """The batch as the second axis, where it is given as the first: a view."""
+    return m.t.result("transpose", [x], x.elements, x.dtype, passes=True, shares=x.storage)
+
+
+def in_rows(m: Running, x: Value) -> Value:
+    """What a product reads: of a view that is not in one piece, a copy."""
     x = m.t.lower(x)
     if not (m.field("batch_first") and m.t.apart):
         return x
-    return m.t.result("transposed", [x], x.elements, x.dtype, passes=True)
+    return m.t.result("copy", [x], x.elements, x.dtype, passes=True)
 
 
 def attended(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:

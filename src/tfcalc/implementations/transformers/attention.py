@@ -8,11 +8,11 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.head_norms import heads_normed
-from tfcalc.implementations.transformers.sinks import sinks, softmax_beside
+from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.rotation import both_turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind
-from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.sdpa_masks import sdpa_mask
+from tfcalc.implementations.transformers.sinks import sinks, softmax_beside
 from tfcalc.tape.ledger import Storage
 from tfcalc.tape.operations import padded
 from tfcalc.tape.tape import Value
@@ -40,14 +40,18 @@ class Shape(NamedTuple):
         """Whether heads share keys and values."""
         return self.keys != self.all_keys
 
-    def seeing(self, k: Value, v: Value) -> Shape:
+    def seeing(self, all_keys: Value, new_keys: Value) -> Shape:
         """With the keys and values of earlier tokens."""
+
+        def grown(size: Num) -> Num:
+            return divide(size * all_keys.elements, new_keys.elements)
+
         return self._replace(
-            keys=k.elements,
-            values=v.elements,
-            scores=divide(self.scores * k.elements, self.keys),
-            all_keys=divide(self.all_keys * k.elements, self.keys),
-            all_values=divide(self.all_values * v.elements, self.values),
+            keys=grown(self.keys),
+            values=grown(self.values),
+            scores=grown(self.scores),
+            all_keys=grown(self.all_keys),
+            all_values=grown(self.all_values),
         )
 
 
@@ -99,20 +103,19 @@ def attention(m: Running, part: Component, x: Value) -> Value:
     if m.habits.norms_turned_heads:
         q, k = heads_normed(m, part, q, k)
     if m.cache is not None:
-        k, v = cached(m, m.cache.of(m), k, v)
-        sizes = sizes.seeing(k, v)
+        k, v, sizes = cached(m, m.cache.of(m), sizes, k, v)
     return m(maps["W_O"], mixed(m, sizes, q, k, v))
 
 
-def cached(m: Running, layer: Layer, k: Value, v: Value) -> tuple[Value, Value]:
+def cached(m: Running, layer: Layer, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value, Shape]:
     """All keys and values so far, and the mask that goes with them; without one, queries of a prompt see just that."""
     new, mask = m.stream.length, m.shared.masks.get(layer.kind.window)
     assert isinstance(new, int)
-    k, v = layer.update(m.t, k, v, new)
+    all_k, all_v = layer.update(m.t, k, v, new)
     m.shared = m.shared._replace(mask=mask)
     if mask is None and m.run.kernel != "eager" and not m.run.decoding:
-        return k.view(new * layer.kind.keys), v.view(new * layer.kind.values)
-    return k, v
+        return all_k.view(k.elements), all_v.view(v.elements), sizes
+    return all_k, all_v, sizes.seeing(all_k, k)
 
 
 def _of_memory(m: Running, part: Component, sizes: Shape, x: Value) -> Value:
@@ -197,8 +200,8 @@ def math(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     q, k, v = (t.to(t.lower(each), "float32") for each in (q, k, v))
     causal = _causal(m) if mask is None and m.shared.looks_back and not m.run.decoding else None
     with t.no_autocast():
-        q = t.scaled(q)
-        p = t.matmul(q, t.scaled(k), sizes.scores)
+        scaled_q = t.scaled(q)  # those in fp32 are held until the end
+        p = t.matmul(scaled_q, t.scaled(k), sizes.scores)
         if mask is not None:
             p = t.add(p, mask)
         p = t.softmax(p, "float32")

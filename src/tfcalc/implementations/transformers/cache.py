@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.blocks.keeping import LATENT, ROTATED
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
 from tfcalc.errors import InvalidModel, nearest
@@ -20,7 +21,8 @@ from tfcalc.tape.tape import Value
 if TYPE_CHECKING:
     from tfcalc.implementations.transformers.running import Running
 
-KEYS, VALUES = "K", "V"
+KEPT = (("K", "V"), (LATENT, ROTATED))
+"""What a layer's two tensors can be: keys and values, or what latent attention makes these of at each step."""
 
 
 class Kind(NamedTuple):
@@ -165,6 +167,8 @@ class Cache:
         self.layers: dict[str, Layer] = {}
         for path, cached in blocks(tree, tree.name):
             kind = _kind(path, cached)
+            if how == "static" and cached[0].name == LATENT:
+                raise InvalidModel(f"static cache for {path}, which keeps latent vectors", "ask for a dynamic one")
             self.layers[path] = LAYERS[how][kind.window is not None](kind, longest)
 
     def filled(self, t: Torch, tokens: int) -> None:
@@ -204,14 +208,13 @@ def blocks(part: Component, path: str) -> Iterator[tuple[str, tuple[Cached, ...]
 
 
 def _kind(path: str, cached: tuple[Cached, ...]) -> Kind:
-    by_name = {each.name: each for each in cached}
-    if set(by_name) != {KEYS, VALUES} or any(not each.grows or each.tokens is None for each in cached):
-        kept = ", ".join(by_name)
+    names_kept = tuple(each.name for each in cached)
+    if names_kept not in KEPT or any(not each.grows or each.tokens is None for each in cached):
+        kept = ", ".join(names_kept)
         raise InvalidModel(f"{path} keeps {kept} between steps", "only keys and values of the tokens so far can be run")
-    keys, values = by_name[KEYS], by_name[VALUES]
-    window = keys.window if keys.chunk is None else keys.chunk
-    sizes = (each.sequences * each.heads * each.width for each in (keys, values))
-    return Kind(*sizes, window)  # type: ignore[arg-type]
+    keys, values = (each.sequences * each.heads * each.width for each in cached)
+    assert isinstance(keys, int) and isinstance(values, int)
+    return Kind(keys, values, cached[0].window if cached[0].chunk is None else cached[0].chunk)
 
 
 def _window(kind: Kind) -> int:

@@ -53,9 +53,11 @@ def grouped_mm(m: Running, part: Component, x: Value, sent: Routed) -> Value:
         made = t.result("grouped_mm", [rows, weight], pairs * width, rows.dtype, saves=[rows, weight, ends])
         return _with_bias(m, made, bias, sorted_)
 
-    made = t.mul(_two_maps(m, part, rows, product), weights)
+    unweighed = _two_maps(m, part, rows, product)  # held, as all that has a name there, to the end
+    made = t.mul(unweighed, weights)
     del to_count, in_each
-    return _summed(m, _rows_at(m, made, _places(m, pairs, "order back"), made.elements), x)
+    made = _rows_at(m, made, _places(m, pairs, "order back"), made.elements)
+    return _summed(m, made, x)
 
 
 def batched_mm(m: Running, part: Component, x: Value, sent: Routed) -> Value:

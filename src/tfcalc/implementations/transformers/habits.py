@@ -178,7 +178,7 @@ HABITS: dict[str, Habits] = {
         capped_logits=("final_logit_softcapping", None),
     ),
     "gpt_oss": Habits(
-        router="best first", clamps_gates=True, joins_turned=True, half_angles=True, masks=2
+        rmsnorm="olmo", router="best first", clamps_gates=True, joins_turned=True, half_angles=True, masks=2
     ),
     "glm": GLM,
     "glm4": GLM._replace(norms="sandwich"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.implementations.transformers.attention import Shape, mixed
+from tfcalc.implementations.transformers.attention import Shape, cached, mixed
 from tfcalc.implementations.transformers.rotation import halves_turned, rotated_width
 from tfcalc.implementations.transformers.running import Running, by_letter, of_kind
 from tfcalc.tape.tape import Value
@@ -31,6 +31,8 @@ def latent_attention(m: Running, part: Component, x: Value) -> Value:
     q_passed, q_turned = t.split(q, [q.elements - shared * sizes.heads, shared * sizes.heads])
     del q
     q_turned, k_turned = (halves_turned(m, each) for each in (q_turned, k_turned))
+    if m.cache is not None:
+        latent, k_turned, sizes = cached(m, m.cache.of(m), sizes, latent, k_turned)
     q = t.joined([q_passed, q_turned], sizes.queries)
     k, v = _expanded(m, part, sizes, latent, k_turned)
     return m(maps["W_O"], mixed(m, sizes, q, k, v))

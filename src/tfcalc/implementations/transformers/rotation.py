@@ -67,7 +67,7 @@ def _turned(m: Running, x: Value, angles: Angles) -> Value:
     if m.habits.turns_in_float32:
         x = t.to(x, "float32")
     made = t.add(t.mul(x, cos), t.mul(t.copied(x, x.elements, "rotate_half", heads=x.heads), sin))
-    return t.to(made, kind).view(heads=x.heads)
+    return _brought_back(m, made, kind).view(heads=x.heads)
 
 
 def halves_turned(m: Running, x: Value) -> Value:
@@ -79,7 +79,12 @@ def halves_turned(m: Running, x: Value) -> Value:
     cos, sin = m.shared.angles
     if m.habits.turns_in_float32:
         x = t.to(x, "float32")
-    return t.to(t.joined([t.add(t.mul(x, cos), t.mul(x, sin))], x.elements), kind)
+    return _brought_back(m, t.joined([t.add(t.mul(x, cos), t.mul(x, sin))], x.elements), kind)
+
+
+def _brought_back(m: Running, x: Value, kind: str) -> Value:
+    """To the format it had, where the family cares; otherwise it is as wide as cos and sin."""
+    return m.t.to(x, kind) if m.habits.turns_in_float32 or m.habits.angles != "own" else x
 
 
 def rotated_width(part: Component) -> Num:

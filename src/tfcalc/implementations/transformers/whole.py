@@ -9,8 +9,8 @@ from tfcalc.implementations.transformers.attention import attention
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
 from tfcalc.implementations.transformers.feed_forward import feed_forward
-from tfcalc.implementations.transformers.masks import masks
 from tfcalc.implementations.transformers.latent import is_latent, latent_attention
+from tfcalc.implementations.transformers.masks import masks
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
 from tfcalc.implementations.transformers.rotation import angles, rotated_width
 from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, has

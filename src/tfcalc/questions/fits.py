@@ -1,0 +1,265 @@
+"""Whether a model fits into so much memory, how large it may get, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfcalc.conventions import Definitions
+from tfcalc.dimensions import Described
+from tfcalc.errors import TfcalcError
+from tfcalc.questions.budget import Budget, stated
+from tfcalc.questions.changes import Change, of_serving, of_training
+from tfcalc.questions.largest import MOST, largest
+from tfcalc.questions.memory import memory
+from tfcalc.questions.remedies import Remedy, remedies
+from tfcalc.report import Report
+from tfcalc.report.sheet import Bytes, Cell, Column, Sheet
+from tfcalc.units import short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.held.plans import Serving, Training
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+ORDER = (
+    "changes in order: the same learned, fewer bits, another optimizer, fewer weights trained, more devices; "
+    "those with a semicolon together"
+)
+
+
+class Size(NamedTuple):
+    """One size that may grow while all else stays as asked: its ``name``, ``flag``, ``asked`` value, and its need."""
+
+    name: str
+    flag: str
+    asked: int
+    need: Callable[[int], int]
+
+    @property
+    def words(self) -> str:
+        """As people say it."""
+        return {"batch_size": "batch", "seq_len": "sequence"}.get(self.name, self.name)
+
+    @property
+    def key(self) -> str:
+        """As in the JSON."""
+        return f"largest_{self.name}"
+
+
+class Largest(NamedTuple):
+    """The largest value that fits, with its bytes; None where it has no limit, or where ``reason`` says why not."""
+
+    of: Size
+    value: int | None
+    total: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """``report`` is what was asked, ``largest`` and ``remedies`` what else would fit; ``flags`` are the remedies'."""
+
+    report: Report
+    budget: Budget
+    largest: tuple[Largest, ...]
+    remedies: tuple[Remedy, ...]
+    flags: tuple[str, ...]
+
+    @property
+    def headroom(self) -> int:
+        """Bytes to spare; below 0 what is wanting."""
+        return self.budget.bytes - self.report.answer
+
+    @property
+    def fits(self) -> bool:
+        """Whether the peak is within the budget."""
+        return self.headroom >= 0
+
+    @property
+    def verdict(self) -> str:
+        """``does not fit: needs 178.90 GiB, 80GB = 74.51 GiB: short of 104.39 GiB``."""
+        needs, given = f"needs {self._short(self.report.answer)}", self.budget.in_words(self._units)
+        if self.fits:
+            return f"fits: {self._short(self.headroom)} to spare ({needs}, {given})"
+        return f"does not fit: {needs}, {given}: short of {self._short(-self.headroom)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in ``--json``: the keys of the memory report, the verdict and what would fit."""
+        found = self.report.to_dict()
+        components = found.pop("components")
+        return {
+            **found,
+            "budget_bytes": self.budget.bytes,
+            "budget": self.budget.stated,
+            "budget_notes": list(self.budget.notes),
+            "fits": self.fits,
+            "headroom_bytes": self.headroom,
+            **{each.of.key: each.value for each in self.largest},
+            "changes": [
+                {
+                    "change": remedy.change.name,
+                    "flags": flags,
+                    "total_bytes": remedy.total,
+                    "headroom_bytes": self.budget.bytes - remedy.total,
+                    "fits": remedy.total <= self.budget.bytes,
+                }
+                for remedy, flags in zip(self.remedies, self.flags, strict=True)
+            ],
+            "components": components,
+        }
+
+    def sheet(self) -> Sheet:
+        """The verdict; what was asked, the largest sizes, and the changes."""
+        return Sheet(
+            title=self.verdict,
+            subtitle=self.report.heading,
+            columns=[
+                Column("what", numeric=False, folds=True),
+                Column("by", numeric=False, folds=True),
+                Column("bytes at the peak"),
+                Column("headroom"),
+            ],
+            rows=[
+                ["as asked", "", *self._bytes(self.report.answer)],
+                *([_called(each), _flag(each), *self._bytes(each.total)] for each in self.largest),
+                *(
+                    [remedy.change.name, flags, *self._bytes(remedy.total)]
+                    for remedy, flags in zip(self.remedies, self.flags, strict=True)
+                ),
+            ],
+            quiet=self.headroom,
+            notes=[*self._notes(), *self.report.notes],
+        )
+
+    def _notes(self) -> Iterator[str]:
+        yield from self.budget.notes
+        for each in self.largest:
+            if each.reason:
+                yield f"no largest {each.of.words}: {each.reason}"
+        if self.remedies and self.remedies[0].total > self.budget.bytes:
+            yield "no change that is known here makes it fit, nor do several; of those tried this comes closest"
+        elif self.remedies and len(self.remedies[0].changes) > 1:
+            yield "no change makes it fit alone"
+        if self.remedies:
+            yield ORDER
+
+    def _bytes(self, total: int | None) -> list[Cell]:
+        return [None, None] if total is None else [Bytes(total), Bytes(self.budget.bytes - total)]
+
+    @property
+    def _units(self) -> str:
+        return str(self.report.conventions["units"])
+
+    def _short(self, size: int) -> str:
+        return short_bytes(size, self._units)
+
+
+def fits(
+    model: Model,
+    budget: Budget | str | int,
+    definitions: Definitions | None = None,
+    *,
+    run: Workload | None = None,
+    training: Training | None = None,
+    serving: Serving | None = None,
+    dtype: str | None = None,
+) -> Fit:
+    """Whether ``model`` fits into the ``budget`` (``80GB``, or bytes), trained, served or held as in :func:`memory`.
+
+    In training also the largest batch and the largest sequence that fit, in serving the largest context and the most
+    requests at once, all else as asked; and where it does not fit, the changes that make it. Raises InvalidModel, and
+    UsageError for a budget that is no amount.
+
+    >>> from tfcalc.families.transformer import Transformer
+    >>> found = fits(Transformer(), "100MB")
+    >>> found.fits, found.headroom
+    (False, -76562176)
+    """
+    from tfcalc.questions.common import asked_run, default_run
+
+    budget = budget if isinstance(budget, Budget) else stated(budget)
+    report = memory(model, definitions, run=run, training=training, serving=serving, dtype=dtype)
+    if training is not None or (run is not None and run.training):
+        from tfcalc.held.plans import Training
+        from tfcalc.questions.training_memory import training_peak
+
+        asked = asked_run(model, (run or default_run(model)).replaced(phase="train"))
+        return _fit(report, budget, _Asked(asked, training or Training(), partial(training_peak, model)), model)
+    if serving is not None:
+        asked = run or default_run(model)
+        return _fit(report, budget, _Asked(asked, serving, partial(_served, model, dtype)), model)
+    return Fit(report, budget, (), (), ())
+
+
+def _served(model: Model, dtype: str | None, run: Workload, plan: Serving) -> int:
+    from tfcalc.questions.serving_memory import served
+
+    return served(model, run, plan, dtype).total
+
+
+class _Asked:
+    """A workload and a plan as asked, and the bytes of others."""
+
+    def __init__(self, run: Workload, plan: Any, peak: Callable[[Workload, Any], int]) -> None:
+        self.run, self.plan, self.peak = run, plan, cache(peak)
+
+    def with_change(self, change: Change) -> int | None:
+        """The bytes with a change; None where it does not go with the rest."""
+        try:
+            return self.peak(self.run.replaced(**change.run), self.plan.replaced(**change.plan))
+        except TfcalcError:
+            return None
+
+    def size(self, described: Described, name: str, asked: Any) -> Size:
+        """A size of the workload or of the plan, with what it needs."""
+
+        def need(value: int) -> int:
+            other = described.replaced(**{name: value})
+            return self.peak(other, self.plan) if described is self.run else self.peak(self.run, other)
+
+        return Size(name, described.dimensions()[name].flags[0], asked, need)
+
+
+def _fit(report: Report, budget: Budget, asked: _Asked, model: Model) -> Fit:
+    from tfcalc.held.plans import Training
+
+    run, plan = asked.run, asked.plan
+    if isinstance(plan, Training):
+        sizes = [asked.size(run, "batch_size", run.batch_size), asked.size(run, "seq_len", run.seq_len)]
+    else:
+        context = run.seq_len if plan.context is None else plan.context
+        sizes = [asked.size(plan, "context", context), asked.size(plan, "concurrency", plan.concurrency)]
+    found = tuple(_largest(size, budget.bytes) for size in sizes)
+    others: list[Remedy] = []
+    if report.answer > budget.bytes:
+        groups = of_training(model, run, plan) if isinstance(plan, Training) else of_serving(run, plan)
+        others = remedies(groups, asked.with_change, budget.bytes)
+    return Fit(report, budget, found, tuple(others), tuple(each.change.flags(run, plan) for each in others))
+
+
+def _largest(size: Size, budget: int) -> Largest:
+    try:
+        found = largest(size.need, budget, start=size.asked)
+    except TfcalcError as error:
+        return Largest(size, None, reason=str(error))
+    if found == MOST:
+        return Largest(size, None)
+    return Largest(size, found, size.need(found) if found else None)
+
+
+def _called(each: Largest) -> str:
+    size = (
+        ("not known" if each.reason else "any")
+        if each.value is None
+        else f"{each.value:,}"
+        if each.value
+        else "none fits"
+    )
+    return f"largest {each.of.words}: {size}"
+
+
+def _flag(each: Largest) -> str:
+    return f"{each.of.flag} {each.value}" if each.value else ""

@@ -1,0 +1,128 @@
+"""The memory of a training step, as it is asked for, against recorded steps (tests/oracle/README.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import recorded
+from tests.implementations.test_training_rows import ROWS, model, named, workload
+from tfcalc import InvalidModel, Transformer, Workload, load, memory
+from tfcalc.core.measure import bytes_held
+from tfcalc.core.traced import value_of
+from tfcalc.held.numbers import of_formulas, of_numbers
+from tfcalc.held.plans import Training
+from tfcalc.questions.training_memory import training_peak, training_step
+from tfcalc.symbols import values
+
+RECIPES = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "amp"}
+OPTIMIZERS = {"adamw_fused": "adamw-fused", "adamw_forloop": "adamw-forloop", "sgd_mom": "momentum"}
+PHASES = {"fwd_peak": "forward", "bwd_peak": "backward", "step_peak": "step"}
+
+
+def plan(row: dict[str, Any]) -> Training:
+    optimizer = OPTIMIZERS.get(row["optimizer"], row["optimizer"])
+    return Training(recipe=RECIPES[row["recipe"]], optimizer=optimizer)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=named)
+def test_a_training_step_is_answered_as_it_was_recorded(row: dict[str, Any]) -> None:
+    totals = memory(model(row), run=workload(row), training=plan(row)).totals
+    phases = row["phases"]
+    assert totals["weights_bytes"] == phases["start"]["Parameter"]
+    assert totals["gradients_bytes"] == phases["bwd_end"]["Gradient"]
+    assert totals["optimizer_bytes"] == phases["start"].get("Optstate", 0)
+    if "saved_bytes" in row:
+        assert totals["activations_bytes"] == row["saved_bytes"]
+    assert totals["peak_bytes"] == pytest.approx(row["peak_bytes"], rel=0.01)
+    assert totals["peak_phase"] == PHASES[row["peak_phase"]]
+
+
+@pytest.mark.parametrize("row", recorded("memory/nn-transformer.public.jsonl"), ids=lambda row: str(row["saved_bytes"]))
+def test_so_is_one_of_torch_nn_transformer(row: dict[str, Any]) -> None:
+    classic = Transformer(pre_norm=row["norm_first"])
+    run = Workload(
+        phase="train",
+        batch_size=row["batch"],
+        seq_len=row["target_seq"],
+        source_len=row["seq"],
+        kernel=row["attention"],
+        dropout=bool(row["dropout"]),
+    )
+    totals = memory(classic, run=run, training=Training(recipe=RECIPES[row["recipe"]])).totals
+    assert totals["weights_bytes"] == row["param_bytes"]
+    assert totals["activations_bytes"] == row["saved_bytes"]
+    assert totals["optimizer_bytes"] == row["phases"]["start"]["Optstate"]
+    assert totals["peak_bytes"] == pytest.approx(row["peak_bytes"], rel=0.01)
+    assert totals["peak_phase"] == PHASES[row["peak_phase"]]
+
+
+PLANS = [
+    Training(),
+    Training(recipe="mixed"),
+    Training(recipe="mixed-fp32-grads", optimizer="adamw-fused"),
+    Training(recipe="amp", accumulate=4),
+    Training(recipe="bf16", lora=8),
+    Training(recipe="bf16", lora=8, frozen_weights="nf4-dq"),
+    Training(recipe="mixed", zero="2", devices=8),
+    Training(recipe="mixed", zero="3", devices=8),
+    Training(recipe="bf16", freeze="*wte*,*wpe*"),
+    Training(recipe="bf16", implementation="fused"),
+]
+
+
+@pytest.mark.parametrize("asked", PLANS, ids=repr)
+@pytest.mark.parametrize("recompute", ["none", "selective", "full", "every:5"])
+def test_the_terms_at_the_peak_add_up_to_it(asked: Training, recompute: str) -> None:
+    run = Workload(phase="train", batch_size=2, seq_len=64, kernel="flash", recompute=recompute)
+    if asked.recipe == "fp32":
+        run = run.replaced(kernel="efficient")
+    step = training_step(load("gpt2"), run, asked)
+    assert value_of(step.alive.total(bytes_held)) == step.peak.total
+    assert max(phase.total for phase in step.phases) == step.peak.total
+    assert training_peak(load("gpt2"), run, asked) == step.peak.total
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama-3-8b", "bert-base-uncased", "t5-small", "mixtral-8x7b"])
+def test_formulas_have_the_values_that_stand_beside_them(name: str) -> None:
+    whole = load(name)
+    run = Workload(phase="train", batch_size=2, seq_len=96, kernel="flash")
+    terms = training_step(whole, run, Training(recipe="bf16")).terms
+    sizes = values(whole, run)
+    for numbers, formulas in zip(of_numbers(terms).walk(), of_formulas(terms).walk(), strict=True):
+        formula = formulas.total(bytes_held)
+        if not isinstance(formula, int) and formula.free_symbols <= set(sizes):
+            assert formula.at(sizes) == numbers.total(bytes_held), numbers.path
+
+
+def test_states_of_a_step_are_not_added_to_what_is_not_there() -> None:
+    run = Workload(phase="train", batch_size=8, seq_len=1024, kernel="flash")
+    totals = memory(load("gpt2"), run=run, training=Training(recipe="bf16")).totals
+    terms = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "temporary_bytes")
+    assert int(totals["peak_bytes"]) < sum(int(totals[term]) for term in terms)
+
+
+def test_gradients_that_are_accumulated_are_there_from_the_start() -> None:
+    run = Workload(phase="train", batch_size=8, seq_len=1024, kernel="flash")
+    once, more = (
+        training_step(load("gpt2"), run, Training(recipe="bf16", accumulate=count)).phases[0] for count in (1, 4)
+    )
+    assert more.total - once.total == 2 * 124_439_808
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (Training(recipe="bf17"), "bf17"),
+        (Training(optimizer="adamx"), "adamx"),
+        (Training(zero="3", devices=0), "devices 0"),
+        (Training(lora=8, lora_targets="nothing"), "nothing"),
+        (Training(tensor=8), "tensor 8"),
+        (Training(implementation="torch"), "torch"),
+        (Training(offload="all"), "offload"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_with_what_was_given(asked: Training, said: str) -> None:
+    with pytest.raises(InvalidModel, match=said):
+        memory(load("gpt2"), run=Workload(phase="train"), training=asked)
