@@ -57,7 +57,7 @@ class Accelerator(NamedTuple):
     """``peaks`` are FLOP/s without sparsity, by precision; ``status`` and ``caveat`` say how far to trust them.
 
     ``memory`` is what the vendor prints (``80 GB``), ``memory_reported`` what the driver says (``79.1 GiB``; empty
-    where it is not known; the least where it is said to be more than one amount), with a status and a note of their own.
+    where it is not known; the least where several are said), with a status and a note of their own.
     """
 
     name: str

@@ -13,8 +13,10 @@ from tests.conftest import recorded
 from tfcalc import Workload
 from tfcalc.configs.published import Published
 from tfcalc.errors import InvalidModel
-from tfcalc.implementations.serving import Served, inference
-from tfcalc.tape.operations import Numerics
+from tfcalc.implementations.serving import Served, at_peak, inference
+from tfcalc.implementations.transformers.cache import CACHE, Cache
+from tfcalc.tape.ledger import WIDTHS, Ledger
+from tfcalc.tape.operations import Numerics, Torch
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
 FORMATS = {"fp32": "float32", "bf16": "bfloat16"}
@@ -65,3 +67,62 @@ def test_decoding_needs_what_was_recorded_but_for_a_few_positions(place: int) ->
     row, found = ROWS[place], served(place, "decode")
     assert found.peak == pytest.approx(row["decode_peak_over_params"], rel=1e-4)
     assert found.activations == pytest.approx(row["decode_activation_peak"], rel=1e-3)
+
+
+@pytest.mark.parametrize("row", recorded("memory/serving-live.jsonl"), ids=named)
+def test_static_caches_windows_and_latent_vectors_need_what_runs(row: dict[str, Any]) -> None:
+    published = Published(model(row["model"], row["longest"] or row["seq"] + 1).data | row["over"])
+    ran = list(row["kernels"]) or [row["attention"]]
+    logits = "last" if row["logits_to_keep"] else "all"
+    prompt = Workload(phase="prefill", batch_size=row["batch"], seq_len=row["seq"], logits=logits, kernel=ran[0])
+    token = Workload(phase="decode", batch_size=row["batch"], cached=row["seq"] + 1, kernel=ran[-1])
+    numerics, room = Numerics(FORMATS[row["dtype"]]), row["longest"] or None
+    prefill = inference(published, prompt, numerics, row["cache"], room)
+    decode = inference(published, token, numerics, row["cache"], room)
+    assert (prefill.cache, decode.cache) == (row["kv"], row["kv_after"])
+    assert prefill.peak == pytest.approx(row["prefill"], rel=0.03 if row["model"] == "opt-125m" else 0.002)
+    assert decode.peak == pytest.approx(row["decode"], rel=1e-3)
+
+
+KEEPS_KEYS = [row for row in CACHES if row["model"] in CONFIGS and row["model"] not in ("falcon-40b", "bart-base")]
+
+
+@pytest.mark.parametrize("row", KEEPS_KEYS, ids=named)
+def test_a_cache_is_as_large_as_transformers_holds_it(row: dict[str, Any]) -> None:
+    tree = model(row["model"], row["seq"] + 20).tree(
+        Workload(phase="decode", batch_size=row["batch"], cached=row["seq"] + 1)
+    )
+    try:
+        held = Cache(tree, row["cache"], row["seq"] + 20)
+    except InvalidModel as refused:
+        assert "static cache" in str(refused) or "between steps" in str(refused)
+        return
+    tape = Torch(Ledger(), Numerics("bfloat16"))
+    held.filled(tape, row["seq"])
+    assert held.size == row["bytes_after_prefill"]
+
+
+def test_what_is_live_at_the_peak_is_all_of_it() -> None:
+    run, numerics = Workload(phase="decode", cached=513, kernel="flash"), Numerics("bfloat16")
+    row = next(row for row in ROWS if row["model"] == "llama-3.2-1b" and row["seq"] == 512 and row["dtype"] == "bf16")
+    found = at_peak(model("llama-3.2-1b", 513), run, numerics)
+    assert sum(each.elements * WIDTHS[each.dtype] for each in found) == row["decode_peak_over_params"]
+    assert {each.dtype for each in found if each.label == CACHE} == {"bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "says"),
+    [
+        ("bert-base", "prefill", "keeps nothing between steps"),
+        ("t5-small", "prefill", "keeps K, V between steps"),
+        ("gpt2", "train", "phase 'train' with a cache"),
+    ],
+)
+def test_what_cannot_be_served_is_said(name: str, phase: str, says: str) -> None:
+    with pytest.raises(InvalidModel, match=says):
+        inference(model(name, 100), Workload(phase=phase, seq_len=100), Numerics("bfloat16"))
+
+
+def test_only_known_caches_can_be_asked_for() -> None:
+    with pytest.raises(InvalidModel, match="cache 'statik'"):
+        inference(model("gpt2", 100), Workload(phase="prefill", seq_len=100), Numerics("bfloat16"), "statik")

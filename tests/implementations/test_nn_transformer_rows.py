@@ -14,6 +14,7 @@ from tests.conftest import recorded
 from tests.implementations.test_training_rows import NUMERICS
 from tfcalc import Transformer, Workload
 from tfcalc.core.number import total
+from tfcalc.errors import InvalidModel
 from tfcalc.implementations.torch_nn.program import running
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.tape import Value
@@ -81,3 +82,18 @@ def test_the_peaks_are_within_one_percent_and_the_highest_is_the_recorded_one(ro
         assert peak == pytest.approx(phases[phase]["Total"], rel=0.01), phase
     assert m.t.ledger.gradients == phases["bwd_end"]["Gradient"]
     assert max(peaks, key=lambda phase: peaks[phase]) == row["peak_phase"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "refused"),
+    [
+        ({"n_kv_heads": 2}, "n_kv_heads 2"),
+        ({"value_dim": 32}, "value_dim 32"),
+        ({"head_dim": 32, "value_dim": 32}, "head_dim 32"),
+        ({"positions": "rotary"}, "'rotary'"),
+        ({"pattern": "local:4"}, "'local:4'"),
+    ],
+)
+def test_what_torch_nn_transformer_cannot_be_is_refused(sizes: dict[str, Any], refused: str) -> None:
+    with pytest.raises(InvalidModel, match=refused):
+        running(Transformer(**sizes), Workload(phase="train"), NUMERICS["fp32"])

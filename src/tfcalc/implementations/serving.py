@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.number import Num
@@ -9,7 +10,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.implementations.programs import program
 from tfcalc.implementations.transformers.cache import Cache
 from tfcalc.implementations.transformers.program import running
-from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.ledger import WIDTHS, Found, Ledger, Seen, Witness
 from tfcalc.tape.operations import Numerics
 
 if TYPE_CHECKING:
@@ -37,13 +38,18 @@ class Served(NamedTuple):
 
 
 def inference(
-    model: Published, run: Workload, numerics: Numerics, cache: str = "dynamic", longest: int | None = None
+    model: Published,
+    run: Workload,
+    numerics: Numerics,
+    cache: str = "dynamic",
+    longest: int | None = None,
+    ledger: Ledger | None = None,
 ) -> Served:
     """One step of inference in transformers, layer by layer (torch.no_grad).
 
     ``run`` reads a prompt (phase prefill, its logits for all or the last tokens) or makes one token (phase decode) behind
     a prompt of ``cached − 1`` tokens. ``cache`` is ``dynamic`` (it grows by a copy) or ``static`` (buffers for
-    ``longest`` tokens, by default just for those of this step).
+    ``longest`` tokens, by default just for those of this step). Another ``ledger`` may look on.
 
     Raises InvalidModel for other phases, for sizes that are no numbers, and for models whose cache is not one of keys
     and values.
@@ -54,12 +60,24 @@ def inference(
     m = running(model, run, numerics)
     decodes = model.tree(run.replaced(phase="decode", cached=tokens))
     m.cache = Cache(decodes, cache, longest or tokens)
+    if ledger is not None:
+        m.t.ledger = ledger
     with m.t.without_gradients():
         if run.decoding:
             m.cache.filled(m.t, tokens - 1)
-        m.t.ledger.new_phase()
+        m.t.ledger.begin(run.phase)
         logits = m(decodes if run.decoding else model.tree(run), m.ids)
     return Served(m.t.ledger.most.total, m.cache.size, _number(logits.elements) * WIDTHS[logits.dtype])
+
+
+def at_peak(
+    model: Published, run: Workload, numerics: Numerics, cache: str = "dynamic", longest: int | None = None
+) -> list[Found]:
+    """What is live when most is, in the order of its making: keys and values (``cache``), and the rest by operations."""
+    witness = Witness(run.phase, inference(model, run, numerics, cache, longest).peak)
+    with suppress(Seen):
+        inference(model, run, numerics, cache, longest, witness)
+    return witness.found or []
 
 
 def _number(size: Num) -> int:

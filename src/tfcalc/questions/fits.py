@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Definitions
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError
 from tfcalc.questions.budget import Budget, stated
 from tfcalc.questions.changes import Change, of_serving, of_training
-from tfcalc.questions.largest import MOST, largest
 from tfcalc.questions.memory import memory
 from tfcalc.questions.remedies import Remedy, remedies
+from tfcalc.questions.sizes import Largest, Size, largest_of
 from tfcalc.report import Report
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet
 from tfcalc.units import short_bytes
@@ -30,43 +30,19 @@ ORDER = (
 )
 
 
-class Size(NamedTuple):
-    """One size that may grow while all else stays as asked: its ``name``, ``flag``, ``asked`` value, and its need."""
-
-    name: str
-    flag: str
-    asked: int
-    need: Callable[[int], int]
-
-    @property
-    def words(self) -> str:
-        """As people say it."""
-        return {"batch_size": "batch", "seq_len": "sequence"}.get(self.name, self.name)
-
-    @property
-    def key(self) -> str:
-        """As in the JSON."""
-        return f"largest_{self.name}"
-
-
-class Largest(NamedTuple):
-    """The largest value that fits, with its bytes; None where it has no limit, or where ``reason`` says why not."""
-
-    of: Size
-    value: int | None
-    total: int | None = None
-    reason: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """``report`` is what was asked, ``largest`` and ``remedies`` what else would fit; ``flags`` are the remedies'."""
+    """``report`` is what was asked, ``largest`` and ``remedies`` what else would fit; ``flags`` are the remedies'.
+
+    ``remarks`` say what should be known of the model at the largest sizes.
+    """
 
     report: Report
     budget: Budget
     largest: tuple[Largest, ...]
     remedies: tuple[Remedy, ...]
     flags: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
     @property
     def headroom(self) -> int:
@@ -124,7 +100,7 @@ class Fit:
             ],
             rows=[
                 ["as asked", "", *self._bytes(self.report.answer)],
-                *([_called(each), _flag(each), *self._bytes(each.total)] for each in self.largest),
+                *([each.in_words, each.flag, *self._bytes(each.total)] for each in self.largest),
                 *(
                     [remedy.change.name, flags, *self._bytes(remedy.total)]
                     for remedy, flags in zip(self.remedies, self.flags, strict=True)
@@ -139,6 +115,7 @@ class Fit:
         for each in self.largest:
             if each.reason:
                 yield f"no largest {each.of.words}: {each.reason}"
+        yield from self.remarks
         if self.remedies and self.remedies[0].total > self.budget.bytes:
             yield "no change that is known here makes it fit, nor do several; of those tried this comes closest"
         elif self.remedies and len(self.remedies[0].changes) > 1:
@@ -232,34 +209,17 @@ def _fit(report: Report, budget: Budget, asked: _Asked, model: Model) -> Fit:
     else:
         context = run.seq_len if plan.context is None else plan.context
         sizes = [asked.size(plan, "context", context), asked.size(plan, "concurrency", plan.concurrency)]
-    found = tuple(_largest(size, budget.bytes) for size in sizes)
+    found = tuple(largest_of(size, budget.bytes) for size in sizes)
     others: list[Remedy] = []
     if report.answer > budget.bytes:
         groups = of_training(model, run, plan) if isinstance(plan, Training) else of_serving(run, plan)
         others = remedies(groups, asked.with_change, budget.bytes)
-    return Fit(report, budget, found, tuple(others), tuple(each.change.flags(run, plan) for each in others))
+    flags = tuple(each.change.flags(run, plan) for each in others)
+    seen = {remark for each in found if each.value for remark in model.remarks(_longest(asked, each))}
+    return Fit(report, budget, found, tuple(others), flags, tuple(sorted(seen - set(report.notes))))
 
 
-def _largest(size: Size, budget: int) -> Largest:
-    try:
-        found = largest(size.need, budget, start=size.asked)
-    except TfcalcError as error:
-        return Largest(size, None, reason=str(error))
-    if found == MOST:
-        return Largest(size, None)
-    return Largest(size, found, size.need(found) if found else None)
-
-
-def _called(each: Largest) -> str:
-    size = (
-        ("not known" if each.reason else "any")
-        if each.value is None
-        else f"{each.value:,}"
-        if each.value
-        else "none fits"
-    )
-    return f"largest {each.of.words}: {size}"
-
-
-def _flag(each: Largest) -> str:
-    return f"{each.of.flag} {each.value}" if each.value else ""
+def _longest(asked: _Asked, found: Largest) -> Workload:
+    """The workload at the largest size."""
+    name = {"context": "seq_len", "concurrency": "batch_size"}.get(found.of.name, found.of.name)
+    return asked.run.replaced(**{name: found.value})

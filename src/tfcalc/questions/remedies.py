@@ -11,7 +11,7 @@ from tfcalc.questions.changes import Change, Group
 LISTED, TOGETHER = 6, 3
 """So many changes are listed at most, or so many sets of changes where no single one is enough."""
 TRIED = 30
-"""So many pairs are tried at most."""
+"""So many pairs are tried at most, and so many larger sets."""
 
 Need = Callable[[Change], int | None]
 """The bytes with a change; None where it does not go with the rest."""
@@ -32,17 +32,20 @@ class Remedy(NamedTuple):
 def remedies(groups: Sequence[Group], need: Need, budget: int) -> list[Remedy]:
     """The smallest single changes that fit; where none does, pairs; where no pair does, more; or what comes closest.
 
-    Of a group (the same change by degrees) the smallest that fits stands for all, where the furthest fits. ``groups`` are in order, the smallest
-    first; of two pairs that with the smaller larger change is the smaller.
+    Of a group (the same change by degrees) the smallest that fits stands for all, where the furthest fits. ``groups``
+    are in order, the smallest first; of two pairs that with the smaller larger change is the smaller. "More" are all
+    changes that make a step smaller, with one or two others; those that it fits without are left out.
     """
     search = _Search(need, budget)
     single = list(islice((found for group in groups for found in search.smallest(group)), LISTED))
     if single:
         return single
     last = [group[-1] for group in groups]
-    pairs = islice(search.fitting(islice(search.pairs(last), TRIED)), TOGETHER)
-    more = (search.fewer(found) for found in search.fitting(search.with_all_transient(one, last) for one in last))
-    return list(pairs) or list(islice(more, 1)) or search.closest()
+    pairs = list(islice(search.fitting(islice(search.pairs(last), TRIED)), TOGETHER))
+    if pairs:
+        return pairs
+    more = search.fitting(islice(search.many(last), TRIED))
+    return [search.fewer(found) for found in islice(more, 1)] or search.closest()
 
 
 class _Search:
@@ -74,24 +77,21 @@ class _Search:
 
         What does not fit even with all that makes a step smaller is not paired with one of that kind.
         """
-        for i, j in sorted(combinations(range(len(changes)), 2), key=lambda pair: (pair[1], pair[0])):
-            one, other = changes[i], changes[j]
-            if one.goes_with(other) and not any(
+        for one, other in _in_order(changes):
+            if not any(
                 first.transient and self._hopeless(second, changes) for first, second in ((one, other), (other, one))
             ):
                 yield one, other
 
     def _hopeless(self, change: Change, changes: Sequence[Change]) -> bool:
-        total = self.total(self.with_all_transient(change, changes))
+        total = self.total(_with_all_transient((change,), changes))
         return total is not None and total > self.budget
 
-    def with_all_transient(self, change: Change, changes: Sequence[Change]) -> tuple[Change, ...]:
-        """A change, and all that make a step smaller."""
-        found = [change]
-        for other in changes:
-            if other.transient and all(other.goes_with(each) for each in found):
-                found.append(other)
-        return tuple(found)
+    def many(self, changes: Sequence[Change]) -> Iterator[tuple[Change, ...]]:
+        """All that make a step smaller, with one or two others."""
+        others = [change for change in changes if not change.transient]
+        for few in (*((one,) for one in others), *_in_order(others)):
+            yield _with_all_transient(few, changes)
 
     def fewer(self, found: Remedy) -> Remedy:
         """The same without those that it fits without."""
@@ -109,3 +109,19 @@ class _Search:
 def _together(changes: Sequence[Change]) -> Change:
     first, *others = changes
     return sum(others, start=first)
+
+
+def _in_order(changes: Sequence[Change]) -> Iterator[tuple[Change, Change]]:
+    """All pairs that go together, that with the smaller larger one first."""
+    for i, j in sorted(combinations(range(len(changes)), 2), key=lambda pair: (pair[1], pair[0])):
+        if changes[i].goes_with(changes[j]):
+            yield changes[i], changes[j]
+
+
+def _with_all_transient(few: tuple[Change, ...], changes: Sequence[Change]) -> tuple[Change, ...]:
+    """These changes, and all that make a step smaller."""
+    found = list(few)
+    for other in changes:
+        if other.transient and all(other.goes_with(each) for each in found):
+            found.append(other)
+    return tuple(found)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "params": "How many parameters, where, and by which formula.",
     "flops": "How many floating-point operations: a pass, a training step or run, a decoded token.",
-    "memory": "How many bytes the weights take.",
+    "memory": "How many bytes it takes to hold, to train, or to serve it, term by term.",
     "formula": "The closed form of any of these, with its legend.",
     "explain": "One number opened up, matrix by matrix.",
     "verify": "The parameters as PyTorch counts them, beside tfcalc's.",

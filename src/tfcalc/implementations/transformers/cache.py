@@ -21,6 +21,9 @@ from tfcalc.tape.tape import Value
 if TYPE_CHECKING:
     from tfcalc.implementations.transformers.running import Running
 
+CACHE = "cache"
+"""What its memory is called."""
+
 KEPT = (("K", "V"), (LATENT, ROTATED))
 """What a layer's two tensors can be: keys and values, or what latent attention makes these of at each step."""
 
@@ -61,7 +64,7 @@ class Layer:
     def filled(self, t: Torch, tokens: int) -> None:
         """As a prompt of so many tokens leaves it."""
         kind = t.numerics.compute
-        made = [Value(t.new(tokens * size, kind, "cache"), tokens * size, kind) for size in self.kind[:2]]
+        made = [Value(t.new(tokens * size, kind, CACHE), tokens * size, kind) for size in self.kind[:2]]
         self.update(t, made[0], made[1], tokens)
 
     @property
@@ -105,7 +108,7 @@ class Static(Layer):
         before, self.tokens = self.tokens, self.tokens + new
         if self.keys is None or self.values is None:
             sizes, kind = (self.room * self.kind.keys, self.room * self.kind.values), k.dtype
-            self.keys, self.values = (Value(t.new(size, kind, "cache"), size, kind) for size in sizes)
+            self.keys, self.values = (Value(t.new(size, kind, CACHE), size, kind) for size in sizes)
         return self.written(t, k, v, before)
 
     def written(self, t: Torch, k: Value, v: Value, before: int) -> tuple[Value, Value]:
@@ -170,6 +173,8 @@ class Cache:
             if how == "static" and cached[0].name == LATENT:
                 raise InvalidModel(f"static cache for {path}, which keeps latent vectors", "ask for a dynamic one")
             self.layers[path] = LAYERS[how][kind.window is not None](kind, longest)
+        if not self.layers:
+            raise InvalidModel(f"{tree.name} keeps nothing between steps", "a cache is for models that decode")
 
     def filled(self, t: Torch, tokens: int) -> None:
         """As a prompt of so many tokens leaves it, in all layers."""
@@ -194,7 +199,7 @@ class Cache:
 def grown(t: Torch, before: Value | None, new: Value) -> Value:
     """Old and new beside each other, in new memory."""
     parts = [new] if before is None else [before, new]
-    return t.joined(parts, sum(part.elements for part in parts))
+    return t.result(CACHE, parts, sum(part.elements for part in parts), new.dtype)
 
 
 def blocks(part: Component, path: str) -> Iterator[tuple[str, tuple[Cached, ...]]]:

@@ -25,8 +25,9 @@ class Shared(NamedTuple):
     """What all layers of a stack read beside the stream.
 
     ``angles`` are cos and sin of the rotary positions in ``places``, ``mask`` what eager attention adds to its scores,
-    ``masks`` those for each window where keys are cached, ``bias`` what is added for distances, ``looks_back`` whether the stack is causal. In an encoder-decoder, ``memory`` is what the
-    encoder made of ``memory_of``, and ``memory_bias`` what is added to the scores of its keys.
+    ``masks`` those for each window where keys are cached, ``bias`` what is added for distances, ``looks_back`` whether
+    the stack is causal. In an encoder-decoder, ``memory`` is what the encoder made of ``memory_of``, and
+    ``memory_bias`` what is added to the scores of its keys.
     """
 
     angles: tuple[Value, Value] | None = None
@@ -46,8 +47,8 @@ NOTHING = Shared()
 class Running:
     """Runs the parts of a model's tree on a tape, by the ``rules`` for their kinds.
 
-    ``field`` reads the model's config, or gives the default that it is called with. ``stream`` are the sequences that run now, ``shared`` is what the layers of the
-    stack read beside them. Without ``every_layer``, one layer of a kind runs for all that are equal to it: what is kept
+    ``field`` reads the model's config, or gives the default that it is called with. ``stream`` are the sequences that
+    run now, ``shared`` is what the layers of the stack read beside them. Without ``every_layer``, one layer of a kind runs for all that are equal to it: what is kept
     is counted so many times, and sizes may be symbols. ``outputs`` are what the base model gave, which its caller has
     until there is a loss.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.attention import attention
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
