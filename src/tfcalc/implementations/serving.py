@@ -47,8 +47,8 @@ def inference(
 ) -> Served:
     """One step of inference in transformers, layer by layer (torch.no_grad).
 
-    ``run`` reads a prompt (phase prefill, its logits for all or the last tokens) or makes one token (phase decode) behind
-    a prompt of ``cached − 1`` tokens. ``cache`` is ``dynamic`` (it grows by a copy) or ``static`` (buffers for
+    ``run`` reads a prompt (phase prefill, its logits for all or the last tokens) or makes one token (phase decode)
+    behind a prompt of ``cached − 1`` tokens. ``cache`` is ``dynamic`` (it grows by a copy) or ``static`` (buffers for
     ``longest`` tokens, by default just for those of this step). Another ``ledger`` may look on.
 
     Raises InvalidModel for other phases, for sizes that are no numbers, and for models whose cache is not one of keys
@@ -73,7 +73,7 @@ def inference(
 def at_peak(
     model: Published, run: Workload, numerics: Numerics, cache: str = "dynamic", longest: int | None = None
 ) -> list[Found]:
-    """What is live when most is, in the order of its making: keys and values (``cache``), and the rest by operations."""
+    """What is live when most is, in the order of its making: ``cache``, and the rest by what made it."""
     witness = Witness(run.phase, inference(model, run, numerics, cache, longest).peak)
     with suppress(Seen):
         inference(model, run, numerics, cache, longest, witness)

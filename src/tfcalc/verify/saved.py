@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, NamedTuple
+from weakref import ReferenceType, ref
 
 import torch
 from torch import nn
@@ -41,6 +42,18 @@ class Saved(NamedTuple):
         return found
 
 
+class _Packed:
+    """A tensor as the graph holds it: as long as the operation that keeps it is part of the graph.
+
+    What no gradient goes through, as a router's choice, is forgotten as soon as its result is.
+    """
+
+    __slots__ = ("__weakref__", "tensor")
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+
 def saved(
     model: Any,
     inputs: Mapping[str, Any],
@@ -53,23 +66,26 @@ def saved(
     """What a forward pass leaves for backward; ``loss`` makes it of the model's output (by default its own)."""
     running = _Running(model)
     apart = {_storage(one) for one in [*model.parameters(), *model.buffers(), *tensors_of(inputs)]}
-    kept: dict[int, tuple[str, Any]] = {}
+    packed: list[tuple[str, ReferenceType[_Packed]]] = []
 
     def pack(tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in apart:
-            kept.setdefault(storage._cdata, (running.name, storage))
-        return tensor
+        held = _Packed(tensor)
+        if _storage(tensor) not in apart:
+            packed.append((running.name, ref(held)))
+        return held
 
     with (
         cuda_choices(kernel, as_recorded=as_recorded) as ran,
         running,
-        torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor),
     ):
         found = forward(model, inputs, recipe, loss)
     by_module: dict[str, int] = {}
-    for name, storage in kept.values():
-        by_module[name] = by_module.get(name, 0) + storage.nbytes()
+    counted: set[int] = set()
+    for name, held in ((name, reference()) for name, reference in packed):
+        if held is not None and _storage(held.tensor) not in counted:
+            counted.add(_storage(held.tensor))
+            by_module[name] = by_module.get(name, 0) + held.tensor.untyped_storage().nbytes()
     del found
     return Saved(by_module, sum(by_module.values()), dict(ran))
 

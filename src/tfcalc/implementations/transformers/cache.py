@@ -1,7 +1,8 @@
 """The cache of a model that generates: what each layer's attention keeps, and the new memory that a step takes.
 
-After transformers' ``cache_utils``. Unlike the numbers of a cache by themselves (:mod:`tfcalc.held.serving.caches`), these are
-tensors on a tape: a copy that makes room for one more token stands beside the old one for a moment.
+After transformers' ``cache_utils``. Unlike the numbers of a cache by themselves
+(:mod:`tfcalc.held.serving.caches`), these are tensors on a tape: a copy that makes room for one more token stands
+beside the old one for a moment.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Kind(NamedTuple):
 class Layer:
     """Keys and values that grow by a copy of all of them (DynamicLayer). ``tokens`` have been seen so far."""
 
+    in_place = False
+
     def __init__(self, kind: Kind, longest: int) -> None:
         self.kind = kind
         self.longest = longest
@@ -58,8 +61,13 @@ class Layer:
         return self.tokens + new
 
     def masked(self, new: int) -> bool:
-        """Whether sdpa needs a mask to see the right ones (_ignore_causal_mask_sdpa, without padding)."""
-        return False
+        """Whether sdpa needs a mask to see the right ones (_ignore_causal_mask_sdpa, without padding).
+
+        It does where a window is shorter than what is read, and where buffers have room for later tokens; but a
+        prompt's queries, the first to come, can do with the kernel's own causal mask.
+        """
+        window = self.kind.window
+        return (window is not None and self.read(new) >= window) or (self.in_place and self.tokens > 0)
 
     def filled(self, t: Torch, tokens: int) -> None:
         """As a prompt of so many tokens leaves it."""
@@ -90,70 +98,39 @@ class Sliding(Layer):
         """Those in the cache and the new ones."""
         return min(self.tokens, _window(self.kind) - 1) + new
 
-    def masked(self, new: int) -> bool:
-        """Where the window is shorter than what is read."""
-        return self.read(new) >= _window(self.kind)
-
 
 class Static(Layer):
-    """Buffers for the longest sequence, made with the first token and written in place (StaticLayer)."""
+    """Buffers, made with the first token and written in place (StaticLayer, StaticSlidingWindowLayer)."""
+
+    in_place = True
 
     @property
     def room(self) -> int:
-        """How many tokens there is room for."""
-        return self.longest
+        """How many tokens they hold: the longest sequence, or the window where that is less."""
+        return self.longest if self.kind.window is None else min(self.longest, self.kind.window)
 
     def update(self, t: Torch, k: Value, v: Value, new: int) -> tuple[Value, Value]:
-        """What attention reads are the whole buffers."""
+        """What attention reads are the whole buffers.
+
+        A prompt longer than the window is read as it is; then the buffers are rolled by one token, through a copy.
+        """
         before, self.tokens = self.tokens, self.tokens + new
         if self.keys is None or self.values is None:
-            sizes, kind = (self.room * self.kind.keys, self.room * self.kind.values), k.dtype
-            self.keys, self.values = (Value(t.new(size, kind, CACHE), size, kind) for size in sizes)
-        return self.written(t, k, v, before)
-
-    def written(self, t: Torch, k: Value, v: Value, before: int) -> tuple[Value, Value]:
-        """index_copy_, in place."""
-        assert self.keys is not None and self.values is not None
+            sizes = self.room * self.kind.keys, self.room * self.kind.values
+            self.keys, self.values = (Value(t.new(size, k.dtype, CACHE), size, k.dtype) for size in sizes)
+        if self.tokens > self.room and not before:
+            return k, v
+        if self.tokens > self.room:
+            rolled = [t.copied(each, each.elements, "roll") for each in (self.keys, self.values)]
+            del rolled
         return self.keys, self.values
 
     def read(self, new: int) -> int:
         """All, also those that are not there yet."""
-        return self.room
-
-    def masked(self, new: int) -> bool:
-        """A prompt's queries can do with sdpa's own causal mask, a later one's cannot."""
-        return self.tokens > 0
+        return max(self.room, new)
 
 
-class StaticSliding(Static):
-    """Buffers for the window (StaticSlidingWindowLayer)."""
-
-    @property
-    def room(self) -> int:
-        """The window, or less where no sequence is as long."""
-        return min(self.longest, _window(self.kind))
-
-    def written(self, t: Torch, k: Value, v: Value, before: int) -> tuple[Value, Value]:
-        """A full one is rolled by one token, through a copy; a prompt longer than the window is read as it is."""
-        assert self.keys is not None and self.values is not None
-        if self.tokens <= self.room:
-            return self.keys, self.values
-        if before == 0:
-            return k, v
-        rolled = [t.copied(each, each.elements, "roll") for each in (self.keys, self.values)]
-        del rolled
-        return self.keys, self.values
-
-    def read(self, new: int) -> int:
-        """The window, or a whole prompt where that is longer."""
-        return max(new, self.room)
-
-    def masked(self, new: int) -> bool:
-        """Also where a prompt is at least as long as the window."""
-        return self.tokens > 0 or self.read(new) >= self.room
-
-
-LAYERS: dict[str, tuple[type[Layer], type[Layer]]] = {"dynamic": (Layer, Sliding), "static": (Static, StaticSliding)}
+LAYERS: dict[str, tuple[type[Layer], type[Layer]]] = {"dynamic": (Layer, Sliding), "static": (Static, Static)}
 """By how the cache is made: a layer that sees everything, and one that sees a window."""
 
 
@@ -218,7 +195,8 @@ def _kind(path: str, cached: tuple[Cached, ...]) -> Kind:
         kept = ", ".join(names_kept)
         raise InvalidModel(f"{path} keeps {kept} between steps", "only keys and values of the tokens so far can be run")
     keys, values = (each.sequences * each.heads * each.width for each in cached)
-    assert isinstance(keys, int) and isinstance(values, int)
+    assert isinstance(keys, int)
+    assert isinstance(values, int)
     return Kind(keys, values, cached[0].window if cached[0].chunk is None else cached[0].chunk)
 
 

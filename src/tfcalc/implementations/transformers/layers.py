@@ -42,9 +42,9 @@ def _in_order(m: Running, groups: list[Component], reached: bool) -> Iterator[tu
     """Each layer with its name, whether backward computes it again, and how many it stands for."""
     every = m.run.every
     if m.every_layer:
-        placed = [each for layer in groups for each in zip(_places(layer), names(layer), [layer] * len(names(layer)))]
-        for place, name, layer in sorted(placed, key=lambda each: each[0]):
-            yield name, layer, bool(every) and place % every == 0, 1
+        placed = [(place, layer) for layer in groups for place in _places(layer)]
+        for place, layer in sorted(placed, key=lambda each: each[0]):
+            yield _name(layer, place), layer, bool(every) and place % every == 0, 1
         return
     for layer in groups:
         yield from _kinds(layer, every, reached)
@@ -67,7 +67,11 @@ def _kinds(layer: Component, every: int, reached: bool) -> Iterator[tuple[str, C
 
 def names(layer: Component) -> list[str]:
     """Those of the layers that it stands for, one by one."""
-    return [f"{layer.name.split('[')[0]}.{place}" for place in _places(layer)]
+    return [_name(layer, place) for place in _places(layer)]
+
+
+def _name(layer: Component, place: int) -> str:
+    return f"{layer.name.split('[')[0]}.{place}"
 
 
 def _places(layer: Component) -> tuple[int, ...]:
