@@ -6,7 +6,8 @@ import pytest
 
 from tfcalc.cli.commands.flops import MACHINES
 from tfcalc.errors import UsageError
-from tfcalc.hardware import PRECISIONS, STATUS, accelerators, looks_sparse, named
+from tfcalc.hardware import CONTEXT, PRECISIONS, STATUS, accelerators, looks_sparse, named
+from tfcalc.units import parse_bytes
 
 DATASHEETS = {
     "V100-SXM2-32": ("fp16", 125),
@@ -103,3 +104,56 @@ def test_a_precision_that_a_card_lacks_is_answered_with_those_it_has() -> None:
 
 def test_the_option_knows_the_tables_precisions() -> None:
     assert next(option.known for option in MACHINES if option.name == "precision") == PRECISIONS
+
+
+REPORTED = {
+    "A100-SXM-40": 39.38,
+    "H200-SXM": 139.72,
+    "RTX-3090": 23.58,
+    "RTX-5090": 31.4,
+    "L40S": 46068 / 1024,
+    "GB200": 189471 / 1024,
+}
+"""GiB that a driver reported: torch's error messages in vLLM's issues 16570, 10702 and 10517; nvidia-smi."""
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_a_process_can_use_what_is_reported_less_the_context(name: str) -> None:
+    usable = next(one for one in accelerators() if one.name == name).usable()
+    assert usable.bytes == pytest.approx((REPORTED[name] - 0.5) * 2**30, abs=2)
+    assert "its driver reports" in usable.notes[0]
+    assert "512.00 MiB for the driver's context (assumed)" in usable.notes[0]
+
+
+def test_80_gb_are_neither_80_gb_nor_80_gib() -> None:
+    for name in ("a100 80gb", "h100 sxm"):
+        card = named(name)[0]
+        assert card.memory == "80 GB"
+        assert 79 * 2**30 < card.usable(context=0).bytes < 79.4 * 2**30
+
+
+def test_what_is_not_reported_is_taken_by_the_vendors_unit_and_says_so() -> None:
+    for card in accelerators():
+        if not card.memory_reported:
+            usable = card.usable()
+            assert usable.bytes == parse_bytes(card.memory) - CONTEXT
+            assert "what its driver reports is not known" in usable.notes[0]
+
+
+def test_every_row_has_its_memory() -> None:
+    for one in accelerators():
+        assert one.memory_status in STATUS
+        assert parse_bytes(one.memory) > 10**10
+        if one.memory_reported:  # a nominal amount in GB is at most what it says in powers of 1024
+            nominal, reported = parse_bytes(one.memory), parse_bytes(one.memory_reported)
+            assert 0.97 * nominal < reported < 1.08 * nominal, one.name
+
+
+def test_doubtful_memory_says_so() -> None:
+    assert any("unverified" in note for note in named("h100-nvl")[0].usable().notes)
+    assert any("two devices" in note for note in named("mi250x")[0].usable().notes)
+
+
+def test_a_name_with_its_memory_is_the_card_that_has_it() -> None:
+    assert named("H100 94GB")[0].name == "H100-NVL"
+    assert named("a100 80gb")[0].name == "A100-SXM-80"

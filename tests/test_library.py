@@ -161,3 +161,51 @@ def test_units() -> None:
     assert short_bytes(1024**5 * 2000) == "2,000.00 PiB"
     assert short(999_999) == "1M"
     assert short(1) == "1"
+
+
+AMOUNTS = {
+    "80GB": 80 * 10**9,
+    "80GiB": 80 * 2**30,
+    "80 Gi": 80 * 2**30,
+    "24gb": 24 * 10**9,
+    "79.2GiB": 85_040_352_460,
+    "512 MB": 512 * 10**6,
+    "46,068 MiB": 46_068 * 2**20,
+    "1.5TB": 15 * 10**11,
+    "2TiB": 2**41,
+    "64kB": 64_000,
+    "42405855232B": 42_405_855_232,
+    "8192 bytes": 8192,
+}
+
+
+@pytest.mark.parametrize("text", AMOUNTS)
+def test_amounts_of_memory_say_their_unit(text: str) -> None:
+    from tfcalc.units import parse_bytes
+
+    assert parse_bytes(text) == AMOUNTS[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("80", "'80' has no unit; say 80GiB (powers of 1024) or 80GB (powers of 1000)"),
+        ("80G", "'80G' is ambiguous; say 80GiB"),
+        ("512m", "say 512MiB"),
+        ("", "'' is not a number; write 80GB"),
+        ("GB", "is not a number"),
+        ("80 gigs", "is not a number"),
+        ("-3GB", "is not above 0"),
+        ("0GiB", "is not above 0"),
+        ("0.5B", "is not above 0"),
+        ("1e40GB", "is absurdly large"),
+        ("9" * 100 + "GB", "is not a number"),
+        ("८०GB", "is not a number"),
+    ],
+)
+def test_other_amounts_of_memory_are_refused(text: str, told: str) -> None:
+    from tfcalc.units import parse_bytes
+
+    with pytest.raises(UsageError) as caught:
+        parse_bytes(text)
+    assert told in str(caught.value)

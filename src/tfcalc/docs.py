@@ -5,6 +5,7 @@ Prose is written by hand; what tfcalc says is not. Three kinds of blocks are gen
 * a fenced block that opens with ```` ```console ````: each line ``$ tfcalc …`` is run, and its output follows it;
 * ``<!-- formulas QUANTITY TARGET… -->`` to ``<!-- end -->``: a table of closed forms;
 * ``<!-- symbols -->`` and ``<!-- elementwise -->`` to ``<!-- end -->``: the glossary, and the operations per element;
+* ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (see :mod:`tfcalc.docs_memory`);
 * ``<!-- patterns -->`` and ``<!-- positions -->`` to ``<!-- end -->``: the pairs of each, and what each adds.
 """
 
@@ -29,6 +30,7 @@ from tfcalc.core.notation import NOTATIONS, write
 from tfcalc.core.pairs import Pairs
 from tfcalc.core.patterns import KINDS, Pattern
 from tfcalc.core.polynomial import symbol
+from tfcalc.docs_memory import TABLES as TABLES_OF_MEMORY
 from tfcalc.families.transformer import POSITIONS, TABLES, Transformer
 from tfcalc.families.transformer_check import FOR_DISTANCES
 from tfcalc.leaves import (
@@ -64,7 +66,7 @@ from tfcalc.workload import Workload
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 GENERATED = re.compile(
-    r"(<!-- (formulas|symbols|elementwise|patterns|positions|conventions|source)([^>]*?) -->\n)(.*?)(<!-- end -->)",
+    r"(<!-- (formulas|symbols|elementwise|patterns|positions|conventions|source|memory)([^>]*?) -->\n)(.*?)(<!-- end -->)",
     re.DOTALL,
 )
 WIDTH = "80"
@@ -112,6 +114,8 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
             yield from _conventions()
         case "source":
             yield from _source(*arguments)
+        case "memory":
+            yield from TABLES_OF_MEMORY[arguments[0]]()
         case _:
             yield from _elementwise()
 

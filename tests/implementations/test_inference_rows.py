@@ -80,7 +80,8 @@ def test_static_caches_windows_and_latent_vectors_need_what_runs(row: dict[str, 
     prefill = inference(published, prompt, numerics, row["cache"], room)
     decode = inference(published, token, numerics, row["cache"], room)
     assert (prefill.cache, decode.cache) == (row["kv"], row["kv_after"])
-    assert prefill.peak == pytest.approx(row["prefill"], rel=0.03 if row["model"] == "opt-125m" else 0.002)
+    off = 0.03 if row["model"] == "opt-125m" else 0.002  # OPT's network stands in its layer, which forgets its input
+    assert prefill.peak == pytest.approx(row["prefill"], rel=off)
     assert decode.peak == pytest.approx(row["decode"], rel=1e-3)
 
 

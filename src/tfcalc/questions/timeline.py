@@ -28,8 +28,8 @@ class Timeline(NamedTuple):
             columns=[
                 Column("phase", numeric=False),
                 *(Column(HEADINGS[place]) for place in shown),
-                Column("highest"),
-                Column("of the peak"),
+                Column("most"),
+                Column("share"),
             ],
             rows=[
                 [

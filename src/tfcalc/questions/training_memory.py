@@ -254,9 +254,9 @@ def _alive(states: Placed, saved: Component, buffers: Component, passing: Compon
     whole = states.device
     parts = [*(_term(state) for state in (whole.weights, whole.master, whole.optimizer)), buffers]
     if peak.gradients:
-        parts.append(_less(_term(whole.gradients), peak.gradients, MISSING, "not yet made"))
+        parts.append(_less(_term(whole.gradients), peak.gradients, MISSING, "not made yet"))
     if peak.activations:
-        parts.append(_less(saved, peak.activations, RELEASED, "not kept any more, or not yet"))
+        parts.append(_less(saved, peak.activations, RELEASED, "not there then"))
     if peak.gathered:
         parts.append(states.gathered)
     if peak.temporary:

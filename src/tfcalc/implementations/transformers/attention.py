@@ -44,7 +44,8 @@ class Shape(NamedTuple):
         """With the keys and values of earlier tokens."""
 
         def grown(size: Num) -> Num:
-            return divide(size * all_keys.elements, new_keys.elements)
+            whole: Num = divide(size * all_keys.elements, new_keys.elements)
+            return whole
 
         return self._replace(
             keys=grown(self.keys),

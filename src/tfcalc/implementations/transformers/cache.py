@@ -197,7 +197,9 @@ def _kind(path: str, cached: tuple[Cached, ...]) -> Kind:
     keys, values = (each.sequences * each.heads * each.width for each in cached)
     assert isinstance(keys, int)
     assert isinstance(values, int)
-    return Kind(keys, values, cached[0].window if cached[0].chunk is None else cached[0].chunk)
+    window = cached[0].window if cached[0].chunk is None else cached[0].chunk
+    assert window is None or isinstance(window, int)
+    return Kind(keys, values, window)
 
 
 def _window(kind: Kind) -> int:

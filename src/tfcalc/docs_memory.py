@@ -1,0 +1,70 @@
+"""The generated tables about memory: recipes, optimizers, formats of weights and of caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.core.notation import write
+from tfcalc.core.number import total
+from tfcalc.core.traced import formula_of, traced
+from tfcalc.held.formats.names import PLAIN, QUANTIZED
+from tfcalc.held.serving.cache_formats import FORMATS
+from tfcalc.held.training.optimizers import OPTIMIZERS
+from tfcalc.held.training.recipes import RECIPES
+from tfcalc.held.training.stored import Weight
+
+SIDE = 4096
+"""Of the square matrix by which bits per weight are stated."""
+
+HEAD = 128
+"""Of the head by which a cache's bytes are stated."""
+
+
+def recipes() -> Iterator[str]:
+    """Bytes of each number, by recipe."""
+    yield "| `--recipe` | weights | gradients | master | each moment | with AdamW | computed in |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for one in RECIPES.values():
+        sizes = [bits // 8 for bits in (one.weights, one.gradients, one.master, one.moments)]
+        cast = ", autocast" if one.autocast else ""
+        yield f"| `{one.name}` | {' | '.join(map(str, sizes))} | {sum(sizes) + sizes[-1]} | {one.compute}{cast} |"
+
+
+def optimizers() -> Iterator[str]:
+    """The bytes that an optimizer keeps for an o × i matrix of fp32, and that its step needs beside."""
+    yield "| `--optimizer` | keeps, for an o × i matrix in fp32 | bytes | its step needs |"
+    yield "| --- | --- | --- | --- |"
+    shape = traced("o", SIDE), traced("i", SIDE)
+    weight = Weight("W", shape, (SIDE, SIDE), hidden=True, frozen=False)
+    for one in OPTIMIZERS.values():
+        kept = one.state(weight, 32)
+        names = ", ".join(item.name.replace(" of W", "") for item in kept) or "nothing"
+        size = write(formula_of(total(item.size * (item.bits // 8) for item in kept)))
+        scratch = [item.name for item in one.scratch(None, weight, 32)]
+        step = "a copy of all weights" if one.copied(weight) else _of_one(scratch)
+        yield f"| `{one.name}` | {names} | {size} | {step} |"
+
+
+def _of_one(names: list[str]) -> str:
+    return f"of one tensor after another: {', '.join(names)}" if names else "nothing"
+
+
+def weight_formats() -> Iterator[str]:
+    """True bits per weight of a large square matrix, scales among them."""
+    yield f"| `--weights` | bits per weight of a {SIDE:,} × {SIDE:,} matrix | what is stored, by |"
+    yield "| --- | --- | --- |"
+    for one in (*PLAIN.values(), *QUANTIZED.values()):
+        yield f"| `{one.name}` | {float(one.bits_per_weight(SIDE, SIDE)):.4g} | {one.source} |"
+
+
+def cache_formats() -> Iterator[str]:
+    """Bytes of a token's key or value of one head."""
+    yield f"| `--kv` | bytes of {HEAD} numbers of a token and head |"
+    yield "| --- | --- |"
+    for one in FORMATS.values():
+        if one.only is None:
+            bits = sum(int(item.size) * item.bits for item in one.each.held("K", (), HEAD))  # type: ignore[call-overload]
+            yield f"| `{one.name}` | {bits // 8} |"
+
+
+TABLES = {"recipes": recipes, "optimizers": optimizers, "weights": weight_formats, "caches": cache_formats}
