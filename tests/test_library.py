@@ -206,6 +206,6 @@ def test_amounts_of_memory_say_their_unit(text: str) -> None:
 def test_other_amounts_of_memory_are_refused(text: str, told: str) -> None:
     from tfcalc.units import parse_bytes
 
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(tfcalc.UsageError) as caught:
         parse_bytes(text)
     assert told in str(caught.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import recorded
@@ -32,7 +32,7 @@ def trained(budget: str | int | Budget, plan: Training, run: Workload = TRAINING
     return fits(load(name), budget, run=run, training=plan)
 
 
-@pytest.mark.parametrize("row", ROWS[::4], ids=named)
+@pytest.mark.parametrize("row", ROWS[::9], ids=named)
 def test_a_recorded_peak_is_the_line_between_fitting_and_not(row: dict[str, Any]) -> None:
     """Within the 1 % of the count: so much more fits, so much less does not, and the batch is then the largest."""
     run, plan = workload(row), Training(recipe=RECIPES[row["recipe"]])
@@ -48,6 +48,7 @@ def test_a_recorded_peak_is_the_line_between_fitting_and_not(row: dict[str, Any]
     assert fewer.value < row["batch"]
 
 
+@settings(deadline=None, max_examples=15)
 @given(
     b=st.integers(1, 64),
     l=st.integers(1, 256),
@@ -209,7 +210,7 @@ def test_a_budget_is_an_amount_above_nothing() -> None:
 def test_a_card_is_a_budget_with_its_assumptions() -> None:
     found = of_card("h100")
     assert 78 * 2**30 < found.bytes < 80 * 10**9 + 2**33
-    assert "others of the name: H100-NVL (94 GB)" in " ".join(found.notes) or "H100-NVL" in " ".join(found.notes)
+    assert "H100-NVL (94 GB)" in " ".join(found.notes)
     assert any("context (assumed)" in note for note in found.notes)
     assert any(note in trained(found, Training()).sheet().notes for note in found.notes)
     with pytest.raises(UsageError, match="--budget"):

@@ -7,7 +7,7 @@ from itertools import accumulate
 from math import isqrt
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfcalc import Workload, load
@@ -119,6 +119,7 @@ def test_one_more_does_not_fit_in_training(kernel: str, recompute: str, field: s
         assert len(set(need.asked)) <= trials
 
 
+@settings(deadline=None, max_examples=25)
 @given(
     layers=st.integers(1, 4),
     heads=st.sampled_from([1, 2, 4]),

@@ -36,10 +36,11 @@ class Mode(NamedTuple):
 
 EAGER = tuple(Mode("eager", "eager", recipe) for recipe in ("fp32", "bf16", "autocast"))
 FUSED = (Mode("sdpa", "efficient", "fp32"), Mode("sdpa", "flash", "bf16"), Mode("sdpa", "flash", "autocast"))
-ALL = (*EAGER, *FUSED, Mode("sdpa", "math", "bf16"))
+ALL = (*EAGER, *FUSED)
+MATH = (Mode("sdpa", "math", "bf16"), Mode("sdpa", "math", "autocast"))
 NUMERICS = {
     "fp32": Numerics("float32"),
-    "bf16": Numerics("bfloat16"),
+    "bf16": Numerics("bfloat16", statistics="bfloat16"),  # as a CPU keeps them; CUDA does in fp32
     "autocast": Numerics("float32", autocast="bfloat16"),
 }
 
@@ -60,9 +61,11 @@ def wide(random: Random, **more: Any) -> dict[str, Any]:
     return base(random, head_dim=random.choice([8, 16, 32]), **more)
 
 
-def experts(random: Random, draw: Callable[..., dict[str, Any]] = base, **more: Any) -> dict[str, Any]:
+def experts(
+    random: Random, draw: Callable[..., dict[str, Any]] = base, *, stored: str = "num_experts", **more: Any
+) -> dict[str, Any]:
     """A mixture of experts, by one implementation or the other."""
-    few = {"num_experts": random.choice([4, 6]), "num_experts_per_tok": random.choice([1, 2, 3])}
+    few = {stored: random.choice([4, 6]), "num_experts_per_tok": random.choice([1, 2, 3])}
     how = {"_experts_implementation": random.choice(["grouped_mm", "batched_mm"])}
     return draw(random, num_hidden_layers=random.choice([2, 3]), **few, **how, **more)
 
@@ -70,7 +73,9 @@ def experts(random: Random, draw: Callable[..., dict[str, Any]] = base, **more: 
 def qwen_experts(random: Random, draw: Callable[..., dict[str, Any]], **more: Any) -> dict[str, Any]:
     """Among dense layers."""
     some = {"decoder_sparse_step": random.choice([1, 2]), "mlp_only_layers": random.choice([[], [0]])}
-    return experts(random, draw, moe_intermediate_size=random.choice([16, 32]), norm_topk_prob=coin(random)) | some | more
+    return (
+        experts(random, draw, moe_intermediate_size=random.choice([16, 32]), norm_topk_prob=coin(random)) | some | more
+    )
 
 
 def latent(random: Random, **more: Any) -> dict[str, Any]:
@@ -80,9 +85,8 @@ def latent(random: Random, **more: Any) -> dict[str, Any]:
     mixed = {"v_head_dim": random.choice([16, 24, 32]), "n_shared_experts": random.choice([1, 2])}
     sparse = {"first_k_dense_replace": random.choice([0, 1]), "moe_intermediate_size": random.choice([16, 32])}
     chosen = {"num_experts_per_tok": 2, "norm_topk_prob": coin(random), "topk_group": 1}
-    drawn = experts(random, num_key_value_heads=None, **ranks, **widths, **mixed, **sparse) | chosen | more
-    del drawn["num_experts"]
-    return drawn
+    drawn = experts(random, stored="n_routed_experts", num_key_value_heads=None, **ranks, **widths, **mixed, **sparse)
+    return drawn | chosen | more
 
 
 FAMILIES: dict[str, tuple[Draw, tuple[Mode, ...]]] = {
@@ -92,7 +96,7 @@ FAMILIES: dict[str, tuple[Draw, tuple[Mode, ...]]] = {
         lambda r: latent(r, n_routed_experts=6, n_group=2, topk_method=r.choice(["greedy", "group_limited_greedy"])),
         ALL,
     ),
-    "deepseek_v3": (lambda r: latent(r, n_routed_experts=8, n_group=2), ALL),
+    "deepseek_v3": (lambda r: latent(r, n_routed_experts=8, n_group=2), (*ALL, *MATH)),
     "gemma": (wide, ALL),
     "gemma2": (
         lambda r: wide(r, sliding_window=r.choice([4, 128]), **r.choice([{}, {"attn_logit_softcapping": None}])),
@@ -104,11 +108,11 @@ FAMILIES: dict[str, tuple[Draw, tuple[Mode, ...]]] = {
     ),
     "glm": (lambda r: base(r, head_dim=r.choice([8, 16]), partial_rotary_factor=0.5), ALL),
     "glm4": (lambda r: base(r, head_dim=r.choice([8, 16]), partial_rotary_factor=0.5), ALL),
-    "gpt_oss": (lambda r: experts(r, wide, num_local_experts=4, sliding_window=128), EAGER),
+    "gpt_oss": (lambda r: experts(r, wide, stored="num_local_experts", sliding_window=128), EAGER),
     "granite": (lambda r: base(r, attention_bias=coin(r), mlp_bias=coin(r)), ALL),
-    "llama": (lambda r: wide(r, attention_bias=coin(r), mlp_bias=coin(r)), ALL),
+    "llama": (lambda r: wide(r, attention_bias=coin(r), mlp_bias=coin(r)), (*ALL, *MATH)),
     "mistral": (lambda r: base(r, sliding_window=r.choice([None, 128])), ALL),
-    "mixtral": (lambda r: experts(r, num_local_experts=r.choice([4, 6]), sliding_window=None), ALL),
+    "mixtral": (lambda r: experts(r, stored="num_local_experts", sliding_window=None), ALL),
     "nemotron": (
         lambda r: base(r, partial_rotary_factor=0.5),
         tuple(mode for mode in ALL if mode.recipe != "autocast"),  # it asks whether CUDA's own autocast is at work

@@ -23,6 +23,7 @@ from tfcalc.symbols import legend, letters, with_symbols
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.held.plans import Serving, Training
     from tfcalc.model import Model
 
 PLAIN = Style()
@@ -113,12 +114,15 @@ def formula(
     big_o: bool = False,
     general: bool = False,
     substitute: Mapping[str, int] | None = None,
+    training: Training | None = None,
+    serving: Serving | None = None,
 ) -> Formula:
     """The closed form of ``of`` (params, flops, memory, time) of one ``target``, which is a name or a path of the tree.
 
     ``approx`` drops biases and norms; ``big_o`` keeps the growth alone; ``general`` gives a symbol of its own to each
     size that follows from others by default (f instead of 4h); ``substitute`` puts numbers in for symbols, by letter
-    or by name. Raises UsageError for an unknown target, quantity or symbol.
+    or by name. With a ``training`` or ``serving`` plan, or where the workload trains, memory is that of its terms
+    (``activations``, ``optimizer``, ``cache``). Raises UsageError for an unknown target, quantity or symbol.
 
     >>> print(formula("mha"), "|", formula("encoder-layer", "flops"), "|", formula("complete"))
     4h² + 4h | 4lbh(6h + l) | n(28h² + 32h) + (4 + 2V)h
@@ -128,6 +132,12 @@ def formula(
     from tfcalc.families.transformer import Transformer
 
     by, chosen = definitions or Definitions(), model or Transformer()
+    if of == "memory" and (training or serving or (run is not None and run.training)):
+        from tfcalc.questions.opened_memory import memory_formula
+
+        if approx or big_o or general or substitute:
+            raise UsageError("the memory of training and serving has one form, the exact one", "leave the others out")
+        return memory_formula(target, chosen, run, by, training=training, serving=serving)
     run = asked_run(chosen, run)
     one_of("quantity", of, QUANTITIES)
     if approx and of != "params":

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item
-from tfcalc.core.measure import bytes_of
+from tfcalc.core.number import Num, product
+from tfcalc.core.measure import bytes_held, bytes_of
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.plans import Training
 from tfcalc.questions import serving_memory, serving_report, training_memory, training_report
 from tfcalc.questions.common import default_run
 from tfcalc.questions.explain import Tree
+from tfcalc.questions.formula import Formula
+from tfcalc.questions.targets import find, others
+from tfcalc.report import polynomial
+from tfcalc.symbols import legend
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Definitions
@@ -45,6 +50,35 @@ def opened_memory(
     return _tree(model, run, step.terms, stated, notes, training_memory.LETTERS)
 
 
+def memory_formula(
+    target: str,
+    model: Model,
+    run: Workload | None,
+    definitions: Definitions,
+    *,
+    training: Training | None,
+    serving: Serving | None,
+) -> Formula:
+    """The closed form of one term, or of what is inside it. What depends on when the peak is stands as a letter."""
+    tree = opened_memory(model, run, definitions, training=training, serving=serving)
+    node = find(tree.twin, target)
+    closed = polynomial(node.component.each(bytes_held))
+    used = closed.free_symbols
+    letters = {letter: meaning for letter, meaning in tree.letters.items() if letter in used}
+    return Formula(
+        target=target,
+        path=node.path,
+        of="memory",
+        title="bytes",
+        closed=closed,
+        order=False,
+        legend=legend(used, model, tree.run) | letters,
+        model=model.described(),
+        conventions=tree.conventions,
+        notes=(*others(tree.node, target, find(tree.node, target)), *tree.notes),
+    )
+
+
 def _tree(
     model: Model,
     run: Workload,
@@ -63,10 +97,8 @@ def _items(cost: Cost) -> list[Item]:
     return [_item(held.name, held.factors, held.bits) for held in cost.held]
 
 
-def _item(name: str, factors: tuple[object, ...], bits: int) -> Item:
-    from tfcalc.core.number import product
-
-    size = bytes_of(product(factors), bits)  # type: ignore[arg-type]  # numbers, of whatever kind
-    whole = bits % 8 == 0
-    width = () if bits == 8 else (bits // 8,) if whole else ()
-    return Item(name, (*width, *factors) if whole else (size,), size)  # type: ignore[arg-type]
+def _item(name: str, factors: tuple[Num, ...], bits: int) -> Item:
+    size = bytes_of(product(factors), bits)
+    if bits % 8:  # several to a byte
+        return Item(name, (size,), size)
+    return Item(name, factors if bits == 8 else (bits // 8, *factors), size)

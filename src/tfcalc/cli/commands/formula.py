@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.plans import PLANS, memory_plans
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import deliver, show
 from tfcalc.cli.settings import Settings
@@ -28,12 +29,15 @@ FORMS = (
 def run(settings: Settings) -> int:
     """Answer it."""
     model = settings.model()
+    of, run = settings.get("of", "params"), settings.workload(model)
+    asked = memory_plans(settings, model, run) if of == "memory" else {}
     answer = formula(
         named(settings),
-        settings.get("of", "params"),
+        of,
         model,
-        settings.workload(model),
+        asked.pop("run", run),
         settings.definitions(),
+        **asked,
         approx=settings.get("approx", False),
         big_o=settings.get("big_o", False),
         general=settings.get("general", False),
@@ -69,10 +73,11 @@ def _numbers(text: str | None) -> dict[str, int]:
 
 COMMAND = Command(
     run,
-    (TARGET, OF, *FORMS, *MODEL_OPTIONS, *RUN, *COUNT, *DTYPE, *SHOW),
+    (TARGET, OF, *FORMS, *MODEL_OPTIONS, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
     (
         "tfcalc formula mha",
         "tfcalc formula encoder-layer --of flops",
+        "tfcalc formula activations --of memory --model gpt2 --train --recipe bf16",
         "tfcalc formula complete --latex",
         "tfcalc formula core --of time",
         "tfcalc formula ffn --general --substitute h=512,f=1k",

@@ -205,9 +205,7 @@ HABITS: dict[str, Habits] = {
         dropped=("resid_pdrop", 0.0),
         dropped_embeddings=("embd_pdrop", 0.0),
     ),
-    "phi3": Habits(
-        joins_turned=True, dropped=("resid_pdrop", 0.0)
-    ),
+    "phi3": Habits(joins_turned=True, dropped=("resid_pdrop", 0.0)),
     "stablelm": Habits(joins_turned=True, norms_heads="split", dropped=("hidden_dropout", 0.0)),
     "starcoder2": Habits(dropped=("residual_dropout", 0.0)),
     "plbart": BART._replace(dropped_scores=("attention_dropout", 0.1)),
