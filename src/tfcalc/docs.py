@@ -5,7 +5,7 @@ Prose is written by hand; what tfcalc says is not. Three kinds of blocks are gen
 * a fenced block that opens with ```` ```console ````: each line ``$ tfcalc …`` is run, and its output follows it;
 * ``<!-- formulas QUANTITY TARGET… -->`` to ``<!-- end -->``: a table of closed forms;
 * ``<!-- symbols -->`` and ``<!-- elementwise -->`` to ``<!-- end -->``: the glossary, and the operations per element;
-* ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (see :mod:`tfcalc.docs_memory`);
+* ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (:mod:`tfcalc.docs_memory`);
 * ``<!-- patterns -->`` and ``<!-- positions -->`` to ``<!-- end -->``: the pairs of each, and what each adds.
 """
 
@@ -66,7 +66,8 @@ from tfcalc.workload import Workload
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 GENERATED = re.compile(
-    r"(<!-- (formulas|symbols|elementwise|patterns|positions|conventions|source|memory)([^>]*?) -->\n)(.*?)(<!-- end -->)",
+    r"(<!-- (formulas|symbols|elementwise|patterns|positions|conventions|source|memory)([^>]*?) -->\n)"
+    r"(.*?)(<!-- end -->)",
     re.DOTALL,
 )
 WIDTH = "80"

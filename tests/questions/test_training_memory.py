@@ -94,7 +94,7 @@ def test_formulas_have_the_values_that_stand_beside_them(name: str) -> None:
     terms = training_step(whole, run, Training(recipe="bf16")).terms
     sizes = values(whole, run)
     for numbers, formulas in zip(of_numbers(terms).walk(), of_formulas(terms).walk(), strict=True):
-        formula = formulas.total(bytes_held)
+        formula: Any = formulas.total(bytes_held)
         if not isinstance(formula, int) and formula.free_symbols <= set(sizes):
             assert formula.at(sizes) == numbers.total(bytes_held), numbers.path
 

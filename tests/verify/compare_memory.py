@@ -1,4 +1,4 @@
-"""``python -m tests.verify.compare_memory TYPE… [--attention sdpa] [--recipe bf16]``: what autograd keeps, and what tfcalc says.
+"""``python -m tests.verify.compare_memory TYPE… [--attention sdpa] [--recipe bf16]``: what autograd keeps, and ours.
 
 For random small configs of each type it prints one line with both totals and the error; with ``--modules`` module by
 module. Without types, all that are known.
@@ -21,7 +21,7 @@ from tfcalc.tape.operations import Numerics
 FORMATS = {
     "fp32": Numerics("float32", traced=True),
     "bf16": Numerics("bfloat16", traced=True),
-    "amp": Numerics("float32", autocast="bfloat16", traced=True),
+    "autocast": Numerics("float32", autocast="bfloat16", traced=True),
 }
 
 
@@ -88,9 +88,9 @@ def _compared(model_type: str, given: argparse.Namespace) -> bool:
         except Exception as error:
             print(f"{model_type}: BROKEN {type(error).__name__}: {str(error)[:100]}")
             return False
-        error = ours.total / one.total - 1
+        off = ours.total / one.total - 1
         equal &= ours.total == one.total == ours.once
-        print(f"{model_type}: {one.total} {ours.total} {error:+.4%} once {ours.once - ours.total:+d}", flush=True)
+        print(f"{model_type}: {one.total} {ours.total} {off:+.4%} once {ours.once - ours.total:+d}", flush=True)
         if given.modules:
             for name, size in one.by_module.items():
                 print(f"    theirs {name}: {size}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
 
@@ -80,10 +80,13 @@ def qwen_experts(random: Random, draw: Callable[..., dict[str, Any]], **more: An
 
 def latent(random: Random, **more: Any) -> dict[str, Any]:
     """DeepSeek's attention and experts."""
-    ranks = {"kv_lora_rank": random.choice([16, 32]), "q_lora_rank": random.choice([None, 24])}
-    widths = {"qk_nope_head_dim": random.choice([16, 24]), "qk_rope_head_dim": random.choice([8, 16])}
-    mixed = {"v_head_dim": random.choice([16, 24, 32]), "n_shared_experts": random.choice([1, 2])}
-    sparse = {"first_k_dense_replace": random.choice([0, 1]), "moe_intermediate_size": random.choice([16, 32])}
+    ranks: dict[str, Any] = {"kv_lora_rank": random.choice([16, 32]), "q_lora_rank": random.choice([None, 24])}
+    widths: dict[str, Any] = {"qk_nope_head_dim": random.choice([16, 24]), "qk_rope_head_dim": random.choice([8, 16])}
+    mixed: dict[str, Any] = {"v_head_dim": random.choice([16, 24, 32]), "n_shared_experts": random.choice([1, 2])}
+    sparse: dict[str, Any] = {
+        "first_k_dense_replace": random.choice([0, 1]),
+        "moe_intermediate_size": random.choice([16, 32]),
+    }
     chosen = {"num_experts_per_tok": 2, "norm_topk_prob": coin(random), "topk_group": 1}
     drawn = experts(random, stored="n_routed_experts", num_key_value_heads=None, **ranks, **widths, **mixed, **sparse)
     return drawn | chosen | more
@@ -144,7 +147,7 @@ FAMILIES: dict[str, tuple[Draw, tuple[Mode, ...]]] = {
 CASES = [(model_type, mode) for model_type, (_, modes) in FAMILIES.items() for mode in modes]
 
 
-class Grouped(torch.autograd.Function):
+class Grouped(torch.autograd.Function):  # type: ignore[misc]  # torch is not typed here
     """What CUDA's ``grouped_mm`` keeps of numbers that are not bf16, which it has no kernel for without data."""
 
     @staticmethod
@@ -154,7 +157,7 @@ class Grouped(torch.autograd.Function):
 
 
 @pytest.fixture(autouse=True)
-def grouped_without_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def grouped_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
     real = moe._grouped_mm
 
     def run(rows: Any, weight: Any, offs: Any) -> Any:
@@ -162,7 +165,6 @@ def grouped_without_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return real(rows, weight, offs) if half else Grouped.apply(rows.to(weight.dtype), weight, offs)
 
     monkeypatch.setattr(moe, "_grouped_mm", run)
-    yield
 
 
 @pytest.mark.parametrize(("model_type", "mode"), CASES, ids=lambda one: one if isinstance(one, str) else "-".join(one))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.core.number import divide, minimum
+from tfcalc.core.number import minimum
 from tfcalc.core.polynomial import Polynomial, symbol
 
 
@@ -46,10 +46,10 @@ class Traced:
         return self * -1
 
     def __sub__(self, other: Any) -> Traced:
-        return self + other * -1
+        return self.__add__(other * -1)
 
     def __rsub__(self, other: Any) -> Traced:
-        return -self + other
+        return (-self).__add__(other)
 
     __radd__ = __add__
     __rmul__ = __mul__

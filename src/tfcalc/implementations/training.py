@@ -69,6 +69,14 @@ def temporary(
     return witness.found or []
 
 
+def every_kept(tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str) -> list[Kept]:
+    """What backward needs when forward has ended, of every layer by itself."""
+    running = program(model, run, numerics, implementation)
+    loss = running(tree)
+    assert loss.node is not None
+    return list(running.tape.kept.values())
+
+
 def kept(tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str) -> list[Kept]:
     """What backward needs when forward has ended, of each kind of layer once; sizes may remember their formulas."""
     running = program(model, run, numerics, implementation, every_layer=False)

@@ -120,7 +120,7 @@ def _opened(target: str, of: str, tree: Tree) -> Explanation:
         legend=legend(closed.free_symbols, tree.model, tree.run)
         | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},
         model=tree.model.described(),
-        conventions=tree.conventions,
+        conventions=dict(tree.conventions),
         notes=(*others(tree.node, target, node), *tree.notes),
     )
 

@@ -31,8 +31,8 @@ def memory(
     """The bytes of ``model``: at rest, or with a ``training`` plan at the peak of a step, or as it is ``serving``.
 
     At rest each weight is held at ``definitions.dtype``, a tied one once; buffers alike, but never below 16 bits.
-    Nothing runs then, so there are no gradients, no activations and no cache. Served weights are in the plan's format, in
-    the config's own, or in ``dtype``. Raises InvalidModel.
+    Nothing runs then, so there are no gradients, no activations and no cache. Served weights are in the plan's format,
+    in the config's own, or in ``dtype``. Raises InvalidModel.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> memory(Transformer()).answer
@@ -86,11 +86,10 @@ def at_rest(model: Model, definitions: Definitions, *, weights: str = "", depth:
 def _in_format(asked: Subject, name: str, definitions: Definitions, depth: int | None) -> Report:
     """The same, each tensor as the format stores it, scales and what is not quantized among them."""
     from tfcalc.core.measure import bytes_held
+    from tfcalc.held.formats.weights import hold
     from tfcalc.held.numbers import of_formulas, of_numbers
     from tfcalc.held.plans import Serving
-    from tfcalc.held.formats.weights import hold
     from tfcalc.questions.serving_memory import buffers_of, weight_recipe
-    from tfcalc.core.component import Component
     from tfcalc.symbols import remembering
 
     recipe = weight_recipe(asked.model, Serving(weights=name), None)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item
-from tfcalc.core.number import Num, product
 from tfcalc.core.measure import bytes_held, bytes_of
+from tfcalc.core.number import Num, product
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.plans import Training
 from tfcalc.questions import serving_memory, serving_report, training_memory, training_report
@@ -87,9 +87,7 @@ def _tree(
     notes: tuple[str, ...],
     letters: dict[str, str],
 ) -> Tree:
-    return Tree(
-        model, run, of_numbers(whole).root(), of_formulas(whole).root(), _items, stated, notes, letters
-    )
+    return Tree(model, run, of_numbers(whole).root(), of_formulas(whole).root(), _items, stated, notes, letters)
 
 
 def _items(cost: Cost) -> list[Item]:

@@ -34,18 +34,22 @@ def remedies(groups: Sequence[Group], need: Need, budget: int) -> list[Remedy]:
 
     Of a group (the same change by degrees) the smallest that fits stands for all, where the furthest fits. ``groups``
     are in order, the smallest first; of two pairs that with the smaller larger change is the smaller. "More" are all
-    changes that make a step smaller, with one or two others; those that it fits without are left out.
+    changes that make a step smaller, with one or two others, or else all changes; those that it fits without are left
+    out. Where all changes together do not fit, no pair is tried.
     """
     search = _Search(need, budget)
     single = list(islice((found for group in groups for found in search.smallest(group)), LISTED))
     if single:
         return single
     last = [group[-1] for group in groups]
+    furthest = search.furthest(last)
+    if furthest is None or furthest.total > budget:
+        return search.closest()
     pairs = list(islice(search.fitting(islice(search.pairs(last), TRIED)), TOGETHER))
     if pairs:
         return pairs
-    more = search.fitting(islice(search.many(last), TRIED))
-    return [search.fewer(found) for found in islice(more, 1)] or search.closest()
+    more = next(search.fitting(islice(search.many(last), TRIED)), furthest)
+    return [search.fewer(more)]
 
 
 class _Search:
@@ -86,6 +90,17 @@ class _Search:
     def _hopeless(self, change: Change, changes: Sequence[Change]) -> bool:
         total = self.total(_with_all_transient((change,), changes))
         return total is not None and total > self.budget
+
+    def furthest(self, changes: Sequence[Change]) -> Remedy | None:
+        """All changes that go together and take something off, from the last on; None where no change goes at all."""
+        found: Remedy | None = None
+        for change in reversed(changes):
+            several = (*(found.changes if found else ()), change)
+            if all(change.goes_with(other) for other in several[:-1]):
+                total = self.total(several)
+                if total is not None and (found is None or total < found.total):
+                    found = Remedy(several, total)
+        return found
 
     def many(self, changes: Sequence[Change]) -> Iterator[tuple[Change, ...]]:
         """All that make a step smaller, with one or two others."""

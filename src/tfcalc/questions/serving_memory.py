@@ -1,4 +1,4 @@
-"""How many bytes it takes to serve a model: weights in their format, caches of all requests, and what is live beside."""
+"""How many bytes it takes to serve a model: weights in their format, caches of all requests, what is live beside."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Moment(NamedTuple):
 
 
 class Served(NamedTuple):
-    """A served model's memory: a tree of what is alive at the peak, and the phases; ``recipe`` is that of the weights."""
+    """A served model's memory: what is alive at the peak, and the phases; ``recipe`` is that of the weights."""
 
     alive: Component
     weights: Component
@@ -74,7 +74,9 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str | None = None)
     model_, run_ = remembering(model), remembering(requests)
     tree = model_.tree(run_)
     weights = hold(tree, recipe)._replace(name="weights", kind="weights")
-    held = cache(tree, how=plan.cache, format=cache_format(plan.kv), longest=run_.size("cached"), block_size=plan.block)
+    held = cache(
+        tree, how=plan.cache, format=cache_format(plan.kv), longest=run_.size("cached"), block_size=value_of(plan.block)
+    )
     buffers = buffers_of(tree, recipe)
     moments = list(_moments(model, requests, plan, recipe))
     passing = max(moment.temporary or 0 for moment in moments)
@@ -84,6 +86,11 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str | None = None)
         parts.append(Component("temporary", "temporary", Cost(held=(lump,))))
     alive = Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
     return Served(alive, weights, held, buffers, moments, recipe)
+
+
+def _stepping(requests: Workload) -> Workload:
+    """One query over many keys: where heads share keys, PyTorch's fused kernels take them packed (pack_gqa)."""
+    return requests.replaced(kernel="efficient") if requests.kernel == "math" else requests
 
 
 def at_work(run: Workload, plan: Serving) -> Workload:
@@ -125,7 +132,7 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) ->
             return [Moment(PREFILL, forward(model, chunk, formats)), Moment(DECODE, forward(model, step, formats))]
         return [
             Moment(name, inference(model, each, formats, plan.cache).activations)  # type: ignore[arg-type]  # published
-            for name, each in ((PREFILL, prompts), (DECODE, requests))
+            for name, each in ((PREFILL, prompts), (DECODE, _stepping(requests)))
         ]
     except InvalidModel:
         return [Moment(DECODE, None)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
@@ -14,8 +14,8 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families.transformer import Transformer
 from tfcalc.held.formats.names import format_named
 from tfcalc.held.formats.weights import weights
-from tfcalc.held.training.activations import activations
 from tfcalc.held.training import megatron
+from tfcalc.held.training.activations import activations
 from tfcalc.held.training.adapters import Adapter, adapted, frozen_where
 from tfcalc.held.training.megatron_sizes import Placement as Devices
 from tfcalc.held.training.megatron_sizes import remembered, sizes_of
@@ -50,7 +50,7 @@ LETTERS = {
 
 
 class TrainingStep(NamedTuple):
-    """A training step's memory: a tree of what is alive at the peak, the phases, what is saved for backward, states."""
+    """A training step's memory: what is alive at the peak, the phases, what is saved for backward, the states."""
 
     alive: Component
     phases: list[Phase]
@@ -64,7 +64,13 @@ class TrainingStep(NamedTuple):
     def terms(self) -> Component:
         """Every term by itself, whole; what is temporary is that of the peak."""
         states = [_term(state) for state in self.placed.device]
-        parts = (*states, self.buffers, self.saved, self.placed.gathered, _term(self.passing._replace(name="temporary")))
+        parts = (
+            *states,
+            self.buffers,
+            self.saved,
+            self.placed.gathered,
+            _term(self.passing._replace(name="temporary")),
+        )
         return Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
 
 
@@ -82,7 +88,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     sized = trained(model.tree(run), plan)
     model_, run_ = remembering(model), remembering(run)
     tree = trained(model_.tree(run_), plan)
-    states = _states(*(stored_as(model, each) for each in (tree, sized)), plan)
+    states = _states(stored_as(model, tree), stored_as(model, sized), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
     saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.implementation), modules)
     buffers = _buffers(tree, run_, by)

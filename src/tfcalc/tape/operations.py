@@ -203,7 +203,7 @@ class Torch(Tape):
         node = self.node("split", [x], [], outputs=len(sizes))
         return [Value(x.storage, size, x.dtype, node, place) for place, size in enumerate(sizes)]
 
-    def cross_entropy(self, logits: Value, targets: Value, rows: Num) -> Value:
+    def cross_entropy(self, logits: Value, targets: Value) -> Value:
         """Keeps the logarithm of the softmax, the targets, and the number of these.
 
         It asks for the softmax in the logits' own format; what picks the targets' is in fp32 under autocast, and keeps

@@ -280,7 +280,8 @@ class Tape:
         outer, self.nodes = self.nodes, []
         result = node.again()
         gradient = node.pending[0]
-        assert gradient is not None and result.node is not None
+        assert gradient is not None
+        assert result.node is not None
         inner, self.nodes = self.nodes, outer
         node.pending = [None]
         self.seed(result.node, result.output, gradient)

@@ -53,7 +53,7 @@ class Verification:
         """A row per component."""
         verdict, total = "agrees with" if self.agrees else "DIFFERS from", self.rows[-1]
         return Sheet(
-            title=f"tfcalc {verdict} {self.against}: {total.counted:,} and {total.reference:,} {QUANTITIES[self.unit]}",
+            title=f"tfcalc {verdict} {self.against}: {total.counted:,} and {total.reference:,} {QUANTITIES.get(self.unit, self.unit)}",
             columns=[
                 Column("component", numeric=False),
                 Column("tfcalc"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.plans import TRAINING, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 
 CHECKPOINT = Option("checkpoint", ("--checkpoint",), "against this file's header: .safetensors, its index, or .gguf")
 
-OF = Option("of", ("--of",), "what is counted [default: params]", ("params", "flops"))
+OF = Option("of", ("--of",), "what is counted [default: params]", ("params", "flops", "memory"))
 
 
 def run(settings: Settings) -> int:
@@ -23,6 +24,12 @@ def run(settings: Settings) -> int:
         from tfcalc.verify.flop_count import verify_flops
 
         answer = verify_flops(model, settings.workload(model))
+    elif settings.get("of") == "memory":
+        from tfcalc.verify.memory_count import verify_memory
+
+        run = settings.workload(model).replaced(phase="train")
+        asked = memory_plans(settings, model, run)
+        answer = verify_memory(model, asked["run"], asked["training"])
     else:
         from tfcalc.verify.count import verify
 
@@ -33,7 +40,7 @@ def run(settings: Settings) -> int:
 
 COMMAND = Command(
     run,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, OF, *RUN, CHECKPOINT, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, OF, *RUN, *TRAINING, CHECKPOINT, *SHOW),
     (
         "tfcalc verify --d-model 512 --layers 6",
         "tfcalc verify transformer-base --json",

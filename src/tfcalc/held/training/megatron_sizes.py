@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num, divide
-from tfcalc.core.traced import traced, value_of
+from tfcalc.core.traced import traced
 from tfcalc.errors import InvalidModel
 from tfcalc.model import Model
 from tfcalc.workload import DEFAULT_LENGTH, Workload
@@ -103,16 +103,22 @@ class Placement(NamedTuple):
         return self.pipeline * self.interleave
 
 
-LETTERS = {"d_model": "h", "n_heads": "a", "n_layers": "n", "vocab_size": "V", "d_ff": "f", "n_kv_heads": "g"}
+LETTERS = {
+    "d_model": "h",
+    "n_heads": "a",
+    "n_layers": "n",
+    "vocab_size": "V",
+    "d_ff": "f",
+    "n_kv_heads": "g",
+    "head_dim": "d",
+}
 
 
 def remembered(sizes: Sizes) -> Sizes:
     """The same sizes, each of which remembers its letter."""
     given = {name: getattr(sizes, name) for name in LETTERS}
-    return sizes._replace(
-        **{name: traced(LETTERS[name], size) for name, size in given.items() if isinstance(size, int)},
-        head_dim=None if sizes.head_dim is None else traced("d", value_of(sizes.head_dim)),
-    )
+    known: dict[str, Any] = {name: traced(LETTERS[name], size) for name, size in given.items() if isinstance(size, int)}
+    return sizes._replace(**known)
 
 
 def sizes_of(model: Model, seq: Num = DEFAULT_LENGTH) -> Sizes:

@@ -147,7 +147,7 @@ def _cut(tree: Component, devices: Num, *, by_rows: bool) -> Component:
 
 
 def _rows(weight: Tensor, devices: Num) -> tuple[Num, ...]:
-    """The first axis cut, as torch stores the tensor (see :mod:`tfcalc.held.training.stored`); a single number has none."""
+    """The first axis cut, as torch stores the tensor (see :mod:`tfcalc.held.training.stored`); a number has none."""
     if not weight.shape:
         return ()
     if weight.name.startswith("W_"):

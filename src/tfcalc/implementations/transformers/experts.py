@@ -78,9 +78,7 @@ def _two_maps(m: Running, part: Component, rows: Value, product: Callable[[Compo
     """``W_2 (act(gate) · up)``: gate and up are halves of what the first map makes."""
     maps, act = by_letter(part), of_kind(part, "activation")
     inner = product(maps["W_1"], rows)
-    if inner.elements == divide(
-        inner.elements * maps["W_2"].own.weights[0].shape[0], maps["W_1"].own.weights[0].shape[1]
-    ):
+    if maps["W_1"].own.weights[0].shape[1] == maps["W_2"].own.weights[0].shape[0]:  # no gate
         return product(maps["W_2"], m(act, inner))
     gate, up = m.t.split(inner, [divide(inner.elements, 2)] * 2)
     inner = _clamped(m, gate, up) if m.habits.clamps_gates else gated(m, act, gate, up)

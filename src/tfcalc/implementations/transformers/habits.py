@@ -20,8 +20,8 @@ class Habits(NamedTuple):
     """How a family's modules are written.
 
     ``norms``: before each sub-layer (``pre``), after its sum with the stream (``post``), before the sub-layer and
-    behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``); where it is empty, their
-    number tells. ``rmsnorm``: whose code (``llama``, ``gemma``, ``t5``). ``softmax``: the format that attention's runs
+    behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``), or only ``behind`` a
+    sub-layer; where it is empty, their number tells. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``). ``softmax``: the format that attention's runs
     in, ``float32`` or that of its scores (``own``). ``masked``: whether its eager scores get a mask without padding.
 
     ``dropped``, ``dropped_scores``, ``dropped_embeddings`` and ``dropped_inside`` are the fields for dropout behind a
@@ -46,16 +46,18 @@ class Habits(NamedTuple):
     as much as they have weights for, or over ``each`` head; then ``split`` into heads, or written anew (``placed``);
     ``norms_turned_heads`` whether that is after their rotation. ``clips`` is the field for a limit of queries, keys and
     values, which are cut in place.
-    ``turns_in_float32``: whether queries and keys are rotated in fp32; ``angles``: the format of cos and sin
-    (``float32``, or the weights' ``own``), ``angles_by_type`` whether layers with a window have others than those
-    without, ``angles_by_layer`` whether each layer puts them in another order first, ``joins_turned`` whether heads
-    that are turned whole are joined with what is left (nothing) all the same, ``half_angles`` whether cos and sin are as wide as half of what
-    they turn. ``masks`` are made, for layers
-    with a window and for those without.
+
+    ``turns_in_float32``: whether queries and keys are rotated in fp32. ``angles``: the format of cos and sin
+    (``float32``, the weights' ``own``, or both as one ``complex`` number); ``angles_by_type`` whether layers with a
+    window have others than those without, ``angles_by_layer`` whether each layer puts them in another order first,
+    ``half_angles`` whether they are half as wide as what they turn. ``joins_turned``: whether heads that are turned
+    whole are joined with what is left (nothing) all the same. ``masks`` is how many are made: one, or one for layers
+    with a window and one for those without.
 
     ``router``: a ``softmax`` of all logits, of the best of them (``best first``), or a ``sigmoid``; ``groups`` has a
     softmax, but may leave out groups of experts. ``normalizes`` is the field (if any) and the default for dividing the
-    chosen experts' weights by their sum; ``routes_in_float32`` whether these stay so. ``clamps_gates``: GPT-OSS's gates.
+    chosen experts' weights by their sum, ``routes_in_float32`` whether these stay so. ``clamps_gates``: those of
+    GPT-OSS.
 
     ``fused``: whether a kernel runs gates, and one rotations (no family's own code: tfcalc.implementations.fused).
     """

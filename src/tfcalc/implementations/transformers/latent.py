@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, divide
 from tfcalc.implementations.transformers.attention import Shape, cached, mixed
 from tfcalc.implementations.transformers.rotation import halves_turned, rotated_width
 from tfcalc.implementations.transformers.running import Running, by_letter, of_kind

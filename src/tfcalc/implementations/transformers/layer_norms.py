@@ -36,6 +36,8 @@ def in_python(m: Running, x: Value, rows: Num, weight: Value | None, bias: Value
     x = t.mul(t.add(x, mean), t.of_result("rsqrt", t.upper(t.scaled(variance))))
     if weight is not None:
         x = t.mul(t.to(weight, "float32"), x, x.elements)
+    if bias is not None:
+        x = t.add(t.to(bias, "float32"), x, x.elements)
     return t.to(x, given)
 
 

@@ -95,11 +95,10 @@ def embeddings(m: Running, part: Component, x: Value) -> Value:
 
 def loss(m: Running, part: Component, x: Value) -> Value:
     """Cross-entropy, of logits in fp32 where the family copies them; labels moved by a token are a copy."""
-    tokens = m.stream.tokens
     m.t.ledger.begin("loss")
     if m.habits.loss == "float32":
         x = m.t.to(x, "float32")
-    return m.t.cross_entropy(x, labels(m), tokens)
+    return m.t.cross_entropy(x, labels(m))
 
 
 def labels(m: Running) -> Value:

@@ -1,0 +1,97 @@
+"""What tfcalc says that autograd keeps, beside what PyTorch's hooks see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tfcalc.configs.published import Published
+from tfcalc.errors import Unavailable, UsageError
+from tfcalc.held.plans import Training
+from tfcalc.held.training.recipes import recipe as named
+from tfcalc.implementations.training import every_kept
+from tfcalc.questions.common import asked_run
+from tfcalc.questions.training_memory import numerics
+from tfcalc.questions.training_report import conventions, notes
+from tfcalc.verify.verification import Verification, side_by_side
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+RECIPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "amp": "autocast"}
+"""What the referee calls them; others differ in states alone."""
+ELSEWHERE = "outside the layers"
+
+
+def verify_memory(model: Model, run: Workload | None = None, plan: Training | None = None) -> Verification:
+    """The bytes that a training step keeps for backward, module by module, counted while it runs without data.
+
+    Raises Unavailable where PyTorch or transformers is not installed or cannot run it, UsageError for what they cannot
+    be asked.
+    """
+    plan = plan or Training()
+    run = asked_run(model, run).replaced(phase="train")
+    model.check(run)
+    recipe = _recipe(model, run, plan)
+    try:
+        import torch
+
+        from tfcalc.verify.saved import saved
+        from tfcalc.verify.step import step, without_data
+    except ImportError:
+        raise Unavailable("PyTorch is not installed", "pip install 'tfcalc[verify]'") from None
+    assert isinstance(model, Published)
+    eager = run.kernel == "eager"
+    with without_data():
+        source = run.source.length if model.data.get("is_encoder_decoder") else run.seq_len
+        ready = step(
+            {**model.data, "architectures": [model.architecture]},
+            batch=run.batch_size,  # type: ignore[arg-type]  # numbers here
+            seq=source,  # type: ignore[arg-type]
+            target=run.seq_len,  # type: ignore[arg-type]
+            attention="eager" if eager else "sdpa",
+            recipe=recipe,
+            dropout=run.dropout,
+        )
+        theirs = saved(ready.model, ready.inputs, recipe=recipe, kernel="auto" if eager else run.kernel, as_recorded=True)
+    formats = numerics(named(plan.recipe), plan)
+    kept = every_kept(model.tree(run), model, run, formats, plan.implementation)
+    ours = [(one.path.partition(".")[2], one.storage.bytes) for one in kept]
+    return Verification(
+        heading=model.summary,
+        against="PyTorch's hooks",
+        column="saved_tensors_hooks",
+        reference=f"torch.autograd.graph.saved_tensors_hooks of PyTorch {torch.__version__}, on tensors without data",
+        rows=side_by_side(_by_layer(ours), _by_layer(theirs.by_module.items())),
+        model=model.described(),
+        unit="bytes",
+        conventions=conventions(run, plan),
+        notes=tuple(notes(run, plan)),
+    )
+
+
+def _recipe(model: Model, run: Workload, plan: Training) -> str:
+    if not isinstance(model, Published):
+        raise UsageError("what is kept is verified of published models", "name one, or give a config.json")
+    if plan.recipe not in RECIPES:
+        raise UsageError(f"what is kept differs by format alone, not by recipe {plan.recipe!r}", "verify with bf16")
+    for what, given, had in (
+        ("recompute", run.recompute, "none"),
+        ("implementation", plan.implementation.replace("own", "transformers"), "transformers"),
+        ("device", plan.device, "recorded"),
+    ):
+        if given != had:
+            raise UsageError(f"transformers' hooks do not tell {what} {given!r}", f"verify with {what} {had}")
+    return RECIPES[plan.recipe]
+
+
+def _by_layer(modules: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Bytes by layer (``model.layers.0``); what is in no layer stands together."""
+    found: Counter[str] = Counter()
+    for name, size in modules:
+        parts = name.split(".")
+        place = next((place for place, part in enumerate(parts) if part.isdigit()), None)
+        found[ELSEWHERE if place is None else ".".join(parts[: place + 1])] += size
+    return dict(found)
