@@ -16,7 +16,7 @@ from tfcalc.held.formats.names import format_named
 from tfcalc.held.formats.weights import weights
 from tfcalc.held.training import megatron
 from tfcalc.held.training.activations import activations
-from tfcalc.held.training.adapters import Adapter, adapted, frozen_where
+from tfcalc.held.training.adapters import Adapter, adapted, frozen_where, thawed
 from tfcalc.held.training.megatron_sizes import Placement as Devices
 from tfcalc.held.training.megatron_sizes import remembered, sizes_of
 from tfcalc.held.training.optimizers import optimizer
@@ -125,7 +125,8 @@ def _states(tree: Component, sized: Component, plan: Training) -> Placed:
         raise InvalidModel(
             f"frozen weights in {plan.frozen_weights} with ZeRO stage 3", "take stage 2, or plain weights"
         )
-    quantized = weights(tree, format_named(plan.frozen_weights), dtype="fp32" if by.weights == FP32 else by.compute)
+    dtype = "fp32" if by.weights == FP32 else by.compute
+    quantized = weights(thawed(tree), format_named(plan.frozen_weights), dtype=dtype)
     return made._replace(device=made.device._replace(weights=quantized._replace(name="weights")))
 
 

@@ -102,11 +102,12 @@ class Leaf(Node):
 
 
 class Kept(NamedTuple):
-    """A storage that backward needs: the module that keeps it first, and for which operation."""
+    """A storage that backward needs: the module that it belongs to, the first that keeps it, for which operation."""
 
     storage: Storage
     module: tuple[Place, ...]
     operation: str
+    keeper: str
 
     @property
     def copies(self) -> Num:
@@ -209,7 +210,7 @@ class Tape:
         if self.first_run:
             for storage in made.saved:
                 if storage.counts:
-                    self.kept.setdefault(id(storage), Kept(storage, storage.home or tuple(self.module), name))
+                    self.kept.setdefault(id(storage), Kept(storage, storage.home or tuple(self.module), name, self.path))
         self.nodes.append(made)
         return made
 

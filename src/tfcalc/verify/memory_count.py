@@ -43,6 +43,9 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
     except ImportError:
         raise Unavailable("PyTorch is not installed", "pip install 'tfcalc[verify]'") from None
     assert isinstance(model, Published)
+    tree = model.tree(run)
+    if not any(node.component.kind == "loss" for node in tree.walk()):
+        raise UsageError(f"{model.architecture} has no loss, so that nothing is kept for it", "take a language model")
     eager = run.kernel == "eager"
     with without_data():
         source = run.source.length if model.data.get("is_encoder_decoder") else run.seq_len
@@ -58,8 +61,8 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
         # a fused kernel is what PyTorch chooses by itself, where it can be had
         theirs = saved(ready.model, ready.inputs, recipe=recipe, kernel="math" if run.kernel == "math" else "auto", as_recorded=True)
     formats = numerics(named(plan.recipe), plan)
-    kept = every_kept(model.tree(run), model, run, formats, plan.implementation)
-    ours = [(one.path.partition(".")[2], one.storage.bytes) for one in kept]
+    kept = every_kept(tree, model, run, formats, plan.implementation)
+    ours = [(one.keeper.partition(".")[2], one.storage.bytes) for one in kept]
     return Verification(
         heading=model.summary,
         against="PyTorch's hooks",

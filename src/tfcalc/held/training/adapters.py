@@ -79,6 +79,12 @@ def frozen(tree: Component, chosen: Callable[[str, Component], bool], path: tupl
     return tree._replace(own=own, parts=parts)
 
 
+def thawed(tree: Component) -> Component:
+    """The same tree with no weight marked as frozen: what it is made of, whoever trains it."""
+    weights = tuple(weight._replace(frozen=False) for weight in tree.own.weights)
+    return tree._replace(own=tree.own._replace(weights=weights), parts=tuple(thawed(part) for part in tree.parts))
+
+
 def _untrained(leaf: Component) -> Cost:
     """The operation without the gradient of its weights."""
     own = leaf.own
