@@ -1,28 +1,33 @@
 """``python -m tests.verify.compare_memory TYPE… [--attention sdpa] [--recipe bf16]``: what autograd keeps, and ours.
 
 For random small configs of each type it prints one line with both totals and the error; with ``--modules`` module by
-module. Without types, all that are known.
+module. Without types, all that are known. ``--write FILE`` runs eager attention in fp32 and PyTorch's in bf16, and
+writes the worse error of each type that runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.verify.saved import Measured, several
 from tfcalc import InvalidModel, Workload
 from tfcalc.configs.family import modules
 from tfcalc.configs.published import Published
-from tfcalc.implementations.programs import program
+from tfcalc.implementations.programs import Ran
+from tfcalc.implementations.transformers.program import running
 from tfcalc.tape.operations import Numerics
 
 FORMATS = {
     "fp32": Numerics("float32", traced=True),
-    "bf16": Numerics("bfloat16", traced=True),
+    "bf16": Numerics("bfloat16", statistics="bfloat16", traced=True),
     "autocast": Numerics("float32", autocast="bfloat16", traced=True),
 }
+CASES = (("eager", "fp32"), ("sdpa", "bf16"))
 
 
 class Counted(NamedTuple):
@@ -45,17 +50,46 @@ def counted(one: Measured, attention: str, recipe: str, *, dropout: bool = True)
         kernel=kernel,
         dropout=dropout,
     )
-    whole = program(model, run, FORMATS[recipe], "transformers")
-    loss = whole(model.tree(run))
+    tree = model.tree(run)
+    whole, once = (running(model, run, FORMATS[recipe], every_layer=every) for every in (True, False))
+    for each in (whole, once):
+        each.experts = "batched_mm"  # as the referee runs them: the other kind needs data
+    loss = Ran(whole)(tree)
     by_module: Counter[str] = Counter()
-    for kept in whole.tape.kept.values():
-        by_module[kept.path] += int(kept.storage.bytes)
-    total = whole.tape.ledger.saved
+    for kept in whole.t.kept.values():
+        by_module[kept.keeper] += kept.storage.bytes
+    total = whole.t.ledger.saved
     del loss
-    once = program(model, run, FORMATS[recipe], "transformers", every_layer=False)
-    once(model.tree(run))
-    sizes = [kept.copies * kept.storage.size for kept in once.tape.kept.values()]
+    Ran(once)(tree)
+    sizes = [kept.copies * kept.storage.size for kept in once.t.kept.values()]
     return Counted(total, by_module, int(sum(sizes)))  # type: ignore[arg-type]  # ints
+
+
+def worst(model_type: str, attention: str, recipe: str, draws: int, *, by_module: bool = False) -> float | None:
+    """The largest error of several draws, printed one by one; None where nothing runs, there or here."""
+    found: list[float] = []
+    for one in several(model_type, draws, attention=attention, recipe=recipe):
+        if isinstance(one, str):
+            last = one
+            continue
+        try:
+            ours = counted(one, attention, recipe)
+        except InvalidModel as error:
+            print(f"{model_type}: REFUSED {error}", flush=True)
+            return None
+        except Exception as error:
+            print(f"{model_type}: BROKEN {type(error).__name__}: {str(error)[:100]}", flush=True)
+            return None
+        off = ours.total / one.total - 1
+        found.append(off if ours.once == ours.total else float("inf"))
+        print(f"{model_type}: {one.total} {ours.total} {off:+.4%} once {ours.once - ours.total:+d}", flush=True)
+        if by_module:
+            for which, sizes in (("theirs", one.by_module), ("ours", ours.by_module)):
+                for name, size in sizes.items():
+                    print(f"    {which} {name}: {size}")
+    if not found:
+        print(f"{model_type}: DOES NOT RUN {last}", flush=True)
+    return max(found, key=abs, default=None)
 
 
 def main(arguments: list[str]) -> int:
@@ -66,39 +100,25 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--recipe", default="fp32", choices=[*FORMATS])
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--modules", action="store_true")
+    parser.add_argument("--write", type=Path)
     given = parser.parse_args(arguments)
-    differ = 0
-    for model_type in given.types or sorted(name for names in modules().values() for name in names):
-        differ += not _compared(model_type, given)
-    return 1 if differ else 0
+    types = given.types or sorted(name for names in modules().values() for name in names)
+    if given.write:
+        _write(types, given.write, given.draws)
+        return 0
+    errors = [worst(name, given.attention, given.recipe, given.draws, by_module=given.modules) for name in types]
+    return int(any(errors) or None in errors)
 
 
-def _compared(model_type: str, given: argparse.Namespace) -> bool:
-    equal, ran = True, False
-    for one in several(model_type, given.draws, attention=given.attention, recipe=given.recipe):
-        if isinstance(one, str):
-            last = one
-            continue
-        ran = True
-        try:
-            ours = counted(one, given.attention, given.recipe)
-        except InvalidModel as error:
-            print(f"{model_type}: REFUSED {error}")
-            return False
-        except Exception as error:
-            print(f"{model_type}: BROKEN {type(error).__name__}: {str(error)[:100]}")
-            return False
-        off = ours.total / one.total - 1
-        equal &= ours.total == one.total == ours.once
-        print(f"{model_type}: {one.total} {ours.total} {off:+.4%} once {ours.once - ours.total:+d}", flush=True)
-        if given.modules:
-            for name, size in one.by_module.items():
-                print(f"    theirs {name}: {size}")
-            for name, size in ours.by_module.items():
-                print(f"    ours {name}: {size}")
-    if not ran:
-        print(f"{model_type}: DOES NOT RUN {last}")
-    return equal and ran
+def _write(types: list[str], path: Path, draws: int) -> None:
+    with path.open("a", newline="", encoding="utf-8") as file:
+        out = csv.writer(file, lineterminator="\n")
+        for name in types:
+            errors = [worst(name, attention, recipe, draws) for attention, recipe in CASES]
+            ran = [error for error in errors if error is not None]
+            if ran:
+                out.writerow([name, f"{max(ran, key=abs):.4f}"])
+                file.flush()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
@@ -123,6 +124,8 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) ->
     formats = Numerics(FORMATS.get(recipe.dtype, "bfloat16"), packed=recipe.format.name not in PLAIN)
     context = requests.size("cached")
     prompts = requests.replaced(phase=PREFILL, seq_len=context, cached=None)
+    if not isinstance(model, Published):
+        return [Moment(DECODE, None)]
     try:
         if plan.cache == PAGED:
             chunk = requests.replaced(
@@ -131,7 +134,7 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) ->
             step = chunk.replaced(batch_size=requests.batch_size, seq_len=1)
             return [Moment(PREFILL, forward(model, chunk, formats)), Moment(DECODE, forward(model, step, formats))]
         return [
-            Moment(name, inference(model, each, formats, plan.cache).activations)  # type: ignore[arg-type]  # published
+            Moment(name, inference(model, each, formats, plan.cache).activations)
             for name, each in ((PREFILL, prompts), (DECODE, _stepping(requests)))
         ]
     except InvalidModel:

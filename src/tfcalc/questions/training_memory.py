@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
@@ -12,6 +13,7 @@ from tfcalc.core.traced import Traced, value_of
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
 from tfcalc.families.transformer import Transformer
+from tfcalc.implementations.transformers.measured import error_of
 from tfcalc.held.formats.names import format_named
 from tfcalc.held.formats.weights import weights
 from tfcalc.held.training import megatron
@@ -84,6 +86,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     if plan.implementation == MEGATRON:
         return _megatron(model, run, plan)
     check_alone(plan)
+    known_error(model)
     by, placement = recipe(plan.recipe), placement_of(plan)
     sized = trained(model.tree(run), plan)
     model_, run_ = remembering(model), remembering(run)
@@ -104,6 +107,7 @@ def training_peak(model: Model, run: Workload, plan: Training) -> int:
     """The bytes of the same peak, without what it is made of: several times as fast."""
     if plan.implementation == MEGATRON:
         return _megatron(model, run, plan).peak.total
+    known_error(model)
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
     states, buffers = _states(stored, stored, plan), _buffers(sized, run, recipe(plan.recipe))
@@ -146,6 +150,11 @@ def _phases(
 
 def _bytes(tree: Component) -> int:
     return value_of(tree.total(bytes_held))
+
+
+def known_error(model: Model) -> float:
+    """How far the family's saved activations were from PyTorch's. Raises InvalidModel where nothing is known of it."""
+    return error_of(model.family.model_type) if isinstance(model, Published) else 0.0
 
 
 def check_alone(plan: Training) -> None:

@@ -13,7 +13,7 @@ from tfcalc.held.training.peak import Phase
 from tfcalc.held.training.recipes import recipe
 from tfcalc.questions.common import asked_run
 from tfcalc.questions.stated import recomputed
-from tfcalc.questions.training_memory import LETTERS, TrainingStep, training_step
+from tfcalc.questions.training_memory import LETTERS, MEGATRON, TrainingStep, known_error, training_step
 from tfcalc.report import Report, breakdown
 from tfcalc.symbols import legend
 
@@ -70,9 +70,16 @@ def training_memory(
         whole=whole,
         depth=depth,
         legend=legend(used, model, run, plan) | letters,
-        notes=(*model.remarks(run), *notes(run, plan)),
+        notes=(*model.remarks(run), *_doubts(model, plan), *notes(run, plan)),
         more={"timeline": [described(phase) for phase in step.phases]},
     )
+
+
+def _doubts(model: Model, plan: Training) -> Iterator[str]:
+    """How far the family's activations were from PyTorch's, where they were not equal."""
+    error = 0.0 if plan.implementation == MEGATRON else known_error(model)
+    if error:
+        yield f"activations of this family were {error:+.2%} off PyTorch's on random small models, at worst"
 
 
 def totals(step: TrainingStep) -> dict[str, int | str]:

@@ -210,7 +210,9 @@ class Tape:
         if self.first_run:
             for storage in made.saved:
                 if storage.counts:
-                    self.kept.setdefault(id(storage), Kept(storage, storage.home or tuple(self.module), name, self.path))
+                    self.kept.setdefault(
+                        id(storage), Kept(storage, storage.home or tuple(self.module), name, self.path)
+                    )
         self.nodes.append(made)
         return made
 

@@ -59,7 +59,13 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
             dropout=run.dropout,
         )
         # a fused kernel is what PyTorch chooses by itself, where it can be had
-        theirs = saved(ready.model, ready.inputs, recipe=recipe, kernel="math" if run.kernel == "math" else "auto", as_recorded=True)
+        theirs = saved(
+            ready.model,
+            ready.inputs,
+            recipe=recipe,
+            kernel="math" if run.kernel == "math" else "auto",
+            as_recorded=True,
+        )
     formats = numerics(named(plan.recipe), plan)
     kept = every_kept(tree, model, run, formats, plan.implementation)
     ours = [(one.keeper.partition(".")[2], one.storage.bytes) for one in kept]

@@ -52,8 +52,9 @@ class Verification:
     def sheet(self) -> Sheet:
         """A row per component."""
         verdict, total = "agrees with" if self.agrees else "DIFFERS from", self.rows[-1]
+        counts = f"{total.counted:,} and {total.reference:,} {QUANTITIES.get(self.unit, self.unit)}"
         return Sheet(
-            title=f"tfcalc {verdict} {self.against}: {total.counted:,} and {total.reference:,} {QUANTITIES.get(self.unit, self.unit)}",
+            title=f"tfcalc {verdict} {self.against}: {counts}",
             columns=[
                 Column("component", numeric=False),
                 Column("tfcalc"),

@@ -12,10 +12,9 @@ from tfcalc.implementations.transformers.attention import (
     KEPT_BY_FLASH,
     Shape,
     math,
-    reads_memory,
     shape,
 )
-from tfcalc.implementations.transformers.running import Running, by_letter
+from tfcalc.implementations.transformers.running import Running, by_letter, of_memory
 from tfcalc.tape.operations import padded
 from tfcalc.tape.tape import Value
 
@@ -23,7 +22,7 @@ from tfcalc.tape.tape import Value
 def attention(m: Running, part: Component, x: Value) -> Value:
     """Queries, keys and values from one packed matrix, scaled_dot_product_attention, and the output projection."""
     sizes, maps = shape(m, part), by_letter(part)
-    q, k, v = from_memory(m, maps, x) if reads_memory(part) else from_itself(m, maps, x)
+    q, k, v = from_memory(m, maps, x) if of_memory(part) else from_itself(m, maps, x)
     mixed = attended(m, sizes, q, k, v)
     del q, k, v
     mixed = batch_second(m, sizes, mixed)

@@ -10,7 +10,7 @@ from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.head_norms import heads_normed
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.rotation import both_turned
-from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind
+from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind, of_memory
 from tfcalc.implementations.transformers.sdpa_masks import sdpa_mask
 from tfcalc.implementations.transformers.sinks import sinks, softmax_beside
 from tfcalc.tape.ledger import Storage
@@ -62,9 +62,11 @@ def shape(m: Running, part: Component) -> Shape:
     a, d_k = attend.own.products[0].factors[-2:]
     d_v = attend.own.products[1].factors[-1]
     stream = m.stream
-    source = (m.shared.memory_of if reads_memory(part) else None) or stream
+    source = (m.shared.memory_of if of_memory(part) else None) or stream
     if "W_K" in maps:
         k, v = maps["W_K"].own.weights[0].shape[1], maps["W_V"].own.weights[0].shape[1]
+    elif "W_KV" in maps:
+        k = v = divide(maps["W_KV"].own.weights[0].shape[1], 2)
     else:
         both = maps["W_QKV"].own.weights[0].shape[1] - a * d_k
         k, v = divide(both, 2), divide(both, 2)
@@ -81,15 +83,10 @@ def shape(m: Running, part: Component) -> Shape:
     )
 
 
-def reads_memory(part: Component) -> bool:
-    """Whether it is attention to what an encoder made."""
-    return any(word in part.name.lower() for word in ("cross", "encoder_attn", "encdec"))
-
-
 def attention(m: Running, part: Component, x: Value) -> Value:
     """Queries, keys and values; their rotation; the mixture; the projection of it."""
     sizes, maps = shape(m, part), by_letter(part)
-    if reads_memory(part) and m.shared.memory is not None:
+    if of_memory(part) and m.shared.memory is not None:
         return _of_memory(m, part, sizes, x)
     for table in filter(is_relative, part.parts):
         own_bias(m, table)
@@ -132,13 +129,23 @@ def _of_memory(m: Running, part: Component, sizes: Shape, x: Value) -> Value:
 def projections(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Value, Value, Value]:
     """One map each, or one for all three, of which they are views."""
     maps = by_letter(part)
-    source = m.shared.memory if reads_memory(part) and m.shared.memory is not None else x
+    source = m.shared.memory if of_memory(part) and m.shared.memory is not None else x
     if "W_QKV" in maps:
         q, k, v = m.t.split(m(maps["W_QKV"], x), [sizes.queries, sizes.keys, sizes.values])
+        if m.habits.indexes and sizes.keys * sizes.heads == sizes.all_keys:
+            k, v = _indexed(m, k), _indexed(m, v)
+    elif "W_KV" in maps:
+        q, (k, v) = m(maps["W_Q"], x), m.t.split(m(maps["W_KV"], source), [sizes.keys, sizes.values])
     else:
         q, k, v = m(maps["W_Q"], x), m(maps["W_K"], source), m(maps["W_V"], source)
     heads = not m.run.decoding  # of one token they stand in one piece
     return q.view(heads=heads), k.view(heads=heads), v.view(heads=heads)
+
+
+def _indexed(m: Running, x: Value) -> Value:
+    """A copy of what a list of one number picks; the number is kept."""
+    place = Value(m.t.new(1, "int64", "index"), 1, "int64")
+    return m.t.result("index", [x], x.elements, x.dtype, saves=[place])
 
 
 def mixed(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
@@ -219,11 +226,17 @@ def _causal(m: Running) -> Storage:
 def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     """Transformers' eager_attention_forward."""
     t = m.t
+    if m.habits.scores_in_float32:
+        q, k = t.to(q, "float32"), t.to(k, "float32")
     p = m.capped(t.scaled(t.matmul(q, k, sizes.scores)), m.habits.capped_scores)
     if m.shared.bias is not None:
         p = t.add(p, t.broadcast(m.shared.bias, p.elements))
-    if m.shared.mask is not None:
+    if m.shared.mask is not None and m.habits.limits_scores == "filled":
+        p = t.result("masked_fill", [p], p.elements, p.dtype, saves=[m.shared.mask])
+    elif m.shared.mask is not None:
         p = t.add(p, m.shared.mask, p.elements)
+    if m.habits.limits_scores == "max":
+        p = t.result("max", [p], p.elements, p.dtype, saves=[p, Value(t.new(1, p.dtype), 1, p.dtype)])
     if sizes.sink is not None:
         p = t.to(softmax_beside(m, p, sizes.sink, m.stream.tokens * sizes.heads), v.dtype)
     elif m.habits.softmax == "float32":

@@ -21,8 +21,9 @@ class Habits(NamedTuple):
 
     ``norms``: before each sub-layer (``pre``), after its sum with the stream (``post``), before the sub-layer and
     behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``), or only ``behind`` a
-    sub-layer; where it is empty, their number tells. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``). ``softmax``: the format that attention's runs
-    in, ``float32`` or that of its scores (``own``). ``masked``: whether its eager scores get a mask without padding.
+    sub-layer; where it is empty, their number tells. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``).
+    ``softmax``: the format that attention's runs in, ``float32`` or that of its scores (``own``). ``masked``: whether
+    its eager scores get a mask without padding.
 
     ``dropped``, ``dropped_scores``, ``dropped_embeddings`` and ``dropped_inside`` are the fields for dropout behind a
     sub-layer, of attention's probabilities, of the embedding, and behind the activation; ``dropped_output`` is that
@@ -32,6 +33,13 @@ class Habits(NamedTuple):
     are moved by one token, so that there is a copy of them. ``positions``: whether the numbers of the positions are
     made for each token (``tokens``), for each place (``places``), or are a buffer (``buffer``); ``sides`` is tokens
     in an encoder and places in its decoder.
+
+    ``segments``: whether token types are made for each token (``tokens``), for each place (``places``), or are a buffer
+    (``buffer``). ``drops_behind`` are the kinds of the sub-layers that ``dropped`` is at work behind (None: of all).
+    ``activations``: ``by name``, or GELU is written in Python, by its ``tanh``, or by its ``erf`` whatever its name is.
+    ``scores_in_float32``: whether queries and keys are put into fp32 first. ``limits_scores``: whether scores are the
+    larger of themselves and the smallest number (``max``), or masked ones are ``filled``. ``indexes``: whether one head
+    of keys and values that all share is found by an index, a number for each.
 
     ``given_ones``: whether a causal stack gets a mask of ones that only sdpa's reading of its numbers takes away.
     ``inside_as_weights``: whether what a network's last map reads is first put into the format of its weights.
@@ -50,7 +58,8 @@ class Habits(NamedTuple):
     ``turns_in_float32``: whether queries and keys are rotated in fp32. ``angles``: the format of cos and sin
     (``float32``, the weights' ``own``, or both as one ``complex`` number); ``angles_by_type`` whether layers with a
     window have others than those without, ``angles_by_layer`` whether each layer puts them in another order first,
-    ``half_angles`` whether they are half as wide as what they turn. ``joins_turned``: whether heads that are turned
+    ``half_angles`` whether they are half as wide as what they turn, ``angles_by_turn`` whether they are made anew for
+    queries and for keys. ``joins_turned``: whether heads that are turned
     whole are joined with what is left (nothing) all the same. ``masks`` is how many are made: one, or one for layers
     with a window and one for those without.
 
@@ -75,10 +84,16 @@ class Habits(NamedTuple):
     loss: str = "float32"
     shifted: bool = True
     positions: str = "places"
+    segments: str = "places"
+    drops_behind: tuple[str, ...] | None = None
+    activations: str = "by name"
     given_ones: bool = False
     inside_as_weights: bool = False
     scaled_output: tuple[str, ...] | None = None
     holds_outputs: bool = False
+    scores_in_float32: bool = False
+    limits_scores: str = ""
+    indexes: bool = False
     capped_scores: Cap = ("", None)
     capped_logits: Cap = ("", None)
     multiplied: tuple[str, ...] = ()
@@ -90,6 +105,7 @@ class Habits(NamedTuple):
     angles: str = "own"
     angles_by_type: bool = False
     angles_by_layer: bool = False
+    angles_by_turn: bool = False
     joins_turned: bool = False
     half_angles: bool = False
     masks: int = 1

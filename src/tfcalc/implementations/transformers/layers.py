@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of
-from tfcalc.implementations.transformers.running import Running
+from tfcalc.implementations.transformers.running import Running, of_memory
 from tfcalc.tape.tape import Value
 
 BESIDE = ("norm", "residual", "dropout", "parameter", "buffer", "position")
@@ -52,7 +52,7 @@ def _in_order(m: Running, groups: list[Component], reached: bool) -> Iterator[tu
 
 
 def _kinds(layer: Component, every: int, reached: bool) -> Iterator[tuple[str, Component, bool, Num]]:
-    """Layers that are equal but for what they keep: what is computed again, and the first where none is trained below."""
+    """Layers that are equal but for what they keep: those computed again, and the first where none is trained below."""
     copies = layer.copies * layer.passes
     again: Num = ceil_div(copies, every) if every else 0
     kinds = [("[recomputed]", True, again), ("[kept]", False, copies - again)]
@@ -82,8 +82,9 @@ def _places(layer: Component) -> tuple[int, ...]:
 
 def one(m: Running, layer: Component, x: Value) -> Value:
     """A layer, by where its norms stand."""
-    norms = [part for part in layer.parts if part.kind == "norm"]
-    subs = [part for part in layer.parts if part.kind not in BESIDE]
+    parts = layer.parts if m.shared.memory is not None else [part for part in layer.parts if not of_memory(part)]
+    norms = [part for part in parts if part.kind == "norm"]
+    subs = [part for part in parts if part.kind not in BESIDE]
     x = WIRINGS[wiring(m, norms, subs)](m, norms, subs, x)
     m.until_layer_ends.clear()
     return x
@@ -91,6 +92,8 @@ def one(m: Running, layer: Component, x: Value) -> Value:
 
 def wiring(m: Running, norms: list[Component], subs: list[Component]) -> str:
     """Where norms stand: as the family has it, or as their number suggests."""
+    if m.field("do_layer_norm_before") is False:
+        return "post"
     if m.habits.norms:
         return m.habits.norms
     if m.field("use_parallel_residual") or len(norms) < len(subs):
@@ -101,7 +104,7 @@ def wiring(m: Running, norms: list[Component], subs: list[Component]) -> str:
 def pre(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
     """``x + f(norm(x))``."""
     for normed, sub in zip(norms, subs, strict=False):
-        x = m.t.add(x, _times(m, m.dropped(_held(m, m(sub, m(normed, x))), m.habits.dropped)))
+        x = m.t.add(x, _times(m, _dropped(m, sub, _held(m, m(sub, m(normed, x))))))
     return x
 
 
@@ -112,6 +115,12 @@ def _held(m: Running, x: Value) -> Value:
     return x
 
 
+def _dropped(m: Running, sub: Component, x: Value) -> Value:
+    """What a sub-layer made, with some of it dropped, where the family does that behind such a sub-layer."""
+    kinds = m.habits.drops_behind
+    return x if kinds is not None and sub.kind not in kinds else m.dropped(x, m.habits.dropped)
+
+
 def _times(m: Running, x: Value) -> Value:
     """A multiple, where the family has one (Granite's ``residual_multiplier``)."""
     return m.t.scaled(x) if "sub-layers" in m.habits.multiplied else x
@@ -120,32 +129,32 @@ def _times(m: Running, x: Value) -> Value:
 def behind(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
     """``x + norm(f(x))``."""
     for normed, sub in zip(norms, subs, strict=False):
-        x = m.t.add(x, m.dropped(m(normed, m(sub, x)), m.habits.dropped))
+        x = m.t.add(x, _dropped(m, sub, m(normed, m(sub, x))))
     return x
 
 
 def post(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
     """``norm(x + f(x))``."""
     for normed, sub in zip(norms, subs, strict=False):
-        x = m(normed, m.t.add(m.dropped(m(sub, x), m.habits.dropped), x))
+        x = m(normed, m.t.add(_dropped(m, sub, m(sub, x)), x))
     return x
 
 
 def sandwich(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
     """``x + norm(f(norm(x)))``."""
     for before, after, sub in zip(norms[::2], norms[1::2], subs, strict=False):
-        x = m.t.add(x, m.dropped(m(after, m(sub, m(before, x))), m.habits.dropped))
+        x = m.t.add(x, _dropped(m, sub, m(after, m(sub, m(before, x)))))
     return x
 
 
 def parallel(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
     """``x + f(norm(x)) + g(norm(x))``, with a norm each, or one for both."""
     normed = m(norms[0], x)
-    made = m.dropped(m(subs[0], normed), m.habits.dropped)
+    made = _dropped(m, subs[0], m(subs[0], normed))
     for place, sub in enumerate(subs[1:], start=1):
         if place < len(norms):
             normed = m(norms[place], x)
-        made = m.t.add(m.dropped(m(sub, normed), m.habits.dropped), made)
+        made = m.t.add(_dropped(m, sub, m(sub, normed)), made)
     return m.t.add(made, x)
 
 

@@ -93,12 +93,23 @@ RMSNORMS = {"fused": kernels.rms_norm, "gemma": gemma_norm, "llama": llama_norm,
 def activation(m: Running, part: Component, x: Value) -> Value:
     """By its name in transformers' ACT2FN."""
     kind, t = part.own.elementwise[0].name, m.t
+    if m.habits.activations == "erf":
+        return erf_gelu(m, x)
+    if m.habits.activations == "tanh" and kind == "gelu":
+        kind = "gelu_new"
     if kind in TANH_GELU_IN_PYTHON:  # 0.5 * x * (1 + tanh(√(2/π) * (x + 0.044715 * x³)))
         half = t.scaled(x)
         return t.mul(half, t.scaled(t.of_result("tanh", t.scaled(t.add(x, t.scaled(t.pow(x)))))))
     if kind in OF_RESULT:
         return t.of_result(kind, x)
     return t.of_input(kind, x)
+
+
+def erf_gelu(m: Running, x: Value) -> Value:
+    """``x · 0.5 · (1 + erf(x / √2))``, one operation at a time."""
+    t = m.t
+    half = t.scaled(x)
+    return t.mul(half, t.scaled(t.of_input("erf", t.scaled(x))))
 
 
 def embedding(m: Running, part: Component, x: Value) -> Value:
@@ -130,7 +141,10 @@ def positions(m: Running, part: Component) -> Value:
 
 
 def segments(m: Running, part: Component) -> Value:
-    """The vectors of the segments: one row of zeros, which all sequences read."""
-    tensor, size = part.own.weights[0], m.stream.length
+    """The vectors of the segments: zeros for each token, one row for all sequences, or a buffer."""
+    tensor = part.own.weights[0]
+    if m.habits.segments == "buffer":
+        return m.t.embedding(m.weight(tensor), m.t.given(m.stream.tokens, "int64"), tensor.shape[1])
+    size = m.stream.tokens if m.habits.segments == "tokens" else m.stream.length
     kinds = Value(m.t.new(size, "int64", "segments"), size, "int64")
     return m.t.embedding(m.weight(tensor), kinds, tensor.shape[1])

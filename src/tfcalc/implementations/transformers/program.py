@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.implementations import fused
-from tfcalc.implementations.transformers.habits import HABITS, LLAMA
+from tfcalc.implementations.transformers.families import habits_of
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.implementations.transformers.whole import RULES
 from tfcalc.tape.ledger import Ledger
@@ -43,7 +43,7 @@ def running(
                 return model.data[known]
         return model.family.defaults.get(name, default)
 
-    habits = HABITS.get(model.family.model_type, LLAMA)
+    habits = habits_of(model.family.model_type)
     tape = Torch(Ledger(watch=every_layer), numerics, apart=run.batch_size != 1)
     if implementation == "fused":
         run, habits, rules = fused.workload(run, numerics), fused.habits(habits), fused.rules()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
+from tfcalc.core.traced import value_of
 from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.running import Running, of_kind
 from tfcalc.tape.ledger import Place
@@ -64,6 +65,8 @@ def turned(m: Running, part: Component, x: Value, angles: Angles) -> Value:
 def _turned(m: Running, x: Value, angles: Angles) -> Value:
     t, kind = m.t, x.dtype
     cos, sin = angles
+    if m.habits.angles_by_turn:
+        cos, sin = t.copied(cos, cos.elements, "cos, repeated"), t.copied(sin, sin.elements, "sin, repeated")
     if m.habits.turns_in_float32:
         x = t.to(x, "float32")
     made = t.add(t.mul(x, cos), t.mul(t.copied(x, x.elements, "rotate_half", heads=x.heads), sin))
@@ -88,5 +91,6 @@ def _brought_back(m: Running, x: Value, kind: str) -> Value:
 
 
 def rotated_width(part: Component) -> Num:
-    """How much of a head's width is rotated."""
-    return of_kind(part, "rotary").own.elementwise[0].width
+    """How much of a head's width is rotated: an even number, as angles come in pairs."""
+    width = of_kind(part, "rotary").own.elementwise[0].width
+    return width + value_of(width) % 2

@@ -48,9 +48,9 @@ class Running:
     """Runs the parts of a model's tree on a tape, by the ``rules`` for their kinds.
 
     ``field`` reads the model's config, or gives the default that it is called with. ``stream`` are the sequences that
-    run now, ``shared`` is what the layers of the stack read beside them. Without ``every_layer``, one layer of a kind runs for all that are equal to it: what is kept
-    is counted so many times, and sizes may be symbols. ``outputs`` are what the base model gave, which its caller has
-    until there is a loss.
+    run now, ``shared`` is what the layers of the stack read beside them. Without ``every_layer``, one layer of a kind
+    runs for all that are equal to it: what is kept is counted so many times, and sizes may be symbols. ``outputs`` are
+    what the base model gave, which its caller has until there is a loss.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ def in_sequence(m: Running, part: Component, x: Value) -> Value:
 
 
 def by_letter(part: Component) -> dict[str, Component]:
-    """The linear maps of a block by the names of their weights: ``W_Q``, ``W_1``, …"""
+    """The linear maps of a block by the names of their weights (``W_Q``, ``W_1``)."""
     return {leaf.own.weights[0].name: leaf for leaf in part.parts if leaf.own.products and leaf.own.weights}
 
 
@@ -139,3 +139,8 @@ def of_kind(part: Component, kind: str) -> Component:
 def has(part: Component, kind: str) -> bool:
     """Whether it has a leaf of this kind."""
     return any(leaf.kind == kind for leaf in part.parts)
+
+
+def of_memory(part: Component) -> bool:
+    """Whether it is attention to what an encoder made, or the norm of this; where nothing was made, it does not run."""
+    return any(word in part.name.lower() for word in ("cross", "encoder_attn", "encdec"))
