@@ -28,7 +28,7 @@ CONFIGS: dict[str, dict[str, Any]] = recorded("zoo.models.json")  # type: ignore
 TRAINING = recorded("memory/training.public.jsonl")
 MODULES = recorded("memory/nn-transformer.public.jsonl")
 INFERENCE = recorded("memory/inference.public.jsonl")
-SMALL = ("gpt2", "bert-base", "opt-125m", "t5-small", "bart-base", "tinyllama-1.1b", "pythia-1b", "qwen2.5-0.5b")
+SMALL = ("gpt2", "bert-base", "t5-small", "tinyllama-1.1b")
 
 
 def one_of_each(rows: list[dict[str, Any]], *fields: str) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ def kernel(row: Mapping[str, Any]) -> str:
 KEPT = [row for row in TRAINING if row["model"] in SMALL and "saved_by_module" in row]
 
 
-@pytest.mark.parametrize("row", one_of_each(KEPT, "model", "recipe", "attention", "zero_dropout"), ids=called)
+@pytest.mark.parametrize("row", one_of_each(KEPT, "model", "recipe"), ids=called)
 def test_what_autograd_keeps_is_what_was_recorded(row: dict[str, Any]) -> None:
     with without_data():
         model, inputs = trained(row)
@@ -83,7 +83,7 @@ def test_what_autograd_keeps_is_what_was_recorded(row: dict[str, Any]) -> None:
 STEPS = [row for row in TRAINING if row["model"] == "gpt2"]
 
 
-@pytest.mark.parametrize("row", one_of_each(STEPS, "recipe", "recompute"), ids=called)
+@pytest.mark.parametrize("row", one_of_each(STEPS, "recompute"), ids=called)
 def test_a_steps_phases_are_those_recorded(row: dict[str, Any]) -> None:
     with without_data():
         model, inputs = trained(row)
@@ -103,7 +103,7 @@ class Wrapped(nn.Module):  # type: ignore[misc]  # torch has no types here
         return self.t(src, tgt)
 
 
-@pytest.mark.parametrize("row", one_of_each(MODULES, "recipe", "attention", "dropout", "norm_first"), ids=called)
+@pytest.mark.parametrize("row", one_of_each(MODULES, "recipe", "attention"), ids=called)
 def test_what_torchs_own_transformer_keeps_is_what_was_recorded(row: dict[str, Any]) -> None:
     dtype = torch.bfloat16 if RECIPES[row["recipe"]] == "bf16" else torch.float32
     built = Wrapped(row, dtype)  # outside: its copies of layers would copy the mode, too
@@ -123,7 +123,7 @@ def test_what_torchs_own_transformer_keeps_is_what_was_recorded(row: dict[str, A
 READ = [row for row in INFERENCE if row["model"] in ("gpt2", "llama-3.2-1b")]
 
 
-@pytest.mark.parametrize("row", one_of_each(READ, "model", "dtype", "attention", "logits_to_keep"), ids=called)
+@pytest.mark.parametrize("row", one_of_each(READ, "model", "attention"), ids=called)
 def test_peaks_of_prompt_and_next_token_are_those_recorded(row: dict[str, Any]) -> None:
     config = long_enough(row["model"], row["seq"] + 8)
     with without_data():
@@ -156,7 +156,7 @@ def test_recomputed_blocks_keep_their_inputs_alone() -> None:
     assert inputs.total < whole.total
 
 
-@pytest.mark.parametrize("model_type", ["gpt2", "llama", "t5", "bert", "bart", "opt", "gpt_neox", "mixtral"])
+@pytest.mark.parametrize("model_type", ["gpt2", "bart", "mixtral"])
 def test_random_configs_run(model_type: str) -> None:
     for attention in ("eager", "sdpa"):
         found = [one for one in several(model_type, 1, attention=attention) if isinstance(one, Measured)]

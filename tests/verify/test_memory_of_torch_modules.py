@@ -30,7 +30,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "decoder": {"kind": "decoder", "pre_norm": True},
     "no biases": {"attention_bias": False, "ffn_bias": False},
 }
-RUNS = (("fp32", "math"), ("fp32", "efficient"), ("bf16", "flash"), ("autocast", "flash"), ("autocast", "math"))
+RUNS = (("fp32", "efficient"), ("bf16", "flash"), ("autocast", "math"))
 RECIPES = {"fp32": "fp32", "bf16": "bf16 (pure)", "autocast": "fp32 weights, CUDA bf16 autocast"}
 
 
@@ -104,7 +104,7 @@ def _without_biases(module: Any) -> None:
             part.bias = None
 
 
-@pytest.mark.parametrize(("batch", "batch_first", "dropout"), [(2, True, True), (2, False, False), (1, True, False)])
+@pytest.mark.parametrize(("batch", "batch_first", "dropout"), [(2, False, True), (1, True, False)])
 @pytest.mark.parametrize(("recipe", "kernel"), RUNS)
 @pytest.mark.parametrize("sizes", MODELS.values(), ids=MODELS)
 def test_what_is_kept_is_what_torch_keeps(

@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
+from tfcalc.core.traced import value_of
 from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.head_norms import heads_normed
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.rotation import both_turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind, of_memory
-from tfcalc.implementations.transformers.sdpa_masks import sdpa_mask
+from tfcalc.implementations.transformers.sdpa_masks import ALIGNED, sdpa_mask
 from tfcalc.implementations.transformers.sinks import sinks, softmax_beside
 from tfcalc.tape.ledger import Storage
 from tfcalc.tape.operations import padded
@@ -168,12 +169,20 @@ def mixed(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
 
 def by_kernel(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     """softmax(Q Kᵀ) V by the kernel that was asked for."""
-    if m.run.fused:
+    if m.run.fused and _fits(m, sizes):
         if m.shared.masks and m.shared.mask is not None and not m.run.decoding:  # use_gqa_in_sdpa, pack_gqa
             k, v = repeated(m, sizes, k, v)
         return fused(m, sizes, q, k, v)
     k, v = repeated(m, sizes, k, v)
-    return math(m, sizes, q, k, v) if m.run.kernel == "math" else eager(m, sizes, q, k, v)
+    return eager(m, sizes, q, k, v) if m.run.kernel == "eager" else math(m, sizes, q, k, v)
+
+
+def _fits(m: Running, sizes: Shape) -> bool:
+    """Whether a fused kernel takes heads of this width: the memory-efficient one, which a mask needs, not every one."""
+    if m.run.kernel == "flash" and m.shared.mask is None and m.shared.bias is None:
+        return True
+    width = divide(sizes.queries, m.stream.tokens * sizes.heads)
+    return value_of(width) % (ALIGNED // 2 if m.t.numerics.compute == "float32" else ALIGNED) == 0
 
 
 def repeated(m: Running, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value]:
@@ -194,10 +203,24 @@ def fused(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     else:
         rows, state = m.stream.batch * padded(m.stream.length) * sizes.heads, KEPT_BY_EFFICIENT
         rows = rows if m.t.gradients else 0
+    width = divide(sizes.queries, m.stream.tokens * sizes.heads)
+    if flash and value_of(width) % ALIGNED:
+        return _filled_up(m, sizes, (q, k, v), rows, width)
     made = m.t.fused_attention(q, k, v, rows, sizes.mixed, state, mask)
     if flash and not q.heads:  # the result lies in memory as the queries do
         return m.t.contiguous(made.view(heads=True))
     return made
+
+
+def _filled_up(m: Running, sizes: Shape, given: tuple[Value, ...], rows: Num, width: Num) -> Value:
+    """Flash attention of copies whose heads are as wide as the kernel wants them; of its result a part is copied.
+
+    Source: pad_last_dim in torch's aten/src/ATen/native/transformers/attention.cpp.
+    """
+    whole = padded(width, ALIGNED)
+    q, k, v = (m.t.copied(m.t.lower(each), divide(each.elements * whole, width), "pad") for each in given)
+    made = m.t.fused_attention(q, k, v, rows, divide(sizes.mixed * whole, width), KEPT_BY_FLASH)
+    return m.t.copied(made, sizes.mixed, "slice")
 
 
 def math(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
@@ -239,6 +262,8 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
         p = t.result("max", [p], p.elements, p.dtype, saves=[p, Value(t.new(1, p.dtype), 1, p.dtype)])
     if sizes.sink is not None:
         p = t.to(softmax_beside(m, p, sizes.sink, m.stream.tokens * sizes.heads), v.dtype)
+    elif m.habits.softmax == "stream":
+        p = t.softmax(t.to(p, t.numerics.weights), t.numerics.weights)
     elif m.habits.softmax == "float32":
         p = t.to(t.softmax(p, "float32"), q.dtype)
     else:

@@ -16,7 +16,7 @@ def encoder_decoder(m: Running, part: Component, x: Value) -> Value:
             _encoded(m, each)
         else:
             x = m(each, x)
-            if each.kind == "decoder":
+            if each.kind in ("decoder", "encoder"):
                 m.outputs.append(x)
             x = _behind(m, part, each, x)
     if has(part, "loss"):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from tfcalc.implementations.transformers.habits import BERT, GPT2, HABITS, LLAMA, Habits
+from tfcalc.implementations.transformers.habits import BERT, GPT2, HABITS, LLAMA, NEVER, Habits
 
 BERT_KIN = BERT._replace(loss="by class")
 ROBERTA = BERT_KIN._replace(positions="tokens", segments="tokens")
 BERTS: dict[str, Habits] = {
-    "albert": BERT_KIN,
+    "albert": BERT_KIN._replace(
+        drops_behind=("attention",),
+        dropped=("hidden_dropout_prob", 0.0),
+        dropped_scores=("attention_probs_dropout_prob", 0.0),
+        dropped_embeddings=("hidden_dropout_prob", 0.0),
+    ),
     "bert": BERT_KIN,
     "bert-generation": BERT_KIN,
     "camembert": ROBERTA,
@@ -21,11 +26,16 @@ BERTS: dict[str, Habits] = {
     ),
     "electra": BERT_KIN,
     "ernie": BERT_KIN,
-    "esm": ROBERTA._replace(norms="pre", activations="erf"),
+    "esm": ROBERTA._replace(dropped_embeddings=NEVER, norms="pre", activations="erf"),
     "layoutlm": BERT_KIN._replace(segments="tokens", softmax="float32"),
     "megatron-bert": BERT_KIN._replace(norms="pre", segments="tokens"),
     "mobilebert": BERT_KIN,
-    "nomic_bert": BERT_KIN._replace(segments="buffer"),
+    "nomic_bert": BERT_KIN._replace(
+        segments="tokens",
+        dropped=("hidden_dropout_prob", 0.0),
+        dropped_scores=("attention_probs_dropout_prob", 0.0),
+        dropped_embeddings=("hidden_dropout_prob", 0.0),
+    ),
     "roberta": ROBERTA,
     "roberta-prelayernorm": ROBERTA._replace(norms="pre"),
     "squeezebert": BERT_KIN,
@@ -42,7 +52,6 @@ GPTS: dict[str, Habits] = {
         dropped_scores=("attention_probs_dropout_prob", 0.1),
         dropped_embeddings=("hidden_dropout_prob", 0.1),
         dropped_inside=("activation_dropout", 0.0),
-        positions="tokens",
     ),
     "codegen": GPT2._replace(
         dropped=("resid_pdrop", 0.0),
@@ -52,7 +61,7 @@ GPTS: dict[str, Habits] = {
         angles_by_turn=True,
     ),
     "ctrl": GPT2._replace(dropped_scores=("", 0.0)),
-    "falcon": Habits(softmax="own", dropped=("hidden_dropout", 0.0), indexes=True),
+    "falcon": Habits(softmax="stream", dropped=("hidden_dropout", 0.0), indexes=True),
     "gpt-sw3": GPT2,
     "gpt_bigcode": GPT2._replace(softmax="float32"),
     "gpt_neo": Habits(
@@ -73,6 +82,15 @@ GPTS: dict[str, Habits] = {
     ),
     "mpt": Habits(limits_scores="filled"),
     "openai-gpt": GPT2._replace(norms="post", positions="buffer", activations="tanh"),
+    "trocr": Habits(
+        norms="post",
+        softmax="own",
+        dropped=("dropout", 0.1),
+        dropped_embeddings=("dropout", 0.1),
+        dropped_inside=("activation_dropout", 0.0),
+        loss="own",
+        shifted=False,
+    ),
     "xglm": Habits(
         softmax="own",
         dropped=("dropout", 0.1),

@@ -13,6 +13,9 @@ from tfcalc.tape.tape import Value
 BESIDE = ("norm", "residual", "dropout", "parameter", "buffer", "position")
 """Parts of a layer that are no sub-layer."""
 
+SIDE_BY_SIDE = ("use_parallel_residual", "parallel_attn", "new_decoder_architecture")
+"""Fields that say that sub-layers stand side by side."""
+
 
 def stack(m: Running, groups: list[Component], x: Value) -> Value:
     """The layers of a stack, from the bottom."""
@@ -81,7 +84,10 @@ def _places(layer: Component) -> tuple[int, ...]:
 
 
 def one(m: Running, layer: Component, x: Value) -> Value:
-    """A layer, by where its norms stand."""
+    """A layer, by where its norms stand; or a group of layers (ALBERT's)."""
+    groups = [part for part in layer.parts if part.kind == "layer"]
+    if groups:
+        return stack(m, groups, x)
     parts = layer.parts if m.shared.memory is not None else [part for part in layer.parts if not of_memory(part)]
     norms = [part for part in parts if part.kind == "norm"]
     subs = [part for part in parts if part.kind not in BESIDE]
@@ -96,7 +102,7 @@ def wiring(m: Running, norms: list[Component], subs: list[Component]) -> str:
         return "post"
     if m.habits.norms:
         return m.habits.norms
-    if m.field("use_parallel_residual") or len(norms) < len(subs):
+    if any(map(m.field, SIDE_BY_SIDE)) or len(norms) < len(subs):
         return "parallel"
     return "sandwich" if len(norms) == 2 * len(subs) else "pre"
 

@@ -145,6 +145,7 @@ def segments(m: Running, part: Component) -> Value:
     tensor = part.own.weights[0]
     if m.habits.segments == "buffer":
         return m.t.embedding(m.weight(tensor), m.t.given(m.stream.tokens, "int64"), tensor.shape[1])
-    size = m.stream.tokens if m.habits.segments == "tokens" else m.stream.length
+    by_token = m.habits.segments == "tokens" or "token_type" not in part.name  # ERNIE's tasks
+    size = m.stream.tokens if by_token else m.stream.length
     kinds = Value(m.t.new(size, "int64", "segments"), size, "int64")
     return m.t.embedding(m.weight(tensor), kinds, tensor.shape[1])

@@ -74,7 +74,8 @@ def _mask(m: Running) -> Value | None:
     """Eager attention's is of numbers; sdpa's of booleans, and there is none where that can be seen to say nothing."""
     pairs = m.stream.tokens * m.stream.length
     if m.run.kernel == "eager" and m.habits.masked:
-        return Value(m.t.new(pairs * m.habits.masks, m.t.numerics.weights, "mask"), pairs, m.t.numerics.weights)
+        kind = "bool" if m.habits.limits_scores == "filled" else m.t.numerics.weights
+        return Value(m.t.new(pairs * m.habits.masks, kind, "mask"), pairs, kind)
     if m.run.kernel != "eager" and m.habits.given_ones and m.t.numerics.traced:
         return Value(m.t.new(pairs, "bool", "mask"), pairs, "bool")
     return None

@@ -1,0 +1,121 @@
+"""``tfcalc memory``: training, serving, and whether it fits, as scripts and people ask for them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import Program
+
+TRAIN = ("memory", "gpt2", "--train", "--batch", "8", "--seq", "1024", "--recipe", "bf16")
+SERVE = ("memory", "llama-3-8b", "--serve", "--context", "8192", "--concurrency", "4")
+KEYS = {
+    "total_bytes",
+    "weights_bytes",
+    "gradients_bytes",
+    "optimizer_bytes",
+    "activations_bytes",
+    "kv_cache_bytes",
+    "buffers_bytes",
+    "temporary_bytes",
+}
+
+
+def answer(tfcalc: Program, *arguments: str) -> dict[str, Any]:
+    ran = tfcalc(*arguments, "--json")
+    assert ran.returncode in (0, 1), ran.stderr
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+@pytest.mark.parametrize("asked", [TRAIN, SERVE, ("memory", "gpt2", "--weights", "nf4")], ids=" ".join)
+def test_the_json_has_the_promised_keys(tfcalc: Program, asked: tuple[str, ...]) -> None:
+    found = answer(tfcalc, *asked)
+    assert found.keys() >= KEYS | {"schema_version", "command", "model", "conventions", "components"}
+    assert all(isinstance(found[key], int) for key in KEYS)
+    assert sum(part["bytes"] for part in found["components"]) == found["total_bytes"]
+
+
+def test_training_says_when_the_peak_is_and_what_each_phase_holds(tfcalc: Program) -> None:
+    found = answer(tfcalc, *TRAIN)
+    assert found["peak_phase"] in ("forward", "backward", "step")
+    assert [phase["phase"] for phase in found["timeline"]] == ["forward", "loss", "backward", "step"]
+    assert max(phase["peak_bytes"] for phase in found["timeline"]) == found["peak_bytes"] == found["total_bytes"]
+
+
+@pytest.mark.parametrize("asked", [TRAIN, SERVE], ids=["train", "serve"])
+def test_every_format_has_the_same_total(tfcalc: Program, asked: tuple[str, ...]) -> None:
+    total = answer(tfcalc, *asked)["total_bytes"]
+    assert tfcalc(*asked, "-q").stdout.strip() == str(total)
+    assert f",{total},1.000000" in tfcalc(*asked, "--format", "csv").stdout
+    for form in ("table", "plain", "markdown"):
+        assert f"{total:,}" in tfcalc(*asked, "--format", form).stdout
+
+
+def test_kv_cache_of_a_server_is_128_kib_a_token(tfcalc: Program) -> None:
+    """vllm#10517: 131,072 bytes for each token of Llama-3.1-8B in bf16."""
+    assert answer(tfcalc, *SERVE)["kv_cache_bytes"] == 4 * 8192 * 131_072
+
+
+def test_what_fits_is_0_and_what_does_not_is_1(tfcalc: Program) -> None:
+    fits, short = tfcalc(*TRAIN, "--budget", "80GB"), tfcalc(*TRAIN, "--budget", "4GiB")
+    assert (fits.returncode, short.returncode) == (0, 1)
+    assert fits.stdout.startswith("fits: ")
+    assert short.stdout.startswith("does not fit: ")
+    found = answer(tfcalc, *TRAIN, "--budget", "4GiB")
+    assert found["fits"] is False
+    assert found["headroom_bytes"] == 4 * 2**30 - found["total_bytes"] < 0
+
+
+def test_the_largest_batch_fits_and_one_more_does_not(tfcalc: Program) -> None:
+    largest = answer(tfcalc, *TRAIN, "--budget", "24GB")["largest_batch_size"]
+    with_size = ("memory", "gpt2", "--train", "--seq", "1024", "--recipe", "bf16", "--batch")
+    there, more = (int(tfcalc(*with_size, str(size), "-q").stdout) for size in (largest, largest + 1))
+    assert there <= 24 * 10**9 < more
+
+
+def test_a_card_has_less_than_its_name_says(tfcalc: Program) -> None:
+    found = answer(tfcalc, *SERVE, "--gpu", "h100")
+    assert found["budget_bytes"] < 80 * 2**30
+    assert found["largest_context"] > 8192
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("memory", "gpt2", "--recipe", "bf16"), 2, "--train"),
+        (("memory", "gpt2", "--kv", "fp8"), 2, "--serve"),
+        (("memory", "gpt2", "--train", "--kv", "fp8"), 2, "--serve"),
+        (("memory", "gpt2", "--timeline"), 2, "--train"),
+        (("memory", "gpt2", "--budget", "80"), 2, "GiB"),
+        (("memory", "gpt2", "--budget", "80GB", "--gpu", "h100"), 2, "--gpu"),
+        (("memory", "gpt2", "--gpu", "h1000"), 2, "H100"),
+        (("memory", "gpt2", "--weights", "nf5"), 2, "nf4"),
+        (("memory", "gpt2", "--train", "--recipe", "bf61"), 2, "bf16"),
+        (("memory", "gpt2", "--train", "--optimizer", "adamv"), 2, "adam"),
+        (("memory", "gpt2", "--train", "--lora", "8", "--lora-targets", "q_proj"), 2, "q_proj"),
+        (("memory", "gpt2", "--train", "--tensor-parallel", "2"), 2, "megatron"),
+        (("memory", "longformer-base-4096", "--train"), 3, "longformer"),
+        (("memory", "mixtral-8x7b", "--train", "--implementation", "megatron"), 2, "experts"),
+        (("memory", "gpt2", "--serve", "--concurrency", "0"), 2, "at least 1"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_line(tfcalc: Program, arguments: tuple[str, ...], code: int, said: str) -> None:
+    ran = tfcalc(*arguments)
+    assert (ran.returncode, ran.stdout) == (code, "")
+    assert said in ran.stderr
+    assert len(ran.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("term", ["activations", "optimizer", "gradients", "weights", "temporary"])
+def test_every_term_opens_up(tfcalc: Program, term: str) -> None:
+    found = answer(tfcalc, *TRAIN)
+    opened = tfcalc("explain", term, "--model", "gpt2", "--of", "memory", *TRAIN[2:], "-q")
+    assert int(opened.stdout) == found[f"{term}_bytes"]
+
+
+def test_a_settings_file_may_say_how_one_trains(tfcalc: Program, tmp_path: Any) -> None:
+    (tmp_path / "tfcalc.toml").write_text('recipe = "bf16"\noptimizer = "sgd"\n')
+    assert answer(tfcalc, "memory", "gpt2", "--train")["conventions"]["optimizer"] == "sgd"
