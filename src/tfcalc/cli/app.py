@@ -24,7 +24,7 @@ What a transformer costs, exactly: parameters, FLOPs, memory.
 \b
 Exit codes:
   0   success
-  1   a negative answer: verification differs
+  1   a negative answer: verification differs, it does not fit
   2   usage
   3   a bad model or settings file
   4   a reference that cannot be reached
