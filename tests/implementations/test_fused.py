@@ -21,7 +21,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.implementations.transformers.program import running
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.operations import Numerics
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 BF16, FP32, AUTOCAST = Numerics("bfloat16"), Numerics("float32"), Numerics("float32", autocast="bfloat16")
 BATCH, LENGTH = 2, 64

@@ -17,7 +17,7 @@ from tfcalc.core.number import total
 from tfcalc.errors import InvalidModel
 from tfcalc.implementations.torch_nn.program import running
 from tfcalc.implementations.transformers.running import Running
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 ROWS = recorded("memory/nn-transformer.public.jsonl")
 

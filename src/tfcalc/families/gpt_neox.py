@@ -86,7 +86,8 @@ def gpt_neox_japanese(c: Config, run: Workload) -> Component:
         attention(c, run, "attention", QKV, bias=False, output_bias=bias, rotary=rotated(c)) for bias in (False, True)
     )
     before = layers(c, run, "layers[:-1]", mixer, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))
-    after = layers(c, run, "layers[-1]", last, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))._replace(copies=1)
+    after = layers(c, run, "layers[-1]", last, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))
+    after = after._replace(copies=1, under=c.number("num_hidden_layers") - 1)
     stack = before._replace(copies=c.size("num_hidden_layers") - 1), after
     table, norm_after = words(c, run, "embed_in"), final(c, run, "final_layer_norm")
     return transformer(table, *stack, norm_after, name="gpt_neox_japanese")

@@ -14,7 +14,7 @@ from tfcalc.implementations.transformers.habits import Habits
 from tfcalc.implementations.transformers.running import Rule, Running
 from tfcalc.implementations.transformers.whole import RULES, labels, output
 from tfcalc.tape.operations import Numerics
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 from tfcalc.workload import Workload
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.number import Num, divide
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.ledger import Storage
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 
 def rms_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
 from tfcalc.tape.operations import Numerics, Torch
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 if TYPE_CHECKING:
     from tfcalc.implementations.transformers.running import Running

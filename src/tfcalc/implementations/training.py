@@ -10,7 +10,7 @@ from tfcalc.core.component import Component
 from tfcalc.implementations.programs import program
 from tfcalc.tape.ledger import Found, Moment, Seen, Witness
 from tfcalc.tape.operations import Numerics
-from tfcalc.tape.tape import Kept
+from tfcalc.tape.value import Kept
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

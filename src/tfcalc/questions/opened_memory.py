@@ -12,6 +12,7 @@ from tfcalc.core.number import Num, product
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.plans import Training
 from tfcalc.questions import serving_memory, serving_report, training_memory, training_report
+from tfcalc.questions.alive import LETTERS
 from tfcalc.questions.common import default_run
 from tfcalc.questions.explain import Tree
 from tfcalc.questions.formula import Formula
@@ -47,7 +48,7 @@ def opened_memory(
     step = training_memory.training_step(model, run, plan)
     stated = training_report.conventions(run, plan) | {"units": definitions.units}
     notes = (f"each term by itself; at the peak {step.peak.total:,} bytes are alive", *training_report.notes(run, plan))
-    return _tree(model, run, step.terms, stated, notes, training_memory.LETTERS)
+    return _tree(model, run, step.terms, stated, notes, LETTERS)
 
 
 def memory_formula(

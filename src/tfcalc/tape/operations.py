@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.tape.ledger import WIDTHS, Ledger
-from tfcalc.tape.tape import Tape, Value
+from tfcalc.tape.tape import Tape
+from tfcalc.tape.value import Value
 
 
 class Numerics(NamedTuple):

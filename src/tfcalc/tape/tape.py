@@ -1,123 +1,13 @@
-"""Values, the nodes that made them, and the backward pass over these: autograd, with sizes in the place of numbers."""
+"""Operations one after another, and the backward pass over them: autograd, with sizes in the place of numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
-from tfcalc.core.number import Num, product
+from tfcalc.core.number import Num
 from tfcalc.tape.ledger import Ledger, Place, Storage
-
-
-class Value:
-    """A tensor: a storage, or a view of one. ``node`` made it, where a gradient reaches it.
-
-    ``heads``: a view of b·s·(a·d) as b·a·s·d, which a matrix product of all heads must copy.
-    """
-
-    __slots__ = ("dtype", "elements", "heads", "node", "output", "storage")
-
-    def __init__(
-        self,
-        storage: Storage,
-        elements: Num,
-        dtype: str,
-        node: Node | None = None,
-        output: int = 0,
-        *,
-        heads: bool = False,
-    ) -> None:
-        self.storage = storage
-        self.elements = elements
-        self.dtype = dtype
-        self.node = node
-        self.output = output
-        self.heads = heads
-
-    @property
-    def needs_gradient(self) -> bool:
-        """Whether backward reaches it."""
-        return self.node is not None
-
-    def view(self, elements: Num | None = None, *, heads: bool | None = None) -> Value:
-        """Another shape of the same storage."""
-        return Value(
-            self.storage,
-            self.elements if elements is None else elements,
-            self.dtype,
-            self.node,
-            self.output,
-            heads=self.heads if heads is None else heads,
-        )
-
-
-class Node:
-    """An operation that has run: what it keeps, and where the gradients of its inputs go.
-
-    ``passes`` says of each input whether its gradient is the output's own (a sum, a view) rather than a new tensor.
-    ``scratch`` are bytes that its backward needs beside the gradients. ``ready`` are the inputs' gradients where these
-    are not new memory: they were computed in forward, or are written over what was kept.
-    """
-
-    __slots__ = ("again", "inputs", "module", "name", "passes", "pending", "ready", "saved", "scratch")
-
-    def __init__(
-        self,
-        name: str,
-        module: str,
-        inputs: Sequence[Value | None],
-        saved: Iterable[Value],
-        passes: bool,
-        scratch: Num,
-        outputs: int,
-    ) -> None:
-        self.name = name
-        self.module = module
-        self.inputs = [(v.node, v.output, v.elements, v.dtype) if v is not None else None for v in inputs]
-        self.saved = [value.storage for value in saved]
-        self.passes = passes
-        self.scratch = scratch
-        self.pending: list[Storage | None] = [None] * outputs
-        self.again: Callable[[], Value] | None = None
-        self.ready: Sequence[Storage | None] = ()
-        for storage in self.saved:
-            storage.keep()
-
-    def ended(self) -> None:
-        """What it kept is not needed any more."""
-        for storage in self.saved:
-            storage.release()
-        self.saved = []
-
-
-class Leaf(Node):
-    """A parameter: its gradient stays."""
-
-    __slots__ = ("gradient",)
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, "", (), (), False, 0, 1)
-        self.gradient: Storage | None = None
-
-
-class Kept(NamedTuple):
-    """A storage that backward needs: the module that it belongs to, the first that keeps it, for which operation."""
-
-    storage: Storage
-    module: tuple[Place, ...]
-    operation: str
-    keeper: str
-
-    @property
-    def copies(self) -> Num:
-        """How many of it there are, where a module stands for several equal ones."""
-        return product(place.copies for place in self.module)
-
-    @property
-    def path(self) -> str:
-        """The module's name, dotted."""
-        return ".".join(place.name for place in self.module)
+from tfcalc.tape.value import Kept, Leaf, Node, Value
 
 
 class Tape:

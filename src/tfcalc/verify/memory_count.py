@@ -12,7 +12,7 @@ from tfcalc.held.plans import Training
 from tfcalc.held.training.recipes import recipe as named
 from tfcalc.implementations.training import every_kept
 from tfcalc.questions.common import asked_run
-from tfcalc.questions.training_memory import numerics
+from tfcalc.questions.training_plan import numerics
 from tfcalc.questions.training_report import conventions, notes
 from tfcalc.verify.verification import Verification, side_by_side
 

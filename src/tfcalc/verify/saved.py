@@ -65,7 +65,8 @@ def saved(
 ) -> Saved:
     """What a forward pass leaves for backward; ``loss`` makes it of the model's output (by default its own)."""
     running = _Running(model)
-    apart = {_storage(one) for one in [*model.parameters(), *model.buffers(), *tensors_of(inputs)]}
+    before = [*model.parameters(), *model.buffers(), *tensors_of(inputs)]  # held, so that no address is used again
+    apart = {_storage(one) for one in before}
     packed: list[tuple[str, ReferenceType[_Packed]]] = []
 
     def pack(tensor: Any) -> Any:
@@ -86,7 +87,7 @@ def saved(
         if held is not None and _storage(held.tensor) not in counted:
             counted.add(_storage(held.tensor))
             by_module[name] = by_module.get(name, 0) + held.tensor.untyped_storage().nbytes()
-    del found
+    del found, before
     return Saved(by_module, sum(by_module.values()), dict(ran))
 
 

@@ -8,7 +8,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.number import Num
 from tfcalc.tape.ledger import WIDTHS, Place
-from tfcalc.tape.tape import Kept
+from tfcalc.tape.value import Kept
 
 
 class _Module:

@@ -16,7 +16,7 @@ from tfcalc.implementations.transformers.attention import (
 )
 from tfcalc.implementations.transformers.running import Running, by_letter, of_memory
 from tfcalc.tape.operations import padded
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 
 def attention(m: Running, part: Component, x: Value) -> Value:

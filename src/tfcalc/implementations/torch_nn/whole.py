@@ -8,7 +8,7 @@ from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, by_letter, of_kind
 from tfcalc.implementations.transformers.whole import loss
 from tfcalc.tape.ledger import Place
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 from tfcalc.workload import Sequences
 
 

@@ -16,7 +16,7 @@ from tfcalc.implementations.transformers.sdpa_masks import ALIGNED, sdpa_mask
 from tfcalc.implementations.transformers.sinks import sinks, softmax_beside
 from tfcalc.tape.ledger import Storage
 from tfcalc.tape.operations import padded
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 KEPT_BY_FLASH, KEPT_BY_EFFICIENT = 3, 2
 """Numbers of 8 bytes for the state of the random numbers."""
@@ -133,7 +133,7 @@ def projections(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Va
     source = m.shared.memory if of_memory(part) and m.shared.memory is not None else x
     if "W_QKV" in maps:
         q, k, v = m.t.split(m(maps["W_QKV"], x), [sizes.queries, sizes.keys, sizes.values])
-        if m.habits.indexes and sizes.keys * sizes.heads == sizes.all_keys:
+        if m.habits.indexes and (sizes.keys * sizes.heads == sizes.all_keys or m.field("new_decoder_architecture")):
             k, v = _indexed(m, k), _indexed(m, v)
     elif "W_KV" in maps:
         q, (k, v) = m(maps["W_Q"], x), m.t.split(m(maps["W_KV"], source), [sizes.keys, sizes.values])
@@ -259,7 +259,7 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     elif m.shared.mask is not None:
         p = t.add(p, m.shared.mask, p.elements)
     if m.habits.limits_scores == "max":
-        p = t.result("max", [p], p.elements, p.dtype, saves=[p, Value(t.new(1, p.dtype), 1, p.dtype)])
+        p = t.result("max", [p], p.elements, p.dtype, saves=[p, Value(t.new(1, "float32"), 1, "float32")])
     if sizes.sink is not None:
         p = t.to(softmax_beside(m, p, sizes.sink, m.stream.tokens * sizes.heads), v.dtype)
     elif m.habits.softmax == "stream":

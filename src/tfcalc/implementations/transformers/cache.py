@@ -17,7 +17,7 @@ from tfcalc.errors import InvalidModel, nearest
 from tfcalc.implementations.transformers.layers import names
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.operations import Torch
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 if TYPE_CHECKING:
     from tfcalc.implementations.transformers.running import Running

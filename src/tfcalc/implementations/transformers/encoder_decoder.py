@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.component import Component
 from tfcalc.implementations.transformers.running import NOTHING, Running, has
 from tfcalc.tape.ledger import Place
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 
 def encoder_decoder(m: Running, part: Component, x: Value) -> Value:

@@ -14,7 +14,7 @@ from tfcalc.core.number import Num, divide
 from tfcalc.implementations.transformers.feed_forward import gated
 from tfcalc.implementations.transformers.routers import Routed, routed
 from tfcalc.implementations.transformers.running import Running, by_letter, of_kind
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 
 def mixture(m: Running, part: Component, x: Value) -> Value:

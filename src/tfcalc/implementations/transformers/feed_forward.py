@@ -6,7 +6,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import divide
 from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.running import Running, by_letter, of_kind
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 
 def feed_forward(m: Running, part: Component, x: Value) -> Value:

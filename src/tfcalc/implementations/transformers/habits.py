@@ -38,8 +38,9 @@ class Habits(NamedTuple):
     (``buffer``). ``drops_behind`` are the kinds of the sub-layers that ``dropped`` is at work behind (None: of all).
     ``activations``: ``by name``, or GELU is written in Python, by its ``tanh``, or by its ``erf`` whatever its name is.
     ``scores_in_float32``: whether queries and keys are put into fp32 first. ``limits_scores``: whether scores are the
-    larger of themselves and the smallest number (``max``), or masked ones are ``filled``. ``indexes``: whether one head
-    of keys and values that all share is found by an index, a number for each.
+    larger of themselves and the smallest number (``max``), or masked ones are ``filled``. ``indexes``: whether heads
+    of keys and values are found by an index, a number for each. ``masks_with_alibi``: whether the mask for sdpa has
+    ALiBi's slopes in it, if ``alibi`` is given.
 
     ``given_ones``: whether a causal stack gets a mask of ones that only sdpa's reading of its numbers takes away.
     ``inside_as_weights``: whether what a network's last map reads is first put into the format of its weights.
@@ -94,6 +95,7 @@ class Habits(NamedTuple):
     scores_in_float32: bool = False
     limits_scores: str = ""
     indexes: bool = False
+    masks_with_alibi: bool = False
     capped_scores: Cap = ("", None)
     capped_logits: Cap = ("", None)
     multiplied: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.implementations.transformers import leaves
 from tfcalc.implementations.transformers.running import Running, of_kind
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 BOTH = 2
 """One norm for queries, one for keys."""

@@ -6,7 +6,7 @@ from tfcalc.core.component import Component
 from tfcalc.implementations.transformers.attention import Shape, cached, mixed
 from tfcalc.implementations.transformers.rotation import halves_turned, rotated_width
 from tfcalc.implementations.transformers.running import Running, by_letter, of_kind
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 
 def is_latent(part: Component) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.number import Num
 from tfcalc.implementations.transformers.running import Running
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 
 def kernel(m: Running, x: Value, rows: Num, weight: Value | None, bias: Value | None) -> Value:

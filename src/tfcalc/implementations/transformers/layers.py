@@ -8,7 +8,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of
 from tfcalc.implementations.transformers.running import Running, of_memory
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 BESIDE = ("norm", "residual", "dropout", "parameter", "buffer", "position")
 """Parts of a layer that are no sub-layer."""
@@ -19,7 +19,7 @@ SIDE_BY_SIDE = ("use_parallel_residual", "parallel_attn", "new_decoder_architect
 
 def stack(m: Running, groups: list[Component], x: Value) -> Value:
     """The layers of a stack, from the bottom."""
-    for name, layer, again, copies in _in_order(m, groups, x.needs_gradient):
+    for name, layer, again, copies in _in_order(m, groups, x.needs_gradient and x.dtype == m.t.numerics.weights):
         with m.t.inside(name, copies):
             x = m.t.checkpoint(Checkpointed(m, layer), x) if again else one(m, layer, x)
     return x
@@ -55,7 +55,8 @@ def _in_order(m: Running, groups: list[Component], reached: bool) -> Iterator[tu
 
 
 def _kinds(layer: Component, every: int, reached: bool) -> Iterator[tuple[str, Component, bool, Num]]:
-    """Layers that are equal but for what they keep: those computed again, and the first where none is trained below."""
+    """Layers that are equal but for what they keep: those computed again, and the first where what it reads
+    has another format than the stream, or none is trained below."""
     copies = layer.copies * layer.passes
     again: Num = ceil_div(copies, every) if every else 0
     kinds = [("[recomputed]", True, again), ("[kept]", False, copies - again)]
@@ -78,9 +79,11 @@ def _name(layer: Component, place: int) -> str:
 
 
 def _places(layer: Component) -> tuple[int, ...]:
-    if layer.places is not None:
-        return layer.places
-    return tuple(range(layer.under, layer.under + value_of(layer.copies * layer.passes)))
+    """Its places in the stack; a layer that runs several times has the same one each time, and the same weights."""
+    if layer.places is None:
+        once = tuple(range(layer.under, layer.under + value_of(layer.copies)))
+        return once * value_of(layer.passes)
+    return layer.places * (value_of(layer.copies * layer.passes) // len(layer.places))
 
 
 def one(m: Running, layer: Component, x: Value) -> Value:

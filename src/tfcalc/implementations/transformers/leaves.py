@@ -8,7 +8,7 @@ from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.layer_norms import LAYERNORMS
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.ledger import WIDTHS
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 TANH_GELU_IN_PYTHON = ("gelu_new", "gelu_python_tanh")
 OF_RESULT = ("relu", "sigmoid", "tanh")
@@ -130,7 +130,9 @@ def positions(m: Running, part: Component) -> Value:
         size = m.stream.tokens * part.own.buffers[0].shape[1] if part.own.buffers else part.own.elementwise[0].elements
         return Value(m.t.new(size, m.t.numerics.weights, "positions"), size, m.t.numerics.weights)
     kind, tensor = m.habits.positions, part.own.weights[0]
-    if kind == "buffer":
+    if part.name.startswith(("x_", "y_", "h_", "w_")):
+        places = on_page(m, part)
+    elif kind == "buffer":
         places = m.t.given(m.stream.length, "int64")
     else:
         by_token = kind == "tokens" or (kind == "sides" and m.shared.memory is None)
@@ -138,6 +140,15 @@ def positions(m: Running, part: Component) -> Value:
         places = Value(m.t.new(size, "int64", "positions"), size, "int64")
     m.shared = m.shared._replace(places=places)
     return m.t.embedding(m.weight(tensor), places, tensor.shape[1])
+
+
+def on_page(m: Running, part: Component) -> Value:
+    """LayoutLM's places: the corners of each token's box, of which ``x`` and ``y`` are views, its height and width."""
+    if part.name.startswith("y_") and m.shared.places is not None:
+        return m.shared.places
+    size = m.stream.tokens * (4 if part.name.startswith("x_") else 1)
+    places = Value(m.t.new(size, "int64", "places on a page"), m.stream.tokens, "int64")
+    return places
 
 
 def segments(m: Running, part: Component) -> Value:

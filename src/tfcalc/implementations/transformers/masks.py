@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 if TYPE_CHECKING:
     from tfcalc.implementations.transformers.cache import Cache, Layer

@@ -6,7 +6,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import divide
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.ledger import Place
-from tfcalc.tape.tape import Node, Value
+from tfcalc.tape.value import Node, Value
 
 
 def is_relative(part: Component) -> bool:

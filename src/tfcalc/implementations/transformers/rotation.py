@@ -8,7 +8,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.running import Running, of_kind
 from tfcalc.tape.ledger import Place
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 Angles = tuple[Value, Value]
 
@@ -66,7 +66,8 @@ def _turned(m: Running, x: Value, angles: Angles) -> Value:
     t, kind = m.t, x.dtype
     cos, sin = angles
     if m.habits.angles_by_turn:
-        cos, sin = t.copied(cos, cos.elements, "cos, repeated"), t.copied(sin, sin.elements, "sin, repeated")
+        form = kind if m.habits.angles == "own" else cos.dtype
+        cos, sin = (t.copied(t.to(each, form), each.elements, "repeated") for each in (cos, sin))
     if m.habits.turns_in_float32:
         x = t.to(x, "float32")
     made = t.add(t.mul(x, cos), t.mul(t.copied(x, x.elements, "rotate_half", heads=x.heads), sin))
@@ -87,6 +88,8 @@ def halves_turned(m: Running, x: Value) -> Value:
 
 def _brought_back(m: Running, x: Value, kind: str) -> Value:
     """To the format it had, where the family cares; otherwise it is as wide as cos and sin."""
+    if m.habits.scores_in_float32:
+        return x
     return m.t.to(x, kind) if m.habits.turns_in_float32 or m.habits.angles != "own" else x
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.implementations.transformers.running import Running
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 
 class Routed(NamedTuple):

@@ -11,7 +11,7 @@ from tfcalc.core.cost import Tensor
 from tfcalc.core.number import Num
 from tfcalc.implementations.transformers.habits import Habits, Probability
 from tfcalc.tape.operations import Torch
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 from tfcalc.workload import Sequences, Workload
 
 if TYPE_CHECKING:

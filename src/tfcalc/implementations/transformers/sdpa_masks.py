@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.number import Num, divide
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.operations import padded
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 ALIGNED = 8
 """The memory-efficient kernel reads masks whose rows begin at multiples of so many numbers (pad_bias in torch's
@@ -17,6 +17,8 @@ def sdpa_mask(m: Running, scores: Num, rows: Num) -> Value | None:
     bias, mask = m.shared.bias, m.shared.mask
     if bias is not None:
         made = m.t.lower(_of_bias(m, bias))
+    elif mask is not None and mask.dtype != "bool":
+        made = m.t.lower(mask)
     elif mask is not None:  # of booleans; their numbers are made in each layer (convert_boolean_attn_mask)
         made = Value(m.t.new(mask.elements, m.t.numerics.compute, "mask"), mask.elements, m.t.numerics.compute)
         m.t.new(mask.elements, "bool", "not mask")  # for a moment

@@ -6,7 +6,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.ledger import WIDTHS
-from tfcalc.tape.tape import Value
+from tfcalc.tape.value import Value
 
 
 def sinks(m: Running, part: Component) -> Value | None:

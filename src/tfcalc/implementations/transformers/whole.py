@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.core.component import Component
+from tfcalc.core.number import divide
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.attention import attention
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
@@ -12,8 +13,8 @@ from tfcalc.implementations.transformers.latent import is_latent, latent_attenti
 from tfcalc.implementations.transformers.masks import masks
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
 from tfcalc.implementations.transformers.rotation import angles, rotated_width
-from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, has
-from tfcalc.tape.tape import Value
+from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, has, of_kind
+from tfcalc.tape.value import Value
 
 
 def stacked(m: Running, part: Component, x: Value) -> Value:
@@ -35,6 +36,8 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
             with m.t.inside(each.name):
                 tables.append(leaves.positions(m, each))
                 x = m.t.add(x, tables[-1])
+        elif each.name.startswith(BESIDE):
+            _beside(m, each, x)
         else:
             x = m(each, x)
             tables += [x] if each.kind == "embedding" else []
@@ -48,6 +51,26 @@ def _as_they_run(parts: tuple[Component, ...]) -> list[Component]:
     others = [part for part in parts if part not in early]
     first = next((place for place, part in enumerate(others) if part.kind == "layer"), 0)
     return [*others[:first], *early, *others[first:]] if early else others
+
+
+BESIDE = ("pooler", "contact_head")
+"""What runs on a stack's result beside the head: on each sequence's first token, or not at all in training (ESM's)."""
+
+
+def _beside(m: Running, part: Component, x: Value) -> None:
+    """BERT's pooler: tanh of a linear map of the first token."""
+    if part.name.startswith("pooler") and part.own.products:
+        (first,) = m.t.split(x, [divide(x.elements, m.stream.length)])
+        m.t.of_result("tanh", m(part, first))
+
+
+def head(m: Running, part: Component, x: Value) -> Value:
+    """What makes logits; a bias that stands by itself is added to them."""
+    for each in part.parts:
+        x = m(each, x)
+        if each.kind == "output" and len(each.own.weights) == 1 and has(part, "parameter"):
+            x = m.t.add(x, m.weight(of_kind(part, "parameter").own.weights[0]))
+    return x
 
 
 def _embedded(m: Running, x: Value) -> Value:
@@ -76,6 +99,9 @@ def _mask(m: Running) -> Value | None:
     if m.run.kernel == "eager" and m.habits.masked:
         kind = "bool" if m.habits.limits_scores == "filled" else m.t.numerics.weights
         return Value(m.t.new(pairs * m.habits.masks, kind, "mask"), pairs, kind)
+    if m.run.kernel != "eager" and m.habits.masks_with_alibi and m.field("alibi"):
+        pairs, kind = pairs * m.field("num_attention_heads"), m.t.numerics.weights
+        return Value(m.t.new(pairs, kind, "mask"), pairs, kind)
     if m.run.kernel != "eager" and m.habits.given_ones and m.t.numerics.traced:
         return Value(m.t.new(pairs, "bool", "mask"), pairs, "bool")
     return None
@@ -140,6 +166,7 @@ RULES: dict[str, Rule] = {
     "encoder": stacked,
     "encoder-decoder": encoder_decoder,
     "ffn": feed_forward,
+    "head": head,
     "linear": leaves.linear,
     "loss": loss,
     "model": encoder_decoder,

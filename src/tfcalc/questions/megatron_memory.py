@@ -1,0 +1,61 @@
+"""A device of Megatron-LM in training: its share of the states, and of the activations that a paper lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.core.component import Component
+from tfcalc.held.training import megatron
+from tfcalc.held.training.megatron_sizes import Placement as Devices
+from tfcalc.held.training.megatron_sizes import remembered, sizes_of
+from tfcalc.held.training.parallel import on_device
+from tfcalc.held.training.peak import STEP, highest, phases
+from tfcalc.held.training.recipes import recipe
+from tfcalc.questions.alive import alive
+from tfcalc.questions.training_memory import TrainingStep, buffers_of, bytes_in, standing_of, states_of
+from tfcalc.questions.training_plan import gradients_stay, placement_of, trained
+from tfcalc.symbols import remembering
+from tfcalc.tape.ledger import Moment
+
+if TYPE_CHECKING:
+    from tfcalc.held.plans import Training
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+
+def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
+    """A device of Megatron-LM: its share of the states, and of the activations that the paper lists.
+
+    The paper knows no temporary, so none is counted. The peak is at the start of backward.
+    """
+    model_, run_, plan_ = remembering(model), remembering(run), remembering(plan)
+    at = Devices(plan_.tensor, plan.sequence_parallel, plan_.pipeline, plan_.interleave)
+    saved = megatron.activations(
+        remembered(sizes_of(model, run.seq_len)),
+        batch=run_.batch_size,
+        seq=run_.seq_len,
+        tensor=at.tensor,
+        sequence_parallel=plan.sequence_parallel,
+        recompute=run.recompute,
+        pipeline=at.pipeline,
+        interleave=at.interleave,
+        dropout=run.drops,
+    )
+    by, placement = recipe(plan.recipe), placement_of(plan)
+    sized = on_device(trained(model.tree(run), plan), Devices(plan.tensor, pipeline=plan.pipeline))
+    tree = on_device(trained(model_.tree(run_), plan), at)
+    states, buffers = states_of(tree, sized, plan), buffers_of(tree, run_, by)
+    device, kept_ = states.device, bytes_in(saved)
+    moment = Moment()
+    moment.total = moment.saved = kept_
+    standing = Standing(
+        bytes_in(device.weights), bytes_in(device.master), bytes_in(device.optimizer), bytes_in(buffers)
+    )
+    scratch = 0 if placement.offload != "none" else bytes_in(states.step)
+    stays = gradients_stay(by, placement) or plan.accumulate != 1
+    found = phases(
+        standing, bytes_in(device.gradients), {"backward": moment}, bytes_in(states.gathered), scratch, there=stays
+    )
+    peak = highest(found)
+    passing = states.step if peak.name == STEP else Component("temporary", "temporary")
+    return TrainingStep(alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)

@@ -1,0 +1,78 @@
+"""A plan of training put into effect: what is trained, where the states are, in which formats the code runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.configs.published import Published
+from tfcalc.core.component import Component
+from tfcalc.errors import InvalidModel
+from tfcalc.families.transformer import Transformer
+from tfcalc.held.training.adapters import Adapter, adapted, frozen_where
+from tfcalc.held.training.recipes import Recipe
+from tfcalc.held.training.sharding import Placement
+from tfcalc.held.training.stored import packed
+from tfcalc.implementations.transformers.measured import error_of
+from tfcalc.tape.operations import Numerics
+
+if TYPE_CHECKING:
+    from tfcalc.held.plans import Training
+    from tfcalc.model import Model
+
+FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""What torch calls them."""
+MEGATRON = "megatron"
+
+
+def trained(tree: Component, plan: Training) -> Component:
+    """The model's tree with adapters beside it, and with what is not trained frozen."""
+    if plan.lora is not None:
+        tree = adapted(tree, Adapter(plan.lora, _listed(plan.lora_targets), plan.dora))
+    return frozen_where(tree, *_listed(plan.freeze)) if plan.freeze else tree
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+def stored_as(model: Model, tree: Component) -> Component:
+    """The tensors as the code has them: PyTorch's attention keeps the maps of queries, keys and values in one."""
+    return packed(tree) if isinstance(model, Transformer) else tree
+
+
+def placement_of(plan: Training) -> Placement:
+    """Where the states are."""
+    return Placement(int(plan.zero), plan.devices, plan.layout, plan.offload)
+
+
+def gradients_stay(by: Recipe, placement: Placement) -> bool:
+    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights."""
+    return placement.stage >= 2 or by.gradients != by.weights
+
+
+def numerics(by: Recipe, plan: Training) -> Numerics:
+    """The formats that the tape runs in.
+
+    As recorded, that is on a CPU, a LayerNorm of 16-bit weights keeps its statistics in 16 bits, and the rows of masks
+    are as long as they are; CUDA keeps fp32 statistics, and fills rows up to a multiple of 8.
+    """
+    compute = FORMATS[by.compute]
+    formats = Numerics("float32", compute) if by.autocast else Numerics(compute)
+    if plan.device == "recorded":
+        kept_in = None if formats.weights == "float32" else formats.weights
+        formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
+    return formats._replace(packed=bool(plan.frozen_weights))
+
+
+def known_error(model: Model) -> float:
+    """How far the family's saved activations were from PyTorch's. Raises InvalidModel where nothing is known of it."""
+    return error_of(model.family.model_type) if isinstance(model, Published) else 0.0
+
+
+def check_alone(plan: Training) -> None:
+    """Raise InvalidModel where layers are to be shared by code that is not Megatron's."""
+    for name, value in (("tensor", plan.tensor), ("pipeline", plan.pipeline), ("interleave", plan.interleave)):
+        if value != 1:
+            raise InvalidModel(f"{name} {value} with implementation {plan.implementation!r}", "take megatron")
+    if plan.sequence_parallel:
+        raise InvalidModel(f"sequence parallel with implementation {plan.implementation!r}", "take megatron")
