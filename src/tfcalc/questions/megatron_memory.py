@@ -45,17 +45,13 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     sized = on_device(trained(model.tree(run), plan), Devices(plan.tensor, pipeline=plan.pipeline))
     tree = on_device(trained(model_.tree(run_), plan), at)
     states, buffers = states_of(tree, sized, plan), buffers_of(tree, run_, by)
-    device, kept_ = states.device, bytes_in(saved)
     moment = Moment()
-    moment.total = moment.saved = kept_
-    standing = Standing(
-        bytes_in(device.weights), bytes_in(device.master), bytes_in(device.optimizer), bytes_in(buffers)
-    )
+    moment.total = moment.saved = bytes_in(saved)
     scratch = 0 if placement.offload != "none" else bytes_in(states.step)
     stays = gradients_stay(by, placement) or plan.accumulate != 1
-    found = phases(
-        standing, bytes_in(device.gradients), {"backward": moment}, bytes_in(states.gathered), scratch, there=stays
-    )
+    gradients, gathered = bytes_in(states.device.gradients), bytes_in(states.gathered)
+    standing = standing_of(states, buffers)
+    found = phases(standing, gradients, {"backward": moment}, gathered, scratch, there=stays)
     peak = highest(found)
     passing = states.step if peak.name == STEP else Component("temporary", "temporary")
     return TrainingStep(alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)

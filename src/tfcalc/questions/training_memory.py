@@ -131,10 +131,6 @@ def _phases(
     by, placement = recipe(plan.recipe), placement_of(plan)
     accumulating, stays = plan.accumulate != 1, gradients_stay(by, placement)
     ran = step(sized, model, run, numerics(by, plan), plan.implementation, gradients_stay=not (stays or accumulating))
-    device = states.device
-    standing = Standing(
-        bytes_in(device.weights), bytes_in(device.master), bytes_in(device.optimizer), bytes_in(buffers)
-    )
     scratch = 0 if placement.offload != "none" else bytes_in(states.step)
     gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
     return phases(standing_of(states, buffers), gradients, ran.phases, gathered, scratch, there=stays or accumulating)

@@ -12,10 +12,11 @@ WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "bo
 
 
 class Place(NamedTuple):
-    """A module inside another: its name, and for how many equal ones it stands."""
+    """A module inside another: its name, for how many equal ones it stands, and how often each of these runs."""
 
     name: str
     copies: Num = 1
+    passes: Num = 1
 
 
 class Moment:
