@@ -14,14 +14,14 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]  # torch'
 import torch  # noqa: E402  # after the skip, like what follows
 from transformers.integrations import moe  # noqa: E402
 
-from tests.verify.random_configs import coin, grouped  # noqa: E402
+from tests.verify.random_configs import coin, grouped, load  # noqa: E402
 from tfcalc import Workload  # noqa: E402
 from tfcalc.configs.published import Published  # noqa: E402
 from tfcalc.core.number import total  # noqa: E402
 from tfcalc.implementations.transformers.program import running  # noqa: E402
 from tfcalc.tape.operations import Numerics  # noqa: E402
 from tfcalc.verify.saved import saved  # noqa: E402
-from tfcalc.verify.step import step, without_data  # noqa: E402
+from tfcalc.verify.step import language_model, step, without_data  # noqa: E402
 
 Draw = Callable[[Random], dict[str, Any]]
 
@@ -144,7 +144,34 @@ FAMILIES: dict[str, tuple[Draw, tuple[Mode, ...]]] = {
 }
 """Each type with its random configs, and how it is run."""
 
-CASES = [(model_type, mode) for model_type, (_, modes) in FAMILIES.items() for mode in modes]
+
+def drawn(model_type: str) -> Draw:
+    """A draw from the family's own space, as a language model."""
+    return lambda random: load()[model_type](random) | {"architectures": [language_model(model_type)]}
+
+
+HALVES = (Mode("sdpa", "auto", "bf16"), Mode("sdpa", "auto", "autocast"))
+LIKE_BERT = [
+    "bert",
+    "bert-generation",
+    "camembert",
+    "data2vec-text",
+    "electra",
+    "nomic_bert",
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+]
+LIKE_GPT = ["ctrl", "falcon", "gpt2", "gpt_bigcode", "gpt_neox"]
+EAGER_ALONE = ["bloom", "codegen", "gpt_neox_japanese", "gptj", "mpt", "openai-gpt", "xglm"]
+KIN: dict[str, tuple[Draw, tuple[Mode, ...]]] = {
+    **{name: (drawn(name), (*EAGER, *HALVES)) for name in (*LIKE_BERT, *LIKE_GPT)},
+    **{name: (drawn(name), EAGER) for name in EAGER_ALONE},  # transformers' have no sdpa
+}
+"""BERT's and GPT's kin, with heads of any width."""
+
+CASES = [(model_type, mode) for model_type, (_, modes) in (FAMILIES | KIN).items() for mode in modes]
 
 
 class Grouped(torch.autograd.Function):  # type: ignore[misc]  # torch is not typed here
@@ -170,7 +197,7 @@ def grouped_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("model_type", "mode"), CASES, ids=lambda one: one if isinstance(one, str) else "-".join(one))
 def test_what_autograd_keeps_is_what_pytorch_keeps(model_type: str, mode: Mode) -> None:
     random = Random(f"{model_type} {mode}")
-    config = {"model_type": model_type, **FAMILIES[model_type][0](random)}
+    config = {"model_type": model_type, **(FAMILIES | KIN)[model_type][0](random)}
     batch, length = random.choice([2, 3]), random.choice([7, 9, 13, 21, 33])
     with without_data():
         built, inputs = step(config, batch=batch, seq=length, attention=mode.attention, recipe=mode.recipe)

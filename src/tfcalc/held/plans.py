@@ -66,7 +66,7 @@ class Training(Described):
 class Serving(Described):
     """How a model is served: the format of its weights, and what is cached for how many requests of which length."""
 
-    weights: str = text("format of the weights [default: as --dtype]", "--weights", default="")
+    weights: str = text("format of the weights [default: the config's own, or --dtype]", "--weights", default="")
     kv: str = choice("format of the cache [default: as computed]", "--kv", default="bf16", known=tuple(FORMATS))
     cache: str = choice("how the cache is held", "--cache", default="dynamic", known=CACHES)
     context: Num | None = dimension("c", "tokens of each request, in the cache", "--context", follows="l")

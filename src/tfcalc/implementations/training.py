@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
-from tfcalc.implementations.programs import program
+from tfcalc.errors import InvalidModel
+from tfcalc.implementations.programs import Ran, program
 from tfcalc.tape.ledger import Found, Moment, Seen, Witness
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.value import Kept
@@ -36,6 +37,8 @@ def step(
     tape.gradients_stay = gradients_stay
     ledger.begin("forward")
     loss = running(tree)
+    if loss.node is None:
+        raise InvalidModel("nothing is trained", "leave some of it unfrozen")
     tape.autocast_ends()
     saved = ledger.saved
     ledger.begin("backward")
@@ -69,9 +72,11 @@ def temporary(
     return witness.found or []
 
 
-def every_kept(tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str) -> list[Kept]:
-    """What backward needs when forward has ended, of every layer by itself."""
-    running = program(model, run, numerics, implementation)
+def every_kept(tree: Component, model: Model, run: Workload, numerics: Numerics, *, experts: str) -> list[Kept]:
+    """What backward needs when forward has ended, of every layer by itself; ``experts`` run by this code."""
+    running = program(model, run, numerics, "own")
+    if isinstance(running, Ran):
+        running.running.experts = experts
     loss = running(tree)
     assert loss.node is not None
     return list(running.tape.kept.values())

@@ -135,8 +135,8 @@ class _Leaf(NamedTuple):
     copies_twin: Num
 
     def alike(self, items: list[Item]) -> tuple[Any, ...]:
-        """Equal for leaves that can share a line: of one block, one kind, and one shape."""
-        return self.where, self.leaf.kind, [item.factors for item in items]
+        """Equal for leaves that can share a line: of one block, one kind, one shape, and as many of each."""
+        return self.where, self.leaf.kind, self.copies, [item.factors for item in items]
 
 
 def _leaves(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfcalc.core.component import Component
 from tfcalc.held.training import megatron
 from tfcalc.held.training.megatron_sizes import Placement as Devices
-from tfcalc.held.training.megatron_sizes import remembered, sizes_of
+from tfcalc.held.training.megatron_sizes import check, remembered, sizes_of
 from tfcalc.held.training.parallel import on_device
 from tfcalc.held.training.peak import STEP, highest, phases
 from tfcalc.held.training.recipes import recipe
@@ -28,10 +28,13 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
 
     The paper knows no temporary, so none is counted. The peak is at the start of backward.
     """
+    sizes = sizes_of(model, run.seq_len)
+    devices = Devices(plan.tensor, plan.sequence_parallel, plan.pipeline, plan.interleave)
+    check(sizes, run.batch_size, run.seq_len, devices, splits_sequence=plan.sequence_parallel)
     model_, run_, plan_ = remembering(model), remembering(run), remembering(plan)
     at = Devices(plan_.tensor, plan.sequence_parallel, plan_.pipeline, plan_.interleave)
     saved = megatron.activations(
-        remembered(sizes_of(model, run.seq_len)),
+        remembered(sizes),
         batch=run_.batch_size,
         seq=run_.seq_len,
         tensor=at.tensor,
@@ -42,7 +45,7 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
         dropout=run.drops,
     )
     by, placement = recipe(plan.recipe), placement_of(plan)
-    sized = on_device(trained(model.tree(run), plan), Devices(plan.tensor, pipeline=plan.pipeline))
+    sized = on_device(trained(model.tree(run), plan), devices)
     tree = on_device(trained(model_.tree(run_), plan), at)
     states, buffers = states_of(tree, sized, plan), buffers_of(tree, run_, by)
     moment = Moment()

@@ -89,12 +89,12 @@ def _in_format(asked: Subject, name: str, definitions: Definitions, depth: int |
     from tfcalc.held.formats.weights import hold
     from tfcalc.held.numbers import of_formulas, of_numbers
     from tfcalc.held.plans import Serving
-    from tfcalc.questions.serving_memory import buffers_of, weight_recipe
+    from tfcalc.questions.serving_memory import buffers_of, tree_for, weight_recipe
     from tfcalc.symbols import remembering
 
     recipe = weight_recipe(asked.model, Serving(weights=name), None)
     tree = remembering(asked.model).tree(remembering(asked.run))
-    stored, buffers = hold(tree, recipe), buffers_of(tree, recipe)
+    stored, buffers = hold(tree_for(recipe, asked.model, asked.run, tree), recipe), buffers_of(tree, recipe)
     both = stored._replace(parts=(*stored.parts, *([buffers] if buffers.own.held else [])))
     whole = breakdown(
         of_numbers(both).root(),

@@ -13,12 +13,14 @@ from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, value_of
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
+from tfcalc.held.formats.mixture import Mixture
 from tfcalc.held.formats.names import PLAIN, format_named
 from tfcalc.held.formats.quantization_config import stated_format
 from tfcalc.held.formats.weights import Recipe, hold
 from tfcalc.held.serving.cache_formats import cache_format
 from tfcalc.held.serving.caches import PAGED, cache
 from tfcalc.implementations.serving import forward, inference
+from tfcalc.implementations.transformers.measured import error_of
 from tfcalc.symbols import remembering
 from tfcalc.tape.operations import Numerics
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 PREFILL, DECODE = "prefill", "decode"
 USUAL = "bf16"
+AS_FORMATS = {"fp8": "fp8-e4m3", "int8": "int8-plain", "int4": "int4-plain"}
+"""What ``--dtype`` means: every weight in so many bits."""
 FORMATS = {"fp32": "float32", "fp16": "float16"}
 """What torch calls the format that is computed in; bfloat16 otherwise."""
 TEMPORARY = "τ"
@@ -70,11 +74,15 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str | None = None)
     """
     check_sizes(plan)
     requests = at_work(run, plan)
-    model.check(requests)
+    try:
+        model.check(requests)
+    except InvalidModel as error:
+        hint = "leave serve out" if "no decode" in error.message else error.hint
+        raise InvalidModel(error.message.replace("no decode", "nothing to serve"), hint) from None
     recipe = weight_recipe(model, plan, dtype)
     model_, run_ = remembering(model), remembering(requests)
     tree = model_.tree(run_)
-    weights = hold(tree, recipe)._replace(name="weights", kind="weights")
+    weights = hold(tree_for(recipe, model, requests, tree), recipe)._replace(name="weights", kind="weights")
     held = cache(
         tree, how=plan.cache, format=cache_format(plan.kv), longest=run_.size("cached"), block_size=value_of(plan.block)
     )
@@ -94,6 +102,11 @@ def _stepping(requests: Workload) -> Workload:
     return requests.replaced(kernel="efficient") if requests.kernel == "math" else requests
 
 
+def tree_for(recipe: Recipe, model: Model, run: Workload, tree: Component) -> Component:
+    """The tree whose weights are stored; llama.cpp's mixtures choose by sizes, and want plain numbers."""
+    return model.tree(run) if isinstance(recipe.format, Mixture) else tree
+
+
 def at_work(run: Workload, plan: Serving) -> Workload:
     """One token of each request, behind all others of its context."""
     context = run.seq_len if plan.context is None else plan.context
@@ -106,14 +119,15 @@ def weight_recipe(model: Model, plan: Serving, dtype: str | None) -> Recipe:
         chosen = format_named(plan.weights)
         return Recipe(chosen, chosen.name if chosen.name in PLAIN else dtype or USUAL)
     stated = None if dtype else stated_format(model)
-    return stated or Recipe(PLAIN[dtype or USUAL], dtype or USUAL)
+    name = AS_FORMATS.get(dtype or USUAL, dtype or USUAL)
+    return stated or Recipe(PLAIN[name], name)
 
 
 def buffers_of(tree: Component, recipe: Recipe) -> Component:
     """What is held beside the weights: in their format, 16 bits at least."""
     numbers, bits = tree.total(buffer_elements), PLAIN[recipe.dtype].bits if recipe.dtype in PLAIN else SMALLEST_BUFFER
     held = (Held("buffers", (numbers,), max(bits, SMALLEST_BUFFER)),) if value_of(numbers) else ()
-    return Component("buffers", "memory", Cost(held=held))
+    return Component("buffers", "buffers", Cost(held=held))
 
 
 def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) -> list[Moment]:
@@ -127,6 +141,7 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) ->
     if not isinstance(model, Published):
         return [Moment(DECODE, None)]
     try:
+        error_of(model.family.model_type)
         if plan.cache == PAGED:
             chunk = requests.replaced(
                 phase=PREFILL, batch_size=1, seq_len=minimum(context, plan.batched), cached=None, kernel="flash"

@@ -104,8 +104,8 @@ def notes(run: Workload, plan: Serving, found: Served) -> Iterator[str]:
     weights = found.recipe.format.name
     beside = "" if weights == found.recipe.dtype else f", what it does not quantize in {found.recipe.dtype}"
     yield (
-        f"{run.batch_size:,} requests of {run.size('cached'):,} tokens; weights in {weights}{beside}; "
-        f"cache in {plan.kv}, {plan.cache}: {CACHES[plan.cache]}"
+        f"{run.batch_size:,} request{'s' * (run.batch_size != 1)} of {run.size('cached'):,} tokens; weights in {weights}{beside}; "
+        f"cache in {plan.kv}, {plan.cache}: {CACHES[plan.cache]}; attention kernel {run.kernel}"
     )
     if found.peak.temporary is None:
         yield "what is live beside weights and cache is not known for this kind of model, and not counted"

@@ -154,7 +154,7 @@ def buffers_of(tree: Component, run: Workload, by: Recipe) -> Component:
     held = [Held("token ids", (run.batch_size, run.seq_len), ID_BITS)]
     if value_of(numbers):
         held.append(Held("buffers", (numbers,), max(by.weights, SMALLEST_BUFFER)))
-    return Component("buffers and inputs", "memory", Cost(held=tuple(held)))
+    return Component("buffers and inputs", "inputs", Cost(held=tuple(held)))
 
 
 def _passing(tree: Component, model: Model, run: Workload, plan: Training, peak: Phase) -> Component:

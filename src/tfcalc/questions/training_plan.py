@@ -25,7 +25,17 @@ MEGATRON = "megatron"
 
 
 def trained(tree: Component, plan: Training) -> Component:
-    """The model's tree with adapters beside it, and with what is not trained frozen."""
+    """The model's tree with adapters beside it, and with what is not trained frozen. Raises InvalidModel."""
+    if plan.lora is None:
+        for what, given in (
+            (f"frozen weights in {plan.frozen_weights}", plan.frozen_weights),
+            ("DoRA", plan.dora),
+            (f"LoRA's targets {plan.lora_targets!r:.60}", plan.lora_targets != "all-linear"),
+        ):
+            if given:
+                raise InvalidModel(f"{what} without adapters", "give their rank: --lora 16")
+    if plan.zero != "0" and plan.devices == 1:
+        raise InvalidModel(f"ZeRO stage {plan.zero} on 1 device shares nothing", "say how many there are: --devices 8")
     if plan.lora is not None:
         tree = adapted(tree, Adapter(plan.lora, _listed(plan.lora_targets), plan.dora))
     return frozen_where(tree, *_listed(plan.freeze)) if plan.freeze else tree

@@ -122,6 +122,12 @@ def described(phase: Phase) -> dict[str, Any]:
     }
 
 
+def _kernel(run: Workload, plan: Training) -> str:
+    if plan.implementation == MEGATRON:
+        return "attention's scores kept, as the paper has them (--recompute selective: not)"
+    return f"attention kernel {run.kernel}"
+
+
 def conventions(run: Workload, plan: Training) -> dict[str, Any]:
     """What the number was made by, for programs."""
     by = recipe(plan.recipe)
@@ -130,7 +136,7 @@ def conventions(run: Workload, plan: Training) -> dict[str, Any]:
         "batch_size": run.batch_size,
         "seq_len": run.target.length,
         "source_len": run.source.seen,
-        "attention_kernel": run.kernel,
+        "attention_kernel": "none: scores kept" if plan.implementation == MEGATRON else run.kernel,
         "recomputation": run.recompute,
         "dropout": run.drops,
         **plan.described(),
@@ -147,9 +153,11 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
     again = "" if run.recompute == "none" else f"; recomputed: {recomputed(run)}"
     yield (
         f"{run.batch_size:,} x {run.seq_len:,} tokens; recipe {by.name}: {by.in_words}; optimizer {plan.optimizer}; "
-        f"attention kernel {run.kernel}; {dropout}{again}; {DEVICES[plan.device]}"
+        f"{_kernel(run, plan)}; {dropout}{again}{'' if plan.implementation == MEGATRON else '; ' + DEVICES[plan.device]}"
     )
     if plan.devices != 1 or plan.zero != "0":
         yield f"one of {plan.devices:,} devices, ZeRO stage {plan.zero} ({plan.layout}), offload {plan.offload}"
+    if plan.optimizer in ("adam", "adamw"):
+        yield f"{plan.optimizer} is PyTorch's foreach: its step copies what it updates; adamw-fused and Megatron's do not"
     yield "the most that is alive together: each phase at its own highest moment (--timeline shows them)"
     yield f"not counted: {NOT_COUNTED}"

@@ -72,7 +72,8 @@ class Torch(Tape):
         if not weight.needs_gradient:
             return self.to(weight, self.numerics.autocast)
         if id(weight.storage) not in self.casts:
-            self.casts[id(weight.storage)] = self.to(weight, self.numerics.autocast)
+            cast = self.casts[id(weight.storage)] = self.to(weight, self.numerics.autocast)
+            cast.storage.home = tuple(place._replace(passes=1) for place in self.module)
         return self.casts[id(weight.storage)]
 
     @contextmanager

@@ -26,9 +26,9 @@ class Tape:
         self.kept: dict[int, Kept] = {}
 
     @contextmanager
-    def inside(self, module: str, copies: Num = 1) -> Iterator[None]:
-        """What runs now belongs to this module, which stands for so many equal ones."""
-        self.module.append(Place(module, copies))
+    def inside(self, module: str, copies: Num = 1, passes: Num = 1) -> Iterator[None]:
+        """What runs now belongs to this module, which stands for so many equal ones, each of which runs so often."""
+        self.module.append(Place(module, copies, passes))
         try:
             yield
         finally:
@@ -174,7 +174,9 @@ class Tape:
         result = node.again()
         gradient = node.pending[0]
         assert gradient is not None
-        assert result.node is not None
+        if result.node is None:  # nothing in it is trained
+            self.nodes, node.pending = outer, [None]
+            return
         inner, self.nodes = self.nodes, outer
         node.pending = [None]
         self.seed(result.node, result.output, gradient)

@@ -111,7 +111,7 @@ class Kept(NamedTuple):
     @property
     def copies(self) -> Num:
         """How many of it there are, where a module stands for several equal ones."""
-        return product(place.copies for place in self.module)
+        return product(place.copies * place.passes for place in self.module)
 
     @property
     def path(self) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RECIPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "amp": "autocast"}
 """What the referee calls them; others differ in states alone."""
-ELSEWHERE = "outside the layers"
+INSIDE, ELSEWHERE = "layers", "outside the layers"
 
 
 def verify_memory(model: Model, run: Workload | None = None, plan: Training | None = None) -> Verification:
@@ -67,14 +67,14 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
             as_recorded=True,
         )
     formats = numerics(named(plan.recipe), plan)
-    kept = every_kept(tree, model, run, formats, plan.implementation)
+    kept = every_kept(tree, model, run, formats, experts="batched_mm")  # grouped_mm needs data
     ours = [(one.keeper.partition(".")[2], one.storage.bytes) for one in kept]
     return Verification(
         heading=model.summary,
         against="PyTorch's hooks",
         column="saved_tensors_hooks",
         reference=f"torch.autograd.graph.saved_tensors_hooks of PyTorch {torch.__version__}, on tensors without data",
-        rows=side_by_side(_by_layer(ours), _by_layer(theirs.by_module.items())),
+        rows=side_by_side(_in_layers(ours), _in_layers(theirs.by_module.items())),
         model=model.described(),
         unit="bytes",
         conventions=conventions(run, plan),
@@ -97,11 +97,9 @@ def _recipe(model: Model, run: Workload, plan: Training) -> str:
     return RECIPES[plan.recipe]
 
 
-def _by_layer(modules: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Bytes by layer (``model.layers.0``); what is in no layer stands together."""
+def _in_layers(modules: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Bytes inside the layers and outside: which layer keeps what several share is a matter of who asks first."""
     found: Counter[str] = Counter()
     for name, size in modules:
-        parts = name.split(".")
-        place = next((place for place, part in enumerate(parts) if part.isdigit()), None)
-        found[ELSEWHERE if place is None else ".".join(parts[: place + 1])] += size
+        found[INSIDE if any(part.isdigit() for part in name.split(".")) else ELSEWHERE] += size
     return dict(found)

@@ -122,14 +122,14 @@ def held(found: Iterable[Mixer], room: Allocation, stored: CacheFormat) -> Compo
     parts = tuple(
         Component(
             mixer.path,
-            "memory",
+            "cache",
             Cost(held=tuple(tensor for cached in mixer.cached for tensor in tensors(cached, room, stored))),
             copies=mixer.copies,
             places=mixer.places,
         )
         for mixer in found
     )
-    return Component("cache", "memory", parts=parts)
+    return Component("cache", "cache", parts=parts)
 
 
 def tensors(cached: Cached, room: Allocation, stored: CacheFormat) -> Iterator[Held]:

@@ -21,10 +21,10 @@ class _Module:
 
     def tree(self, kinds: Mapping[str, str]) -> Component:
         parts = tuple(module.tree(kinds) for module in self.inside.values())
-        kind = kinds.get(self.place.name, "memory")
+        kind = kinds.get(self.place.name, "activations")
         own = Cost(held=tuple(self.held))
         if parts and self.held:  # what a module keeps beside its parts stands in a part of its own
-            parts = (Component("itself", "memory", own), *parts)
+            parts = (Component("itself", "activations", own), *parts)
             own = Cost()
         return Component(self.place.name, kind, own, parts, copies=self.place.copies)
 

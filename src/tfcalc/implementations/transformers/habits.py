@@ -22,8 +22,8 @@ class Habits(NamedTuple):
     ``norms``: before each sub-layer (``pre``), after its sum with the stream (``post``), before the sub-layer and
     behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``), or only ``behind`` a
     sub-layer; where it is empty, their number tells. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``).
-    ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``) or of the ``stream``. ``masked``: whether
-    its eager scores get a mask without padding.
+    ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``) or of the ``stream``.
+    ``masked``: whether its eager scores get a mask without padding.
 
     ``dropped``, ``dropped_scores``, ``dropped_embeddings`` and ``dropped_inside`` are the fields for dropout behind a
     sub-layer, of attention's probabilities, of the embedding, and behind the activation; ``dropped_output`` is that

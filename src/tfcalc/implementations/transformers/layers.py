@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.core.traced import value_of
 from tfcalc.implementations.transformers.running import Running, of_memory
 from tfcalc.tape.value import Value
@@ -20,7 +20,8 @@ SIDE_BY_SIDE = ("use_parallel_residual", "parallel_attn", "new_decoder_architect
 def stack(m: Running, groups: list[Component], x: Value) -> Value:
     """The layers of a stack, from the bottom."""
     for name, layer, again, copies in _in_order(m, groups, x.needs_gradient and x.dtype == m.t.numerics.weights):
-        with m.t.inside(name, copies):
+        passes = layer.passes if not m.every_layer and copies == layer.copies * layer.passes else 1
+        with m.t.inside(name, divide(copies, passes), passes):
             x = m.t.checkpoint(Checkpointed(m, layer), x) if again else one(m, layer, x)
     return x
 
@@ -55,8 +56,11 @@ def _in_order(m: Running, groups: list[Component], reached: bool) -> Iterator[tu
 
 
 def _kinds(layer: Component, every: int, reached: bool) -> Iterator[tuple[str, Component, bool, Num]]:
-    """Layers that are equal but for what they keep: those computed again, and the first where what it reads
-    has another format than the stream, or none is trained below."""
+    """Layers that are equal but for what they keep.
+
+    These are what is computed again, and the first where what it reads has another format than the stream, or none is
+    trained below.
+    """
     copies = layer.copies * layer.passes
     again: Num = ceil_div(copies, every) if every else 0
     kinds = [("[recomputed]", True, again), ("[kept]", False, copies - again)]

@@ -98,7 +98,9 @@ def _mask(m: Running) -> Value | None:
     pairs = m.stream.tokens * m.stream.length
     if m.run.kernel == "eager" and m.habits.masked:
         kind = "bool" if m.habits.limits_scores == "filled" else m.t.numerics.weights
-        return Value(m.t.new(pairs * m.habits.masks, kind, "mask"), pairs, kind)
+        storage = m.t.new(pairs * m.habits.masks, kind, "mask")
+        storage.home = tuple(m.t.module)  # one for all layers, if any keeps it
+        return Value(storage, pairs, kind)
     if m.run.kernel != "eager" and m.habits.masks_with_alibi and m.field("alibi"):
         pairs, kind = pairs * m.field("num_attention_heads"), m.t.numerics.weights
         return Value(m.t.new(pairs, kind, "mask"), pairs, kind)
@@ -110,6 +112,7 @@ def _mask(m: Running) -> Value | None:
 def embeddings(m: Running, part: Component, x: Value) -> Value:
     """BERT's: words, positions and segments, their norm, and dropout."""
     for place, each in enumerate(part.parts):
+        x = _tokens_dropped(m, x) if place == 1 and m.field("token_dropout") else x
         with m.t.inside(each.name):
             if place and each.kind == "position":
                 x = m.t.add(x, leaves.positions(m, each))
@@ -118,6 +121,14 @@ def embeddings(m: Running, part: Component, x: Value) -> Value:
             else:
                 x = m.rules[each.kind](m, each, x)
     return _embedded(m, x)
+
+
+def _tokens_dropped(m: Running, x: Value) -> Value:
+    """ESM's: masked tokens are put to zero, and the others divided by how many of a sequence they are."""
+    masked = Value(m.t.new(m.stream.tokens, "bool", "masked tokens"), m.stream.tokens, "bool")
+    share = Value(m.t.new(m.stream.batch, "float32", "share of the others"), m.stream.batch, "float32")
+    x = m.t.result("masked_fill", [x], x.elements, x.dtype, saves=[masked])
+    return m.t.to(m.t.result("div", [m.t.scaled(x)], x.elements, "float32", saves=[share]), x.dtype)
 
 
 def loss(m: Running, part: Component, x: Value) -> Value:
