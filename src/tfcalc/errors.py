@@ -41,6 +41,8 @@ class InvalidModel(TfcalcError, ValueError):
 
     code = "invalid-model"
     exit_code = 3
+    of_model = False
+    """Whether it is the model's own fault, whatever else was typed."""
 
 
 class UnknownModel(InvalidModel):

@@ -68,7 +68,8 @@ def test_a_ratio_of_sizes() -> None:
     assert (h / a) * a == h
     assert (g * h / a).at({"g": 2, "h": 512, "a": 8}) == 128
     assert write(h * (g * h / a)) == "h²g/a"
-    with pytest.raises(ValueError, match="divided by a symbol"):
+    assert 4 * h / (2 * a) * a == 2 * h
+    with pytest.raises(ValueError, match="divided evenly"):
         h / (2 * a)
 
 

@@ -102,7 +102,7 @@ class Settings:
 
     def blame(self, error: InvalidModel) -> TfcalcError:
         """Sizes that were typed are a matter of usage (exit 2); a named model's, or a settings file's, are not (3)."""
-        asked = SIZES | {option.name for option in plans()}
+        asked = SIZES if error.of_model else SIZES | {option.name for option in plans()}
         sizes = [given.source for name, given in self.given.items() if name in asked]
         typed = any(source != FILE for source in sizes)
         not_typed = self.model_name is not None or sizes

@@ -87,11 +87,12 @@ class Polynomial:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Polynomial) -> Polynomial:
-        """By a single monomial with factor 1, as in ``h / a``; nothing else is needed, so nothing else is allowed."""
+        """By a single monomial whose factor divides, as in ``h / a``: nothing else is needed, or allowed."""
         ((powers, factor),) = other.terms.items()
-        if factor != 1:
-            raise ValueError(f"{self!r} is divided by a symbol or by nothing, not by {other!r}")
-        return self * Polynomial({tuple((atom, -power) for atom, power in powers): 1})
+        if any(number % factor for number in self.terms.values()):
+            raise ValueError(f"{self!r} cannot be divided evenly by {other!r}")
+        even = Polynomial({each: number // factor for each, number in self.terms.items()})
+        return even * Polynomial({tuple((atom, -power) for atom, power in powers): 1})
 
     def __rtruediv__(self, other: int) -> Polynomial:
         return Polynomial({(): other}) / self

@@ -111,11 +111,13 @@ def traced(letter: str, value: int) -> Traced:
 
 
 def value_of(number: Any) -> int:
-    """The int.
+    """The int; that of a closed form only where no letter stands in it.
 
     >>> value_of(traced("l", 200) // 32), value_of(7)
     (6, 7)
     """
+    if isinstance(number, Polynomial) and not number.free_symbols:
+        return number.terms.get((), 0)
     return number.value if isinstance(number, Traced) else int(number)
 
 
@@ -128,10 +130,10 @@ def _even(whole: Any, part: Any) -> Any:
     """The closed form of a division that comes out even; where it is not seen to, that of its floor."""
     if isinstance(part, int) or len(part.terms) != 1:
         return whole // part
-    ((powers, factor),) = part.terms.items()
+    (factor,) = part.terms.values()
     if isinstance(whole, int) or any(each % factor for each in whole.terms.values()):
         return whole // part
-    return Polynomial({each: number // factor for each, number in whole.terms.items()}) / Polynomial({powers: 1})
+    return whole / part
 
 
 def _both(other: Any) -> tuple[int, Any]:

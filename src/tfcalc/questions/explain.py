@@ -18,7 +18,7 @@ from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import subject
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import for_programs, in_words
-from tfcalc.questions.targets import find, others
+from tfcalc.questions.targets import find, find_term, others
 from tfcalc.report import BLOCKS, exact, polynomial
 from tfcalc.report.explanation import Explanation, Line
 from tfcalc.report.sheet import Factors
@@ -74,7 +74,7 @@ def explain(
 class Tree(NamedTuple):
     """What can be opened: a tree of numbers and its twin of symbols, and what each operation consists of.
 
-    ``letters`` are those that stand for no size of the model or the workload.
+    ``letters`` are those that stand for no size of the model or the workload; ``of_terms`` is a tree of memory.
     """
 
     model: Model
@@ -85,11 +85,13 @@ class Tree(NamedTuple):
     conventions: Mapping[str, Any]
     notes: tuple[str, ...]
     letters: Mapping[str, str] = MappingProxyType({})
+    of_terms: bool = False
 
 
 def _opened(target: str, of: str, tree: Tree) -> Explanation:
     sizes, items = values(tree.model, tree.run), tree.items
-    node, twin = find(tree.node, target), find(tree.twin, target)
+    look = find_term if tree.of_terms else find
+    node, twin = look(tree.node, target), look(tree.twin, target)
     lines = []
     for _, leaves in groupby(
         _leaves(node.component, twin.component, COUNTS[of]), key=lambda leaf: leaf.alike(items(leaf.twin.own))
@@ -121,7 +123,7 @@ def _opened(target: str, of: str, tree: Tree) -> Explanation:
         | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},
         model=tree.model.described(),
         conventions=dict(tree.conventions),
-        notes=(*others(tree.node, target, node), *tree.notes),
+        notes=(*(() if tree.of_terms else others(tree.node, target, node)), *tree.notes),
     )
 
 

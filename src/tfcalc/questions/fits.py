@@ -143,6 +143,7 @@ def fits(
     training: Training | None = None,
     serving: Serving | None = None,
     dtype: str | None = None,
+    weights: str | None = None,
 ) -> Fit:
     """Whether ``model`` fits into the ``budget`` (``80GB``, or bytes), trained, served or held as in :func:`memory`.
 
@@ -158,7 +159,7 @@ def fits(
     from tfcalc.questions.common import asked_run, default_run
 
     budget = budget if isinstance(budget, Budget) else stated(budget)
-    report = memory(model, definitions, run=run, training=training, serving=serving, dtype=dtype)
+    report = memory(model, definitions, run=run, training=training, serving=serving, dtype=dtype, weights=weights)
     if training is not None or (run is not None and run.training):
         from tfcalc.held.plans import Training
         from tfcalc.questions.training_memory import training_peak

@@ -26,11 +26,13 @@ def memory(
     training: Training | None = None,
     serving: Serving | None = None,
     dtype: str | None = None,
+    weights: str | None = None,
     depth: int | None = None,
 ) -> Report:
     """The bytes of ``model``: at rest, or with a ``training`` plan at the peak of a step, or as it is ``serving``.
 
-    At rest each weight is held at ``definitions.dtype``, a tied one once; buffers alike, but never below 16 bits.
+    At rest each weight is held at ``definitions.dtype`` or in the format ``weights``, a tied one once;
+    buffers alike, but never below 16 bits.
     Nothing runs then, so there are no gradients, no activations and no cache. Served weights are in the plan's format,
     in the config's own, or in ``dtype``. Raises InvalidModel.
 
@@ -51,16 +53,16 @@ def memory(
         from tfcalc.questions.serving_report import serving_memory
 
         return serving_memory(model, run or default_run(model), serving, definitions, dtype=dtype, depth=depth)
-    return at_rest(model, definitions, depth=depth)
+    return at_rest(model, definitions, weights=weights, depth=depth)
 
 
-def at_rest(model: Model, definitions: Definitions, *, weights: str = "", depth: int | None = None) -> Report:
+def at_rest(model: Model, definitions: Definitions, *, weights: str | None = None, depth: int | None = None) -> Report:
     """The bytes of the weights and buffers of ``model``, in ``definitions.dtype`` or in a format of ``weights``.
 
-    Raises InvalidModel, and UsageError for a format that is not known.
+    An empty format is that which the config states. Raises InvalidModel, and UsageError for a format that is not known.
     """
     asked = subject(model, None, definitions)
-    if weights:
+    if weights is not None:
         return _in_format(asked, weights, definitions, depth)
     bits = DTYPES[definitions.dtype]
     held = held_bytes(bits)

@@ -16,7 +16,7 @@ from tfcalc.questions.alive import LETTERS
 from tfcalc.questions.common import default_run
 from tfcalc.questions.explain import Tree
 from tfcalc.questions.formula import Formula
-from tfcalc.questions.targets import find, others
+from tfcalc.questions.targets import find_term
 from tfcalc.report import polynomial
 from tfcalc.symbols import legend
 
@@ -62,7 +62,7 @@ def memory_formula(
 ) -> Formula:
     """The closed form of one term, or of what is inside it. What depends on when the peak is stands as a letter."""
     tree = opened_memory(model, run, definitions, training=training, serving=serving)
-    node = find(tree.twin, target)
+    node = find_term(tree.twin, target)
     closed = polynomial(node.component.each(bytes_held))
     used = closed.free_symbols
     letters = {letter: meaning for letter, meaning in tree.letters.items() if letter in used}
@@ -76,7 +76,7 @@ def memory_formula(
         legend=legend(used, model, tree.run) | letters,
         model=model.described(),
         conventions=tree.conventions,
-        notes=(*others(tree.node, target, find(tree.node, target)), *tree.notes),
+        notes=tree.notes,
     )
 
 
@@ -88,7 +88,9 @@ def _tree(
     notes: tuple[str, ...],
     letters: dict[str, str],
 ) -> Tree:
-    return Tree(model, run, of_numbers(whole).root(), of_formulas(whole).root(), _items, stated, notes, letters)
+    return Tree(
+        model, run, of_numbers(whole).root(), of_formulas(whole).root(), _items, stated, notes, letters, of_terms=True
+    )
 
 
 def _items(cost: Cost) -> list[Item]:

@@ -103,8 +103,9 @@ def notes(run: Workload, plan: Serving, found: Served) -> Iterator[str]:
     """The same in words."""
     weights = found.recipe.format.name
     beside = "" if weights == found.recipe.dtype else f", what it does not quantize in {found.recipe.dtype}"
+    requests = "1 request" if run.batch_size == 1 else f"{run.batch_size:,} requests"
     yield (
-        f"{run.batch_size:,} request{'s' * (run.batch_size != 1)} of {run.size('cached'):,} tokens; weights in {weights}{beside}; "
+        f"{requests} of {run.size('cached'):,} tokens; weights in {weights}{beside}; "
         f"cache in {plan.kv}, {plan.cache}: {CACHES[plan.cache]}; attention kernel {run.kernel}"
     )
     if found.peak.temporary is None:

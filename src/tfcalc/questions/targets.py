@@ -102,6 +102,26 @@ def find(root: Node, target: str) -> Node:
     raise UsageError(f"target {target!r} is not known", close if "mean" in close else f"known: {', '.join(TARGETS)}")
 
 
+def find_term(root: Node, target: str) -> Node:
+    """The same in a tree of memory: its terms by name, ``complete`` for all of them, and what is inside each by path.
+
+    Raises UsageError with the nearest, or with the terms that there are.
+    """
+    terms = {node.component.name: node for node in root.below()}
+    if target in ("complete", root.component.name):
+        return root
+    if target in terms:
+        return terms[target]
+    inside = [node for node in root.walk() if _at(target)(node)]
+    if inside:
+        return inside[0]
+    paths = [node.path.partition(".")[2] for node in root.walk()]
+    close = nearest(target, [*terms, *paths[1:]])
+    raise UsageError(
+        f"target {target!r} is no term of memory", close if "mean" in close else f"known: complete, {', '.join(terms)}"
+    )
+
+
 def others(root: Node, target: str, found: Node) -> list[str]:
     """What was meant beside what was found: how often the model has it, and where else there is such a part."""
     fits = TARGETS.get(target) or _at(target)

@@ -34,8 +34,8 @@ PHASES = {
 JSON_PHASE = {"loss": "forward"}
 """The JSON's ``peak_phase`` is forward, backward or step; the loss is the end of forward."""
 DEVICES = {
-    "recorded": "as recorded on fake CPU tensors (--device cuda: a 16-bit LayerNorm keeps fp32 statistics)",
-    "cuda": "as CUDA keeps it",
+    "recorded": "kept as PyTorch keeps it on fake CPU tensors (--device cuda: fp32 statistics of 16-bit LayerNorms)",
+    "cuda": "kept as CUDA keeps it",
 }
 NOT_COUNTED = (
     "CUDA context (0.3 to 0.6 GB), workspaces of the kernels, the allocator's rounding and fragmentation, "
@@ -153,11 +153,13 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
     again = "" if run.recompute == "none" else f"; recomputed: {recomputed(run)}"
     yield (
         f"{run.batch_size:,} x {run.seq_len:,} tokens; recipe {by.name}: {by.in_words}; optimizer {plan.optimizer}; "
-        f"{_kernel(run, plan)}; {dropout}{again}{'' if plan.implementation == MEGATRON else '; ' + DEVICES[plan.device]}"
+        f"{_kernel(run, plan)}; {dropout}{again}"
     )
+    if plan.implementation != MEGATRON:
+        yield DEVICES[plan.device]
     if plan.devices != 1 or plan.zero != "0":
         yield f"one of {plan.devices:,} devices, ZeRO stage {plan.zero} ({plan.layout}), offload {plan.offload}"
     if plan.optimizer in ("adam", "adamw"):
-        yield f"{plan.optimizer} is PyTorch's foreach: its step copies what it updates; adamw-fused and Megatron's do not"
+        yield f"{plan.optimizer} is PyTorch's foreach: its step copies what it updates; adamw-fused does not"
     yield "the most that is alive together: each phase at its own highest moment (--timeline shows them)"
     yield f"not counted: {NOT_COUNTED}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.cli.commands import Command
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
 
 TIMELINE = Option("timeline", ("--timeline",), "the phases of a training step, each at its highest moment", switch=True)
+INSTEAD = {
+    "batch_size": "say --concurrency",
+    "cached": "say --context",
+    "train": "leave one of them out",
+    "phase": "leave it out",
+    "recompute": "leave it out",
+    "logits": "leave it out",
+}
+"""What is said otherwise of serving, or not at all."""
+RUNS = {option.name: "add --train or --serve" for option in RUN if option.name not in ("seq_len", "source_len")}
 AT_REST = ("weights",)
 """What may be asked of a model at rest, too."""
 
@@ -45,7 +56,7 @@ def _fits(settings: Settings) -> int:
     model, asked = _asked(settings)
     budget = settings.get("budget") or of_card(settings.get("gpu"))
     dtype = settings.definitions().dtype if "dtype" in settings.given else None
-    answer = fits(model, budget, settings.definitions(), dtype=dtype, **asked)
+    answer = fits(model, budget, settings.definitions(), dtype=dtype, weights=_stored(settings, model), **asked)
     show(answer, settings)
     return 0 if answer.fits else 1
 
@@ -54,7 +65,13 @@ def _asked(settings: Settings) -> tuple[Model, dict[str, Any]]:
     """The model, and the plan that it is trained or served by; options that say nothing in this case are refused."""
     model = settings.model()
     run = settings.workload(model)
+    if settings.get("serve"):
+        _refuse(settings, INSTEAD, "with --serve")
     asked = memory_plans(settings, model, run)
+    if not asked:
+        _refuse(settings, RUNS, "of a model at rest")
+    if "serving" in asked and asked["serving"].cache != "paged":
+        _refuse(settings, {"block": "add --cache paged", "batched": "add --cache paged"}, "without --cache paged")
     if not run.training:
         _only(settings, (*TRAINING, TIMELINE), "--train")
     if "serving" not in asked:
@@ -66,7 +83,7 @@ def _answer(settings: Settings) -> Answer:
     model, asked = _asked(settings)
     by, depth = settings.definitions(), settings.get("depth")
     if not asked:
-        return at_rest(model, by, weights=settings.get("weights", ""), depth=depth)
+        return at_rest(model, by, weights=_stored(settings, model), depth=depth)
     report = memory(model, by, dtype=by.dtype if "dtype" in settings.given else None, depth=depth, **asked)
     if not settings.get("timeline"):
         return report
@@ -75,10 +92,25 @@ def _answer(settings: Settings) -> Answer:
     return Timeline(report)
 
 
+def _stored(settings: Settings, model: Model) -> str | None:
+    """The format that was asked for; an empty one where the config states how it is quantized; else None."""
+    if settings.get("weights"):
+        return str(settings.get("weights"))
+    data = getattr(model, "data", {})
+    return "" if "dtype" not in settings.given and data.get("quantization_config") else None
+
+
 def _only_at(settings: Settings, options: tuple[Option, ...], where: str) -> None:
     for option in options:
         if option.name in settings.given:
             raise UsageError(f"{option.flags[0]} says nothing beside {where}", "leave it out")
+
+
+def _refuse(settings: Settings, options: Mapping[str, str], where: str) -> None:
+    for name, remedy in options.items():
+        given = settings.given.get(name)
+        if given and given.source == FLAG:
+            raise UsageError(f"{given.called} says nothing {where}", remedy)
 
 
 def _only(settings: Settings, options: tuple[Option, ...] | list[Option], needed: str) -> None:

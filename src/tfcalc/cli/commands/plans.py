@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.cli.options import Option, of_fields
+from tfcalc.errors import InvalidModel
 from tfcalc.held.plans import Serving, Training
+from tfcalc.questions.common import default_run
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
@@ -18,8 +20,19 @@ SERVE = Option("serve", ("--serve",), "serving: weights, cache, and what is live
 PLANS = (*TRAINING, SERVE, *SERVING)
 
 
+def sound(model: Model) -> None:
+    """Raise InvalidModel, marked as the model's own fault, where the model makes no sense whatever is asked of it."""
+    try:
+        model.tree(default_run(model))
+    except InvalidModel as error:
+        error.of_model = True
+        raise
+
+
 def memory_plans(settings: Settings, model: Model, run: Workload) -> dict[str, Any]:
     """The plan that was asked for, and the workload with its kernel; nothing of a model at rest."""
+    if run.training or settings.get("serve"):
+        sound(model)
     if run.training:
         plan = settings.fill(Training())
         return {"run": with_kernel(settings, model, run, plan), "training": plan}
