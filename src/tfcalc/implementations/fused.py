@@ -9,7 +9,7 @@ from __future__ import annotations
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.implementations.kernels import linear_cross_entropy
-from tfcalc.implementations.transformers import leaves
+from tfcalc.implementations.transformers.activations import OF_RESULT
 from tfcalc.implementations.transformers.habits import Habits
 from tfcalc.implementations.transformers.running import Rule, Running
 from tfcalc.implementations.transformers.whole import RULES, labels, output
@@ -45,7 +45,7 @@ class Head:
 def activation(m: Running, part: Component, x: Value) -> Value:
     """A kernel, also where transformers writes it in Python: it keeps what it reads, or what it makes."""
     kind = part.own.elementwise[0].name
-    return m.t.of_result(kind, x) if kind in leaves.OF_RESULT else m.t.of_input(kind, x)
+    return m.t.of_result(kind, x) if kind in OF_RESULT else m.t.of_input(kind, x)
 
 
 def rules() -> dict[str, Rule]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfcalc.core.component import Component
 from tfcalc.implementations.torch_nn.attention import attention
 from tfcalc.implementations.transformers import layers, leaves
+from tfcalc.implementations.transformers.activations import activation
 from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, by_letter, of_kind
 from tfcalc.implementations.transformers.whole import loss
 from tfcalc.tape.ledger import Place
@@ -108,7 +109,7 @@ def norm(m: Running, part: Component, x: Value) -> Value:
 
 
 RULES: dict[str, Rule] = {
-    "activation": leaves.activation,
+    "activation": activation,
     "attention": attention,
     "core": core,
     "decoder": in_layers,

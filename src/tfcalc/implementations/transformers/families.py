@@ -63,7 +63,13 @@ GPTS: dict[str, Habits] = {
         angles_by_turn=True,
     ),
     "ctrl": GPT2._replace(dropped_scores=("", 0.0)),
-    "falcon": Habits(softmax="stream", dropped=("hidden_dropout", 0.0), indexes=True, masks_with_alibi=True),
+    "falcon": Habits(
+        softmax="stream",
+        dropped=("hidden_dropout", 0.0),
+        indexes=True,
+        masks_with_alibi=True,
+        side_by_side=("parallel_attn", "new_decoder_architecture"),
+    ),
     "gpt-sw3": GPT2,
     "gpt_bigcode": GPT2._replace(softmax="float32"),
     "gpt_neo": Habits(

@@ -21,7 +21,8 @@ class Habits(NamedTuple):
 
     ``norms``: before each sub-layer (``pre``), after its sum with the stream (``post``), before the sub-layer and
     behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``), or only ``behind`` a
-    sub-layer; where it is empty, their number tells. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``).
+    sub-layer; where it is empty, their number tells. ``side_by_side``: the fields that say that sub-layers stand side
+    by side. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``).
     ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``) or of the ``stream``.
     ``masked``: whether its eager scores get a mask without padding.
 
@@ -92,6 +93,7 @@ class Habits(NamedTuple):
     inside_as_weights: bool = False
     scaled_output: tuple[str, ...] | None = None
     holds_outputs: bool = False
+    side_by_side: tuple[str, ...] = ()
     scores_in_float32: bool = False
     limits_scores: str = ""
     indexes: bool = False
@@ -204,7 +206,11 @@ HABITS: dict[str, Habits] = {
     "glm4": GLM._replace(norms="sandwich"),
     "gpt2": GPT2,
     "granite": Habits(multiplied=("embedding", "sub-layers", "logits")),
-    "gpt_neox": Habits(dropped=("hidden_dropout", 0.0), dropped_embeddings=("hidden_dropout", 0.0)),
+    "gpt_neox": Habits(
+        dropped=("hidden_dropout", 0.0),
+        dropped_embeddings=("hidden_dropout", 0.0),
+        side_by_side=("use_parallel_residual",),
+    ),
     "m2m_100": MBART._replace(dropped_scores=("attention_dropout", 0.1)),
     "marian": BART._replace(positions="places"),
     "mbart": MBART,

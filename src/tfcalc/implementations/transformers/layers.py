@@ -13,9 +13,6 @@ from tfcalc.tape.value import Value
 BESIDE = ("norm", "residual", "dropout", "parameter", "buffer", "position")
 """Parts of a layer that are no sub-layer."""
 
-SIDE_BY_SIDE = ("use_parallel_residual", "parallel_attn", "new_decoder_architecture")
-"""Fields that say that sub-layers stand side by side."""
-
 
 def stack(m: Running, groups: list[Component], x: Value) -> Value:
     """The layers of a stack, from the bottom."""
@@ -109,7 +106,7 @@ def wiring(m: Running, norms: list[Component], subs: list[Component]) -> str:
         return "post"
     if m.habits.norms:
         return m.habits.norms
-    if any(map(m.field, SIDE_BY_SIDE)) or len(norms) < len(subs):
+    if any(map(m.field, m.habits.side_by_side)) or len(norms) < len(subs):
         return "parallel"
     return "sandwich" if len(norms) == 2 * len(subs) else "pre"
 

@@ -10,10 +10,6 @@ from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.value import Value
 
-TANH_GELU_IN_PYTHON = ("gelu_new", "gelu_python_tanh")
-OF_RESULT = ("relu", "sigmoid", "tanh")
-"""Activations whose kernel keeps what it made; the others keep what they read."""
-
 
 def linear(m: Running, part: Component, x: Value) -> Value:
     """torch.nn.Linear (and GPT-2's Conv1D)."""
@@ -88,28 +84,6 @@ def olmo_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
 
 
 RMSNORMS = {"fused": kernels.rms_norm, "gemma": gemma_norm, "llama": llama_norm, "olmo": olmo_norm, "t5": t5_norm}
-
-
-def activation(m: Running, part: Component, x: Value) -> Value:
-    """By its name in transformers' ACT2FN."""
-    kind, t = part.own.elementwise[0].name, m.t
-    if m.habits.activations == "erf":
-        return erf_gelu(m, x)
-    if m.habits.activations == "tanh" and kind == "gelu":
-        kind = "gelu_new"
-    if kind in TANH_GELU_IN_PYTHON:  # 0.5 * x * (1 + tanh(√(2/π) * (x + 0.044715 * x³)))
-        half = t.scaled(x)
-        return t.mul(half, t.scaled(t.of_result("tanh", t.scaled(t.add(x, t.scaled(t.pow(x)))))))
-    if kind in OF_RESULT:
-        return t.of_result(kind, x)
-    return t.of_input(kind, x)
-
-
-def erf_gelu(m: Running, x: Value) -> Value:
-    """``x · 0.5 · (1 + erf(x / √2))``, one operation at a time."""
-    t = m.t
-    half = t.scaled(x)
-    return t.mul(half, t.scaled(t.of_input("erf", t.scaled(x))))
 
 
 def embedding(m: Running, part: Component, x: Value) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfcalc.core.component import Component
 from tfcalc.core.number import divide
 from tfcalc.implementations.transformers import layers, leaves
+from tfcalc.implementations.transformers.activations import activation
 from tfcalc.implementations.transformers.attention import attention
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
@@ -169,7 +170,7 @@ def any_attention(m: Running, part: Component, x: Value) -> Value:
 
 
 RULES: dict[str, Rule] = {
-    "activation": leaves.activation,
+    "activation": activation,
     "attention": any_attention,
     "decoder": stacked,
     "embedding": leaves.embedding,
