@@ -207,7 +207,15 @@ def test_07_the_same_bytes_for_the_same_question(tfcalc: Program) -> None:
 @pytest.mark.parametrize("columns", ["40", "80", "200", None])
 @pytest.mark.parametrize(
     "arguments",
-    [["params"], ["flops"], ["explain", "core", "--of", "flops"], ["explain", "core"], ["models", "--family", "mamba"]],
+    [
+        ["params"],
+        ["params", "llama-3-8b"],
+        ["flops"],
+        ["explain", "core", "--of", "flops"],
+        ["explain", "core"],
+        ["models", "--family", "mamba"],
+        ["memory", "llama-3-8b", "--serve", "--weights", "int4"],
+    ],
 )
 def test_08_nothing_is_cut(tfcalc: Program, arguments: list[str], columns: str | None) -> None:
     result = tfcalc(*arguments, env={"COLUMNS": columns} if columns else {})
@@ -220,6 +228,10 @@ def test_08_nothing_is_cut(tfcalc: Program, arguments: list[str], columns: str |
         below_the_headings = wide.partition("─\n")[2]
         for cell in re.split(r"\n|  +", below_the_headings.replace("█", "")):
             assert "".join(cell.split()) in "".join(result.stdout.split())
+    elif left_out := re.search(r"left out for want of room: (.*) \(--format", " ".join(result.stdout.split())):
+        assert set(left_out[1].split(", ")) <= {"formula", "share"}  # in whole columns, and said
+        for count in re.findall(r"\d[\d,.]* [KMG]iB$|\d+(?:,\d{3})+", wide, re.MULTILINE):
+            assert count in result.stdout
     else:
         assert letters(result.stdout) == letters(wide)
 

@@ -97,7 +97,7 @@ def test_the_answer_for_programs() -> None:
 def test_the_verdict_stands_first() -> None:
     short = str(trained("12GiB", Training(), TRAINING.replaced(kernel="efficient")).sheet().title)
     assert short.startswith("does not fit: needs ")
-    assert "12GiB: short of " in short
+    assert "12GiB: short by " in short
     spare = trained("80GB", Training())
     assert spare.sheet().title.startswith("fits: ")
     assert "80GB = 74.51 GiB" in spare.verdict

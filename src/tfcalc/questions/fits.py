@@ -56,11 +56,11 @@ class Fit:
 
     @property
     def verdict(self) -> str:
-        """``does not fit: needs 178.90 GiB, 80GB = 74.51 GiB: short of 104.39 GiB``."""
+        """``does not fit: needs 178.90 GiB, 80GB = 74.51 GiB: short by 104.39 GiB``."""
         needs, given = f"needs {self._short(self.report.answer)}", self.budget.in_words(self._units)
         if self.fits:
             return f"fits: {self._short(self.headroom)} to spare ({needs}, {given})"
-        return f"does not fit: {needs}, {given}: short of {self._short(-self.headroom)}"
+        return f"does not fit: {needs}, {given}: short by {self._short(-self.headroom)}"
 
     def to_dict(self) -> dict[str, Any]:
         """As in ``--json``: the keys of the memory report, the verdict and what would fit."""

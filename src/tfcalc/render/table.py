@@ -14,16 +14,18 @@ if TYPE_CHECKING:
 
 AS_WIDE_AS_IT_TAKES = 1_000
 BAR = 10
-ROOM_FOR_BARS = 28  # the bars themselves, and the gaps between the columns
+ROOM_FOR_BARS = 20  # the bars themselves, and some air
 LEAST = 16  # width of a column that folds
+MOST_LINES = 5  # of a cell that folds, where its column is to spare
 GAP = 1
+EDGE = 1
 
 
 def render(sheet: Sheet, style: Style) -> str:
     """The sheet with rules and, where there is room, a bar for every share.
 
-    Nothing is ever cut: where room is short the columns fold that may, and where that is not enough the cells of a row
-    stand below each other.
+    No cell is ever cut: where room is short the columns fold that may, then those are left out that are to spare, and
+    where that is not enough the cells of a row stand below each other.
     """
     from rich.text import Text
 
@@ -35,10 +37,46 @@ def render(sheet: Sheet, style: Style) -> str:
     console = _console(out, style, width)
     for line in sheet.above():
         console.print(Text(style.text(line), style="bold" if line == sheet.title else ""), overflow="fold")
-    console.print(_table(sheet, cells, width) or Text(_stacked(sheet, cells)), overflow="fold")
-    for note in sheet.below(style):
+    shown = _shown(sheet, cells, width)
+    if shown:
+        console.print(_table(sheet, cells, shown, width), overflow="fold")
+    else:
+        console.print(Text(_stacked(sheet, cells)), overflow="fold")
+    for note in [*_left_out(sheet, shown), *sheet.below(style)]:
         console.print(Text(style.text(note), style="dim"), overflow="fold")
     return "\n".join(line.rstrip() for line in style.text(out.getvalue()).rstrip().splitlines())
+
+
+def _shown(sheet: Sheet, cells: list[list[str]], width: int) -> list[int]:
+    """The places of the columns that there is room for: all, or all but some that are to spare; empty where none is."""
+    columns, needed = sheet.columns, _needed(sheet, cells)
+    every = range(len(columns))
+    spare = [place for place in reversed(every) if columns[place].spare]
+    for left_out in ([], *([place] for place in spare), spare):
+        shown = [place for place in every if place not in left_out]
+        fixed = EDGE + sum(needed[place] + GAP for place in shown if not columns[place].folds)
+        folding = [needed[place] for place in shown if columns[place].folds]
+        room = (width - fixed) // len(folding) - GAP if folding else 0
+        lines = -(-max(folding) // room) if folding and room > 0 else 1
+        if len(columns) == 1 or (fixed + (LEAST + GAP) * len(folding) <= width and (lines <= MOST_LINES or not spare)):
+            return shown
+    return []
+
+
+def _needed(sheet: Sheet, cells: list[list[str]]) -> list[int]:
+    """How wide each column is where nothing folds."""
+    from rich.cells import cell_len
+
+    return [max(map(cell_len, column)) for column in zip(_headings(sheet), *cells, strict=True)]
+
+
+def _headings(sheet: Sheet) -> list[str]:
+    return [f" {column.heading}" if place else column.heading for place, column in enumerate(sheet.columns)]
+
+
+def _left_out(sheet: Sheet, shown: list[int]) -> list[str]:
+    missing = [column.heading for place, column in enumerate(sheet.columns) if shown and place not in shown]
+    return [f"left out for want of room: {', '.join(missing)} (--format plain has all)"] if missing else []
 
 
 def _console(out: io.StringIO, style: Style, width: int) -> Console:
@@ -57,38 +95,33 @@ def _console(out: io.StringIO, style: Style, width: int) -> Console:
     )
 
 
-def _table(sheet: Sheet, cells: list[list[str]], width: int) -> Table | None:
-    """The cells in columns; None where there is no room for them."""
+def _table(sheet: Sheet, cells: list[list[str]], shown: list[int], width: int) -> Table:
+    """The cells in columns."""
     from rich import box
-    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    columns, framed = sheet.columns, len(sheet.columns) > 1
-    headings = [f" {column.heading}" if place else column.heading for place, column in enumerate(columns)]
-    needed = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
-    least = sum(LEAST if column.folds else size + GAP for column, size in zip(columns, needed, strict=True))
-    if framed and least > width:
-        return None
-    fits = sum(needed) + GAP * len(needed) <= width
+    framed = len(sheet.columns) > 1
+    headings, sizes = _headings(sheet), _needed(sheet, cells)
+    needed = EDGE + sum(sizes[place] + GAP for place in shown)
+    fits = needed <= width
     # The gap between columns is the space before each cell, not rich's padding, which takes as long again to draw.
     table = Table(
         box=box.SIMPLE_HEAD if framed else None, show_header=framed, header_style="bold", pad_edge=False, padding=0
     )
-    for column, heading, size in zip(columns, headings, needed, strict=True):
+    for place in shown:
         table.add_column(
-            heading,
-            justify="right" if column.numeric else "left",
+            headings[place],
+            justify="right" if sheet.columns[place].numeric else "left",
             overflow="fold",
-            no_wrap=framed and not column.folds,
-            width=size if fits else None,
+            no_wrap=framed and not sheet.columns[place].folds,
+            width=sizes[place] if fits else None,
         )
-    bars = sum(needed) + ROOM_FOR_BARS < width and any(isinstance(row[-1], Share) for row in sheet.rows)
-    if bars:
+    cells = [[row[place] for place in shown] for row in cells]
+    if needed + ROOM_FOR_BARS < width and any(isinstance(row[-1], Share) for row in sheet.rows):
         table.add_column("", overflow="fold")
-    styles = ["bold" if sheet.depths and sheet.depth(index) == 0 else "" for index in range(len(cells))]
-    if bars:
         cells = [[*row, _bar(given[-1])] for row, given in zip(cells, sheet.rows, strict=True)]
+    styles = ["bold" if sheet.depths and sheet.depth(index) == 0 else "" for index in range(len(cells))]
     if fits:  # nothing folds: whole columns are drawn faster than their cells
         columns_of_text = zip(*cells, strict=True)
         table.add_row(*(Text("\n").join(map(Text, column, styles)) for column in columns_of_text))

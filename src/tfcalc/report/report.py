@@ -156,10 +156,10 @@ class Report(NamedTuple):
             subtitle=self.heading,
             columns=[
                 Column("component", numeric=False),
-                Column("formula", numeric=False, folds=True),
+                Column("formula", numeric=False, folds=True, spare=True),
                 Column("each"),
                 Column("total"),
-                Column("share"),
+                Column("share", spare=True),
             ],
             rows=[
                 [

@@ -58,11 +58,15 @@ Cell = str | int | float | Polynomial | Share | Bytes | Times | Factors | Rounde
 
 
 class Column(NamedTuple):
-    """A heading; whether its cells are numbers (set flush right); whether they ``fold`` first where room is short."""
+    """A heading; whether its cells are numbers (set flush right); what becomes of them where room is short.
+
+    Those that ``folds`` marks fold first; the ``spare`` are left out, with a word about it, before a table falls apart.
+    """
 
     heading: str
     numeric: bool = True
     folds: bool = False
+    spare: bool = False
 
 
 class Sheet(NamedTuple):
