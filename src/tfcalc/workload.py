@@ -154,6 +154,11 @@ class Workload(Described):
         return self.decoding or self.attention == "causal"
 
     @property
+    def telling_masks(self) -> "Workload":
+        """The same, where fused kernels need a mask in some layers and in others none."""
+        return self if self.kernel == "eager" or self.tells_masks else self.replaced(attention="causal")
+
+    @property
     def every(self) -> int:
         """Which layers are computed again in backward: each (1), each second (2), …; 0 where none is."""
         kind, _, step = self.recompute.partition(":")
@@ -189,9 +194,9 @@ class Workload(Described):
         if not causal or self.attention == "full":
             return Pairs((2, batch, length, seen), scores, self.fused)
         if chunk is not None:
-            return Pairs((batch, twice_chunked(length, chunk)), scores, self.fused)
+            return Pairs((batch, twice_chunked(length, chunk)), scores, self.fused, chunk)
         if window is not None:
-            return Pairs((batch, twice_sliding(length, window)), scores, self.fused)
+            return Pairs((batch, twice_sliding(length, window)), scores, self.fused, window)
         return Pairs((batch, length, length + 1 + before), scores, self.fused)
 
     def _pairs_of(self, pattern: "Pattern", queries: Sequences, keys: Sequences, *, causal: bool) -> Pairs:

@@ -105,7 +105,8 @@ class Cost(NamedTuple):
     """Everything that one operation stores and does. ``lookups`` are rows fetched from a table (0 FLOPs).
 
     ``last`` of its layer is an operation after which nothing is saved for backward. What is computed ``again`` in
-    backward is marked by :mod:`tfcalc.core.recomputation`.
+    backward is marked by :mod:`tfcalc.core.recomputation`. A mask of attention may have a ``limit``, the number of keys
+    that a query sees at the most.
     """
 
     weights: tuple[Tensor, ...] = ()
@@ -117,3 +118,4 @@ class Cost(NamedTuple):
     again: bool = False
     held: tuple[Held, ...] = ()
     cached: tuple[Cached, ...] = ()
+    limit: Num | None = None

@@ -44,5 +44,6 @@ def attend(
                 Elementwise("scale", heads * pairs.scores, *SCALE),
                 Elementwise("softmax", heads * pairs.scores, *SOFTMAX),
             ),
+            limit=pairs.limit,
         ),
     )

@@ -79,6 +79,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
         return on_megatron(model, run, plan)
     check_alone(plan)
     known_error(model)
+    run = run.telling_masks
     by, placement = recipe(plan.recipe), placement_of(plan)
     sized = trained(model.tree(run), plan)
     model_, run_ = remembering(model), remembering(run)
@@ -102,6 +103,7 @@ def training_peak(model: Model, run: Workload, plan: Training) -> int:
 
         return on_megatron(model, run, plan).peak.total
     known_error(model)
+    run = run.telling_masks
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
     states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, recipe(plan.recipe))

@@ -9,6 +9,7 @@ from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.head_norms import heads_normed
+from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.rotation import both_turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind, of_memory
@@ -101,9 +102,14 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         q, k = both_turned(m, part, q, k)
     if m.habits.norms_turned_heads:
         q, k = heads_normed(m, part, q, k)
+    before = m.shared
     if m.cache is not None:
         k, v, sizes = cached(m, m.cache.of(m), sizes, k, v)
-    return m(maps["W_O"], mixed(m, sizes, q, k, v))
+    elif m.shared.masks:
+        m.shared = before._replace(mask=before.masks.get(window(part)))
+    result = m(maps["W_O"], mixed(m, sizes, q, k, v))
+    m.shared = before
+    return result
 
 
 def cached(m: Running, layer: Layer, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value, Shape]:

@@ -1,10 +1,13 @@
-"""The masks of a model whose keys are cached: one for all layers with the same window."""
+"""The masks of sdpa, and of any attention to cached keys: one for all layers with the same window."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
 from tfcalc.tape.value import Value
 
 if TYPE_CHECKING:
@@ -16,6 +19,23 @@ def masks(m: Running, cache: Cache) -> Mapping[int | None, Value]:
     """By window; sdpa needs none where it can find out by itself what a query sees (transformers' masking_utils)."""
     made = {window: mask(m, layer, window) for window, layer in cache.kinds.items()}
     return {window: each for window, each in made.items() if each is not None}
+
+
+def windows(m: Running, stack: Component) -> Mapping[int | None, Value]:
+    """Without a cache: for windows that end before a sequence does, as those alone are no mere causal mask."""
+    within = {window(node.component) for node in stack.walk()} - {None}
+    pairs = m.stream.tokens * m.stream.length
+    return {
+        size: _seen(m, m.stream.length * m.stream.length, size).view(pairs)
+        for size in within
+        if size is not None and m.run.kernel != "eager" and value_of(m.stream.length) >= size
+    }
+
+
+def window(attention: Component) -> int | None:
+    """How many tokens each query of a block sees at the most; None if it has no limit."""
+    limits = [leaf.own.limit for leaf in attention.parts if leaf.own.limit is not None]
+    return int(value_of(limits[0])) if limits else None
 
 
 def mask(m: Running, layer: Layer, window: int | None) -> Value | None:
@@ -30,7 +50,7 @@ def mask(m: Running, layer: Layer, window: int | None) -> Value | None:
     return _seen(m, new * read, window).view(pairs) if layer.masked(new) else None
 
 
-def _seen(m: Running, pairs: int, window: int | None) -> Value:
+def _seen(m: Running, pairs: Num, window: int | None) -> Value:
     """Which keys a query sees: those at or before it, and those in its window (and_masks makes a copy each time)."""
     seen = Value(m.t.new(pairs, "bool", "mask"), pairs, "bool")
     if window is not None:

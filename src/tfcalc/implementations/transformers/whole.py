@@ -11,7 +11,7 @@ from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
 from tfcalc.implementations.transformers.feed_forward import feed_forward
 from tfcalc.implementations.transformers.latent import is_latent, latent_attention
-from tfcalc.implementations.transformers.masks import masks
+from tfcalc.implementations.transformers.masks import masks, windows
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
 from tfcalc.implementations.transformers.rotation import angles, rotated_width
 from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, has, of_kind
@@ -85,7 +85,7 @@ def _share(m: Running, part: Component) -> None:
     if m.cache is not None:
         shared = shared._replace(masks=masks(m, m.cache))
     elif shared.looks_back:
-        shared = shared._replace(mask=_mask(m))
+        shared = shared._replace(mask=_mask(m), masks=windows(m, part))
     turned = [node.component for node in part.walk() if has(node.component, "rotary")]
     if turned:
         elements = m.stream.length * rotated_width(turned[0])
