@@ -68,7 +68,7 @@ GPTS: dict[str, Habits] = {
         dropped=("hidden_dropout", 0.0),
         indexes=True,
         masks_with_alibi=True,
-        side_by_side=("parallel_attn", "new_decoder_architecture"),
+        side_by_side=(("parallel_attn", True), ("new_decoder_architecture", False)),
     ),
     "gpt-sw3": GPT2,
     "gpt_bigcode": GPT2._replace(softmax="float32"),
@@ -89,7 +89,7 @@ GPTS: dict[str, Habits] = {
         angles_by_turn=True,
     ),
     "mpt": Habits(limits_scores="filled"),
-    "openai-gpt": GPT2._replace(norms="post", positions="buffer", activations="tanh"),
+    "openai-gpt": GPT2._replace(norms="post", norms_in_line=True, positions="buffer", activations="tanh"),
     "trocr": Habits(
         norms="post",
         softmax="own",

@@ -21,9 +21,11 @@ class Habits(NamedTuple):
 
     ``norms``: before each sub-layer (``pre``), after its sum with the stream (``post``), before the sub-layer and
     behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``), or only ``behind`` a
-    sub-layer; where it is empty, their number tells. ``side_by_side``: the fields that say that sub-layers stand side
-    by side. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``).
-    ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``) or of the ``stream``.
+    sub-layer; where it is empty, their number tells. ``norms_in_line``: whether a norm behind a sum is called in the
+    line of the sum, so that a variable has what was added until the norm has run. ``side_by_side``: the fields that say
+    that sub-layers stand side by side, each with what it is where a config leaves it out. ``rmsnorm``: whose code
+    (``llama``, ``gemma``, ``olmo``, ``t5``). ``softmax``: the format that attention's runs in, ``float32``, that of its
+    scores (``own``) or of the ``stream``.
     ``masked``: whether its eager scores get a mask without padding.
 
     ``dropped``, ``dropped_scores``, ``dropped_embeddings`` and ``dropped_inside`` are the fields for dropout behind a
@@ -93,7 +95,8 @@ class Habits(NamedTuple):
     inside_as_weights: bool = False
     scaled_output: tuple[str, ...] | None = None
     holds_outputs: bool = False
-    side_by_side: tuple[str, ...] = ()
+    norms_in_line: bool = False
+    side_by_side: tuple[tuple[str, bool], ...] = ()
     scores_in_float32: bool = False
     limits_scores: str = ""
     indexes: bool = False
@@ -129,6 +132,7 @@ GPT2 = Habits(
 )
 BERT = Habits(
     norms="post",
+    norms_in_line=True,
     softmax="own",
     masked=False,
     dropped=("hidden_dropout_prob", 0.1),
@@ -209,7 +213,7 @@ HABITS: dict[str, Habits] = {
     "gpt_neox": Habits(
         dropped=("hidden_dropout", 0.0),
         dropped_embeddings=("hidden_dropout", 0.0),
-        side_by_side=("use_parallel_residual",),
+        side_by_side=(("use_parallel_residual", True),),
     ),
     "m2m_100": MBART._replace(dropped_scores=("attention_dropout", 0.1)),
     "marian": BART._replace(positions="places"),

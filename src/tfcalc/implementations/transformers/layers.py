@@ -106,7 +106,7 @@ def wiring(m: Running, norms: list[Component], subs: list[Component]) -> str:
         return "post"
     if m.habits.norms:
         return m.habits.norms
-    if any(map(m.field, m.habits.side_by_side)) or len(norms) < len(subs):
+    if any(m.field(name, default) for name, default in m.habits.side_by_side) or len(norms) < len(subs):
         return "parallel"
     return "sandwich" if len(norms) == 2 * len(subs) else "pre"
 
@@ -146,8 +146,13 @@ def behind(m: Running, norms: list[Component], subs: list[Component], x: Value) 
 def post(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
     """``norm(x + f(x))``."""
     for normed, sub in zip(norms, subs, strict=False):
-        x = m(normed, m.t.add(_dropped(m, sub, m(sub, x)), x))
+        x = _normed_sum(m, normed, [_dropped(m, sub, m(sub, x))], x)
     return x
+
+
+def _normed_sum(m: Running, normed: Component, made: list[Value], x: Value) -> Value:
+    """The norm of ``x`` and what was made of it, which is given in a list, as a variable may hold it or may not."""
+    return m(normed, m.t.add(made[0] if m.habits.norms_in_line else made.pop(), x))
 
 
 def sandwich(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
