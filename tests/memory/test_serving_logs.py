@@ -14,7 +14,7 @@ from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.errors import InvalidModel
-from tfcalc.held.formats.formats import named
+from tfcalc.held.formats.names import single as named
 from tfcalc.held.formats.weights import weights
 from tfcalc.held.serving.engine import STATE, Engine, layers
 from tfcalc.held.serving.loading import loaded, rotary_table

@@ -12,7 +12,7 @@ from tfcalc.held.training.parallel import on_device
 from tfcalc.held.training.peak import STEP, highest, phases
 from tfcalc.held.training.recipes import recipe
 from tfcalc.questions.alive import alive
-from tfcalc.questions.training_memory import TrainingStep, buffers_of, bytes_in, standing_of, states_of
+from tfcalc.questions.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.questions.training_plan import gradients_stay, placement_of, trained
 from tfcalc.symbols import remembering
 from tfcalc.tape.ledger import Moment

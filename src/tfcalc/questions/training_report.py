@@ -13,8 +13,9 @@ from tfcalc.held.training.peak import Phase
 from tfcalc.held.training.recipes import recipe
 from tfcalc.questions.alive import LETTERS
 from tfcalc.questions.common import asked_run
+from tfcalc.questions.standing import TrainingStep
 from tfcalc.questions.stated import recomputed
-from tfcalc.questions.training_memory import TrainingStep, training_step
+from tfcalc.questions.training_memory import training_step
 from tfcalc.questions.training_plan import MEGATRON, known_error
 from tfcalc.report import Report, breakdown
 from tfcalc.symbols import legend

@@ -81,7 +81,8 @@ class Format(NamedTuple):
     def bytes(self, rows: Num, columns: Num) -> Num:
         """Bytes of a matrix, all its scales included.
 
-        >>> named("nf4").bytes(4096, 4096), named("q8_0-pure").bytes(4096, 4096)
+        >>> from tfcalc.held.formats.names import single
+        >>> single("nf4").bytes(4096, 4096), single("q8_0-pure").bytes(4096, 4096)
         (9437248, 17825792)
         """
         return total(bytes_of(held.size, held.bits) for held in self.held("", rows, columns))
@@ -89,7 +90,8 @@ class Format(NamedTuple):
     def bits_per_weight(self, rows: int, columns: int) -> Fraction:
         """True bits per number of a matrix of this shape: ``8 · bytes / (rows · columns)``.
 
-        >>> named("mxfp4").bits_per_weight(2880, 2880), float(named("nvfp4").bits_per_weight(4096, 4096))
+        >>> from tfcalc.held.formats.names import single
+        >>> single("mxfp4").bits_per_weight(2880, 2880), float(single("nvfp4").bits_per_weight(4096, 4096))
         (Fraction(17, 4), 4.500001907348633)
         """
         return Fraction(8 * int(self.bytes(rows, columns)), rows * columns)  # type: ignore[call-overload]
@@ -198,10 +200,3 @@ def _called(name: str, bits: int, group: int | None) -> str:
     """``gptq``, ``gptq-g32``, ``gptq-3bit-g64``, ``awq-g-1``: what differs from 4 bits in groups of 128."""
     size = "" if group == 128 else f"-g{-1 if group is None else group}"
     return name + ("" if bits == 4 else f"-{bits}bit") + size
-
-
-def named(name: str) -> Format:
-    """The format of this name. See :func:`tfcalc.held.formats.names.format_named`."""
-    from tfcalc.held.formats.names import single
-
-    return single(name)

@@ -1,0 +1,88 @@
+"""What stands in memory while a training step runs, and the answer that a step is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Held
+from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
+from tfcalc.core.traced import value_of
+from tfcalc.errors import InvalidModel
+from tfcalc.held.formats.names import format_named
+from tfcalc.held.formats.weights import weights
+from tfcalc.held.training.adapters import thawed
+from tfcalc.held.training.optimizers import optimizer
+from tfcalc.held.training.peak import Phase, Standing
+from tfcalc.held.training.placement import Placed, placed
+from tfcalc.held.training.recipes import Recipe, recipe
+from tfcalc.questions.alive import term
+from tfcalc.questions.training_plan import placement_of
+
+if TYPE_CHECKING:
+    from tfcalc.held.plans import Training
+    from tfcalc.workload import Workload
+
+ID_BITS, FP32 = 64, 32
+
+
+class TrainingStep(NamedTuple):
+    """A training step's memory: what is alive at the peak, the phases, what is saved for backward, the states."""
+
+    alive: Component
+    phases: list[Phase]
+    peak: Phase
+    saved: Component
+    placed: Placed
+    buffers: Component
+    passing: Component
+
+    @property
+    def terms(self) -> Component:
+        """Every term by itself, whole; what is temporary is that of the peak."""
+        states = [term(state) for state in self.placed.device]
+        parts = (
+            *states,
+            self.buffers,
+            self.saved,
+            self.placed.gathered,
+            term(self.passing._replace(name="temporary")),
+        )
+        return Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
+
+
+def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
+    """The states of a tree, as one device holds them; ``sized`` is the same tree of numbers."""
+    placement = placement_of(plan)
+    by, chosen = recipe(plan.recipe), optimizer(plan.optimizer)
+    made = placed(tree, by, chosen, placement, sized=(sized, placement))
+    if not plan.frozen_weights:
+        return made
+    if placement.stage == 3:
+        raise InvalidModel(
+            f"frozen weights in {plan.frozen_weights} with ZeRO stage 3", "take stage 2, or plain weights"
+        )
+    dtype = "fp32" if by.weights == FP32 else by.compute
+    quantized = weights(thawed(tree), format_named(plan.frozen_weights), dtype=dtype)
+    return made._replace(device=made.device._replace(weights=quantized._replace(name="weights")))
+
+
+def standing_of(states: Placed, buffers: Component) -> Standing:
+    """What is there all the time, in bytes."""
+    device = states.device
+    held = (device.weights, device.master, device.optimizer, buffers)
+    return Standing(*(bytes_in(each) for each in held))
+
+
+def bytes_in(tree: Component) -> int:
+    """The bytes of all that a tree holds."""
+    return value_of(tree.total(bytes_held))
+
+
+def buffers_of(tree: Component, run: Workload, by: Recipe) -> Component:
+    """What is held beside the weights: buffers, and the token ids, 8 bytes each, that are the labels, too."""
+    numbers = tree.total(buffer_elements)
+    held = [Held("token ids", (run.batch_size, run.seq_len), ID_BITS)]
+    if value_of(numbers):
+        held.append(Held("buffers", (numbers,), max(by.weights, SMALLEST_BUFFER)))
+    return Component("buffers and inputs", "inputs", Cost(held=tuple(held)))
