@@ -14,7 +14,7 @@ from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.errors import InvalidModel
-from tfcalc.held.formats.names import single as named
+from tfcalc.held.formats.names import single
 from tfcalc.held.formats.weights import weights
 from tfcalc.held.serving.engine import STATE, Engine, layers
 from tfcalc.held.serving.loading import loaded, rotary_table
@@ -87,7 +87,7 @@ def changed(name: str, **fields: Any) -> Published:
 
 
 def loaded_gib(name: str, positions: int, ranks: int = 1, format: str = "bf16") -> float:
-    held = loaded(weights(load(name).tree(Workload()), named(format)), ranks, rotary_table(positions, 128))
+    held = loaded(weights(load(name).tree(Workload()), single(format)), ranks, rotary_table(positions, 128))
     size = held.total(bytes_held)
     assert isinstance(size, int)
     return size / GIB
@@ -114,7 +114,7 @@ def test_half_of_a_model_in_fp8_loads_as_logged() -> None:
     """vllm#6746: attention and the outer layers in bf16, keys and values of 16 heads, eight ranks."""
     model = changed("llama-3.1-405b", num_key_value_heads=16)  # as first uploaded: each stored twice
     kept = ("self_attn", "layers.0", "layers.125", "lm_head")
-    held = weights(model.tree(Workload()), named("fp8"), keep=kept)
+    held = weights(model.tree(Workload()), single("fp8"), keep=kept)
     size = loaded(held, 8, rotary_table(131072, 128)).total(bytes_held)
     assert size == pytest.approx(57.7520 * GIB, rel=CLOSE)
 

@@ -38,9 +38,17 @@ def config(model_type: str) -> dict[str, Any]:
     }
     usual = {"hidden_size": h, "num_attention_heads": heads, "num_hidden_layers": layers, "intermediate_size": f}
     grouped = {"num_key_value_heads": heads // 2} if model_type in ("llama", "mistral", "qwen2") else {}
+    windows = {"sliding_window": 40} if model_type == "mistral" else {}
     head = {"bert": "BertForMaskedLM", "bart": "BartForConditionalGeneration", "t5": "T5ForConditionalGeneration"}
     heads_of = {"architectures": [head[model_type]]} if model_type in head else {}
-    return {"model_type": model_type, "vocab_size": vocabulary, **sizes.get(model_type, usual), **grouped, **heads_of}
+    return {
+        "model_type": model_type,
+        "vocab_size": vocabulary,
+        **sizes.get(model_type, usual),
+        **grouped,
+        **windows,
+        **heads_of,
+    }
 
 
 @pytest.mark.parametrize(("recipe", "kernel", "recompute"), CASES)

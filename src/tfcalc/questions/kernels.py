@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def chosen(model: Model, run: Workload, plan: Training) -> str:
-    """``flash`` for 16-bit numbers, ``efficient`` for fp32; ``math`` where fp32 heads share keys.
+    """``flash`` for 16-bit numbers, ``efficient`` for fp32; ``math`` where fp32 heads share keys in all layers.
 
     Flash attention takes no fp32, and the memory-efficient kernel no shared keys (``enable_gqa``). Source: aten's
     sdp_utils.cpp (``check_tensor_shapes``, ``check_batch_size_and_num_heads_dense``); transformers asks for
-    ``enable_gqa`` where there is no mask.
+    ``enable_gqa`` where there is no mask, as a window needs one.
     """
     if recipe(plan.recipe).compute != "fp32":
         return "flash"
@@ -25,9 +25,12 @@ def chosen(model: Model, run: Workload, plan: Training) -> str:
 
 
 def _shares_keys(model: Model, run: Workload) -> bool:
-    """Whether some map of keys is narrower than that of queries."""
-    for node in model.tree(run).walk():
-        widths = {tensor.name: tensor.shape[-1] for part in node.component.parts for tensor in part.own.weights}
+    """Whether some map of keys is narrower than that of queries, and no layer has a window."""
+    parts = [node.component for node in model.tree(run.telling_masks).walk()]
+    if any(part.own.limit is not None for part in parts):
+        return False
+    for part in parts:
+        widths = {tensor.name: tensor.shape[-1] for leaf in part.parts for tensor in leaf.own.weights}
         if "W_K" in widths and widths["W_K"] != widths.get("W_Q", widths["W_K"]):
             return True
     return False

@@ -184,9 +184,15 @@ def by_kernel(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
 
 
 def _fits(m: Running, sizes: Shape) -> bool:
-    """Whether a fused kernel takes heads of this width: the memory-efficient one, which a mask needs, not every one."""
-    if m.run.kernel == "flash" and m.shared.mask is None and m.shared.bias is None:
-        return True
+    """Whether a fused kernel takes these heads: the memory-efficient one, which a mask needs, not of every width.
+
+    Without a mask transformers gives sdpa keys that heads share (``enable_gqa``), which only flash attention takes.
+    """
+    if m.shared.mask is None and m.shared.bias is None:
+        if m.run.kernel == "flash":
+            return True
+        if sizes.grouped and not m.habits.fused:
+            return False
     width = divide(sizes.queries, m.stream.tokens * sizes.heads)
     return value_of(width) % (ALIGNED // 2 if m.t.numerics.compute == "float32" else ALIGNED) == 0
 
