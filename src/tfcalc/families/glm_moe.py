@@ -137,6 +137,7 @@ def deepseek(c: Config, run: Workload) -> Component:
     max_position_embeddings=131072,
     tie_word_embeddings=False,
     attention_bias=False,
+    partial_rotary_factor=0.5,
 )
 def glm4_moe(c: Config, run: Workload) -> Component:
     """GLM-4.5 (arXiv 2508.06471): biases on queries, keys and values; norms of them in the largest one only."""

@@ -8,7 +8,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.implementations.transformers.cache import Layer
-from tfcalc.implementations.transformers.head_norms import heads_normed
+from tfcalc.implementations.transformers.head_norms import heads_normed, unweighted
 from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.rotation import both_turned
@@ -100,6 +100,10 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         q, k = heads_normed(m, part, q, k)
     if has(part, "rotary"):
         q, k = both_turned(m, part, q, k)
+        if m.does(m.habits.norms_turned):
+            q, k = unweighted(m, part, q), unweighted(m, part, k)
+    elif m.does(m.habits.tempers):
+        q = tempered(m, q)
     if m.habits.norms_turned_heads:
         q, k = heads_normed(m, part, q, k)
     before = m.shared
@@ -110,6 +114,12 @@ def attention(m: Running, part: Component, x: Value) -> Value:
     result = m(maps["W_O"], mixed(m, sizes, q, k, v))
     m.shared = before
     return result
+
+
+def tempered(m: Running, q: Value) -> Value:
+    """Queries times a number for each place, in fp32 (arXiv 2501.19399): keeps these numbers."""
+    scales = Value(m.t.new(m.stream.length, "float32", "temperatures"), m.stream.length, "float32")
+    return m.t.to(m.t.mul(q, scales), q.dtype)
 
 
 def cached(m: Running, layer: Layer, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value, Shape]:
@@ -195,7 +205,7 @@ def repeated(m: Running, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value
     """repeat_kv: keys and values once for each head that reads them; one head's alone are a view, until copied."""
     if not sizes.grouped:
         return k, v
-    if m.run.kernel == "eager" and sizes.keys * sizes.heads == sizes.all_keys:
+    if m.run.kernel != "math" and sizes.keys * sizes.heads == sizes.all_keys:
         return m.t.broadcast(k, sizes.all_keys).view(heads=True), m.t.broadcast(v, sizes.all_values).view(heads=True)
     return m.t.copied(k, sizes.all_keys, "repeat_kv"), m.t.copied(v, sizes.all_values, "repeat_kv")
 

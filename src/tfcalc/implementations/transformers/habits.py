@@ -16,6 +16,10 @@ Cap = tuple[str, float | None]
 """The field of a config with a cap of scores or logits (c·tanh(x/c)), and what it is where a config has none."""
 
 
+Flag = tuple[str, bool]
+"""A field of a config that says yes or no, and what it is where a config has none."""
+
+
 class Habits(NamedTuple):
     """How a family's modules are written.
 
@@ -55,7 +59,8 @@ class Habits(NamedTuple):
     ``layernorm``: whose code (``kernel`` is PyTorch's alone). ``norms_heads``: how norms of queries and keys run: over
     as much as they have weights for, or over ``each`` head; then ``split`` into heads, or written anew (``placed``);
     ``norms_turned_heads`` whether that is after their rotation. ``clips`` is the field for a limit of queries, keys and
-    values, which are cut in place.
+    values, which are cut in place. ``norms_turned`` is the field (if any) and the default for norms without weights of
+    queries and keys behind their rotation, ``tempers`` for a factor of queries that are not rotated, for each place.
 
     ``turns_in_float32``: whether queries and keys are rotated in fp32. ``angles``: the format of cos and sin
     (``float32``, the weights' ``own``, or both as one ``complex`` number); ``angles_by_type`` whether layers with a
@@ -66,9 +71,12 @@ class Habits(NamedTuple):
     with a window and one for those without.
 
     ``router``: a ``softmax`` of all logits, of the best of them (``best first``), or a ``sigmoid``; ``groups`` has a
-    softmax, but may leave out groups of experts. ``normalizes`` is the field (if any) and the default for dividing the
-    chosen experts' weights by their sum, ``routes_in_float32`` whether these stay so. ``clamps_gates``: those of
-    GPT-OSS.
+    softmax, but may leave out groups of experts; in a ``gathered softmax`` something else says which are chosen; a
+    ``sparse mixer`` draws two; with ``all``, all experts run for every token.
+    ``router_logits``: whether logits are a product of ``copies`` in fp32, are brought to ``float32``, or stay as they
+    are (``own``), where it is not a softmax of all in fp32. ``normalizes`` is the field (if any) and the default for
+    dividing the chosen experts' weights by their sum, ``normalizes_in_place`` whether that needs a copy of them,
+    ``routes_in_float32`` whether these stay so. ``clamps_gates``: those of GPT-OSS.
 
     ``fused``: whether a kernel runs gates, and one rotations (no family's own code: tfcalc.implementations.fused).
     """
@@ -105,6 +113,8 @@ class Habits(NamedTuple):
     norms_heads: str = ""
     norms_turned_heads: bool = False
     clips: str | None = None
+    norms_turned: Flag = ("", False)
+    tempers: Flag = ("", False)
     turns_in_float32: bool = False
     angles: str = "own"
     angles_by_type: bool = False
@@ -114,7 +124,9 @@ class Habits(NamedTuple):
     half_angles: bool = False
     masks: int = 1
     router: str = "softmax"
-    normalizes: tuple[str, bool] = ("norm_topk_prob", False)
+    router_logits: str = "copies"
+    normalizes: Flag = ("norm_topk_prob", False)
+    normalizes_in_place: bool = True
     routes_in_float32: bool = False
     clamps_gates: bool = False
 
@@ -200,7 +212,13 @@ HABITS: dict[str, Habits] = {
         capped_logits=("final_logit_softcapping", None),
     ),
     "gpt_oss": Habits(
-        rmsnorm="olmo", router="best first", clamps_gates=True, joins_turned=True, half_angles=True, masks=2
+        rmsnorm="olmo",
+        router="best first",
+        router_logits="own",
+        clamps_gates=True,
+        joins_turned=True,
+        half_angles=True,
+        masks=2,
     ),
     "glm": GLM,
     "glm4": GLM._replace(norms="sandwich"),

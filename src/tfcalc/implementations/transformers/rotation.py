@@ -54,6 +54,8 @@ def turned(m: Running, part: Component, x: Value, angles: Angles) -> Value:
         return kernels.turned(m, x, angles)
     t, whole = m.t, of_kind(part, "attend").own.products[0].factors[-1]
     width = rotated_width(part)
+    if width == whole and m.habits.angles == "complex":  # pairs of neighbours, which are complex numbers
+        return halves_turned(m, x).view(heads=x.heads)
     if width == whole:
         x = _turned(m, x, angles)
         return t.joined([x], x.elements) if m.habits.joins_turned else x

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor
 from tfcalc.core.number import Num
-from tfcalc.implementations.transformers.habits import Habits, Probability
+from tfcalc.implementations.transformers.habits import Flag, Habits, Probability
 from tfcalc.tape.operations import Torch
 from tfcalc.tape.value import Value
 from tfcalc.workload import Sequences, Workload
@@ -89,6 +89,11 @@ class Running:
         name, default = probability
         given = self.field(name) if name else None
         return self.run.drops and bool(default if given is None else given)
+
+    def does(self, flag: Flag) -> bool:
+        """Whether a flag of the config is set; without a field, its default."""
+        name, default = flag
+        return bool(self.field(name, default) if name else default)
 
     def capped(self, x: Value, cap: tuple[str, float | None]) -> Value:
         """``c · tanh(x / c)``, where there is a cap (its field, and its default): keeps the tanh."""
