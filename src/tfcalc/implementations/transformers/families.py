@@ -111,7 +111,7 @@ GPTS: dict[str, Habits] = {
 """By ``model_type``."""
 
 
-SIGMOID = Habits(router="sigmoid", normalizes=("norm_topk_prob", True))
+SIGMOID = HABITS["deepseek_v3"]
 """DeepSeek-V3's router, which many have."""
 GRANITE = Habits(
     norms="pre",
@@ -126,11 +126,16 @@ MIXTURES: dict[str, Habits] = {
     "afmoe": Habits(
         router="sigmoid", router_logits="float32", normalizes=EVERY_SUM, normalizes_in_place=False, masks=2
     ),
-    "aria_text": Habits(router="best first", router_logits="own"),
+    "aria_text": Habits(router="best first"),
     "axk1": SIGMOID,
     "cohere2_moe": HABITS["cohere2"]._replace(router="best first", router_logits="float32"),
     "ernie4_5_moe": Habits(
-        router="gathered softmax", angles="float32", angles_by_layer=True, turns_in_float32=True
+        router="gathered softmax",
+        router_logits="copies",
+        router_weights="float32",
+        angles="float32",
+        angles_by_layer=True,
+        turns_in_float32=True,
     ),
     "exaone_moe": SIGMOID._replace(masks=2),
     "flex_olmo": OLMO2,
@@ -140,7 +145,9 @@ MIXTURES: dict[str, Habits] = {
     "granitemoe": GRANITE,
     "granitemoe_swa": GRANITE._replace(masks=2),
     "granitemoeshared": GRANITE,
-    "hunyuan_v1_moe": Habits(norms_turned_heads=True, normalizes=EVERY_SUM),
+    "hunyuan_v1_moe": Habits(
+        norms_turned_heads=True, normalizes=EVERY_SUM, router_logits="copies", router_weights="float32"
+    ),
     "hy_v3": SIGMOID._replace(normalizes=EVERY_SUM, normalizes_in_place=False),
     "llama4_text": Habits(
         softmax="own",
@@ -151,9 +158,7 @@ MIXTURES: dict[str, Habits] = {
         router="all",
         masks=2,
     ),
-    "lfm2_moe": Habits(
-        router="sigmoid", router_logits="own", normalizes=("norm_topk_prob", True), normalizes_in_place=False
-    ),
+    "lfm2_moe": Habits(router="sigmoid", normalizes=("norm_topk_prob", True), normalizes_in_place=False),
     "mellum": Habits(normalizes=("norm_topk_prob", True), masks=2),
     "mimo_v2_flash": SIGMOID._replace(masks=2),
     "minimax": Habits(normalizes=EVERY_SUM, routes_in_float32=True),

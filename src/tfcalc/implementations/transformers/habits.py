@@ -73,8 +73,8 @@ class Habits(NamedTuple):
     ``router``: a ``softmax`` of all logits, of the best of them (``best first``), or a ``sigmoid``; ``groups`` has a
     softmax, but may leave out groups of experts; in a ``gathered softmax`` something else says which are chosen; a
     ``sparse mixer`` draws two; with ``all``, all experts run for every token.
-    ``router_logits``: whether logits are a product of ``copies`` in fp32, are brought to ``float32``, or stay as they
-    are (``own``), where it is not a softmax of all in fp32. ``normalizes`` is the field (if any) and the default for
+    ``router_logits``: whether logits stay as they are (``own``), are brought to ``float32``, or are a product of
+    ``copies`` in fp32; ``router_weights`` are in ``float32`` or the format of all (``own``). ``normalizes`` is the field (if any) and the default for
     dividing the chosen experts' weights by their sum, ``normalizes_in_place`` whether that needs a copy of them,
     ``routes_in_float32`` whether these stay so. ``clamps_gates``: those of GPT-OSS.
 
@@ -124,7 +124,8 @@ class Habits(NamedTuple):
     half_angles: bool = False
     masks: int = 1
     router: str = "softmax"
-    router_logits: str = "copies"
+    router_logits: str = "own"
+    router_weights: str = "own"
     normalizes: Flag = ("norm_topk_prob", False)
     normalizes_in_place: bool = True
     routes_in_float32: bool = False
@@ -191,8 +192,8 @@ HABITS: dict[str, Habits] = {
     "bert": BERT,
     "blenderbot": PEGASUS,
     "blenderbot-small": BART._replace(positions="places"),
-    "deepseek_v2": Habits(router="groups", angles="complex", turns_in_float32=True),
-    "deepseek_v3": Habits(router="sigmoid", normalizes=("norm_topk_prob", True)),
+    "deepseek_v2": Habits(router="groups", router_logits="copies", angles="complex", turns_in_float32=True),
+    "deepseek_v3": Habits(router="sigmoid", router_logits="copies", normalizes=("norm_topk_prob", True)),
     "cohere": COHERE,
     "cohere2": COHERE._replace(masks=2),
     "gemma": Habits(rmsnorm="gemma", multiplied=("embedding",)),
@@ -214,7 +215,6 @@ HABITS: dict[str, Habits] = {
     "gpt_oss": Habits(
         rmsnorm="olmo",
         router="best first",
-        router_logits="own",
         clamps_gates=True,
         joins_turned=True,
         half_angles=True,

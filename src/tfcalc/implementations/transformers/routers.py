@@ -28,7 +28,7 @@ def routed(m: Running, part: Component, experts: Component, x: Value) -> Routed:
 def of_softmax(m: Running, part: Component, experts: Component, x: Value) -> Routed:
     """The best of all probabilities, in fp32; normalized, and brought back to the logits' format where that is done."""
     t, tokens = m.t, m.stream.tokens
-    logits = m.rules["linear"](m, part, x)
+    logits = _logits(m, part, x)
     found = best(m, t.softmax(logits, "float32"), tokens * _active(experts))
     weights = _normalized(m, found.weights)
     return Routed(weights if m.habits.routes_in_float32 else t.to(weights, logits.dtype), found.chosen, logits)
@@ -101,7 +101,7 @@ def _gathered(m: Running, scores: Value, pairs: Num) -> Routed:
 def of_groups(m: Running, part: Component, experts: Component, x: Value) -> Routed:
     """DeepSeek-V2: the best of all probabilities, or of those in the best groups, which a mask leaves."""
     t = m.t
-    scores = t.softmax(_logits_in_float32(m, part, x), "float32")
+    scores = t.softmax(_logits(m, part, x), "float32")
     if m.field("topk_method", "greedy") == "group_limited_greedy":
         mask = Value(t.new(scores.elements, "bool", "groups chosen"), scores.elements, "bool")
         scores = t.result("masked_fill", [scores], scores.elements, scores.dtype, saves=[mask])
@@ -118,9 +118,10 @@ def _logits(m: Running, part: Component, x: Value) -> Value:
 
 
 def _logits_in_float32(m: Running, part: Component, x: Value) -> Value:
-    """Of copies of x and the weight in fp32."""
+    """Of a copy of x in fp32, and of one of the weight, if that is in another format."""
     t, (tensor, *_) = m.t, part.own.weights
-    weight = t.to(m.weight(tensor), "float32")
+    kind = "float32" if m.habits.router_weights == "float32" else t.numerics.weights
+    weight = t.to(m.weight(tensor, kind=kind), "float32")
     return t.linear(t.to(x, "float32"), weight, None, m.stream.tokens, tensor.shape[1])
 
 

@@ -108,14 +108,14 @@ class Running:
         """``x`` with some of its numbers dropped, if dropout is at work."""
         return self.t.dropout(x, at_work=self.drops(probability))
 
-    def weight(self, tensor: Tensor, copies: Num = 1) -> Value:
+    def weight(self, tensor: Tensor, copies: Num = 1, *, kind: str | None = None) -> Value:
         """A parameter, the same each time; a tied one is that which it is tied to.
 
-        So many ``copies`` of it, one for each expert, are one parameter.
+        So many ``copies`` of it, one for each expert, are one parameter. It may be of another ``kind`` than the others.
         """
         name = tensor.tied_to or f"{self.t.path}.{tensor.name}"
         if name not in self.weights:
-            kind = self.t.numerics.weights
+            kind = kind or self.t.numerics.weights
             self.weights[name] = self.t.parameter(tensor.size * copies, kind, name, trained=not tensor.frozen)
         return self.weights[name]
 
