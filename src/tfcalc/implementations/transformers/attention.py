@@ -8,13 +8,14 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.implementations.transformers.cache import Layer
+from tfcalc.implementations.transformers.gates import gated, with_gate
 from tfcalc.implementations.transformers.head_norms import heads_normed, unweighted
 from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.rotation import both_turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind, of_memory
 from tfcalc.implementations.transformers.sdpa_masks import ALIGNED, sdpa_mask
-from tfcalc.implementations.transformers.sinks import sinks, softmax_beside
+from tfcalc.implementations.transformers.sinks import scale_by_sink, sinks, softmax_beside, softmax_less_highest
 from tfcalc.tape.ledger import Storage
 from tfcalc.tape.operations import padded
 from tfcalc.tape.value import Value
@@ -94,6 +95,7 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         own_bias(m, table)
     sizes = sizes._replace(sink=sinks(m, part))
     q, k, v = projections(m, part, sizes, x)
+    q, gate = with_gate(m, part, sizes.queries, q, x)
     if m.habits.clips is not None and m.field(m.habits.clips) is not None:
         q, k, v = (m.t.clipped_in_place(each) for each in (q, k, v))
     if not m.habits.norms_turned_heads:
@@ -111,7 +113,7 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         k, v, sizes = cached(m, m.cache.of(m), sizes, k, v)
     elif m.shared.masks:
         m.shared = before._replace(mask=before.masks.get(window(part)))
-    result = m(maps["W_O"], mixed(m, sizes, q, k, v))
+    result = m(maps["W_O"], gated(m, part, mixed(m, sizes, q, k, v), gate))
     m.shared = before
     return result
 
@@ -276,8 +278,13 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
         p = t.add(p, m.shared.mask, p.elements)
     if m.habits.limits_scores == "max":
         p = t.result("max", [p], p.elements, p.dtype, saves=[p, Value(t.new(1, "float32"), 1, "float32")])
-    if sizes.sink is not None:
+    scale = None
+    if sizes.sink is not None and m.habits.sinks == "scale":
+        scale = scale_by_sink(m, p, sizes.sink, m.stream.tokens * sizes.heads)
+    if sizes.sink is not None and scale is None:
         p = t.to(softmax_beside(m, p, sizes.sink, m.stream.tokens * sizes.heads), v.dtype)
+    elif m.habits.softmax == "less highest":
+        p = t.to(softmax_less_highest(m, p, m.stream.tokens * sizes.heads), v.dtype)
     elif m.habits.softmax == "stream":
         p = t.softmax(t.to(p, t.numerics.weights), t.numerics.weights)
     elif m.habits.softmax == "float32":
@@ -286,4 +293,7 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
         p = t.to(t.softmax(p), v.dtype)
     p = m.dropped(p, m.habits.dropped_scores)
     m.until_layer_ends.append(p)
-    return t.contiguous(t.matmul(p, v, sizes.mixed).view(heads=True))
+    made = t.matmul(p, v, sizes.mixed)
+    if scale is not None:
+        made = t.mul(made, t.to(scale, made.dtype), sizes.mixed)
+    return t.contiguous(made.view(heads=True))

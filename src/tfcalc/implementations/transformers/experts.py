@@ -27,6 +27,8 @@ def mixture(m: Running, part: Component, x: Value) -> Value:
         made = EXPERTS[m.experts](m, experts, x, sent)
     for each in (leaf for leaf in part.parts if leaf.kind == "ffn"):
         made = m.t.add(made, _beside(m, part, each, x))
+    for each in (leaf for leaf in part.parts if leaf.kind == "norm"):
+        made = m(each, made)
     return made
 
 

@@ -124,7 +124,12 @@ EVERY_SUM = ("", True)
 """The chosen experts' weights are always divided by their sum."""
 MIXTURES: dict[str, Habits] = {
     "afmoe": Habits(
-        router="sigmoid", router_logits="float32", normalizes=EVERY_SUM, normalizes_in_place=False, masks=2
+        rmsnorm="olmo",
+        router="sigmoid",
+        router_logits="float32",
+        normalizes=EVERY_SUM,
+        normalizes_in_place=False,
+        masks=2,
     ),
     "aria_text": Habits(router="best first"),
     "axk1": SIGMOID,
@@ -143,7 +148,7 @@ MIXTURES: dict[str, Habits] = {
     "glm4_moe_lite": SIGMOID,
     "glm_moe_dsa": SIGMOID,
     "granitemoe": GRANITE,
-    "granitemoe_swa": GRANITE._replace(masks=2),
+    "granitemoe_swa": GRANITE._replace(masks=2, sinks="scale"),
     "granitemoeshared": GRANITE,
     "hunyuan_v1_moe": Habits(
         norms_turned_heads=True, normalizes=EVERY_SUM, router_logits="copies", router_weights="float32"
@@ -159,11 +164,12 @@ MIXTURES: dict[str, Habits] = {
         masks=2,
     ),
     "lfm2_moe": Habits(router="sigmoid", normalizes=("norm_topk_prob", True), normalizes_in_place=False),
-    "mellum": Habits(normalizes=("norm_topk_prob", True), masks=2),
-    "mimo_v2_flash": SIGMOID._replace(masks=2),
+    "mellum": Habits(normalizes=("norm_topk_prob", True), masks=2, angles_by_type=True),
+    "mimo_v2_flash": SIGMOID._replace(softmax="less highest", masks=2, angles_by_type=True, joins_turned=True),
     "minimax": Habits(normalizes=EVERY_SUM, routes_in_float32=True),
     "minimax_m2": Habits(router="sigmoid", router_logits="float32", normalizes=EVERY_SUM, joins_turned=True),
     "phimoe": Habits(router="sparse mixer"),
+    "qwen3_5_moe_text": Habits(rmsnorm="gemma", joins_turned=True, angles_by_token=True, normalizes=EVERY_SUM),
     "solar_open": SIGMOID,
 }
 """By ``model_type``."""

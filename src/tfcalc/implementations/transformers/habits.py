@@ -27,7 +27,9 @@ class Habits(NamedTuple):
     behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``), or only ``behind`` a
     sub-layer; where it is empty, their number tells. ``side_by_side``: the fields that say that sub-layers stand side
     by side. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``).
-    ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``) or of the ``stream``.
+    ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``, and ``less highest`` where
+    each row's highest is taken off first) or of the ``stream``. ``sinks`` stand ``beside`` the scores, or ``scale`` the
+    result in eager attention.
     ``masked``: whether its eager scores get a mask without padding.
 
     ``dropped``, ``dropped_scores``, ``dropped_embeddings`` and ``dropped_inside`` are the fields for dropout behind a
@@ -66,7 +68,8 @@ class Habits(NamedTuple):
     (``float32``, the weights' ``own``, or both as one ``complex`` number); ``angles_by_type`` whether layers with a
     window have others than those without, ``angles_by_layer`` whether each layer puts them in another order first,
     ``half_angles`` whether they are half as wide as what they turn, ``angles_by_turn`` whether they are made anew for
-    queries and for keys. ``joins_turned``: whether heads that are turned
+    queries and for keys, ``angles_by_token`` whether they are made
+    for each token. ``joins_turned``: whether heads that are turned
     whole are joined with what is left (nothing) all the same. ``masks`` is how many are made: one, or one for layers
     with a window and one for those without.
 
@@ -85,6 +88,7 @@ class Habits(NamedTuple):
     fused: bool = False
     rmsnorm: str = "llama"
     softmax: str = "float32"
+    sinks: str = "beside"
     masked: bool = True
     dropped: Probability = NEVER
     dropped_scores: Probability = ("attention_dropout", 0.0)
@@ -120,6 +124,7 @@ class Habits(NamedTuple):
     angles_by_type: bool = False
     angles_by_layer: bool = False
     angles_by_turn: bool = False
+    angles_by_token: bool = False
     joins_turned: bool = False
     half_angles: bool = False
     masks: int = 1

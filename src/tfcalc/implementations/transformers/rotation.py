@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.implementations import kernels
+from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.running import Running, of_kind
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Value
@@ -13,8 +16,13 @@ from tfcalc.tape.value import Value
 Angles = tuple[Value, Value]
 
 
-def angles(m: Running, elements: Num) -> Angles:
-    """The cosine and the sine of each position's angles, or both in one complex number; they belong to no layer."""
+def angles(m: Running, turned: Sequence[Component]) -> Angles:
+    """The cosine and the sine of each position's angles, or both in one complex number; they belong to no layer.
+
+    They are for each place, or for each token, as wide as what is turned in these blocks.
+    """
+    places = m.stream.tokens if m.habits.angles_by_token else m.stream.length
+    elements = places * rotated_width(turned[0]) * _kinds_of_angles(m, turned)
     if m.habits.angles == "complex":
         both = _angle(m, "cos + i·sin", elements)
         return both, both
@@ -25,17 +33,19 @@ def angles(m: Running, elements: Num) -> Angles:
 
 def _angle(m: Running, name: str, elements: Num) -> Value:
     kind = m.t.numerics.weights if m.habits.angles == "own" else "float32"
-    storage = m.t.new(elements * _kinds_of_angles(m), kind, name)
+    storage = m.t.new(elements, kind, name)
     storage.home = (*m.t.module, Place("rotary"))
     return Value(storage, elements, kind)
 
 
-def _kinds_of_angles(m: Running) -> int:
+def _kinds_of_angles(m: Running, turned: Sequence[Component]) -> int:
     """How many kinds of layers there are, where each kind has angles of its own: these stand beside each other here."""
     if not m.habits.angles_by_type:
         return 1
     types, layers, every = (m.field(name) for name in ("layer_types", "num_hidden_layers", "sliding_window_pattern"))
-    return len(set(types)) if types else 1 + (1 < every <= layers)
+    if types or every is None:
+        return len(set(types) if types else {window(each) for each in turned})
+    return 1 + (1 < every <= layers)
 
 
 def both_turned(m: Running, part: Component, q: Value, k: Value) -> tuple[Value, Value]:
