@@ -134,6 +134,7 @@ MIXTURES: dict[str, Habits] = {
     "aria_text": Habits(router="best first"),
     "axk1": SIGMOID,
     "cohere2_moe": HABITS["cohere2"]._replace(router="best first", router_logits="float32"),
+    "dots3_note_text": SIGMOID._replace(angles="float32", angles_by_type=True, masks=2),
     "ernie4_5_moe": Habits(
         router="gathered softmax",
         router_logits="copies",
@@ -168,6 +169,7 @@ MIXTURES: dict[str, Habits] = {
     "mimo_v2_flash": SIGMOID._replace(softmax="less highest", masks=2, angles_by_type=True, joins_turned=True),
     "minimax": Habits(normalizes=EVERY_SUM, routes_in_float32=True),
     "minimax_m2": Habits(router="sigmoid", router_logits="float32", normalizes=EVERY_SUM, joins_turned=True),
+    "nllb-moe": HABITS["mbart"]._replace(dropped_scores=("attention_dropout", 0.1), drops_behind=("attention",)),
     "phimoe": Habits(router="sparse mixer"),
     "qwen3_5_moe_text": Habits(rmsnorm="gemma", joins_turned=True, angles_by_token=True, normalizes=EVERY_SUM),
     "solar_open": SIGMOID,

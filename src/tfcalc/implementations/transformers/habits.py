@@ -27,9 +27,9 @@ class Habits(NamedTuple):
     behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``), or only ``behind`` a
     sub-layer; where it is empty, their number tells. ``side_by_side``: the fields that say that sub-layers stand side
     by side. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``).
-    ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``, and ``less highest`` where
-    each row's highest is taken off first) or of the ``stream``. ``sinks`` stand ``beside`` the scores, or ``scale`` the
-    result in eager attention.
+    ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``, and ``less highest``
+    where each row's highest is taken off first) or of the ``stream``. ``sinks`` stand ``beside`` the scores, or
+    ``scale`` the result in eager attention.
     ``masked``: whether its eager scores get a mask without padding.
 
     ``dropped``, ``dropped_scores``, ``dropped_embeddings`` and ``dropped_inside`` are the fields for dropout behind a
@@ -77,9 +77,9 @@ class Habits(NamedTuple):
     softmax, but may leave out groups of experts; in a ``gathered softmax`` something else says which are chosen; a
     ``sparse mixer`` draws two; with ``all``, all experts run for every token.
     ``router_logits``: whether logits stay as they are (``own``), are brought to ``float32``, or are a product of
-    ``copies`` in fp32; ``router_weights`` are in ``float32`` or the format of all (``own``). ``normalizes`` is the field (if any) and the default for
-    dividing the chosen experts' weights by their sum, ``normalizes_in_place`` whether that needs a copy of them,
-    ``routes_in_float32`` whether these stay so. ``clamps_gates``: those of GPT-OSS.
+    ``copies`` in fp32; ``router_weights`` are in ``float32`` or the format of all (``own``). ``normalizes`` is the
+    field (if any) and the default for dividing the chosen experts' weights by their sum, ``normalizes_in_place``
+    whether that needs a copy of them, ``routes_in_float32`` whether these stay so. ``clamps_gates``: those of GPT-OSS.
 
     ``fused``: whether a kernel runs gates, and one rotations (no family's own code: tfcalc.implementations.fused).
     """

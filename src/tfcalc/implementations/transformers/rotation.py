@@ -8,7 +8,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.implementations import kernels
-from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.running import Running, of_kind
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Value
@@ -22,7 +21,7 @@ def angles(m: Running, turned: Sequence[Component]) -> Angles:
     They are for each place, or for each token, as wide as what is turned in these blocks.
     """
     places = m.stream.tokens if m.habits.angles_by_token else m.stream.length
-    elements = places * rotated_width(turned[0]) * _kinds_of_angles(m, turned)
+    elements = places * _width(m, turned)
     if m.habits.angles == "complex":
         both = _angle(m, "cos + i·sin", elements)
         return both, both
@@ -38,14 +37,19 @@ def _angle(m: Running, name: str, elements: Num) -> Value:
     return Value(storage, elements, kind)
 
 
+def _width(m: Running, turned: Sequence[Component]) -> Num:
+    """How wide they are; where each kind of layer has angles of its own, these stand beside each other here."""
+    widths = [rotated_width(each) for each in dict.fromkeys(turned)]
+    kinds = _kinds_of_angles(m, turned) if m.habits.angles_by_type else 1
+    return sum(widths) if kinds == len(widths) else widths[0] * kinds
+
+
 def _kinds_of_angles(m: Running, turned: Sequence[Component]) -> int:
-    """How many kinds of layers there are, where each kind has angles of its own: these stand beside each other here."""
-    if not m.habits.angles_by_type:
-        return 1
+    """How many kinds of layers there are: as the config lists them, or of blocks that differ."""
     types, layers, every = (m.field(name) for name in ("layer_types", "num_hidden_layers", "sliding_window_pattern"))
     if types or every is None:
-        return len(set(types) if types else {window(each) for each in turned})
-    return 1 + (1 < every <= layers)
+        return len(set(types or turned))
+    return 2 if 1 < every <= layers else 1
 
 
 def both_turned(m: Running, part: Component, q: Value, k: Value) -> tuple[Value, Value]:

@@ -7,6 +7,7 @@ from tfcalc.core.number import divide
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.activations import activation
 from tfcalc.implementations.transformers.attention import attention
+from tfcalc.implementations.transformers.convolution import recurrence
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
 from tfcalc.implementations.transformers.feed_forward import feed_forward
@@ -185,5 +186,6 @@ RULES: dict[str, Rule] = {
     "norm": leaves.norm,
     "output": output,
     "router": leaves.linear,
+    "ssm": recurrence,
 }
 """By the kind of a part."""
