@@ -101,4 +101,5 @@ def afmoe(c: Config, run: Workload) -> Component:
     def mixer(window: int | None) -> Component:
         return attention(c, run, bias=c.flag("attention_bias"), within=within, window=window)
 
-    return dense_or_sparse(c, run, kinds, mixer, experts, names=names, seen=seen)
+    slide = [window is not None for window in seen]  # only these know positions
+    return dense_or_sparse(c, run, kinds, mixer, experts, names=names, seen=seen, rotated=slide)

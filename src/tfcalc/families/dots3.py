@@ -73,7 +73,7 @@ def attention(kind: str, place: int, c: Config, run: Workload) -> Component:
     heads, rank = of.size("num_attention_heads"), of.size("q_lora_rank")
     within = [
         norm("k_rope_only_layernorm", "rmsnorm", of.rope_dim, t),
-        linear("g_proj", h, heads, t, bias=False),
+        linear("g_proj", h, heads, t, bias=False, letter="gate"),
         activation("gate", "sigmoid", t * heads),
     ]
     if kind == SPARSE:

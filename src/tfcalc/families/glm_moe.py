@@ -28,14 +28,22 @@ def dense_or_sparse(
     names: tuple[str, ...] = PRE_NORM,
     bias: bool = False,
     seen: Sequence[int | None] | None = None,
+    rotated: Sequence[bool] | None = None,
 ) -> Component:
-    """Layers with a ``mixer`` of the window that is ``seen``, some with ``experts``, some dense (with a ``bias``)."""
+    """Layers with a ``mixer`` of the window that is ``seen``, some with ``experts``, some dense (with a ``bias``).
 
-    def parts(kind: tuple[int | None, str]) -> tuple[Component, ...]:
-        window, mlp = kind
-        return mixer(window), experts() if mlp == "sparse" else gated(c, run, bias=bias)
+    Where it is said which layers know positions, they are not ``rotated`` in the others.
+    """
 
-    all_kinds = list(zip(told(run, seen or [None] * len(kinds)), kinds, strict=True))
+    def parts(kind: tuple[int | None, bool, str]) -> tuple[Component, ...]:
+        window, rotates, mlp = kind
+        mixed = mixer(window)
+        if not rotates:
+            mixed = mixed._replace(parts=tuple(part for part in mixed.parts if part.kind != "rotary"))
+        return mixed, experts() if mlp == "sparse" else gated(c, run, bias=bias)
+
+    count = len(kinds)
+    all_kinds = list(zip(told(run, seen or [None] * count), rotated or [True] * count, kinds, strict=True))
     return decoder(c, run, *layers(c, run, all_kinds, parts, names=names))
 
 
@@ -137,6 +145,7 @@ def deepseek(c: Config, run: Workload) -> Component:
     max_position_embeddings=131072,
     tie_word_embeddings=False,
     attention_bias=False,
+    partial_rotary_factor=0.5,
 )
 def glm4_moe(c: Config, run: Workload) -> Component:
     """GLM-4.5 (arXiv 2508.06471): biases on queries, keys and values; norms of them in the largest one only."""
@@ -243,7 +252,9 @@ def exaone_moe(c: Config, run: Workload) -> Component:
     def experts() -> Component:
         return routed(c, run, "num_experts", common=shared(c, "num_shared_experts"))
 
-    return dense_or_sparse(c, run, mlp_types(c, dense_first(c)), mixer, experts, seen=seen)
+    some = c.get("sliding_window") is not None  # then layers without a window know no positions
+    rotated = [window is not None for window in seen] if some else None
+    return dense_or_sparse(c, run, mlp_types(c, dense_first(c)), mixer, experts, seen=seen, rotated=rotated)
 
 
 @family(

@@ -115,7 +115,7 @@ def rotary_width(c: Config, d: Num) -> Num:
     """How much of a head's width ``d`` is rotated: all, or the part that ``partial_rotary_factor`` says."""
     rope = c.get("rope_parameters") or c.get("rope_scaling")
     nested = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else None
-    part = c.get("partial_rotary_factor") or nested
+    part = nested or c.get("partial_rotary_factor")
     return d if not isinstance(part, int | float) or part >= 1 else scaled(d, part)
 
 

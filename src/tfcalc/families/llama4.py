@@ -70,26 +70,31 @@ def sparse_layers(c: Config) -> list[bool]:
 def llama4_text(c: Config, run: Workload) -> Component:
     """Llama 4's text (Meta 2025): the norms of queries and keys have no weights."""
 
-    def make(kind: tuple[int | None, bool]) -> Component:
-        chunk, sparse = kind
-        mixer = attention(c, run, bias=c.flag("attention_bias"), chunk=chunk)
+    def make(kind: tuple[int | None, bool, bool]) -> Component:
+        chunk, rotates, sparse = kind
+        mixer = attention(c, run, bias=c.flag("attention_bias"), chunk=chunk, rotated=rotates)
         around = mixer, feed_forward(sparse, c, run), *norms(PRE_NORM, "rmsnorm", c, run)
         elements = run.target.tokens * c.size("hidden_size")
         return layer("layers", around, elements, ends_with_sum=True)
 
-    kinds = list(zip(told(run, chunks(c)), sparse_layers(c), strict=True))
+    kinds = list(zip(told(run, chunks(c)), rotated(c), sparse_layers(c), strict=True))
     return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
 
 
+def rotated(c: Config) -> list[bool]:
+    """Which layers know positions: those of ``no_rope_layers``, else all but every fourth."""
+    count = c.number("num_hidden_layers")
+    if c.get("no_rope_layers"):
+        return [bool(each) for each in c.numbers("no_rope_layers", count)]
+    return [(place + 1) % c.number("no_rope_layer_interval") > 0 for place in range(count)]
+
+
 def chunks(c: Config) -> list[int | None]:
-    """Layers that know positions see only their chunk: those of ``no_rope_layers``, else all but every fourth."""
+    """Layers that know positions see only their chunk, unless ``layer_types`` say which do."""
     count, chunk = c.number("num_hidden_layers"), window(c, "attention_chunk_size")
     if c.has("layer_types"):
         return [chunk if kind == CHUNKED else None for kind in c.words("layer_types", count)]
-    if c.get("no_rope_layers"):
-        return [chunk if rotated else None for rotated in c.numbers("no_rope_layers", count)]
-    every = c.number("no_rope_layer_interval")
-    return [chunk if (place + 1) % every else None for place in range(count)]
+    return [chunk if each else None for each in rotated(c)]
 
 
 def adapter(c: Config, images: Sequences) -> Component:

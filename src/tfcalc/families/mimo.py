@@ -74,6 +74,7 @@ def mimo_layer_types(c: Config) -> list[str]:
     max_position_embeddings=131072,
     tie_word_embeddings=False,
     attention_bias=False,
+    partial_rotary_factor=0.334,
 )
 def mimo_v2_flash(c: Config, run: Workload) -> Component:
     """MiMo-V2-Flash (arXiv 2601.02780): values narrower than keys; sliding layers have more of both."""

@@ -152,7 +152,7 @@ def qwen3_5_text(c: Config, run: Workload) -> Component:
     shared_expert_intermediate_size=512,
     num_experts_per_tok=8,
     num_experts=256,
-    **ATTENTION,
+    **ATTENTION | {"partial_rotary_factor": 0.25},
 )
 def qwen3_5_moe_text(c: Config, run: Workload) -> Component:
     """The text model of Qwen3.5 with experts in every layer."""

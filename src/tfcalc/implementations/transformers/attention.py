@@ -8,13 +8,14 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.implementations.transformers.cache import Layer
-from tfcalc.implementations.transformers.head_norms import heads_normed
+from tfcalc.implementations.transformers.gates import gated, with_gate
+from tfcalc.implementations.transformers.head_norms import heads_normed, unweighted
 from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.rotation import both_turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind, of_memory
 from tfcalc.implementations.transformers.sdpa_masks import ALIGNED, sdpa_mask
-from tfcalc.implementations.transformers.sinks import sinks, softmax_beside
+from tfcalc.implementations.transformers.sinks import scale_by_sink, sinks, softmax_beside, softmax_less_highest
 from tfcalc.tape.ledger import Storage
 from tfcalc.tape.operations import padded
 from tfcalc.tape.value import Value
@@ -94,12 +95,17 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         own_bias(m, table)
     sizes = sizes._replace(sink=sinks(m, part))
     q, k, v = projections(m, part, sizes, x)
+    q, gate = with_gate(m, part, sizes.queries, q, x)
     if m.habits.clips is not None and m.field(m.habits.clips) is not None:
         q, k, v = (m.t.clipped_in_place(each) for each in (q, k, v))
     if not m.habits.norms_turned_heads:
         q, k = heads_normed(m, part, q, k)
     if has(part, "rotary"):
         q, k = both_turned(m, part, q, k)
+        if m.does(m.habits.norms_turned):
+            q, k = unweighted(m, part, q), unweighted(m, part, k)
+    elif m.does(m.habits.tempers):
+        q = tempered(m, q)
     if m.habits.norms_turned_heads:
         q, k = heads_normed(m, part, q, k)
     before = m.shared
@@ -107,9 +113,15 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         k, v, sizes = cached(m, m.cache.of(m), sizes, k, v)
     elif m.shared.masks:
         m.shared = before._replace(mask=before.masks.get(window(part)))
-    result = m(maps["W_O"], mixed(m, sizes, q, k, v))
+    result = m(maps["W_O"], gated(m, part, mixed(m, sizes, q, k, v), gate))
     m.shared = before
     return result
+
+
+def tempered(m: Running, q: Value) -> Value:
+    """Queries times a number for each place, in fp32 (arXiv 2501.19399): keeps these numbers."""
+    scales = Value(m.t.new(m.stream.length, "float32", "temperatures"), m.stream.length, "float32")
+    return m.t.to(m.t.mul(q, scales), q.dtype)
 
 
 def cached(m: Running, layer: Layer, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value, Shape]:
@@ -201,7 +213,7 @@ def repeated(m: Running, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value
     """repeat_kv: keys and values once for each head that reads them; one head's alone are a view, until copied."""
     if not sizes.grouped:
         return k, v
-    if m.run.kernel == "eager" and sizes.keys * sizes.heads == sizes.all_keys:
+    if m.run.kernel != "math" and sizes.keys * sizes.heads == sizes.all_keys:
         return m.t.broadcast(k, sizes.all_keys).view(heads=True), m.t.broadcast(v, sizes.all_values).view(heads=True)
     return m.t.copied(k, sizes.all_keys, "repeat_kv"), m.t.copied(v, sizes.all_values, "repeat_kv")
 
@@ -272,8 +284,13 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
         p = t.add(p, m.shared.mask, p.elements)
     if m.habits.limits_scores == "max":
         p = t.result("max", [p], p.elements, p.dtype, saves=[p, Value(t.new(1, "float32"), 1, "float32")])
-    if sizes.sink is not None:
+    scale = None
+    if sizes.sink is not None and m.habits.sinks == "scale":
+        scale = scale_by_sink(m, p, sizes.sink, m.stream.tokens * sizes.heads)
+    if sizes.sink is not None and scale is None:
         p = t.to(softmax_beside(m, p, sizes.sink, m.stream.tokens * sizes.heads), v.dtype)
+    elif m.habits.softmax == "less highest":
+        p = t.to(softmax_less_highest(m, p, m.stream.tokens * sizes.heads), v.dtype)
     elif m.habits.softmax == "stream":
         p = t.softmax(t.to(p, t.numerics.weights), t.numerics.weights)
     elif m.habits.softmax == "float32":
@@ -282,4 +299,7 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
         p = t.to(t.softmax(p), v.dtype)
     p = m.dropped(p, m.habits.dropped_scores)
     m.until_layer_ends.append(p)
-    return t.contiguous(t.matmul(p, v, sizes.mixed).view(heads=True))
+    made = t.matmul(p, v, sizes.mixed)
+    if scale is not None:
+        made = t.mul(made, t.to(scale, made.dtype), sizes.mixed)
+    return t.contiguous(made.view(heads=True))

@@ -111,6 +111,72 @@ GPTS: dict[str, Habits] = {
 """By ``model_type``."""
 
 
+SIGMOID = HABITS["deepseek_v3"]
+"""DeepSeek-V3's router, which many have."""
+GRANITE = Habits(
+    norms="pre",
+    multiplied=("embedding", "sub-layers", "logits"),
+    router="best first",
+    router_logits="float32",
+)
+OLMO2 = HABITS["olmo2"]
+EVERY_SUM = ("", True)
+"""The chosen experts' weights are always divided by their sum."""
+MIXTURES: dict[str, Habits] = {
+    "afmoe": Habits(
+        rmsnorm="olmo",
+        router="sigmoid",
+        router_logits="float32",
+        normalizes=EVERY_SUM,
+        normalizes_in_place=False,
+        masks=2,
+    ),
+    "aria_text": Habits(router="best first"),
+    "axk1": SIGMOID,
+    "cohere2_moe": HABITS["cohere2"]._replace(router="best first", router_logits="float32"),
+    "dots3_note_text": SIGMOID._replace(angles="float32", angles_by_type=True, masks=2),
+    "ernie4_5_moe": Habits(
+        router="gathered softmax",
+        router_logits="copies",
+        router_weights="float32",
+        angles="float32",
+        angles_by_layer=True,
+        turns_in_float32=True,
+    ),
+    "exaone_moe": SIGMOID._replace(masks=2),
+    "flex_olmo": OLMO2,
+    "glm4_moe": SIGMOID._replace(joins_turned=True),
+    "glm4_moe_lite": SIGMOID,
+    "glm_moe_dsa": SIGMOID,
+    "granitemoe": GRANITE,
+    "granitemoe_swa": GRANITE._replace(masks=2, sinks="scale"),
+    "granitemoeshared": GRANITE,
+    "hunyuan_v1_moe": Habits(
+        norms_turned_heads=True, normalizes=EVERY_SUM, router_logits="copies", router_weights="float32"
+    ),
+    "hy_v3": SIGMOID._replace(normalizes=EVERY_SUM, normalizes_in_place=False),
+    "llama4_text": Habits(
+        softmax="own",
+        angles="complex",
+        turns_in_float32=True,
+        norms_turned=("use_qk_norm", True),
+        tempers=("attn_temperature_tuning", True),
+        router="all",
+        masks=2,
+    ),
+    "lfm2_moe": Habits(router="sigmoid", normalizes=("norm_topk_prob", True), normalizes_in_place=False),
+    "mellum": Habits(normalizes=("norm_topk_prob", True), masks=2, angles_by_type=True),
+    "mimo_v2_flash": SIGMOID._replace(softmax="less highest", masks=2, angles_by_type=True, joins_turned=True),
+    "minimax": Habits(normalizes=EVERY_SUM, routes_in_float32=True),
+    "minimax_m2": Habits(router="sigmoid", router_logits="float32", normalizes=EVERY_SUM, joins_turned=True),
+    "nllb-moe": HABITS["mbart"]._replace(dropped_scores=("attention_dropout", 0.1), drops_behind=("attention",)),
+    "phimoe": Habits(router="sparse mixer"),
+    "qwen3_5_moe_text": Habits(rmsnorm="gemma", joins_turned=True, angles_by_token=True, normalizes=EVERY_SUM),
+    "solar_open": SIGMOID,
+}
+"""By ``model_type``."""
+
+
 def habits_of(model_type: str) -> Habits:
     """Those of a family; one that is not named runs as Llama does."""
-    return BERTS.get(model_type) or GPTS.get(model_type) or HABITS.get(model_type, LLAMA)
+    return BERTS.get(model_type) or GPTS.get(model_type) or MIXTURES.get(model_type) or HABITS.get(model_type, LLAMA)

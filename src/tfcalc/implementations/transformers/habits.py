@@ -16,6 +16,10 @@ Cap = tuple[str, float | None]
 """The field of a config with a cap of scores or logits (c·tanh(x/c)), and what it is where a config has none."""
 
 
+Flag = tuple[str, bool]
+"""A field of a config that says yes or no, and what it is where a config has none."""
+
+
 class Habits(NamedTuple):
     """How a family's modules are written.
 
@@ -25,7 +29,8 @@ class Habits(NamedTuple):
     line of the sum, so that a variable has what was added until the norm has run. ``side_by_side``: the fields that say
     that sub-layers stand side by side, each with what it is where a config leaves it out. ``rmsnorm``: whose code
     (``llama``, ``gemma``, ``olmo``, ``t5``). ``softmax``: the format that attention's runs in, ``float32``, that of its
-    scores (``own``) or of the ``stream``.
+    scores (``own``, and ``less highest`` where each row's highest is taken off first) or of the ``stream``. ``sinks``
+    stand ``beside`` the scores, or ``scale`` the result in eager attention.
     ``masked``: whether its eager scores get a mask without padding.
 
     ``dropped``, ``dropped_scores``, ``dropped_embeddings`` and ``dropped_inside`` are the fields for dropout behind a
@@ -57,20 +62,25 @@ class Habits(NamedTuple):
     ``layernorm``: whose code (``kernel`` is PyTorch's alone). ``norms_heads``: how norms of queries and keys run: over
     as much as they have weights for, or over ``each`` head; then ``split`` into heads, or written anew (``placed``);
     ``norms_turned_heads`` whether that is after their rotation. ``clips`` is the field for a limit of queries, keys and
-    values, which are cut in place.
+    values, which are cut in place. ``norms_turned`` is the field (if any) and the default for norms without weights of
+    queries and keys behind their rotation, ``tempers`` for a factor of queries that are not rotated, for each place.
 
     ``turns_in_float32``: whether queries and keys are rotated in fp32. ``angles``: the format of cos and sin
     (``float32``, the weights' ``own``, or both as one ``complex`` number); ``angles_by_type`` whether layers with a
     window have others than those without, ``angles_by_layer`` whether each layer puts them in another order first,
     ``half_angles`` whether they are half as wide as what they turn, ``angles_by_turn`` whether they are made anew for
-    queries and for keys. ``joins_turned``: whether heads that are turned
+    queries and for keys, ``angles_by_token`` whether they are made
+    for each token. ``joins_turned``: whether heads that are turned
     whole are joined with what is left (nothing) all the same. ``masks`` is how many are made: one, or one for layers
     with a window and one for those without.
 
     ``router``: a ``softmax`` of all logits, of the best of them (``best first``), or a ``sigmoid``; ``groups`` has a
-    softmax, but may leave out groups of experts. ``normalizes`` is the field (if any) and the default for dividing the
-    chosen experts' weights by their sum, ``routes_in_float32`` whether these stay so. ``clamps_gates``: those of
-    GPT-OSS.
+    softmax, but may leave out groups of experts; in a ``gathered softmax`` something else says which are chosen; a
+    ``sparse mixer`` draws two; with ``all``, all experts run for every token.
+    ``router_logits``: whether logits stay as they are (``own``), are brought to ``float32``, or are a product of
+    ``copies`` in fp32; ``router_weights`` are in ``float32`` or the format of all (``own``). ``normalizes`` is the
+    field (if any) and the default for dividing the chosen experts' weights by their sum, ``normalizes_in_place``
+    whether that needs a copy of them, ``routes_in_float32`` whether these stay so. ``clamps_gates``: those of GPT-OSS.
 
     ``fused``: whether a kernel runs gates, and one rotations (no family's own code: tfcalc.implementations.fused).
     """
@@ -79,6 +89,7 @@ class Habits(NamedTuple):
     fused: bool = False
     rmsnorm: str = "llama"
     softmax: str = "float32"
+    sinks: str = "beside"
     masked: bool = True
     dropped: Probability = NEVER
     dropped_scores: Probability = ("attention_dropout", 0.0)
@@ -108,16 +119,22 @@ class Habits(NamedTuple):
     norms_heads: str = ""
     norms_turned_heads: bool = False
     clips: str | None = None
+    norms_turned: Flag = ("", False)
+    tempers: Flag = ("", False)
     turns_in_float32: bool = False
     angles: str = "own"
     angles_by_type: bool = False
     angles_by_layer: bool = False
     angles_by_turn: bool = False
+    angles_by_token: bool = False
     joins_turned: bool = False
     half_angles: bool = False
     masks: int = 1
     router: str = "softmax"
-    normalizes: tuple[str, bool] = ("norm_topk_prob", False)
+    router_logits: str = "own"
+    router_weights: str = "own"
+    normalizes: Flag = ("norm_topk_prob", False)
+    normalizes_in_place: bool = True
     routes_in_float32: bool = False
     clamps_gates: bool = False
 
@@ -183,8 +200,8 @@ HABITS: dict[str, Habits] = {
     "bert": BERT,
     "blenderbot": PEGASUS,
     "blenderbot-small": BART._replace(positions="places"),
-    "deepseek_v2": Habits(router="groups", angles="complex", turns_in_float32=True),
-    "deepseek_v3": Habits(router="sigmoid", normalizes=("norm_topk_prob", True)),
+    "deepseek_v2": Habits(router="groups", router_logits="copies", angles="complex", turns_in_float32=True),
+    "deepseek_v3": Habits(router="sigmoid", router_logits="copies", normalizes=("norm_topk_prob", True)),
     "cohere": COHERE,
     "cohere2": COHERE._replace(masks=2),
     "gemma": Habits(rmsnorm="gemma", multiplied=("embedding",)),
@@ -204,7 +221,12 @@ HABITS: dict[str, Habits] = {
         capped_logits=("final_logit_softcapping", None),
     ),
     "gpt_oss": Habits(
-        rmsnorm="olmo", router="best first", clamps_gates=True, joins_turned=True, half_angles=True, masks=2
+        rmsnorm="olmo",
+        router="best first",
+        clamps_gates=True,
+        joins_turned=True,
+        half_angles=True,
+        masks=2,
     ),
     "glm": GLM,
     "glm4": GLM._replace(norms="sandwich"),

@@ -33,3 +33,10 @@ def _normed(m: Running, part: Component, x: Value, width: Num) -> Value:
     if m.habits.norms_heads == "split":
         return m.t.joined([made], made.elements)
     return made.view(heads=m.habits.norms_heads != "placed")
+
+
+def unweighted(m: Running, part: Component, x: Value) -> Value:
+    """Each head over its root mean square, in fp32; it stays a view."""
+    width = of_kind(part, "attend").own.products[0].factors[-1]
+    made = leaves.over_rms(m, m.t.to(x, "float32"), divide(x.elements, width))
+    return m.t.to(made, x.dtype).view(heads=x.heads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.implementations.transformers.attention import Shape, cached, mixed
+from tfcalc.implementations.transformers.gates import GATE, gated
 from tfcalc.implementations.transformers.rotation import halves_turned, rotated_width
 from tfcalc.implementations.transformers.running import Running, by_letter, of_kind
 from tfcalc.tape.value import Value
@@ -26,6 +27,8 @@ def latent_attention(m: Running, part: Component, x: Value) -> Value:
     shared = tokens * rope
     latent, k_turned = t.split(both, [both.elements - shared, shared])
     del both
+    for norm in (leaf for leaf in part.parts if leaf.name == "k_rope_only_layernorm"):  # dots 3 copies the other then
+        latent, k_turned = t.copied(latent, latent.elements, "contiguous"), m(norm, k_turned)
     latent = m(next(leaf for leaf in part.parts if leaf.name == "kv_a_layernorm"), latent)
     q_passed, q_turned = t.split(q, [q.elements - shared * sizes.heads, shared * sizes.heads])
     del q
@@ -34,7 +37,8 @@ def latent_attention(m: Running, part: Component, x: Value) -> Value:
         latent, k_turned, sizes = cached(m, m.cache.of(m), sizes, latent, k_turned)
     q = t.joined([q_passed, q_turned], sizes.queries)
     k, v = _expanded(m, part, sizes, latent, k_turned)
-    return m(maps["W_O"], mixed(m, sizes, q, k, v))
+    gate = m(maps[GATE], x) if GATE in maps else None
+    return m(maps["W_O"], gated(m, part, mixed(m, sizes, q, k, v), gate))
 
 
 def latent_shape(m: Running, part: Component) -> Shape:

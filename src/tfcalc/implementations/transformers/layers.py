@@ -112,10 +112,19 @@ def wiring(m: Running, norms: list[Component], subs: list[Component]) -> str:
 
 
 def pre(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
-    """``x + f(norm(x))``."""
-    for normed, sub in zip(norms, subs, strict=False):
-        x = m.t.add(x, _times(m, _dropped(m, sub, _held(m, m(sub, m(normed, x))))))
+    """``x + f(norm(x))``; sub-layers without a norm of their own stand beside the last that has one."""
+    for place, (normed, sub) in enumerate(zip(norms, subs, strict=False)):
+        beside = subs[len(norms) :] if place == len(norms) - 1 else []
+        x = m.t.add(x, _times(m, _dropped(m, sub, _held(m, _with(m, sub, beside, m(normed, x))))))
     return x
+
+
+def _with(m: Running, sub: Component, beside: list[Component], x: Value) -> Value:
+    """The sum of what these make of ``x``."""
+    made = m(sub, x)
+    for each in beside:
+        made = m.t.add(made, m(each, x))
+    return made
 
 
 def _held(m: Running, x: Value) -> Value:

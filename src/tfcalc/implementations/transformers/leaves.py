@@ -56,13 +56,13 @@ def llama_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
 def gemma_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
     """GemmaRMSNorm: all in fp32, times 1 + weight, which is made anew; then in the first format."""
     t = m.t
-    normed = _over_rms(m, t.to(x, "float32"), rows)
+    normed = over_rms(m, t.to(x, "float32"), rows)
     if weight is not None:
         normed = t.mul(normed, t.scaled(t.to(weight, "float32"), "1 + weight"))
     return t.to(normed, x.dtype)
 
 
-def _over_rms(m: Running, x: Value, rows: Num) -> Value:
+def over_rms(m: Running, x: Value, rows: Num) -> Value:
     """``x · rsqrt(mean(x²) + ε)``."""
     t = m.t
     return t.mul(x, t.of_result("rsqrt", t.upper(t.scaled(t.mean(t.pow(x), rows)))))
@@ -79,7 +79,7 @@ def t5_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
 def olmo_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
     """Olmo2RMSNorm: times the weight in fp32, and only then in the first format."""
     t, kind = m.t, x.dtype
-    x = _over_rms(m, t.to(x, "float32"), rows)
+    x = over_rms(m, t.to(x, "float32"), rows)
     return t.to(x if weight is None else t.mul(weight, x, x.elements), kind)
 
 

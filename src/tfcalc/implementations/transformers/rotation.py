@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
@@ -13,8 +15,13 @@ from tfcalc.tape.value import Value
 Angles = tuple[Value, Value]
 
 
-def angles(m: Running, elements: Num) -> Angles:
-    """The cosine and the sine of each position's angles, or both in one complex number; they belong to no layer."""
+def angles(m: Running, turned: Sequence[Component]) -> Angles:
+    """The cosine and the sine of each position's angles, or both in one complex number; they belong to no layer.
+
+    They are for each place, or for each token, as wide as what is turned in these blocks.
+    """
+    places = m.stream.tokens if m.habits.angles_by_token else m.stream.length
+    elements = places * _width(m, turned)
     if m.habits.angles == "complex":
         both = _angle(m, "cos + i·sin", elements)
         return both, both
@@ -25,17 +32,24 @@ def angles(m: Running, elements: Num) -> Angles:
 
 def _angle(m: Running, name: str, elements: Num) -> Value:
     kind = m.t.numerics.weights if m.habits.angles == "own" else "float32"
-    storage = m.t.new(elements * _kinds_of_angles(m), kind, name)
+    storage = m.t.new(elements, kind, name)
     storage.home = (*m.t.module, Place("rotary"))
     return Value(storage, elements, kind)
 
 
-def _kinds_of_angles(m: Running) -> int:
-    """How many kinds of layers there are, where each kind has angles of its own: these stand beside each other here."""
-    if not m.habits.angles_by_type:
-        return 1
+def _width(m: Running, turned: Sequence[Component]) -> Num:
+    """How wide they are; where each kind of layer has angles of its own, these stand beside each other here."""
+    widths = [rotated_width(each) for each in dict.fromkeys(turned)]
+    kinds = _kinds_of_angles(m, turned) if m.habits.angles_by_type else 1
+    return sum(widths) if kinds == len(widths) else widths[0] * kinds
+
+
+def _kinds_of_angles(m: Running, turned: Sequence[Component]) -> int:
+    """How many kinds of layers there are: as the config lists them, or of blocks that differ."""
     types, layers, every = (m.field(name) for name in ("layer_types", "num_hidden_layers", "sliding_window_pattern"))
-    return len(set(types)) if types else 1 + (1 < every <= layers)
+    if types or every is None:
+        return len(set(types or turned))
+    return 2 if 1 < every <= layers else 1
 
 
 def both_turned(m: Running, part: Component, q: Value, k: Value) -> tuple[Value, Value]:
@@ -54,6 +68,8 @@ def turned(m: Running, part: Component, x: Value, angles: Angles) -> Value:
         return kernels.turned(m, x, angles)
     t, whole = m.t, of_kind(part, "attend").own.products[0].factors[-1]
     width = rotated_width(part)
+    if width == whole and m.habits.angles == "complex":  # pairs of neighbours, which are complex numbers
+        return halves_turned(m, x).view(heads=x.heads)
     if width == whole:
         x = _turned(m, x, angles)
         return t.joined([x], x.elements) if m.habits.joins_turned else x

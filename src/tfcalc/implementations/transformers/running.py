@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor
 from tfcalc.core.number import Num
-from tfcalc.implementations.transformers.habits import Habits, Probability
+from tfcalc.implementations.transformers.habits import Flag, Habits, Probability
 from tfcalc.tape.operations import Torch
 from tfcalc.tape.value import Value
 from tfcalc.workload import Sequences, Workload
@@ -90,6 +90,11 @@ class Running:
         given = self.field(name) if name else None
         return self.run.drops and bool(default if given is None else given)
 
+    def does(self, flag: Flag) -> bool:
+        """Whether a flag of the config is set; without a field, its default."""
+        name, default = flag
+        return bool(self.field(name, default) if name else default)
+
     def capped(self, x: Value, cap: tuple[str, float | None]) -> Value:
         """``c · tanh(x / c)``, where there is a cap (its field, and its default): keeps the tanh."""
         name, default = cap
@@ -103,14 +108,14 @@ class Running:
         """``x`` with some of its numbers dropped, if dropout is at work."""
         return self.t.dropout(x, at_work=self.drops(probability))
 
-    def weight(self, tensor: Tensor, copies: Num = 1) -> Value:
+    def weight(self, tensor: Tensor, copies: Num = 1, *, kind: str | None = None) -> Value:
         """A parameter, the same each time; a tied one is that which it is tied to.
 
-        So many ``copies`` of it, one for each expert, are one parameter.
+        So many ``copies`` of it, one for each expert, are one parameter. It may be of another ``kind`` than the others.
         """
         name = tensor.tied_to or f"{self.t.path}.{tensor.name}"
         if name not in self.weights:
-            kind = self.t.numerics.weights
+            kind = kind or self.t.numerics.weights
             self.weights[name] = self.t.parameter(tensor.size * copies, kind, name, trained=not tensor.frozen)
         return self.weights[name]
 

@@ -25,8 +25,22 @@ def softmax_beside(m: Running, scores: Value, sink: Value, rows: Num) -> Value:
     """
     t = m.t
     wide = max(scores.dtype, sink.dtype, key=lambda dtype: WIDTHS[dtype])
-    both = t.result("cat", [scores, sink], scores.elements + rows, wide)
-    places = Value(t.new(rows, "int64", "places of the highest"), rows, "int64")
-    both = t.add(both, t.result("max", [both], rows, wide, saves=[places]))
-    both = t.softmax(both, wide)
+    both = softmax_less_highest(m, t.result("cat", [scores, sink], scores.elements + rows, wide), rows)
     return t.result("slice", [both], scores.elements, wide, shares=both.storage)
+
+
+def softmax_less_highest(m: Running, scores: Value, rows: Num) -> Value:
+    """In their own format; each row's highest score, whose place is kept, is taken off first."""
+    t, kind = m.t, scores.dtype
+    places = Value(t.new(rows, "int64", "places of the highest"), rows, "int64")
+    return t.softmax(t.add(scores, t.result("max", [scores], rows, kind, saves=[places])), kind)
+
+
+def scale_by_sink(m: Running, scores: Value, sink: Value, rows: Num) -> Value:
+    """What the sink leaves of each row: the sigmoid of the logarithm of the scores' sum, less the sink's score.
+
+    Source: transformers' GraniteMoeSWAAttention, ``eager_attention_forward``.
+    """
+    t = m.t
+    sums = t.result("logsumexp", [scores], rows, scores.dtype, saves=[scores], saves_result=True)
+    return t.of_result("sigmoid", t.to(t.add(sums, sink, rows), "float32"))
