@@ -22,7 +22,7 @@ class Habits(NamedTuple):
     ``norms``: before each sub-layer (``pre``), after its sum with the stream (``post``), before the sub-layer and
     behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``), or only ``behind`` a
     sub-layer; where it is empty, their number tells. ``side_by_side``: the fields that say that sub-layers stand side
-    by side. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``).
+    by side. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``, ``moshi``).
     ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``) or of the ``stream``.
     ``masked``: whether its eager scores get a mask without padding.
 
@@ -55,11 +55,12 @@ class Habits(NamedTuple):
     ``layernorm``: whose code (``kernel`` is PyTorch's alone). ``norms_heads``: how norms of queries and keys run: over
     as much as they have weights for, or over ``each`` head; then ``split`` into heads, or written anew (``placed``);
     ``norms_turned_heads`` whether that is after their rotation. ``clips`` is the field for a limit of queries, keys and
-    values, which are cut in place.
+    values, which are cut in place. ``places_heads``: whether queries, keys and values are written anew, head by head.
 
     ``turns_in_float32``: whether queries and keys are rotated in fp32. ``angles``: the format of cos and sin
     (``float32``, the weights' ``own``, or both as one ``complex`` number); ``angles_by_type`` whether layers with a
-    window have others than those without, ``angles_by_layer`` whether each layer puts them in another order first,
+    window have others than those without (``other_layer`` is the first of these, where no field says which are),
+    ``angles_by_layer`` whether each layer makes its own, or puts them in another order first,
     ``half_angles`` whether they are half as wide as what they turn, ``angles_by_turn`` whether they are made anew for
     queries and for keys. ``joins_turned``: whether heads that are turned
     whole are joined with what is left (nothing) all the same. ``masks`` is how many are made: one, or one for layers
@@ -105,9 +106,11 @@ class Habits(NamedTuple):
     norms_heads: str = ""
     norms_turned_heads: bool = False
     clips: str | None = None
+    places_heads: bool = False
     turns_in_float32: bool = False
     angles: str = "own"
     angles_by_type: bool = False
+    other_layer: int = 0
     angles_by_layer: bool = False
     angles_by_turn: bool = False
     joins_turned: bool = False
@@ -177,6 +180,7 @@ OLMO2 = Habits(norms="behind", rmsnorm="olmo", angles="float32")
 HABITS: dict[str, Habits] = {
     "bart": BART,
     "bert": BERT,
+    "bigbird_pegasus": PEGASUS,
     "blenderbot": PEGASUS,
     "blenderbot-small": BART._replace(positions="places"),
     "deepseek_v2": Habits(router="groups", angles="complex", turns_in_float32=True),

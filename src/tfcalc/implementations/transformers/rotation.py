@@ -34,18 +34,23 @@ def _kinds_of_angles(m: Running) -> int:
     """How many kinds of layers there are, where each kind has angles of its own: these stand beside each other here."""
     if not m.habits.angles_by_type:
         return 1
-    types, layers, every = (m.field(name) for name in ("layer_types", "num_hidden_layers", "sliding_window_pattern"))
+    types, layers = m.field("layer_types"), m.field("num_hidden_layers")
+    every = m.field("sliding_window_pattern", m.habits.other_layer)
     return len(set(types)) if types else 1 + (1 < every <= layers)
 
 
-def both_turned(m: Running, part: Component, q: Value, k: Value) -> tuple[Value, Value]:
-    """Queries and keys, by cos and sin; a layer may first put these in another order (GLM's repeat_interleave)."""
+def all_turned(m: Running, part: Component, q: Value, k: Value, v: Value) -> tuple[Value, Value, Value]:
+    """Queries and keys, by cos and sin; a layer may first put these in another order (GLM's repeat_interleave).
+
+    So are the values, if RoFormer's config says so.
+    """
     angles = m.shared.angles
     assert angles is not None
     if m.habits.angles_by_layer:
         cos, sin = angles
         angles = m.t.copied(cos, cos.elements, "cos, interleaved"), m.t.copied(sin, sin.elements, "sin, interleaved")
-    return turned(m, part, q, angles), turned(m, part, k, angles)
+    q, k = turned(m, part, q, angles), turned(m, part, k, angles)
+    return q, k, turned(m, part, v, angles) if m.field("rotary_value") else v
 
 
 def turned(m: Running, part: Component, x: Value, angles: Angles) -> Value:

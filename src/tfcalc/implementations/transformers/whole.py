@@ -33,7 +33,7 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
                 x = layers.stack(m, groups, given.pop())
         elif is_relative(each):
             share_bias(m, each)
-        elif each.kind == "position":
+        elif each.kind == "position" and not (m.shared.angles and each.own.weights and each.own.weights[0].frozen):
             with m.t.inside(each.name):
                 tables.append(leaves.positions(m, each))
                 x = m.t.add(x, tables[-1])
@@ -47,8 +47,8 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
 
 
 def _as_they_run(parts: tuple[Component, ...]) -> list[Component]:
-    """A norm of the embedding runs before the layers, wherever it is stored."""
-    early = [part for part in parts if part.kind == "norm" and "embed" in part.name]
+    """A norm of the embedding, and a table of distances, run before the layers, wherever they are stored."""
+    early = [part for part in parts if (part.kind == "norm" and "embed" in part.name) or is_relative(part)]
     others = [part for part in parts if part not in early]
     first = next((place for place, part in enumerate(others) if part.kind == "layer"), 0)
     return [*others[:first], *early, *others[first:]] if early else others
