@@ -48,7 +48,7 @@ BERTS: dict[str, Habits] = {
         dropped_scores=("attention_probs_dropout_prob", 0.0),
         dropped_embeddings=("hidden_dropout_prob", 0.0),
     ),
-    "nystromformer": BERT_KIN._replace(segments="buffer"),
+    "nystromformer": BERT_KIN._replace(segments="buffer", dropped_scores=NEVER),
     "rembert": BERT_KIN._replace(
         segments="tokens",
         dropped=("hidden_dropout_prob", 0.0),

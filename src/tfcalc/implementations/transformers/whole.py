@@ -112,16 +112,34 @@ def _mask(m: Running) -> Value | None:
 
 def embeddings(m: Running, part: Component, x: Value) -> Value:
     """BERT's: words, positions and segments, their norm, and dropout."""
-    for place, each in enumerate(part.parts):
+    for place, each in enumerate(_tables_read(m, part)):
         x = _tokens_dropped(m, x) if place == 1 and m.field("token_dropout") else x
         with m.t.inside(each.name):
-            if place and each.kind == "position":
+            if each.name in SOUNDS_AND_SHAPES:
+                beside = leaves.segments(m, each)
+                x = m.t.joined([x, beside], x.elements + beside.elements)
+            elif place and each.kind == "position":
                 x = m.t.add(x, leaves.positions(m, each))
             elif place and each.kind == "embedding":
                 x = m.t.add(x, leaves.segments(m, each))
             else:
                 x = m.rules[each.kind](m, each, x)
     return _embedded(m, x)
+
+
+SOUNDS_AND_SHAPES = {"pronunciation_embed": "enable_pronunciation", "shape_embed": "enable_shape"}
+"""RoCBERT's tables beside that of the words, and the fields that say whether they are read."""
+
+
+def _tables_read(m: Running, part: Component) -> list[Component]:
+    """RoCBERT maps words, sounds and shapes together first; where it does not, no step reads the last two."""
+    parts = [each for each in part.parts if each.name not in SOUNDS_AND_SHAPES]
+    joined = [each for each in part.parts if each not in parts and m.field(SOUNDS_AND_SHAPES[each.name])]
+    maps = [each for each in parts if each.name == "map_inputs_layer"]
+    if not maps:
+        return parts
+    words, *others = (each for each in parts if each not in maps)
+    return [words, *joined, *maps, *others]
 
 
 def _tokens_dropped(m: Running, x: Value) -> Value:
