@@ -12,7 +12,7 @@ from tfcalc.implementations.transformers.head_norms import heads_normed
 from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.rotation import all_turned
-from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind, of_memory
+from tfcalc.implementations.transformers.running import Running, by_letter, has, of_memory
 from tfcalc.implementations.transformers.sdpa_masks import ALIGNED, sdpa_mask
 from tfcalc.implementations.transformers.sinks import sinks, softmax_beside
 from tfcalc.tape.ledger import Storage
@@ -60,7 +60,8 @@ class Shape(NamedTuple):
 
 def shape(m: Running, part: Component) -> Shape:
     """The sizes of an attention block, as its leaves tell them."""
-    maps, attend = by_letter(part), of_kind(part, "attend")
+    maps = by_letter(part)
+    *_, attend = (leaf for leaf in part.parts if leaf.kind == "attend")  # DeBERTa has others before it
     a, d_k = attend.own.products[0].factors[-2:]
     d_v = attend.own.products[1].factors[-1]
     stream = m.stream

@@ -20,6 +20,8 @@ BERTS: dict[str, Habits] = {
     "camembert": ROBERTA,
     "convbert": BERT_KIN,
     "data2vec-text": ROBERTA,
+    "deberta": BERT_KIN._replace(segments="tokens", disentangled=True, layernorm="deberta"),
+    "deberta-v2": BERT_KIN._replace(segments="tokens", disentangled=True),
     "distilbert": BERT_KIN._replace(
         drops_behind=("ffn",),
         dropped=("dropout", 0.1),

@@ -39,9 +39,10 @@ class Habits(NamedTuple):
     (``buffer``). ``drops_behind`` are the kinds of the sub-layers that ``dropped`` is at work behind (None: of all).
     ``activations``: ``by name``, or GELU is written in Python, by its ``tanh``, or by its ``erf`` whatever its name is.
     ``scores_in_float32``: whether queries and keys are put into fp32 first. ``limits_scores``: whether scores are the
-    larger of themselves and the smallest number (``max``), or masked ones are ``filled``. ``indexes``: whether heads
-    of keys and values are found by an index, a number for each. ``masks_with_alibi``: whether the mask for sdpa has
-    ALiBi's slopes in it, if ``alibi`` is given.
+    larger of themselves and the smallest number (``max``), or masked ones are ``filled``. ``disentangled``: whether
+    they are DeBERTa's, and padding is taken out of them and of the embeddings. ``indexes``: whether heads of keys and
+    values are found by an index, a number for each. ``masks_with_alibi``: whether the mask for sdpa has ALiBi's slopes
+    in it, if ``alibi`` is given.
 
     ``given_ones``: whether a causal stack gets a mask of ones that only sdpa's reading of its numbers takes away.
     ``inside_as_weights``: whether what a network's last map reads is first put into the format of its weights.
@@ -52,10 +53,11 @@ class Habits(NamedTuple):
     ``capped_scores`` and ``capped_logits`` are the fields for caps. ``multiplied`` by a number are the ``embedding``,
     what is added to the stream (``sub-layers``), or ``logits``.
 
-    ``layernorm``: whose code (``kernel`` is PyTorch's alone). ``norms_heads``: how norms of queries and keys run: over
-    as much as they have weights for, or over ``each`` head; then ``split`` into heads, or written anew (``placed``);
-    ``norms_turned_heads`` whether that is after their rotation. ``clips`` is the field for a limit of queries, keys and
-    values, which are cut in place. ``places_heads``: whether queries, keys and values are written anew, head by head.
+    ``layernorm``: whose code (``kernel`` is PyTorch's alone, which runs in what makes logits in any case).
+    ``norms_heads``: how norms of queries and keys run: over as much as they have weights for, or over ``each`` head;
+    then ``split`` into heads, or written anew (``placed``); ``norms_turned_heads`` whether that is after their
+    rotation. ``clips`` is the field for a limit of queries, keys and values, which are cut in place. ``places_heads``:
+    whether queries, keys and values are written anew, head by head.
 
     ``turns_in_float32``: whether queries and keys are rotated in fp32. ``angles``: the format of cos and sin
     (``float32``, the weights' ``own``, or both as one ``complex`` number); ``angles_by_type`` whether layers with a
@@ -99,6 +101,7 @@ class Habits(NamedTuple):
     limits_scores: str = ""
     indexes: bool = False
     masks_with_alibi: bool = False
+    disentangled: bool = False
     capped_scores: Cap = ("", None)
     capped_logits: Cap = ("", None)
     multiplied: tuple[str, ...] = ()

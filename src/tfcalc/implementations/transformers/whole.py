@@ -7,6 +7,14 @@ from tfcalc.core.number import divide
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.activations import activation
 from tfcalc.implementations.transformers.attention import attention
+from tfcalc.implementations.transformers.disentangled import (
+    CONVOLUTION,
+    convolved,
+    disentangled,
+    distances,
+    parts_of_stream,
+    without_padding,
+)
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
 from tfcalc.implementations.transformers.feed_forward import feed_forward
@@ -24,11 +32,11 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
     if groups:
         _share(m, part)
     tables: list[Value] = []  # the model's variables hold what they made, to its end
-    for each in _as_they_run(part.parts):
+    for each in _as_they_run(parts_of_stream(part) if m.habits.disentangled else part.parts):
         if each.kind == "layer":
             if each is groups[0]:
                 x = _embedded(m, x) if tables else x
-                given = [x]
+                given, read = [x], x if has(part, "convolution") else None
                 del x  # the stack alone holds it now
                 x = layers.stack(m, groups, given.pop())
         elif is_relative(each):
@@ -37,6 +45,8 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
             with m.t.inside(each.name):
                 tables.append(leaves.positions(m, each))
                 x = m.t.add(x, tables[-1])
+        elif each.name == CONVOLUTION and read is not None:
+            x = convolved(m, part, read, x)
         elif each.name.startswith(BESIDE):
             _beside(m, each, x)
         else:
@@ -67,10 +77,12 @@ def _beside(m: Running, part: Component, x: Value) -> None:
 
 def head(m: Running, part: Component, x: Value) -> Value:
     """What makes logits; a bias that stands by itself is added to them."""
+    before, m.habits = m.habits, m.habits._replace(layernorm="kernel")
     for each in part.parts:
         x = m(each, x)
         if each.kind == "output" and len(each.own.weights) == 1 and has(part, "parameter"):
             x = m.t.add(x, m.weight(of_kind(part, "parameter").own.weights[0]))
+    m.habits = before
     return x
 
 
@@ -86,6 +98,8 @@ def _share(m: Running, part: Component) -> None:
         shared = shared._replace(masks=masks(m, m.cache))
     elif shared.looks_back:
         shared = shared._replace(mask=_mask(m), masks=windows(m, part))
+    if m.habits.disentangled:
+        shared = shared._replace(distances=distances(m, part))
     turned = [node.component for node in part.walk() if has(node.component, "rotary")]
     if turned:
         elements = m.stream.length * rotated_width(turned[0])
@@ -124,6 +138,8 @@ def embeddings(m: Running, part: Component, x: Value) -> Value:
                 x = m.t.add(x, leaves.segments(m, each))
             else:
                 x = m.rules[each.kind](m, each, x)
+    if m.habits.disentangled:
+        x = without_padding(m, x)
     return _embedded(m, x)
 
 
@@ -183,7 +199,9 @@ def _logits(m: Running, part: Component, x: Value) -> Value:
 
 
 def any_attention(m: Running, part: Component, x: Value) -> Value:
-    """Of queries, keys and values, or by a latent vector."""
+    """Of queries, keys and values, or by a latent vector, or DeBERTa's."""
+    if m.habits.disentangled:
+        return disentangled(m, part, x)
     return latent_attention(m, part, x) if is_latent(part) else attention(m, part, x)
 
 
