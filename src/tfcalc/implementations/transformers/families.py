@@ -43,6 +43,16 @@ BERTS: dict[str, Habits] = {
     "layoutlm": BERT_KIN._replace(segments="tokens", softmax="float32"),
     "megatron-bert": BERT_KIN._replace(norms="pre", segments="tokens"),
     "mobilebert": BERT_KIN,
+    "modernbert": MASKED._replace(
+        norms="pre",
+        drops_behind=("attention",),
+        dropped=("attention_dropout", 0.0),
+        dropped_embeddings=("embedding_dropout", 0.0),
+        dropped_inside=("mlp_dropout", 0.0),
+        turns_in_float32=True,
+        angles_by_type=True,
+        other_layer=2,
+    ),
     "mpnet": ROBERTA,
     "nomic_bert": BERT_KIN._replace(
         segments="tokens",

@@ -240,6 +240,9 @@ HABITS: dict[str, Habits] = {
     ),
     "phi3": Habits(joins_turned=True, dropped=("resid_pdrop", 0.0)),
     "stablelm": Habits(joins_turned=True, norms_heads="split", dropped=("hidden_dropout", 0.0)),
+    "seamless_m4t": MBART._replace(
+        dropped_scores=("attention_dropout", 0.1), drops_behind=("attention",), given_ones=False
+    ),
     "starcoder2": Habits(dropped=("residual_dropout", 0.0)),
     "plbart": BART._replace(dropped_scores=("attention_dropout", 0.1)),
     "t5": T5,

@@ -112,9 +112,11 @@ def wiring(m: Running, norms: list[Component], subs: list[Component]) -> str:
 
 
 def pre(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
-    """``x + f(norm(x))``."""
-    for normed, sub in zip(norms, subs, strict=False):
-        x = m.t.add(x, _times(m, _dropped(m, sub, _held(m, m(sub, m(normed, x))))))
+    """``x + f(norm(x))``; where a norm is missing, the first sub-layer has none (ModernBERT's first layer)."""
+    missing = max(0, len(subs) - len(norms))
+    for place, sub in enumerate(subs):
+        normed = m(norms[place - missing], x) if place >= missing else x
+        x = m.t.add(x, _times(m, _dropped(m, sub, _held(m, m(sub, normed)))))
     return x
 
 

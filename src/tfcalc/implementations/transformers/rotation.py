@@ -35,8 +35,10 @@ def _kinds_of_angles(m: Running) -> int:
     if not m.habits.angles_by_type:
         return 1
     types, layers = m.field("layer_types"), m.field("num_hidden_layers")
-    every = m.field("sliding_window_pattern", m.habits.other_layer)
-    return len(set(types)) if types else 1 + (1 < every <= layers)
+    other = m.field("sliding_window_pattern", m.habits.other_layer)
+    if m.field("global_attn_every_n_layers") == 1:  # ModernBERT's: then none has a window
+        other = 0
+    return len(set(types)) if types else 1 + (1 < other <= layers)
 
 
 def all_turned(m: Running, part: Component, q: Value, k: Value, v: Value) -> tuple[Value, Value, Value]:
