@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from tfcalc.implementations.transformers.habits import BERT, GPT2, HABITS, LLAMA, NEVER, Habits
+
+if TYPE_CHECKING:
+    from tfcalc.configs.family import Family
+    from tfcalc.implementations.transformers.running import Field
 
 BERT_KIN = BERT._replace(loss="by class")
 ROBERTA = BERT_KIN._replace(positions="tokens", segments="tokens")
@@ -161,3 +168,15 @@ GPTS: dict[str, Habits] = {
 def habits_of(model_type: str) -> Habits:
     """Those of a family; one that is not named runs as Llama does."""
     return BERTS.get(model_type) or GPTS.get(model_type) or HABITS.get(model_type, LLAMA)
+
+
+def field_of(data: Mapping[str, Any], family: Family) -> Field:
+    """What reads a field of a config, under any of its names: given, or the family's default, or the one asked with."""
+
+    def field(name: str, default: Any = None) -> Any:
+        for known in (name, *(short for short, long in family.aliases.items() if long == name)):
+            if known in data:
+                return data[known]
+        return family.defaults.get(name, default)
+
+    return field

@@ -48,7 +48,8 @@ class Habits(NamedTuple):
     ``inside_as_weights``: whether what a network's last map reads is first put into the format of its weights.
     ``scaled_output``: the fields of which the first that is given says whether what a decoder made is scaled for the
     head; where none is, it is scaled (None: never). ``holds_outputs``: whether a layer's variables hold what its
-    sub-layers made until it ends.
+    sub-layers made until it ends. ``two_families``: whether encoder and decoder are models of two families, which run
+    as these do.
 
     ``capped_scores`` and ``capped_logits`` are the fields for caps. ``multiplied`` by a number are the ``embedding``,
     what is added to the stream (``sub-layers``), or ``logits``.
@@ -96,6 +97,7 @@ class Habits(NamedTuple):
     inside_as_weights: bool = False
     scaled_output: tuple[str, ...] | None = None
     holds_outputs: bool = False
+    two_families: bool = False
     side_by_side: tuple[str, ...] = ()
     scores_in_float32: bool = False
     limits_scores: str = ""
@@ -190,6 +192,7 @@ HABITS: dict[str, Habits] = {
     "deepseek_v3": Habits(router="sigmoid", normalizes=("norm_topk_prob", True)),
     "cohere": COHERE,
     "cohere2": COHERE._replace(masks=2),
+    "encoder-decoder": Habits(loss="own", shifted=False, two_families=True),
     "gemma": Habits(rmsnorm="gemma", multiplied=("embedding",)),
     "gemma2": Habits(
         rmsnorm="gemma",
