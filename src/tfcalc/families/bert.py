@@ -328,6 +328,7 @@ def mpnet(c: Config, run: Workload) -> Component:
     a, buckets, scores = c.size("num_attention_heads"), c.size("relative_attention_num_buckets"), run.target
     mixer = attention(c, run, names=("attn.q", "attn.k", "attn.v", "attn.o"))
     stack = layers(c, run, mixer, norms=("attention.LayerNorm", "", "output.LayerNorm"))
-    bias = embedding("relative_attention_bias", buckets, a, scores.tokens * scores.length)
+    table = embedding("relative_attention_bias", buckets, a, scores.tokens * scores.length)
+    bias = table._replace(kind="position")
     parts = (embeddings(c, run, positions(c, run)), stacked(stack, bias), *pooler(c, run, FIRST_TOKEN))
     return Component("mpnet", "encoder", parts=parts)

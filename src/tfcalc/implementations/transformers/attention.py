@@ -12,8 +12,8 @@ from tfcalc.implementations.transformers.gates import gated, with_gate
 from tfcalc.implementations.transformers.head_norms import heads_normed, unweighted
 from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
-from tfcalc.implementations.transformers.rotation import both_turned
-from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind, of_memory
+from tfcalc.implementations.transformers.rotation import all_turned
+from tfcalc.implementations.transformers.running import Running, by_letter, has, of_memory
 from tfcalc.implementations.transformers.sdpa_masks import ALIGNED, sdpa_mask
 from tfcalc.implementations.transformers.sinks import scale_by_sink, sinks, softmax_beside, softmax_less_highest
 from tfcalc.tape.ledger import Storage
@@ -61,7 +61,8 @@ class Shape(NamedTuple):
 
 def shape(m: Running, part: Component) -> Shape:
     """The sizes of an attention block, as its leaves tell them."""
-    maps, attend = by_letter(part), of_kind(part, "attend")
+    maps = by_letter(part)
+    *_, attend = (leaf for leaf in part.parts if leaf.kind == "attend")  # DeBERTa has others before it
     a, d_k = attend.own.products[0].factors[-2:]
     d_v = attend.own.products[1].factors[-1]
     stream = m.stream
@@ -101,7 +102,7 @@ def attention(m: Running, part: Component, x: Value) -> Value:
     if not m.habits.norms_turned_heads:
         q, k = heads_normed(m, part, q, k)
     if has(part, "rotary"):
-        q, k = both_turned(m, part, q, k)
+        q, k, v = all_turned(m, part, q, k, v)
         if m.does(m.habits.norms_turned):
             q, k = unweighted(m, part, q), unweighted(m, part, k)
     elif m.does(m.habits.tempers):
@@ -158,7 +159,10 @@ def projections(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Va
     else:
         q, k, v = m(maps["W_Q"], x), m(maps["W_K"], source), m(maps["W_V"], source)
     heads = not m.run.decoding  # of one token they stand in one piece
-    return q.view(heads=heads), k.view(heads=heads), v.view(heads=heads)
+    q, k, v = q.view(heads=heads), k.view(heads=heads), v.view(heads=heads)
+    if m.habits.places_heads:
+        return m.t.contiguous(q), m.t.contiguous(k), m.t.contiguous(v)
+    return q, k, v
 
 
 def _indexed(m: Running, x: Value) -> Value:
@@ -231,7 +235,7 @@ def fused(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     if flash and value_of(width) % ALIGNED:
         return _filled_up(m, sizes, (q, k, v), rows, width)
     made = m.t.fused_attention(q, k, v, rows, sizes.mixed, state, mask)
-    if flash and not q.heads:  # the result lies in memory as the queries do
+    if flash and not q.heads and value_of(sizes.heads) > 1:  # the result lies in memory as the queries do
         return m.t.contiguous(made.view(heads=True))
     return made
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tfcalc.configs.family import find
 from tfcalc.core.component import Component
+from tfcalc.implementations.transformers.families import field_of, habits_of
 from tfcalc.implementations.transformers.running import NOTHING, Running, has
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Value
+
+INTO_DECODER = "enc_to_dec_proj"
+"""The map of what an encoder made to a decoder's width, which is stored behind both."""
 
 
 def encoder_decoder(m: Running, part: Component, x: Value) -> Value:
     """The parts one after another; an encoder beside a decoder reads the source, and the decoder what it made of it."""
     both = has(part, "encoder") and has(part, "decoder")
     for each in part.parts:
+        if each.name == INTO_DECODER:
+            continue
         if both and each.kind == "encoder":
-            _encoded(m, each)
+            _encoded(m, part, each)
         else:
-            x = m(each, x)
+            with _own_family(m, each):
+                x = m(each, x)
             if each.kind in ("decoder", "encoder"):
                 m.outputs.append(x)
             x = _behind(m, part, each, x)
@@ -24,12 +35,33 @@ def encoder_decoder(m: Running, part: Component, x: Value) -> Value:
     return x
 
 
-def _encoded(m: Running, encoder: Component) -> None:
-    """Run the encoder on the source; what it makes is shared by all layers of the decoder."""
+@contextmanager
+def _own_family(m: Running, part: Component) -> Iterator[None]:
+    """Where encoder and decoder are models of two families, with a config each, they run as these do."""
+    if not m.habits.two_families or part.kind not in ("encoder", "decoder"):
+        yield
+        return
+    habits, field, config = m.habits, m.field, m.field(part.name)
+    m.habits, m.field = habits_of(config["model_type"]), field_of(config, find(config["model_type"]))
+    try:
+        yield
+    finally:
+        m.habits, m.field = habits, field
+
+
+def _encoded(m: Running, whole: Component, encoder: Component) -> None:
+    """Run the encoder on the source; what it makes is shared by all layers of the decoder.
+
+    If the decoder is wider, a map is between them.
+    """
     target, ids = m.stream, m.ids
     m.stream = m.run.source
     m.ids = m.t.given(m.stream.tokens, "int64", "source ids")
-    memory, memory_of = m(encoder, m.ids), m.stream
+    with _own_family(m, encoder):
+        memory, memory_of = m(encoder, m.ids), m.stream
+    for each in whole.parts:
+        if each.name == INTO_DECODER:
+            memory = m(each, memory)
     m.outputs.append(memory)
     memory.storage.home = (*m.t.module, Place(encoder.name))
     m.stream, m.ids = target, ids

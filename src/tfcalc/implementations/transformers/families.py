@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from tfcalc.implementations.transformers.habits import BERT, GPT2, HABITS, LLAMA, NEVER, Habits
+
+if TYPE_CHECKING:
+    from tfcalc.configs.family import Family
+    from tfcalc.implementations.transformers.running import Field
 
 BERT_KIN = BERT._replace(loss="by class")
 ROBERTA = BERT_KIN._replace(positions="tokens", segments="tokens")
+MASKED = Habits(shifted=False)
 BERTS: dict[str, Habits] = {
     "albert": BERT_KIN._replace(
         drops_behind=("attention",),
@@ -14,10 +22,13 @@ BERTS: dict[str, Habits] = {
         dropped_embeddings=("hidden_dropout_prob", 0.0),
     ),
     "bert": BERT_KIN,
+    "big_bird": BERT_KIN._replace(segments="buffer"),
     "bert-generation": BERT_KIN,
     "camembert": ROBERTA,
     "convbert": BERT_KIN,
     "data2vec-text": ROBERTA,
+    "deberta": BERT_KIN._replace(segments="tokens", disentangled=True, layernorm="deberta"),
+    "deberta-v2": BERT_KIN._replace(segments="tokens", disentangled=True),
     "distilbert": BERT_KIN._replace(
         drops_behind=("ffn",),
         dropped=("dropout", 0.1),
@@ -27,21 +38,53 @@ BERTS: dict[str, Habits] = {
     "electra": BERT_KIN,
     "ernie": BERT_KIN,
     "esm": ROBERTA._replace(dropped_embeddings=NEVER, norms="pre", activations="erf"),
+    "esmc": MASKED,
+    "eurobert": MASKED,
+    "fnet": BERT_KIN._replace(segments="buffer", drops_behind=("ffn",)),
+    "gte": BERT_KIN._replace(
+        segments="tokens",
+        dropped_scores=("attention_probs_dropout_prob", 0.0),
+        dropped_inside=("hidden_dropout_prob", 0.1),
+    ),
+    "jina_embeddings_v3": BERT_KIN._replace(segments="tokens"),
     "layoutlm": BERT_KIN._replace(segments="tokens", softmax="float32"),
     "megatron-bert": BERT_KIN._replace(norms="pre", segments="tokens"),
     "mobilebert": BERT_KIN,
+    "modernbert": MASKED._replace(
+        norms="pre",
+        drops_behind=("attention",),
+        dropped=("attention_dropout", 0.0),
+        dropped_embeddings=("embedding_dropout", 0.0),
+        dropped_inside=("mlp_dropout", 0.0),
+        turns_in_float32=True,
+        angles_by_type=True,
+        other_layer=2,
+    ),
+    "mpnet": ROBERTA,
     "nomic_bert": BERT_KIN._replace(
         segments="tokens",
         dropped=("hidden_dropout_prob", 0.0),
         dropped_scores=("attention_probs_dropout_prob", 0.0),
         dropped_embeddings=("hidden_dropout_prob", 0.0),
     ),
+    "nystromformer": BERT_KIN._replace(segments="buffer", dropped_scores=NEVER),
+    "rembert": BERT_KIN._replace(
+        segments="tokens",
+        dropped=("hidden_dropout_prob", 0.0),
+        dropped_scores=("attention_probs_dropout_prob", 0.0),
+        dropped_embeddings=("hidden_dropout_prob", 0.0),
+    ),
+    "roc_bert": BERT_KIN,
     "roberta": ROBERTA,
     "roberta-prelayernorm": ROBERTA._replace(norms="pre"),
+    "roformer": BERT_KIN._replace(segments="tokens", angles_by_layer=True),
     "squeezebert": BERT_KIN,
+    "tapas": ROBERTA,
+    "ultrabert": MASKED._replace(angles_by_type=True, other_layer=3),
     "xlm-roberta": ROBERTA,
     "xlm-roberta-xl": ROBERTA._replace(norms="pre", drops_behind=("attention",)),
     "xmod": ROBERTA,
+    "yoso": BERT_KIN._replace(segments="buffer"),
 }
 """By ``model_type``."""
 
@@ -88,6 +131,7 @@ GPTS: dict[str, Habits] = {
         scores_in_float32=True,
         angles_by_turn=True,
     ),
+    "moshi": Habits(rmsnorm="moshi", angles_by_layer=True),
     "mpt": Habits(limits_scores="filled"),
     "openai-gpt": GPT2._replace(norms="post", norms_in_line=True, positions="buffer", activations="tanh"),
     "trocr": Habits(
@@ -98,6 +142,16 @@ GPTS: dict[str, Habits] = {
         dropped_inside=("activation_dropout", 0.0),
         loss="own",
         shifted=False,
+    ),
+    "whisper": Habits(
+        softmax="own",
+        dropped=("dropout", 0.0),
+        dropped_embeddings=("dropout", 0.0),
+        dropped_inside=("activation_dropout", 0.0),
+        loss="own",
+        shifted=False,
+        positions="tokens",
+        places_heads=True,
     ),
     "xglm": Habits(
         softmax="own",
@@ -180,3 +234,15 @@ MIXTURES: dict[str, Habits] = {
 def habits_of(model_type: str) -> Habits:
     """Those of a family; one that is not named runs as Llama does."""
     return BERTS.get(model_type) or GPTS.get(model_type) or MIXTURES.get(model_type) or HABITS.get(model_type, LLAMA)
+
+
+def field_of(data: Mapping[str, Any], family: Family) -> Field:
+    """What reads a field of a config, under any of its names: given, or the family's default, or the one asked with."""
+
+    def field(name: str, default: Any = None) -> Any:
+        for known in (name, *(short for short, long in family.aliases.items() if long == name)):
+            if known in data:
+                return data[known]
+        return family.defaults.get(name, default)
+
+    return field

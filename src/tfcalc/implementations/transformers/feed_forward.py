@@ -21,7 +21,7 @@ def feed_forward(m: Running, part: Component, x: Value) -> Value:
         half = divide(inner.elements, 2)
         gate, up = m.t.split(inner, [half, half])
         del inner
-        return m(maps["W_2"], gated(m, act, gate, up))
+        return _last(m, maps["W_2"], gated(m, act, gate, up))
     inner = m(act, inner)
     return _last(m, maps["W_2"], inner)
 

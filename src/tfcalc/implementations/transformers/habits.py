@@ -28,9 +28,9 @@ class Habits(NamedTuple):
     sub-layer; where it is empty, their number tells. ``norms_in_line``: whether a norm behind a sum is called in the
     line of the sum, so that a variable has what was added until the norm has run. ``side_by_side``: the fields that say
     that sub-layers stand side by side, each with what it is where a config leaves it out. ``rmsnorm``: whose code
-    (``llama``, ``gemma``, ``olmo``, ``t5``). ``softmax``: the format that attention's runs in, ``float32``, that of its
-    scores (``own``, and ``less highest`` where each row's highest is taken off first) or of the ``stream``. ``sinks``
-    stand ``beside`` the scores, or ``scale`` the result in eager attention.
+    (``llama``, ``gemma``, ``olmo``, ``t5``, ``moshi``). ``softmax``: the format that attention's runs in, ``float32``,
+    that of its scores (``own``, and ``less highest`` where each row's highest is taken off first) or of the ``stream``.
+    ``sinks`` stand ``beside`` the scores, or ``scale`` the result in eager attention.
     ``masked``: whether its eager scores get a mask without padding.
 
     ``dropped``, ``dropped_scores``, ``dropped_embeddings`` and ``dropped_inside`` are the fields for dropout behind a
@@ -46,28 +46,33 @@ class Habits(NamedTuple):
     (``buffer``). ``drops_behind`` are the kinds of the sub-layers that ``dropped`` is at work behind (None: of all).
     ``activations``: ``by name``, or GELU is written in Python, by its ``tanh``, or by its ``erf`` whatever its name is.
     ``scores_in_float32``: whether queries and keys are put into fp32 first. ``limits_scores``: whether scores are the
-    larger of themselves and the smallest number (``max``), or masked ones are ``filled``. ``indexes``: whether heads
-    of keys and values are found by an index, a number for each. ``masks_with_alibi``: whether the mask for sdpa has
-    ALiBi's slopes in it, if ``alibi`` is given.
+    larger of themselves and the smallest number (``max``), or masked ones are ``filled``. ``disentangled``: whether
+    they are DeBERTa's, and padding is taken out of them and of the embeddings. ``indexes``: whether heads of keys and
+    values are found by an index, a number for each. ``masks_with_alibi``: whether the mask for sdpa has ALiBi's slopes
+    in it, if ``alibi`` is given.
 
     ``given_ones``: whether a causal stack gets a mask of ones that only sdpa's reading of its numbers takes away.
     ``inside_as_weights``: whether what a network's last map reads is first put into the format of its weights.
     ``scaled_output``: the fields of which the first that is given says whether what a decoder made is scaled for the
     head; where none is, it is scaled (None: never). ``holds_outputs``: whether a layer's variables hold what its
-    sub-layers made until it ends.
+    sub-layers made until it ends. ``two_families``: whether encoder and decoder are models of two families, which run
+    as these do.
 
     ``capped_scores`` and ``capped_logits`` are the fields for caps. ``multiplied`` by a number are the ``embedding``,
     what is added to the stream (``sub-layers``), or ``logits``.
 
-    ``layernorm``: whose code (``kernel`` is PyTorch's alone). ``norms_heads``: how norms of queries and keys run: over
-    as much as they have weights for, or over ``each`` head; then ``split`` into heads, or written anew (``placed``);
-    ``norms_turned_heads`` whether that is after their rotation. ``clips`` is the field for a limit of queries, keys and
-    values, which are cut in place. ``norms_turned`` is the field (if any) and the default for norms without weights of
-    queries and keys behind their rotation, ``tempers`` for a factor of queries that are not rotated, for each place.
+    ``layernorm``: whose code (``kernel`` is PyTorch's alone, which runs in what makes logits in any case).
+    ``norms_heads``: how norms of queries and keys run: over as much as they have weights for, or over ``each`` head;
+    then ``split`` into heads, or written anew (``placed``); ``norms_turned_heads`` whether that is after their
+    rotation. ``clips`` is the field for a limit of queries, keys and values, which are cut in place. ``places_heads``:
+    whether queries, keys and values are written anew, head by head. ``norms_turned`` is the field (if any) and the
+    default for norms without weights of queries and keys behind their rotation, ``tempers`` for a factor of queries
+    that are not rotated, for each place.
 
     ``turns_in_float32``: whether queries and keys are rotated in fp32. ``angles``: the format of cos and sin
     (``float32``, the weights' ``own``, or both as one ``complex`` number); ``angles_by_type`` whether layers with a
-    window have others than those without, ``angles_by_layer`` whether each layer puts them in another order first,
+    window have others than those without (``other_layer`` is the first of these, where no field says which are),
+    ``angles_by_layer`` whether each layer makes its own, or puts them in another order first,
     ``half_angles`` whether they are half as wide as what they turn, ``angles_by_turn`` whether they are made anew for
     queries and for keys, ``angles_by_token`` whether they are made
     for each token. ``joins_turned``: whether heads that are turned
@@ -107,11 +112,13 @@ class Habits(NamedTuple):
     scaled_output: tuple[str, ...] | None = None
     holds_outputs: bool = False
     norms_in_line: bool = False
+    two_families: bool = False
     side_by_side: tuple[tuple[str, bool], ...] = ()
     scores_in_float32: bool = False
     limits_scores: str = ""
     indexes: bool = False
     masks_with_alibi: bool = False
+    disentangled: bool = False
     capped_scores: Cap = ("", None)
     capped_logits: Cap = ("", None)
     multiplied: tuple[str, ...] = ()
@@ -121,9 +128,11 @@ class Habits(NamedTuple):
     clips: str | None = None
     norms_turned: Flag = ("", False)
     tempers: Flag = ("", False)
+    places_heads: bool = False
     turns_in_float32: bool = False
     angles: str = "own"
     angles_by_type: bool = False
+    other_layer: int = 0
     angles_by_layer: bool = False
     angles_by_turn: bool = False
     angles_by_token: bool = False
@@ -198,12 +207,14 @@ OLMO2 = Habits(norms="behind", rmsnorm="olmo", angles="float32")
 HABITS: dict[str, Habits] = {
     "bart": BART,
     "bert": BERT,
+    "bigbird_pegasus": PEGASUS,
     "blenderbot": PEGASUS,
     "blenderbot-small": BART._replace(positions="places"),
     "deepseek_v2": Habits(router="groups", router_logits="copies", angles="complex", turns_in_float32=True),
     "deepseek_v3": Habits(router="sigmoid", router_logits="copies", normalizes=("norm_topk_prob", True)),
     "cohere": COHERE,
     "cohere2": COHERE._replace(masks=2),
+    "encoder-decoder": Habits(loss="own", shifted=False, two_families=True),
     "gemma": Habits(rmsnorm="gemma", multiplied=("embedding",)),
     "gemma2": Habits(
         rmsnorm="gemma",
@@ -259,6 +270,9 @@ HABITS: dict[str, Habits] = {
     ),
     "phi3": Habits(joins_turned=True, dropped=("resid_pdrop", 0.0)),
     "stablelm": Habits(joins_turned=True, norms_heads="split", dropped=("hidden_dropout", 0.0)),
+    "seamless_m4t": MBART._replace(
+        dropped_scores=("attention_dropout", 0.1), drops_behind=("attention",), given_ones=False
+    ),
     "starcoder2": Habits(dropped=("residual_dropout", 0.0)),
     "plbart": BART._replace(dropped_scores=("attention_dropout", 0.1)),
     "t5": T5,

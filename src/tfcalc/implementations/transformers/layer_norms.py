@@ -41,5 +41,25 @@ def in_python(m: Running, x: Value, rows: Num, weight: Value | None, bias: Value
     return t.to(x, given)
 
 
-LAYERNORMS = {"kernel": kernel, "float32": in_float32, "plus one": plus_one, "python": in_python}
+def deberta_norm(m: Running, x: Value, rows: Num, weight: Value | None, bias: Value | None) -> Value:
+    """DebertaLayerNorm: deviations from the mean are made twice, and divided; what comes after is in the old format."""
+    t, given = m.t, x.dtype
+    x = t.to(x, "float32")
+    mean = t.mean(x, rows)
+    variance = t.mean(t.pow(t.add(x, mean)), rows)
+    deviation = t.of_result("sqrt", t.scaled(variance))
+    apart = t.add(x, mean)
+    x = t.to(t.result("div", [apart, deviation], x.elements, x.dtype, saves=[apart, deviation]), given)
+    assert weight is not None
+    assert bias is not None
+    return t.add(t.mul(weight, x, x.elements), bias, x.elements)
+
+
+LAYERNORMS = {
+    "deberta": deberta_norm,
+    "kernel": kernel,
+    "float32": in_float32,
+    "plus one": plus_one,
+    "python": in_python,
+}
 """By the habit of a family."""

@@ -95,7 +95,11 @@ def one(m: Running, layer: Component, x: Value) -> Value:
     parts = layer.parts if m.shared.memory is not None else [part for part in layer.parts if not of_memory(part)]
     norms = [part for part in parts if part.kind == "norm"]
     subs = [part for part in parts if part.kind not in BESIDE]
-    x = WIRINGS[wiring(m, norms, subs)](m, norms, subs, x)
+    wired = wiring(m, norms, subs)
+    if wired == "pre" and subs[0] is parts[0] and len(norms) < len(subs):  # ModernBERT's first layer reads a norm's
+        first, *subs = subs
+        x = _added(m, first, m(first, x), x)
+    x = WIRINGS[wired](m, norms, subs, x)
     m.until_layer_ends.clear()
     return x
 
@@ -115,7 +119,7 @@ def pre(m: Running, norms: list[Component], subs: list[Component], x: Value) -> 
     """``x + f(norm(x))``; sub-layers without a norm of their own stand beside the last that has one."""
     for place, (normed, sub) in enumerate(zip(norms, subs, strict=False)):
         beside = subs[len(norms) :] if place == len(norms) - 1 else []
-        x = m.t.add(x, _times(m, _dropped(m, sub, _held(m, _with(m, sub, beside, m(normed, x))))))
+        x = _added(m, sub, _with(m, sub, beside, m(normed, x)), x)
     return x
 
 
@@ -125,6 +129,11 @@ def _with(m: Running, sub: Component, beside: list[Component], x: Value) -> Valu
     for each in beside:
         made = m.t.add(made, m(each, x))
     return made
+
+
+def _added(m: Running, sub: Component, made: Value, x: Value) -> Value:
+    """The stream and what a sub-layer made for it."""
+    return m.t.add(x, _times(m, _dropped(m, sub, _held(m, made))))
 
 
 def _held(m: Running, x: Value) -> Value:

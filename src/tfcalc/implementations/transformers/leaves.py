@@ -83,7 +83,21 @@ def olmo_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
     return t.to(x if weight is None else t.mul(weight, x, x.elements), kind)
 
 
-RMSNORMS = {"fused": kernels.rms_norm, "gemma": gemma_norm, "llama": llama_norm, "olmo": olmo_norm, "t5": t5_norm}
+def moshi_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
+    """MoshiRMSNorm: times the weight's copy in fp32, and only then in the first format."""
+    t = m.t
+    normed = over_rms(m, t.to(x, "float32"), rows)
+    return t.to(normed if weight is None else t.mul(normed, t.to(weight, "float32")), x.dtype)
+
+
+RMSNORMS = {
+    "fused": kernels.rms_norm,
+    "gemma": gemma_norm,
+    "llama": llama_norm,
+    "moshi": moshi_norm,
+    "olmo": olmo_norm,
+    "t5": t5_norm,
+}
 
 
 def embedding(m: Running, part: Component, x: Value) -> Value:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.implementations import fused
-from tfcalc.implementations.transformers.families import habits_of
+from tfcalc.implementations.transformers.families import field_of, habits_of
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.implementations.transformers.whole import RULES
 from tfcalc.tape.ledger import Ledger
@@ -37,12 +37,7 @@ def running(
             f"implementation {implementation[:80]!r} is not known", nearest(implementation, IMPLEMENTATIONS)
         )
 
-    def field(name: str, default: Any = None) -> Any:
-        for known in (name, *(short for short, long in model.family.aliases.items() if long == name)):
-            if known in model.data:
-                return model.data[known]
-        return model.family.defaults.get(name, default)
-
+    field = field_of(model.data, model.family)
     habits = habits_of(model.family.model_type)
     tape = Torch(Ledger(watch=every_layer), numerics, apart=run.batch_size != 1)
     if implementation == "fused":

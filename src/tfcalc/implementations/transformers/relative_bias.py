@@ -11,7 +11,8 @@ from tfcalc.tape.value import Node, Value
 
 def is_relative(part: Component) -> bool:
     """Whether it is a table of distances: one of positions that is not added to the stream."""
-    return part.kind == "position" and bool(part.own.weights) and not part.own.elementwise
+    added = any(each.name.startswith("+") for each in part.own.elementwise)
+    return part.kind == "position" and bool(part.own.weights) and not added
 
 
 def share_bias(m: Running, part: Component) -> None:

@@ -46,20 +46,27 @@ def _width(m: Running, turned: Sequence[Component]) -> Num:
 
 def _kinds_of_angles(m: Running, turned: Sequence[Component]) -> int:
     """How many kinds of layers there are: as the config lists them, or of blocks that differ."""
-    types, layers, every = (m.field(name) for name in ("layer_types", "num_hidden_layers", "sliding_window_pattern"))
-    if types or every is None:
+    types, layers = m.field("layer_types"), m.field("num_hidden_layers")
+    other = m.field("sliding_window_pattern", m.habits.other_layer or None)
+    if m.field("global_attn_every_n_layers") == 1:  # ModernBERT's: then none has a window
+        other = 0
+    if types or other is None:
         return len(set(types or turned))
-    return 2 if 1 < every <= layers else 1
+    return 2 if 1 < other <= layers else 1
 
 
-def both_turned(m: Running, part: Component, q: Value, k: Value) -> tuple[Value, Value]:
-    """Queries and keys, by cos and sin; a layer may first put these in another order (GLM's repeat_interleave)."""
+def all_turned(m: Running, part: Component, q: Value, k: Value, v: Value) -> tuple[Value, Value, Value]:
+    """Queries and keys, by cos and sin; a layer may first put these in another order (GLM's repeat_interleave).
+
+    So are the values, if RoFormer's config says so.
+    """
     angles = m.shared.angles
     assert angles is not None
     if m.habits.angles_by_layer:
         cos, sin = angles
         angles = m.t.copied(cos, cos.elements, "cos, interleaved"), m.t.copied(sin, sin.elements, "sin, interleaved")
-    return turned(m, part, q, angles), turned(m, part, k, angles)
+    q, k = turned(m, part, q, angles), turned(m, part, k, angles)
+    return q, k, turned(m, part, v, angles) if m.field("rotary_value") else v
 
 
 def turned(m: Running, part: Component, x: Value, angles: Angles) -> Value:

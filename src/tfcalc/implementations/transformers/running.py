@@ -26,8 +26,9 @@ class Shared(NamedTuple):
 
     ``angles`` are cos and sin of the rotary positions in ``places``, ``mask`` what eager attention adds to its scores,
     ``masks`` those for each window where keys are cached, ``bias`` what is added for distances, ``looks_back`` whether
-    the stack is causal. In an encoder-decoder, ``memory`` is what the encoder made of ``memory_of``, and
-    ``memory_bias`` what is added to the scores of its keys.
+    the stack is causal. DeBERTa's ``distances`` are a vector for each distance of two tokens, ``padding`` is a number
+    for each token. In an encoder-decoder, ``memory`` is what the encoder made of ``memory_of``, and ``memory_bias``
+    what is added to the scores of its keys.
     """
 
     angles: tuple[Value, Value] | None = None
@@ -38,6 +39,8 @@ class Shared(NamedTuple):
     looks_back: bool = False
     memory: Value | None = None
     memory_bias: Value | None = None
+    distances: Value | None = None
+    padding: Value | None = None
     memory_of: Sequences | None = None
 
 

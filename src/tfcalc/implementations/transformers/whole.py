@@ -8,6 +8,14 @@ from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.activations import activation
 from tfcalc.implementations.transformers.attention import attention
 from tfcalc.implementations.transformers.convolution import recurrence
+from tfcalc.implementations.transformers.disentangled import (
+    CONVOLUTION,
+    convolved,
+    disentangled,
+    distances,
+    parts_of_stream,
+    without_padding,
+)
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
 from tfcalc.implementations.transformers.feed_forward import feed_forward
@@ -25,19 +33,21 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
     if groups:
         _share(m, part)
     tables: list[Value] = []  # the model's variables hold what they made, to its end
-    for each in _as_they_run(part.parts):
+    for each in _as_they_run(parts_of_stream(part) if m.habits.disentangled else part.parts):
         if each.kind == "layer":
             if each is groups[0]:
                 x = _embedded(m, x) if tables else x
-                given = [x]
+                given, read = [x], x if has(part, "convolution") else None
                 del x  # the stack alone holds it now
                 x = layers.stack(m, groups, given.pop())
         elif is_relative(each):
             share_bias(m, each)
-        elif each.kind == "position":
+        elif each.kind == "position" and not (m.shared.angles and each.own.weights and each.own.weights[0].frozen):
             with m.t.inside(each.name):
                 tables.append(leaves.positions(m, each))
                 x = m.t.add(x, tables[-1])
+        elif each.name == CONVOLUTION and read is not None:
+            x = convolved(m, part, read, x)
         elif each.name.startswith(BESIDE):
             _beside(m, each, x)
         else:
@@ -48,8 +58,8 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
 
 
 def _as_they_run(parts: tuple[Component, ...]) -> list[Component]:
-    """A norm of the embedding runs before the layers, wherever it is stored."""
-    early = [part for part in parts if part.kind == "norm" and "embed" in part.name]
+    """A norm of the embedding, and a table of distances, run before the layers, wherever they are stored."""
+    early = [part for part in parts if (part.kind == "norm" and "embed" in part.name) or is_relative(part)]
     others = [part for part in parts if part not in early]
     first = next((place for place, part in enumerate(others) if part.kind == "layer"), 0)
     return [*others[:first], *early, *others[first:]] if early else others
@@ -68,10 +78,12 @@ def _beside(m: Running, part: Component, x: Value) -> None:
 
 def head(m: Running, part: Component, x: Value) -> Value:
     """What makes logits; a bias that stands by itself is added to them."""
+    before, m.habits = m.habits, m.habits._replace(layernorm="kernel")
     for each in part.parts:
         x = m(each, x)
         if each.kind == "output" and len(each.own.weights) == 1 and has(part, "parameter"):
             x = m.t.add(x, m.weight(of_kind(part, "parameter").own.weights[0]))
+    m.habits = before
     return x
 
 
@@ -87,6 +99,8 @@ def _share(m: Running, part: Component) -> None:
         shared = shared._replace(masks=masks(m, m.cache))
     elif shared.looks_back:
         shared = shared._replace(mask=_mask(m), masks=windows(m, part))
+    if m.habits.disentangled:
+        shared = shared._replace(distances=distances(m, part))
     turned = [node.component for node in part.walk() if has(node.component, "rotary")]
     if turned:
         places = Value(m.t.new(m.stream.length, "int64", "positions"), m.stream.length, "int64")
@@ -112,16 +126,36 @@ def _mask(m: Running) -> Value | None:
 
 def embeddings(m: Running, part: Component, x: Value) -> Value:
     """BERT's: words, positions and segments, their norm, and dropout."""
-    for place, each in enumerate(part.parts):
+    for place, each in enumerate(_tables_read(m, part)):
         x = _tokens_dropped(m, x) if place == 1 and m.field("token_dropout") else x
         with m.t.inside(each.name):
-            if place and each.kind == "position":
+            if each.name in SOUNDS_AND_SHAPES:
+                beside = leaves.segments(m, each)
+                x = m.t.joined([x, beside], x.elements + beside.elements)
+            elif place and each.kind == "position":
                 x = m.t.add(x, leaves.positions(m, each))
             elif place and each.kind == "embedding":
                 x = m.t.add(x, leaves.segments(m, each))
             else:
                 x = m.rules[each.kind](m, each, x)
+    if m.habits.disentangled:
+        x = without_padding(m, x)
     return _embedded(m, x)
+
+
+SOUNDS_AND_SHAPES = {"pronunciation_embed": "enable_pronunciation", "shape_embed": "enable_shape"}
+"""RoCBERT's tables beside that of the words, and the fields that say whether they are read."""
+
+
+def _tables_read(m: Running, part: Component) -> list[Component]:
+    """RoCBERT maps words, sounds and shapes together first; where it does not, no step reads the last two."""
+    parts = [each for each in part.parts if each.name not in SOUNDS_AND_SHAPES]
+    joined = [each for each in part.parts if each not in parts and m.field(SOUNDS_AND_SHAPES[each.name])]
+    maps = [each for each in parts if each.name == "map_inputs_layer"]
+    if not maps:
+        return parts
+    words, *others = (each for each in parts if each not in maps)
+    return [words, *joined, *maps, *others]
 
 
 def _tokens_dropped(m: Running, x: Value) -> Value:
@@ -165,7 +199,9 @@ def _logits(m: Running, part: Component, x: Value) -> Value:
 
 
 def any_attention(m: Running, part: Component, x: Value) -> Value:
-    """Of queries, keys and values, or by a latent vector."""
+    """Of queries, keys and values, or by a latent vector, or DeBERTa's."""
+    if m.habits.disentangled:
+        return disentangled(m, part, x)
     return latent_attention(m, part, x) if is_latent(part) else attention(m, part, x)
 
 
