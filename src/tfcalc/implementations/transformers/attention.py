@@ -102,14 +102,29 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         q, k = both_turned(m, part, q, k)
     if m.habits.norms_turned_heads:
         q, k = heads_normed(m, part, q, k)
+    if m.habits.scales_queries:
+        q = scaled_by_position(m, q)
     before = m.shared
     if m.cache is not None:
         k, v, sizes = cached(m, m.cache.of(m), sizes, k, v)
     elif m.shared.masks:
         m.shared = before._replace(mask=before.masks.get(window(part)))
-    result = m(maps["W_O"], mixed(m, sizes, q, k, v))
+    result = m(maps["W_O"], normed_mixture(m, part, mixed(m, sizes, q, k, v)))
     m.shared = before
     return result
+
+
+def scaled_by_position(m: Running, q: Value) -> Value:
+    """Queries times a number for each position, which grows with it (Llama 4's scale of long texts)."""
+    scale = Value(m.t.new(m.stream.length, q.dtype, "scale"), m.stream.length, q.dtype)
+    return m.t.mul(q, scale)
+
+
+def normed_mixture(m: Running, part: Component, x: Value) -> Value:
+    """What the heads made, after its norm if the block has one (BitNet)."""
+    for norm in (leaf for leaf in part.parts if leaf.kind == "norm" and "sub_norm" in leaf.name):
+        x = m(norm, x)
+    return x
 
 
 def cached(m: Running, layer: Layer, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value, Shape]:

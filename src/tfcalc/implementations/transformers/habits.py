@@ -22,7 +22,7 @@ class Habits(NamedTuple):
     ``norms``: before each sub-layer (``pre``), after its sum with the stream (``post``), before the sub-layer and
     behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``), or only ``behind`` a
     sub-layer; where it is empty, their number tells. ``side_by_side``: the fields that say that sub-layers stand side
-    by side. ``rmsnorm``: whose code (``llama``, ``gemma``, ``olmo``, ``t5``).
+    by side. ``rmsnorm``: whose code (``llama``, ``gemma``, ``helium``, ``olmo``, ``t5``).
     ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``) or of the ``stream``.
     ``masked``: whether its eager scores get a mask without padding.
 
@@ -54,8 +54,9 @@ class Habits(NamedTuple):
 
     ``layernorm``: whose code (``kernel`` is PyTorch's alone). ``norms_heads``: how norms of queries and keys run: over
     as much as they have weights for, or over ``each`` head; then ``split`` into heads, or written anew (``placed``);
-    ``norms_turned_heads`` whether that is after their rotation. ``clips`` is the field for a limit of queries, keys and
-    values, which are cut in place.
+    ``norms_turned_heads`` whether that is after their rotation. ``normed_embedding``: whether a stack's last norm runs
+    before its first layer too. ``clips`` is the field for a limit of queries, keys and values, which are cut in place;
+    ``scales_queries`` whether each layer makes a number for each position, which queries are multiplied with.
 
     ``turns_in_float32``: whether queries and keys are rotated in fp32. ``angles``: the format of cos and sin
     (``float32``, the weights' ``own``, or both as one ``complex`` number); ``angles_by_type`` whether layers with a
@@ -104,7 +105,9 @@ class Habits(NamedTuple):
     layernorm: str = "kernel"
     norms_heads: str = ""
     norms_turned_heads: bool = False
+    normed_embedding: bool = False
     clips: str | None = None
+    scales_queries: bool = False
     turns_in_float32: bool = False
     angles: str = "own"
     angles_by_type: bool = False
@@ -173,6 +176,13 @@ COHERE = Habits(
     multiplied=("logits",),
 )
 GLM = Habits(angles_by_layer=True, joins_turned=True)
+GEMMA2 = Habits(
+    rmsnorm="gemma",
+    multiplied=("embedding",),
+    masks=2,
+    capped_scores=("attn_logit_softcapping", 50.0),
+    capped_logits=("final_logit_softcapping", 30.0),
+)
 OLMO2 = Habits(norms="behind", rmsnorm="olmo", angles="float32")
 HABITS: dict[str, Habits] = {
     "bart": BART,
@@ -183,14 +193,9 @@ HABITS: dict[str, Habits] = {
     "deepseek_v3": Habits(router="sigmoid", normalizes=("norm_topk_prob", True)),
     "cohere": COHERE,
     "cohere2": COHERE._replace(masks=2),
+    "ernie4_5": Habits(angles="float32", angles_by_layer=True, turns_in_float32=True),
     "gemma": Habits(rmsnorm="gemma", multiplied=("embedding",)),
-    "gemma2": Habits(
-        rmsnorm="gemma",
-        multiplied=("embedding",),
-        masks=2,
-        capped_scores=("attn_logit_softcapping", 50.0),
-        capped_logits=("final_logit_softcapping", 30.0),
-    ),
+    "gemma2": GEMMA2,
     "gemma3_text": Habits(
         rmsnorm="gemma",
         multiplied=("embedding",),
@@ -211,12 +216,15 @@ HABITS: dict[str, Habits] = {
         dropped_embeddings=("hidden_dropout", 0.0),
         side_by_side=("use_parallel_residual",),
     ),
+    "helium": Habits(rmsnorm="helium", angles_by_layer=True),
     "m2m_100": MBART._replace(dropped_scores=("attention_dropout", 0.1)),
     "marian": BART._replace(positions="places"),
     "mbart": MBART,
     "mt5": T5._replace(scaled_output=None),
     "mvp": BART._replace(positions="tokens"),
+    "ministral3": Habits(scales_queries=True),
     "mixtral": Habits(normalizes=("", True), routes_in_float32=True),
+    "nanochat": Habits(norms_turned_heads=True, normed_embedding=True, capped_logits=("final_logit_softcapping", 15.0)),
     "nemotron": Habits(joins_turned=True, layernorm="plus one"),
     "olmo": Habits(layernorm="float32", clips="clip_qkv", angles="float32"),
     "olmo2": OLMO2,
@@ -232,10 +240,12 @@ HABITS: dict[str, Habits] = {
         dropped_embeddings=("embd_pdrop", 0.0),
     ),
     "phi3": Habits(joins_turned=True, dropped=("resid_pdrop", 0.0)),
+    "seed_oss": Habits(dropped=("residual_dropout", 0.1), dropped_scores=("attention_dropout", 0.1)),
     "stablelm": Habits(joins_turned=True, norms_heads="split", dropped=("hidden_dropout", 0.0)),
     "starcoder2": Habits(dropped=("residual_dropout", 0.0)),
     "plbart": BART._replace(dropped_scores=("attention_dropout", 0.1)),
     "t5": T5,
     "umt5": T5._replace(scaled_output=()),
+    "vaultgemma": GEMMA2,
 }
 """By ``model_type``."""

@@ -83,7 +83,19 @@ def olmo_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
     return t.to(x if weight is None else t.mul(weight, x, x.elements), kind)
 
 
-RMSNORMS = {"fused": kernels.rms_norm, "gemma": gemma_norm, "llama": llama_norm, "olmo": olmo_norm, "t5": t5_norm}
+def helium_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
+    """HeliumRMSNorm: the same, with a copy of the weight in fp32."""
+    return olmo_norm(m, x, rows, weight if weight is None else m.t.to(weight, "float32"))
+
+
+RMSNORMS = {
+    "fused": kernels.rms_norm,
+    "gemma": gemma_norm,
+    "helium": helium_norm,
+    "llama": llama_norm,
+    "olmo": olmo_norm,
+    "t5": t5_norm,
+}
 
 
 def embedding(m: Running, part: Component, x: Value) -> Value:

@@ -28,6 +28,7 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
         if each.kind == "layer":
             if each is groups[0]:
                 x = _embedded(m, x) if tables else x
+                x = _normed_first(m, part, x)
                 given = [x]
                 del x  # the stack alone holds it now
                 x = layers.stack(m, groups, given.pop())
@@ -77,6 +78,11 @@ def head(m: Running, part: Component, x: Value) -> Value:
 def _embedded(m: Running, x: Value) -> Value:
     with m.t.inside("dropout"):
         return m.dropped(x, m.habits.dropped_embeddings)
+
+
+def _normed_first(m: Running, part: Component, x: Value) -> Value:
+    """The embedding after the stack's last norm, where the family runs it at both ends."""
+    return m([each for each in part.parts if each.kind == "norm"][-1], x) if m.habits.normed_embedding else x
 
 
 def _share(m: Running, part: Component) -> None:
