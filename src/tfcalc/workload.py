@@ -155,8 +155,10 @@ class Workload(Described):
 
     @property
     def telling_masks(self) -> "Workload":
-        """The same, where fused kernels need a mask in some layers and in others none."""
-        return self if self.kernel == "eager" or self.tells_masks else self.replaced(attention="causal")
+        """The same, where layers are told apart by their windows: fused kernels need a mask in some and none in others,
+        and some families rotate each kind of layer by angles of its own.
+        """
+        return self if self.tells_masks else self.replaced(attention="causal")
 
     @property
     def every(self) -> int:

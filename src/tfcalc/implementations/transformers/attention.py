@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
+from tfcalc.implementations.transformers.behind_heads import behind_heads
 from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.head_norms import heads_normed
 from tfcalc.implementations.transformers.masks import window
@@ -14,7 +15,7 @@ from tfcalc.implementations.transformers.relative_bias import is_relative, own_b
 from tfcalc.implementations.transformers.rotation import both_turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind, of_memory
 from tfcalc.implementations.transformers.sdpa_masks import ALIGNED, sdpa_mask
-from tfcalc.implementations.transformers.sinks import sinks, softmax_beside
+from tfcalc.implementations.transformers.sinks import scale_of_sink, sinks, softmax_beside
 from tfcalc.tape.ledger import Storage
 from tfcalc.tape.operations import padded
 from tfcalc.tape.value import Value
@@ -109,7 +110,7 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         k, v, sizes = cached(m, m.cache.of(m), sizes, k, v)
     elif m.shared.masks:
         m.shared = before._replace(mask=before.masks.get(window(part)))
-    result = m(maps["W_O"], normed_mixture(m, part, mixed(m, sizes, q, k, v)))
+    result = m(maps["W_O"], behind_heads(m, part, x, mixed(m, sizes, q, k, v)))
     m.shared = before
     return result
 
@@ -118,13 +119,6 @@ def scaled_by_position(m: Running, q: Value) -> Value:
     """Queries times a number for each position, which grows with it (Llama 4's scale of long texts)."""
     scale = Value(m.t.new(m.stream.length, q.dtype, "scale"), m.stream.length, q.dtype)
     return m.t.mul(q, scale)
-
-
-def normed_mixture(m: Running, part: Component, x: Value) -> Value:
-    """What the heads made, after its norm if the block has one (BitNet)."""
-    for norm in (leaf for leaf in part.parts if leaf.kind == "norm" and "sub_norm" in leaf.name):
-        x = m(norm, x)
-    return x
 
 
 def cached(m: Running, layer: Layer, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value, Shape]:
@@ -270,9 +264,7 @@ def _causal(m: Running) -> Storage:
 def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     """Transformers' eager_attention_forward."""
     t = m.t
-    if m.habits.scores_in_float32:
-        q, k = t.to(q, "float32"), t.to(k, "float32")
-    p = m.capped(t.scaled(t.matmul(q, k, sizes.scores)), m.habits.capped_scores)
+    p = m.capped(t.scaled(_scores(m, sizes, q, k)), m.habits.capped_scores)
     if m.shared.bias is not None:
         p = t.add(p, t.broadcast(m.shared.bias, p.elements))
     if m.shared.mask is not None and m.habits.limits_scores == "filled":
@@ -281,8 +273,12 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
         p = t.add(p, m.shared.mask, p.elements)
     if m.habits.limits_scores == "max":
         p = t.result("max", [p], p.elements, p.dtype, saves=[p, Value(t.new(1, "float32"), 1, "float32")])
-    if sizes.sink is not None:
-        p = t.to(softmax_beside(m, p, sizes.sink, m.stream.tokens * sizes.heads), v.dtype)
+    rows, scale = m.stream.tokens * sizes.heads, None
+    if sizes.sink is not None and m.habits.sinks == "scale":
+        scale = scale_of_sink(m, p, rows)
+        p = t.to(t.softmax(p, "float32"), q.dtype)
+    elif sizes.sink is not None:
+        p = t.to(softmax_beside(m, p, sizes.sink, rows), v.dtype)
     elif m.habits.softmax == "stream":
         p = t.softmax(t.to(p, t.numerics.weights), t.numerics.weights)
     elif m.habits.softmax == "float32":
@@ -291,4 +287,12 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
         p = t.to(t.softmax(p), v.dtype)
     p = m.dropped(p, m.habits.dropped_scores)
     m.until_layer_ends.append(p)
-    return t.contiguous(t.matmul(p, v, sizes.mixed).view(heads=True))
+    made = t.matmul(p, v, sizes.mixed)
+    return t.contiguous((made if scale is None else t.mul(made, t.to(scale, made.dtype))).view(heads=True))
+
+
+def _scores(m: Running, sizes: Shape, q: Value, k: Value) -> Value:
+    """``Q Kᵀ``, where the family wants it in fp32, even under autocast."""
+    if not m.habits.scores_in_float32:
+        return m.t.matmul(q, k, sizes.scores)
+    return m.t.matmul(m.t.to(q, "float32"), m.t.to(k, "float32"), sizes.scores)

@@ -50,7 +50,11 @@ class Habits(NamedTuple):
     sub-layers made until it ends.
 
     ``capped_scores`` and ``capped_logits`` are the fields for caps. ``multiplied`` by a number are the ``embedding``,
-    what is added to the stream (``sub-layers``), or ``logits``.
+    what is added to the stream (``sub-layers``), or ``logits``; ``keeps_multiplier`` whether that of the embedding is a
+    tensor, made anew.
+    ``sinks``: whether their softmax is that of all scores ``less highest``, or of scores ``beside`` the sink as they
+    are; or a sink is a ``scale`` of the mixture. ``gates_in_float32``: whether the gates of heads are put into fp32
+    for their activation.
 
     ``layernorm``: whose code (``kernel`` is PyTorch's alone). ``norms_heads``: how norms of queries and keys run: over
     as much as they have weights for, or over ``each`` head; then ``split`` into heads, or written anew (``placed``);
@@ -102,12 +106,15 @@ class Habits(NamedTuple):
     capped_scores: Cap = ("", None)
     capped_logits: Cap = ("", None)
     multiplied: tuple[str, ...] = ()
+    keeps_multiplier: bool = False
     layernorm: str = "kernel"
     norms_heads: str = ""
     norms_turned_heads: bool = False
     normed_embedding: bool = False
     clips: str | None = None
     scales_queries: bool = False
+    sinks: str = "less highest"
+    gates_in_float32: bool = False
     turns_in_float32: bool = False
     angles: str = "own"
     angles_by_type: bool = False
@@ -175,6 +182,7 @@ COHERE = Habits(
     turns_in_float32=True,
     multiplied=("logits",),
 )
+GRANITE = Habits(multiplied=("embedding", "sub-layers", "logits"))
 GLM = Habits(angles_by_layer=True, joins_turned=True)
 GEMMA2 = Habits(
     rmsnorm="gemma",
@@ -204,19 +212,23 @@ HABITS: dict[str, Habits] = {
         capped_scores=("attn_logit_softcapping", None),
         capped_logits=("final_logit_softcapping", None),
     ),
+    "flint": Habits(sinks="beside", scores_in_float32=True, normalizes=("", True)),
     "gpt_oss": Habits(
         rmsnorm="olmo", router="best first", clamps_gates=True, joins_turned=True, half_angles=True, masks=2
     ),
     "glm": GLM,
     "glm4": GLM._replace(norms="sandwich"),
     "gpt2": GPT2,
-    "granite": Habits(multiplied=("embedding", "sub-layers", "logits")),
+    "granite": GRANITE,
+    "granite_swa": GRANITE._replace(masks=2, sinks="scale"),
     "gpt_neox": Habits(
         dropped=("hidden_dropout", 0.0),
         dropped_embeddings=("hidden_dropout", 0.0),
         side_by_side=("use_parallel_residual",),
     ),
     "helium": Habits(rmsnorm="helium", angles_by_layer=True),
+    "laguna": Habits(masks=2, gates_in_float32=True, angles_by_type=True, joins_turned=True),
+    "lfm3": Habits(masks=2, angles="float32", angles_by_type=True),
     "m2m_100": MBART._replace(dropped_scores=("attention_dropout", 0.1)),
     "marian": BART._replace(positions="places"),
     "mbart": MBART,
@@ -245,6 +257,16 @@ HABITS: dict[str, Habits] = {
     "starcoder2": Habits(dropped=("residual_dropout", 0.0)),
     "plbart": BART._replace(dropped_scores=("attention_dropout", 0.1)),
     "t5": T5,
+    "t5gemma": GEMMA2._replace(
+        dropped=("dropout_rate", 0.0),
+        dropped_embeddings=("dropout_rate", 0.0),
+        dropped_output=("dropout_rate", 0.0),
+        dropped_scores=("attention_dropout", 0.0),
+        capped_scores=("decoder.attn_logit_softcapping", 50.0),
+        capped_logits=("decoder.final_logit_softcapping", 30.0),
+        keeps_multiplier=True,
+        shifted=False,
+    ),
     "umt5": T5._replace(scaled_output=()),
     "vaultgemma": GEMMA2,
 }

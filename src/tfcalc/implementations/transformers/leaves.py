@@ -107,7 +107,9 @@ def embedding(m: Running, part: Component, x: Value) -> Value:
     if part.own.lookups == 0:  # it is stored here, and looked up elsewhere
         return x
     x = m.t.embedding(weight, m.ids, tensor.shape[1])
-    return m.t.scaled(x) if "embedding" in m.habits.multiplied else x
+    if "embedding" not in m.habits.multiplied:
+        return x
+    return m.t.mul(x, Value(m.t.new(1, x.dtype, "scale"), 1, x.dtype)) if m.habits.keeps_multiplier else m.t.scaled(x)
 
 
 def positions(m: Running, part: Component) -> Value:

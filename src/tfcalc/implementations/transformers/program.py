@@ -38,6 +38,9 @@ def running(
         )
 
     def field(name: str, default: Any = None) -> Any:
+        inner, _, own = name.rpartition(".")
+        if inner:  # a nested config's
+            return (model.data.get(inner) or {}).get(own, default)
         for known in (name, *(short for short, long in model.family.aliases.items() if long == name)):
             if known in model.data:
                 return model.data[known]

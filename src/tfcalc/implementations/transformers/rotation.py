@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.implementations import kernels
-from tfcalc.implementations.transformers.running import Running, of_kind
+from tfcalc.implementations.transformers.masks import window
+from tfcalc.implementations.transformers.running import AngleKind, Running, of_kind
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Value
 
 Angles = tuple[Value, Value]
 
 
-def angles(m: Running, elements: Num) -> Angles:
-    """The cosine and the sine of each position's angles, or both in one complex number; they belong to no layer."""
+def angles(m: Running, blocks: list[Component]) -> Mapping[AngleKind | None, Angles]:
+    """Those of every kind of block that is rotated; they belong to no layer."""
+    first = {kind_of_angles(m, block): block for block in reversed(blocks)}
+    return {kind: _angles(m, m.stream.length * rotated_width(block)) for kind, block in first.items()}
+
+
+def kind_of_angles(m: Running, part: Component) -> AngleKind | None:
+    """Layers with a window may have other angles than those without, of another width."""
+    return (window(part), int(value_of(rotated_width(part)))) if m.habits.angles_by_type else None
+
+
+def _angles(m: Running, elements: Num) -> Angles:
+    """The cosine and the sine of each position's angles, or both in one complex number."""
     if m.habits.angles == "complex":
         both = _angle(m, "cos + i·sin", elements)
         return both, both
@@ -25,23 +39,14 @@ def angles(m: Running, elements: Num) -> Angles:
 
 def _angle(m: Running, name: str, elements: Num) -> Value:
     kind = m.t.numerics.weights if m.habits.angles == "own" else "float32"
-    storage = m.t.new(elements * _kinds_of_angles(m), kind, name)
+    storage = m.t.new(elements, kind, name)
     storage.home = (*m.t.module, Place("rotary"))
     return Value(storage, elements, kind)
 
 
-def _kinds_of_angles(m: Running) -> int:
-    """How many kinds of layers there are, where each kind has angles of its own: these stand beside each other here."""
-    if not m.habits.angles_by_type:
-        return 1
-    types, layers, every = (m.field(name) for name in ("layer_types", "num_hidden_layers", "sliding_window_pattern"))
-    return len(set(types)) if types else 1 + (1 < every <= layers)
-
-
 def both_turned(m: Running, part: Component, q: Value, k: Value) -> tuple[Value, Value]:
     """Queries and keys, by cos and sin; a layer may first put these in another order (GLM's repeat_interleave)."""
-    angles = m.shared.angles
-    assert angles is not None
+    angles = m.shared.angles[kind_of_angles(m, part)]
     if m.habits.angles_by_layer:
         cos, sin = angles
         angles = m.t.copied(cos, cos.elements, "cos, interleaved"), m.t.copied(sin, sin.elements, "sin, interleaved")
@@ -77,10 +82,10 @@ def _turned(m: Running, x: Value, angles: Angles) -> Value:
 def halves_turned(m: Running, x: Value) -> Value:
     """``x₁·cos − x₂·sin`` beside ``x₂·cos + x₁·sin``, in new memory (DeepSeek's interleaved rotation)."""
     t, kind = m.t, x.dtype
-    assert m.shared.angles is not None
+    angles = m.shared.angles[None]
     if m.habits.fused:
-        return kernels.turned(m, x, m.shared.angles)
-    cos, sin = m.shared.angles
+        return kernels.turned(m, x, angles)
+    cos, sin = angles
     if m.habits.turns_in_float32:
         x = t.to(x, "float32")
     return _brought_back(m, t.joined([t.add(t.mul(x, cos), t.mul(x, sin))], x.elements), kind)

@@ -21,16 +21,21 @@ Field = Callable[..., Any]
 Rule = Callable[["Running", Component, Value], Value]
 
 
+AngleKind = tuple[int | None, int]
+"""A layer's window (if it has one), and how much of a head's width is rotated."""
+
+
 class Shared(NamedTuple):
     """What all layers of a stack read beside the stream.
 
-    ``angles`` are cos and sin of the rotary positions in ``places``, ``mask`` what eager attention adds to its scores,
+    ``angles`` are cos and sin of the rotary positions in ``places``, by the kind of layer that reads them (None where
+    all read the same), ``mask`` what eager attention adds to its scores,
     ``masks`` those for each window where keys are cached, ``bias`` what is added for distances, ``looks_back`` whether
     the stack is causal. In an encoder-decoder, ``memory`` is what the encoder made of ``memory_of``, and
     ``memory_bias`` what is added to the scores of its keys.
     """
 
-    angles: tuple[Value, Value] | None = None
+    angles: Mapping[AngleKind | None, tuple[Value, Value]] = MappingProxyType({})
     places: Value | None = None
     mask: Value | None = None
     masks: Mapping[int | None, Value] = MappingProxyType({})

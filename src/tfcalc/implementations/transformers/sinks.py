@@ -19,14 +19,25 @@ def sinks(m: Running, part: Component) -> Value | None:
 
 
 def softmax_beside(m: Running, scores: Value, sink: Value, rows: Num) -> Value:
-    """The softmax of both together, without the sink: each row's highest score, whose place is kept, is taken off.
+    """The softmax of both together, without the sink; each row's highest score, whose place is kept, may be taken off.
 
-    Source: transformers' GptOssAttention, ``eager_attention_forward``.
+    Source: transformers' GptOssAttention and FlintAttention, ``eager_attention_forward``.
     """
     t = m.t
     wide = max(scores.dtype, sink.dtype, key=lambda dtype: WIDTHS[dtype])
     both = t.result("cat", [scores, sink], scores.elements + rows, wide)
-    places = Value(t.new(rows, "int64", "places of the highest"), rows, "int64")
-    both = t.add(both, t.result("max", [both], rows, wide, saves=[places]))
+    if m.habits.sinks == "less highest":
+        places = Value(t.new(rows, "int64", "places of the highest"), rows, "int64")
+        both = t.add(both, t.result("max", [both], rows, wide, saves=[places]))
     both = t.softmax(both, wide)
     return t.result("slice", [both], scores.elements, wide, shares=both.storage)
+
+
+def scale_of_sink(m: Running, scores: Value, rows: Num) -> Value:
+    """The sigmoid of the scores' logsumexp less the sink, in fp32: what a sink leaves of a row's mixture.
+
+    Source: transformers' GraniteSWAAttention, ``eager_attention_forward``.
+    """
+    t = m.t
+    total = t.result("logsumexp", [scores], rows, scores.dtype, saves=[scores], saves_result=True)
+    return t.of_result("sigmoid", t.to(t.scaled(total), "float32"))

@@ -13,7 +13,7 @@ from tfcalc.implementations.transformers.feed_forward import feed_forward
 from tfcalc.implementations.transformers.latent import is_latent, latent_attention
 from tfcalc.implementations.transformers.masks import masks, windows
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
-from tfcalc.implementations.transformers.rotation import angles, rotated_width
+from tfcalc.implementations.transformers.rotation import angles
 from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, has, of_kind
 from tfcalc.tape.value import Value
 
@@ -94,9 +94,8 @@ def _share(m: Running, part: Component) -> None:
         shared = shared._replace(mask=_mask(m), masks=windows(m, part))
     turned = [node.component for node in part.walk() if has(node.component, "rotary")]
     if turned:
-        elements = m.stream.length * rotated_width(turned[0])
         places = Value(m.t.new(m.stream.length, "int64", "positions"), m.stream.length, "int64")
-        shared = shared._replace(places=places, angles=angles(m, elements))
+        shared = shared._replace(places=places, angles=angles(m, turned))
     m.shared = shared
 
 
