@@ -155,8 +155,9 @@ class Workload(Described):
 
     @property
     def telling_masks(self) -> "Workload":
-        """The same, where layers are told apart by their windows: fused kernels need a mask in some and none in others,
-        and some families rotate each kind of layer by angles of its own.
+        """The same, with layers told apart by their windows.
+
+        Fused kernels need a mask in some and none in others, and some families have other angles for each kind.
         """
         return self if self.tells_masks else self.replaced(attention="causal")
 

@@ -12,7 +12,7 @@ from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.head_norms import heads_normed
 from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
-from tfcalc.implementations.transformers.rotation import both_turned
+from tfcalc.implementations.transformers.rotation import both_turned, kind_of_angles, turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind, of_memory
 from tfcalc.implementations.transformers.sdpa_masks import ALIGNED, sdpa_mask
 from tfcalc.implementations.transformers.sinks import scale_of_sink, sinks, softmax_beside
@@ -66,8 +66,10 @@ def shape(m: Running, part: Component) -> Shape:
     d_v = attend.own.products[1].factors[-1]
     stream = m.stream
     source = (m.shared.memory_of if of_memory(part) else None) or stream
-    if "W_K" in maps:
-        k, v = maps["W_K"].own.weights[0].shape[1], maps["W_V"].own.weights[0].shape[1]
+    if reuses(part):
+        k, v = (divide(each.elements, source.tokens) for each in (m.shared.stored or {})[window(part)])
+    elif "W_K" in maps:  # where no map makes values, they are the keys
+        k, v = (maps.get(letter, maps["W_K"]).own.weights[0].shape[1] for letter in ("W_K", "W_V"))
     elif "W_KV" in maps:
         k = v = divide(maps["W_KV"].own.weights[0].shape[1], 2)
     else:
@@ -94,15 +96,17 @@ def attention(m: Running, part: Component, x: Value) -> Value:
     for table in filter(is_relative, part.parts):
         own_bias(m, table)
     sizes = sizes._replace(sink=sinks(m, part))
+    if reuses(part):
+        return _of_stored(m, part, sizes, x)
     q, k, v = projections(m, part, sizes, x)
     if m.habits.clips is not None and m.field(m.habits.clips) is not None:
         q, k, v = (m.t.clipped_in_place(each) for each in (q, k, v))
     if not m.habits.norms_turned_heads:
-        q, k = heads_normed(m, part, q, k)
+        q, k, v = heads_normed(m, part, q, k, v)
     if has(part, "rotary"):
         q, k = both_turned(m, part, q, k)
     if m.habits.norms_turned_heads:
-        q, k = heads_normed(m, part, q, k)
+        q, k, v = heads_normed(m, part, q, k, v)
     if m.habits.scales_queries:
         q = scaled_by_position(m, q)
     before = m.shared
@@ -110,7 +114,27 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         k, v, sizes = cached(m, m.cache.of(m), sizes, k, v)
     elif m.shared.masks:
         m.shared = before._replace(mask=before.masks.get(window(part)))
+    if m.shared.stored is not None:
+        m.shared.stored[window(part)] = k, v
     result = m(maps["W_O"], behind_heads(m, part, x, mixed(m, sizes, q, k, v)))
+    m.shared = before
+    return result
+
+
+def reuses(part: Component) -> bool:
+    """Whether it makes nothing but queries: its keys and values are those of an earlier layer of its kind."""
+    return by_letter(part).keys() == {"W_Q", "W_O"}
+
+
+def _of_stored(m: Running, part: Component, sizes: Shape, x: Value) -> Value:
+    """Attention to an earlier layer's keys and values, which that has normed and rotated."""
+    before, stored = m.shared, m.shared.stored or {}
+    maps, (k, v) = by_letter(part), stored[window(part)]
+    (q,) = heads_normed(m, part, m(maps["W_Q"], x).view(heads=not m.run.decoding))
+    q = turned(m, part, q, m.shared.angles[kind_of_angles(m, part)])
+    if m.shared.masks:
+        m.shared = before._replace(mask=before.masks.get(window(part)))
+    result = m(maps["W_O"], mixed(m, sizes, q, k, v))
     m.shared = before
     return result
 
@@ -153,7 +177,8 @@ def projections(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Va
     elif "W_KV" in maps:
         q, (k, v) = m(maps["W_Q"], x), m.t.split(m(maps["W_KV"], source), [sizes.keys, sizes.values])
     else:
-        q, k, v = m(maps["W_Q"], x), m(maps["W_K"], source), m(maps["W_V"], source)
+        q, k = m(maps["W_Q"], x), m(maps["W_K"], source)
+        v = m(maps["W_V"], source) if "W_V" in maps else k
     heads = not m.run.decoding  # of one token they stand in one piece
     return q.view(heads=heads), k.view(heads=heads), v.view(heads=heads)
 

@@ -21,8 +21,9 @@ class Habits(NamedTuple):
 
     ``norms``: before each sub-layer (``pre``), after its sum with the stream (``post``), before the sub-layer and
     behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``), or only ``behind`` a
-    sub-layer; where it is empty, their number tells. ``side_by_side``: the fields that say that sub-layers stand side
-    by side. ``rmsnorm``: whose code (``llama``, ``gemma``, ``helium``, ``olmo``, ``t5``).
+    sub-layer, or by their names, as Gemma 4 has them (``gemma4``); where it is empty, their number tells.
+    ``side_by_side``: the fields that say that sub-layers stand side by side. ``rmsnorm``: whose code (``llama``,
+    ``gemma``, ``gemma4``, ``helium``, ``olmo``, ``t5``).
     ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``) or of the ``stream``.
     ``masked``: whether its eager scores get a mask without padding.
 
@@ -191,6 +192,16 @@ GEMMA2 = Habits(
     capped_scores=("attn_logit_softcapping", 50.0),
     capped_logits=("final_logit_softcapping", 30.0),
 )
+GEMMA4 = Habits(
+    norms="gemma4",
+    rmsnorm="gemma4",
+    multiplied=("embedding",),
+    masks=2,
+    angles_by_type=True,
+    normalizes=("", True),
+    routes_in_float32=True,
+    capped_logits=("final_logit_softcapping", None),
+)
 OLMO2 = Habits(norms="behind", rmsnorm="olmo", angles="float32")
 HABITS: dict[str, Habits] = {
     "bart": BART,
@@ -213,6 +224,9 @@ HABITS: dict[str, Habits] = {
         capped_logits=("final_logit_softcapping", None),
     ),
     "flint": Habits(sinks="beside", scores_in_float32=True, normalizes=("", True)),
+    "gemma4": GEMMA4,
+    "gemma4_text": GEMMA4,
+    "gemma4_unified_text": GEMMA4,
     "gpt_oss": Habits(
         rmsnorm="olmo", router="best first", clamps_gates=True, joins_turned=True, half_angles=True, masks=2
     ),

@@ -21,6 +21,7 @@ Field = Callable[..., Any]
 Rule = Callable[["Running", Component, Value], Value]
 
 
+Stored = dict[int | None, tuple[Value, Value]]
 AngleKind = tuple[int | None, int]
 """A layer's window (if it has one), and how much of a head's width is rotated."""
 
@@ -32,7 +33,8 @@ class Shared(NamedTuple):
     all read the same), ``mask`` what eager attention adds to its scores,
     ``masks`` those for each window where keys are cached, ``bias`` what is added for distances, ``looks_back`` whether
     the stack is causal. In an encoder-decoder, ``memory`` is what the encoder made of ``memory_of``, and
-    ``memory_bias`` what is added to the scores of its keys.
+    ``memory_bias`` what is added to the scores of its keys. ``stored`` are the last keys and values by the window of
+    their layer, where later ones read them again, ``inputs`` the vectors that layers have of their own.
     """
 
     angles: Mapping[AngleKind | None, tuple[Value, Value]] = MappingProxyType({})
@@ -44,6 +46,8 @@ class Shared(NamedTuple):
     memory: Value | None = None
     memory_bias: Value | None = None
     memory_of: Sequences | None = None
+    stored: Stored | None = None
+    inputs: Value | None = None
 
 
 NOTHING = Shared()

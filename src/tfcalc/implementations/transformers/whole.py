@@ -6,15 +6,16 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import divide
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.activations import activation
-from tfcalc.implementations.transformers.attention import attention
+from tfcalc.implementations.transformers.attention import attention, reuses
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
 from tfcalc.implementations.transformers.feed_forward import feed_forward
+from tfcalc.implementations.transformers.gemma4 import BY_LAYER, inputs_by_layer
 from tfcalc.implementations.transformers.latent import is_latent, latent_attention
 from tfcalc.implementations.transformers.masks import masks, windows
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
 from tfcalc.implementations.transformers.rotation import angles
-from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, has, of_kind
+from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, Stored, has, of_kind
 from tfcalc.tape.value import Value
 
 
@@ -29,6 +30,7 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
             if each is groups[0]:
                 x = _embedded(m, x) if tables else x
                 x = _normed_first(m, part, x)
+                m.shared = m.shared._replace(inputs=inputs_by_layer(m, part, x))
                 given = [x]
                 del x  # the stack alone holds it now
                 x = layers.stack(m, groups, given.pop())
@@ -38,6 +40,8 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
             with m.t.inside(each.name):
                 tables.append(leaves.positions(m, each))
                 x = m.t.add(x, tables[-1])
+        elif each.name in BY_LAYER:  # they ran before the layers
+            continue
         elif each.name.startswith(BESIDE):
             _beside(m, each, x)
         else:
@@ -87,7 +91,9 @@ def _normed_first(m: Running, part: Component, x: Value) -> Value:
 
 def _share(m: Running, part: Component) -> None:
     """What all layers read: the mask of eager attention, cos and sin of the positions."""
-    shared = m.shared._replace(looks_back=part.kind != "encoder")
+    blocks = [node.component for node in part.walk() if node.component.kind == "attention"]
+    stored: Stored | None = {} if any(map(reuses, blocks)) else None
+    shared = m.shared._replace(looks_back=part.kind != "encoder", stored=stored)
     if m.cache is not None:
         shared = shared._replace(masks=masks(m, m.cache))
     elif shared.looks_back:
