@@ -17,7 +17,8 @@ BESIDE = ("norm", "residual", "dropout", "parameter", "buffer", "position")
 
 def stack(m: Running, groups: list[Component], x: Value) -> Value:
     """The layers of a stack, from the bottom."""
-    for name, layer, again, copies in _in_order(m, groups, x.needs_gradient and x.dtype == m.t.numerics.weights):
+    like_others = x.needs_gradient and x.dtype == m.t.numerics.weights and not x.storage.keepers
+    for name, layer, again, copies in _in_order(m, groups, like_others):
         passes = layer.passes if not m.every_layer and copies == layer.copies * layer.passes else 1
         with m.t.inside(name, divide(copies, passes), passes):
             x = m.t.checkpoint(Checkpointed(m, layer), x) if again else one(m, layer, x)
@@ -57,7 +58,7 @@ def _kinds(layer: Component, every: int, reached: bool) -> Iterator[tuple[str, C
     """Layers that are equal but for what they keep.
 
     These are what is computed again, and the first where what it reads has another format than the stream, or none is
-    trained below.
+    trained below, or it is kept anyway.
     """
     copies = layer.copies * layer.passes
     again: Num = ceil_div(copies, every) if every else 0
