@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.core.component import Component
-from tfcalc.implementations.transformers.running import NOTHING, Running, has
+from tfcalc.implementations.transformers.running import NOTHING, Running, has, reading_text
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Value
 
@@ -11,7 +11,7 @@ from tfcalc.tape.value import Value
 def encoder_decoder(m: Running, part: Component, x: Value) -> Value:
     """The parts one after another; an encoder beside a decoder reads the source, and the decoder what it made of it."""
     both = has(part, "encoder") and has(part, "decoder")
-    for each in part.parts:
+    for each in reading_text(part):
         if both and each.kind == "encoder":
             _encoded(m, each)
         else:

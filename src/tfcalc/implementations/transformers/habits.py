@@ -52,7 +52,7 @@ class Habits(NamedTuple):
 
     ``capped_scores`` and ``capped_logits`` are the fields for caps. ``multiplied`` by a number are the ``embedding``,
     what is added to the stream (``sub-layers``), or ``logits``; ``keeps_multiplier`` whether that of the embedding is a
-    tensor, made anew.
+    tensor, made anew. ``copies_ids``: whether the table of words reads a copy of the token ids.
     ``sinks``: whether their softmax is that of all scores ``less highest``, or of scores ``beside`` the sink as they
     are; or a sink is a ``scale`` of the mixture. ``gates_in_float32``: whether the gates of heads are put into fp32
     for their activation.
@@ -108,6 +108,7 @@ class Habits(NamedTuple):
     capped_logits: Cap = ("", None)
     multiplied: tuple[str, ...] = ()
     keeps_multiplier: bool = False
+    copies_ids: bool = False
     layernorm: str = "kernel"
     norms_heads: str = ""
     norms_turned_heads: bool = False
@@ -224,7 +225,7 @@ HABITS: dict[str, Habits] = {
         capped_logits=("final_logit_softcapping", None),
     ),
     "flint": Habits(sinks="beside", scores_in_float32=True, normalizes=("", True)),
-    "gemma4": GEMMA4,
+    "gemma4": GEMMA4._replace(copies_ids=True),
     "gemma4_text": GEMMA4,
     "gemma4_unified_text": GEMMA4,
     "gpt_oss": Habits(

@@ -41,9 +41,10 @@ def running(
         inner, _, own = name.rpartition(".")
         if inner:  # a nested config's
             return (model.data.get(inner) or {}).get(own, default)
-        for known in (name, *(short for short, long in model.family.aliases.items() if long == name)):
-            if known in model.data:
-                return model.data[known]
+        for data in (model.data, model.data.get("text_config") or {}):
+            for known in (name, *(short for short, long in model.family.aliases.items() if long == name)):
+                if known in data:
+                    return data[known]
         return model.family.defaults.get(name, default)
 
     habits = habits_of(model.family.model_type)

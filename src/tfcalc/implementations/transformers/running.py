@@ -52,6 +52,9 @@ class Shared(NamedTuple):
 
 NOTHING = Shared()
 
+OF_IMAGES = ("vision_", "embed_vision", "audio_", "embed_audio", "multi_modal_projector")
+"""How the names of parts begin that read images or sounds, or what was made of them."""
+
 
 class Running:
     """Runs the parts of a model's tree on a tape, by the ``rules`` for their kinds.
@@ -80,7 +83,9 @@ class Running:
         self.every_layer = every_layer
         self.weights: dict[str, Value] = {}
         self.stream = run.target
-        self.ids = tape.given(self.stream.tokens, "int64", "token ids")
+        ids = tape.new(self.stream.tokens, "int64", "token ids") if habits.copies_ids else None
+        given = tape.given(self.stream.tokens, "int64", "token ids")
+        self.ids = given if ids is None else Value(ids, self.stream.tokens, "int64")
         self.shared = NOTHING
         self.experts = "grouped_mm"  # transformers' experts_implementation
         self.cache: Cache | None = None
@@ -130,9 +135,14 @@ class Running:
 
 def in_sequence(m: Running, part: Component, x: Value) -> Value:
     """Its parts one after another; a leaf without a rule leaves things as they are."""
-    for each in part.parts:
+    for each in reading_text(part):
         x = m(each, x)
     return x
+
+
+def reading_text(part: Component) -> list[Component]:
+    """Its parts but for those that read images or sounds, of which the sequences that run have none."""
+    return [each for each in part.parts if not each.name.startswith(OF_IMAGES)]
 
 
 def by_letter(part: Component) -> dict[str, Component]:

@@ -15,7 +15,7 @@ from tfcalc.implementations.transformers.latent import is_latent, latent_attenti
 from tfcalc.implementations.transformers.masks import masks, windows
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
 from tfcalc.implementations.transformers.rotation import angles
-from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, Stored, has, of_kind
+from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, Stored, has, of_kind, reading_text
 from tfcalc.tape.value import Value
 
 
@@ -25,7 +25,7 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
     if groups:
         _share(m, part)
     tables: list[Value] = []  # the model's variables hold what they made, to its end
-    for each in _as_they_run(part.parts):
+    for each in _as_they_run(reading_text(part)):
         if each.kind == "layer":
             if each is groups[0]:
                 x = _embedded(m, x) if tables else x
@@ -51,7 +51,7 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
     return m.dropped(x, m.habits.dropped_output) if groups else x
 
 
-def _as_they_run(parts: tuple[Component, ...]) -> list[Component]:
+def _as_they_run(parts: list[Component]) -> list[Component]:
     """A norm of the embedding runs before the layers, wherever it is stored."""
     early = [part for part in parts if part.kind == "norm" and "embed" in part.name]
     others = [part for part in parts if part not in early]
@@ -98,7 +98,7 @@ def _share(m: Running, part: Component) -> None:
         shared = shared._replace(masks=masks(m, m.cache))
     elif shared.looks_back:
         shared = shared._replace(mask=_mask(m), masks=windows(m, part))
-    turned = [node.component for node in part.walk() if has(node.component, "rotary")]
+    turned = [node.component for each in reading_text(part) for node in each.walk() if has(node.component, "rotary")]
     if turned:
         places = Value(m.t.new(m.stream.length, "int64", "positions"), m.stream.length, "int64")
         shared = shared._replace(places=places, angles=angles(m, turned))
