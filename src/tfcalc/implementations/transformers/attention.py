@@ -9,6 +9,7 @@ from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.implementations.transformers.behind_heads import behind_heads
 from tfcalc.implementations.transformers.cache import Layer
+from tfcalc.implementations.transformers.differential import difference, is_differential
 from tfcalc.implementations.transformers.head_norms import heads_normed
 from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
@@ -116,7 +117,11 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         m.shared = before._replace(mask=before.masks.get(window(part)))
     if m.shared.stored is not None:
         m.shared.stored[window(part)] = k, v
-    result = m(maps["W_O"], behind_heads(m, part, x, mixed(m, sizes, q, k, v)))
+    if is_differential(part):
+        made = difference(m, part, v, lambda half: mixed(m, sizes, q, k, half))
+    else:
+        made = mixed(m, sizes, q, k, v)
+    result = m(maps["W_O"], behind_heads(m, part, x, made))
     m.shared = before
     return result
 
