@@ -155,8 +155,11 @@ class Workload(Described):
 
     @property
     def telling_masks(self) -> "Workload":
-        """The same, where fused kernels need a mask in some layers and in others none."""
-        return self if self.kernel == "eager" or self.tells_masks else self.replaced(attention="causal")
+        """The same, with layers told apart by their windows.
+
+        Fused kernels need a mask in some and none in others, and some families have other angles for each kind.
+        """
+        return self if self.tells_masks else self.replaced(attention="causal")
 
     @property
     def every(self) -> int:

@@ -143,7 +143,7 @@ def qwen3_moe(c: Config, run: Workload) -> Component:
 def flint(c: Config, run: Workload) -> Component:
     """Flint (transformers' FlintModel): Qwen3's attention with sinks, and a shared expert without a gate.
 
-    The first two layers, every fourth and the last see everything.
+    The first two layers, every fourth and the last see everything, and know no positions.
     """
     last = c.number("num_hidden_layers") - 1
     seen = windows(c, lambda place: place >= 2 and place % 4 != 1 and place != last)
@@ -151,6 +151,6 @@ def flint(c: Config, run: Workload) -> Component:
 
     def mixer(width: int | None) -> Component:
         within = *qk_norms("rmsnorm", c, run), sinks(c)
-        return attention(c, run, bias=c.flag("attention_bias"), within=within, window=width)
+        return attention(c, run, bias=c.flag("attention_bias"), within=within, window=width, rotated=width is not None)
 
     return decoder_with_steps(c, run, seen, mixer, shared)

@@ -50,7 +50,7 @@ def attention(
     causal: bool = False,
     key_width: Num | None = None,
 ) -> Component:
-    """Gemma's; keys and values may be made of vectors of another width."""
+    """Gemma's; keys and values may be made of vectors of another width, and are not rotated then."""
     d = head_dim(c)
     block = Attention(
         c.size("hidden_size"),
@@ -63,6 +63,7 @@ def attention(
         value_width=key_width,
         names=LLAMA_NAMES,
         within=within,
+        rotary=d if key_width is None else None,
     )
     return block(name, queries, keys, run, causal=causal)
 

@@ -7,13 +7,8 @@ from collections.abc import Sequence
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor
 from tfcalc.core.number import Num, divide, total
-from tfcalc.implementations.transformers.attention import (
-    KEPT_BY_EFFICIENT,
-    KEPT_BY_FLASH,
-    Shape,
-    math,
-    shape,
-)
+from tfcalc.implementations.transformers.attend import KEPT_BY_EFFICIENT, KEPT_BY_FLASH, Shape, math
+from tfcalc.implementations.transformers.attention import shape
 from tfcalc.implementations.transformers.running import Running, by_letter, of_memory
 from tfcalc.tape.operations import padded
 from tfcalc.tape.value import Value

@@ -68,9 +68,9 @@ def laplace(m: Running, x: Value) -> Value:
 
 
 def xielu(m: Running, x: Value) -> Value:
-    """``α_p x² + β x`` above 0, ``(expm1(min(x, ε)) − x) α_n + β x`` below (arXiv 2411.13010)."""
+    """``α_p x² + β x`` above 0, ``(expm1(min(x, ε)) − x) α_n + β x`` below (arXiv 2411.13010); α is in bf16."""
     t = m.t
-    alphas = [t.of_input("softplus", t.parameter(1, t.numerics.weights, f"{t.path}.{name}")) for name in ("α_p", "α_n")]
+    alphas = [t.of_input("softplus", t.parameter(1, "bfloat16", f"{t.path}.{name}")) for name in ("α_p", "α_n")]
     alphas[1] = t.scaled(alphas[1])
     above = t.add(t.mul(t.mul(x, alphas[0]), x), t.scaled(x))
     exponential = t.of_result("expm1", t.of_input("min", x))

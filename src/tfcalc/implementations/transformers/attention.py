@@ -1,62 +1,20 @@
-"""Attention: projections, positions, and one of PyTorch's four ways to mix the values."""
+"""Attention: projections, norms and positions of queries and keys, what they mix, and what becomes of the mixture."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, divide
-from tfcalc.core.traced import value_of
+from tfcalc.core.number import divide
+from tfcalc.implementations.transformers.attend import Shape, mixed
 from tfcalc.implementations.transformers.cache import Layer
+from tfcalc.implementations.transformers.differential import difference, is_differential
 from tfcalc.implementations.transformers.gates import gated, with_gate
-from tfcalc.implementations.transformers.head_norms import heads_normed, unweighted
+from tfcalc.implementations.transformers.head_norms import heads_normed, mixture_normed, unweighted
 from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
-from tfcalc.implementations.transformers.rotation import all_turned
+from tfcalc.implementations.transformers.rotation import all_turned, kind_of_angles, turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_memory
-from tfcalc.implementations.transformers.sdpa_masks import ALIGNED, sdpa_mask
-from tfcalc.implementations.transformers.sinks import scale_by_sink, sinks, softmax_beside, softmax_less_highest
-from tfcalc.tape.ledger import Storage
-from tfcalc.tape.operations import padded
+from tfcalc.implementations.transformers.sinks import sinks
 from tfcalc.tape.value import Value
-
-KEPT_BY_FLASH, KEPT_BY_EFFICIENT = 3, 2
-"""Numbers of 8 bytes for the state of the random numbers."""
-
-
-class Shape(NamedTuple):
-    """Sizes of all tokens' queries, keys, values, scores and mixtures: numbers of numbers; and the rows of scores."""
-
-    queries: Num
-    keys: Num
-    values: Num
-    scores: Num
-    mixed: Num
-    heads: Num
-    all_keys: Num
-    all_values: Num
-    """Keys and values repeated for each head."""
-    sink: Value | None = None
-
-    @property
-    def grouped(self) -> bool:
-        """Whether heads share keys and values."""
-        return self.keys != self.all_keys
-
-    def seeing(self, all_keys: Value, new_keys: Value) -> Shape:
-        """With the keys and values of earlier tokens."""
-
-        def grown(size: Num) -> Num:
-            whole: Num = divide(size * all_keys.elements, new_keys.elements)
-            return whole
-
-        return self._replace(
-            keys=grown(self.keys),
-            values=grown(self.values),
-            scores=grown(self.scores),
-            all_keys=grown(self.all_keys),
-            all_values=grown(self.all_values),
-        )
 
 
 def shape(m: Running, part: Component) -> Shape:
@@ -67,8 +25,10 @@ def shape(m: Running, part: Component) -> Shape:
     d_v = attend.own.products[1].factors[-1]
     stream = m.stream
     source = (m.shared.memory_of if of_memory(part) else None) or stream
-    if "W_K" in maps:
-        k, v = maps["W_K"].own.weights[0].shape[1], maps["W_V"].own.weights[0].shape[1]
+    if reuses(part):
+        k, v = (divide(each.elements, source.tokens) for each in (m.shared.stored or {})[window(part)])
+    elif "W_K" in maps:  # where no map makes values, they are the keys
+        k, v = (maps.get(letter, maps["W_K"]).own.weights[0].shape[1] for letter in ("W_K", "W_V"))
     elif "W_KV" in maps:
         k = v = divide(maps["W_KV"].own.weights[0].shape[1], 2)
     else:
@@ -95,33 +55,61 @@ def attention(m: Running, part: Component, x: Value) -> Value:
     for table in filter(is_relative, part.parts):
         own_bias(m, table)
     sizes = sizes._replace(sink=sinks(m, part))
+    if reuses(part):
+        return _of_stored(m, part, sizes, x)
     q, k, v = projections(m, part, sizes, x)
     q, gate = with_gate(m, part, sizes.queries, q, x)
     if m.habits.clips is not None and m.field(m.habits.clips) is not None:
         q, k, v = (m.t.clipped_in_place(each) for each in (q, k, v))
     if not m.habits.norms_turned_heads:
-        q, k = heads_normed(m, part, q, k)
+        q, k, v = heads_normed(m, part, q, k, v)
     if has(part, "rotary"):
         q, k, v = all_turned(m, part, q, k, v)
         if m.does(m.habits.norms_turned):
             q, k = unweighted(m, part, q), unweighted(m, part, k)
     elif m.does(m.habits.tempers):
-        q = tempered(m, q)
+        q = tempered(m, q, "float32")
     if m.habits.norms_turned_heads:
-        q, k = heads_normed(m, part, q, k)
+        q, k, v = heads_normed(m, part, q, k, v)
+    if m.habits.tempers_all:
+        q = tempered(m, q, q.dtype)
     before = m.shared
     if m.cache is not None:
         k, v, sizes = cached(m, m.cache.of(m), sizes, k, v)
     elif m.shared.masks:
         m.shared = before._replace(mask=before.masks.get(window(part)))
-    result = m(maps["W_O"], gated(m, part, mixed(m, sizes, q, k, v), gate))
+    if m.shared.stored is not None:
+        m.shared.stored[window(part)] = k, v
+    if is_differential(part):
+        made = difference(m, part, v, lambda half: mixed(m, sizes, q, k, half))
+    else:
+        made = mixed(m, sizes, q, k, v)
+    result = m(maps["W_O"], gated(m, part, mixture_normed(m, part, made), gate))
     m.shared = before
     return result
 
 
-def tempered(m: Running, q: Value) -> Value:
-    """Queries times a number for each place, in fp32 (arXiv 2501.19399): keeps these numbers."""
-    scales = Value(m.t.new(m.stream.length, "float32", "temperatures"), m.stream.length, "float32")
+def reuses(part: Component) -> bool:
+    """Whether it makes nothing but queries: its keys and values are those of an earlier layer of its kind."""
+    return by_letter(part).keys() == {"W_Q", "W_O"}
+
+
+def _of_stored(m: Running, part: Component, sizes: Shape, x: Value) -> Value:
+    """Attention to an earlier layer's keys and values, which that has normed and rotated."""
+    before, stored = m.shared, m.shared.stored or {}
+    maps, (k, v) = by_letter(part), stored[window(part)]
+    (q,) = heads_normed(m, part, m(maps["W_Q"], x).view(heads=not m.run.decoding))
+    q = turned(m, part, q, m.shared.angles[kind_of_angles(m, part)])
+    if m.shared.masks:
+        m.shared = before._replace(mask=before.masks.get(window(part)))
+    result = m(maps["W_O"], mixed(m, sizes, q, k, v))
+    m.shared = before
+    return result
+
+
+def tempered(m: Running, q: Value, kind: str) -> Value:
+    """Queries times a number for each place, which grows with it (arXiv 2501.19399): keeps these numbers."""
+    scales = Value(m.t.new(m.stream.length, kind, "temperatures"), m.stream.length, kind)
     return m.t.to(m.t.mul(q, scales), q.dtype)
 
 
@@ -157,7 +145,8 @@ def projections(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Va
     elif "W_KV" in maps:
         q, (k, v) = m(maps["W_Q"], x), m.t.split(m(maps["W_KV"], source), [sizes.keys, sizes.values])
     else:
-        q, k, v = m(maps["W_Q"], x), m(maps["W_K"], source), m(maps["W_V"], source)
+        q, k = m(maps["W_Q"], x), m(maps["W_K"], source)
+        v = m(maps["W_V"], source) if "W_V" in maps else k
     heads = not m.run.decoding  # of one token they stand in one piece
     q, k, v = q.view(heads=heads), k.view(heads=heads), v.view(heads=heads)
     if m.habits.places_heads:
@@ -169,141 +158,3 @@ def _indexed(m: Running, x: Value) -> Value:
     """A copy of what a list of one number picks; the number is kept."""
     place = Value(m.t.new(1, "int64", "index"), 1, "int64")
     return m.t.result("index", [x], x.elements, x.dtype, saves=[place])
-
-
-def mixed(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
-    """softmax(Q Kᵀ) V; where it is computed again in backward, only q, k and v are kept.
-
-    Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 5.
-    """
-    if m.run.recompute != "selective":
-        return by_kernel(m, sizes, q, k, v)
-    shared = m.shared
-
-    def run(*given: Value) -> Value:
-        before, m.shared = m.shared, shared
-        result = by_kernel(m, sizes, *given)
-        m.shared = before
-        return result
-
-    return m.t.checkpoint(run, q, k, v)
-
-
-def by_kernel(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
-    """softmax(Q Kᵀ) V by the kernel that was asked for."""
-    if m.run.fused and _fits(m, sizes):
-        if m.shared.masks and m.shared.mask is not None and not m.run.decoding:  # use_gqa_in_sdpa, pack_gqa
-            k, v = repeated(m, sizes, k, v)
-        return fused(m, sizes, q, k, v)
-    k, v = repeated(m, sizes, k, v)
-    return eager(m, sizes, q, k, v) if m.run.kernel == "eager" else math(m, sizes, q, k, v)
-
-
-def _fits(m: Running, sizes: Shape) -> bool:
-    """Whether a fused kernel takes these heads: the memory-efficient one, which a mask needs, not of every width.
-
-    Without a mask transformers gives sdpa keys that heads share (``enable_gqa``), which only flash attention takes.
-    """
-    if m.shared.mask is None and m.shared.bias is None:
-        if m.run.kernel == "flash":
-            return True
-        if sizes.grouped and not m.habits.fused:
-            return False
-    width = divide(sizes.queries, m.stream.tokens * sizes.heads)
-    return value_of(width) % (ALIGNED // 2 if m.t.numerics.compute == "float32" else ALIGNED) == 0
-
-
-def repeated(m: Running, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value]:
-    """repeat_kv: keys and values once for each head that reads them; one head's alone are a view, until copied."""
-    if not sizes.grouped:
-        return k, v
-    if m.run.kernel != "math" and sizes.keys * sizes.heads == sizes.all_keys:
-        return m.t.broadcast(k, sizes.all_keys).view(heads=True), m.t.broadcast(v, sizes.all_values).view(heads=True)
-    return m.t.copied(k, sizes.all_keys, "repeat_kv"), m.t.copied(v, sizes.all_values, "repeat_kv")
-
-
-def fused(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
-    """Flash attention, which takes no mask, and the memory-efficient kernel, which fills rows up to 32."""
-    mask = sdpa_mask(m, sizes.scores, m.stream.tokens * sizes.heads)
-    flash = m.run.kernel == "flash" and mask is None
-    if flash:
-        rows, state = m.stream.tokens * sizes.heads, KEPT_BY_FLASH
-    else:
-        rows, state = m.stream.batch * padded(m.stream.length) * sizes.heads, KEPT_BY_EFFICIENT
-        rows = rows if m.t.gradients else 0
-    width = divide(sizes.queries, m.stream.tokens * sizes.heads)
-    if flash and value_of(width) % ALIGNED:
-        return _filled_up(m, sizes, (q, k, v), rows, width)
-    made = m.t.fused_attention(q, k, v, rows, sizes.mixed, state, mask)
-    if flash and not q.heads and value_of(sizes.heads) > 1:  # the result lies in memory as the queries do
-        return m.t.contiguous(made.view(heads=True))
-    return made
-
-
-def _filled_up(m: Running, sizes: Shape, given: tuple[Value, ...], rows: Num, width: Num) -> Value:
-    """Flash attention of copies whose heads are as wide as the kernel wants them; of its result a part is copied.
-
-    Source: pad_last_dim in torch's aten/src/ATen/native/transformers/attention.cpp.
-    """
-    whole = padded(width, ALIGNED)
-    q, k, v = (m.t.copied(m.t.lower(each), divide(each.elements * whole, width), "pad") for each in given)
-    made = m.t.fused_attention(q, k, v, rows, divide(sizes.mixed * whole, width), KEPT_BY_FLASH)
-    return m.t.copied(made, sizes.mixed, "slice")
-
-
-def math(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
-    """scaled_dot_product_attention's own products, all in fp32 (_scaled_dot_product_attention_math)."""
-    t = m.t
-    mask = sdpa_mask(m, sizes.scores, m.stream.tokens * sizes.heads)
-    mask = None if mask is None else t.to(mask, "float32")
-    q, k, v = (t.to(t.lower(each), "float32") for each in (q, k, v))
-    causal = _causal(m) if mask is None and m.shared.looks_back and not m.run.decoding else None
-    with t.no_autocast():
-        scaled_q = t.scaled(q)  # those in fp32 are held until the end
-        p = t.matmul(scaled_q, t.scaled(k), sizes.scores)
-        if mask is not None:
-            p = t.add(p, mask)
-        p = t.softmax(p, "float32")
-        del causal
-        o = t.matmul(m.dropped(p, m.habits.dropped_scores), v, sizes.mixed)
-    return t.to(o, t.numerics.compute)
-
-
-def _causal(m: Running) -> Storage:
-    """The mask that it makes of ``is_causal``, in fp32."""
-    return m.t.new(m.stream.length * m.stream.length, "float32", "causal mask")
-
-
-def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
-    """Transformers' eager_attention_forward."""
-    t = m.t
-    if m.habits.scores_in_float32:
-        q, k = t.to(q, "float32"), t.to(k, "float32")
-    p = m.capped(t.scaled(t.matmul(q, k, sizes.scores)), m.habits.capped_scores)
-    if m.shared.bias is not None:
-        p = t.add(p, t.broadcast(m.shared.bias, p.elements))
-    if m.shared.mask is not None and m.habits.limits_scores == "filled":
-        p = t.result("masked_fill", [p], p.elements, p.dtype, saves=[m.shared.mask])
-    elif m.shared.mask is not None:
-        p = t.add(p, m.shared.mask, p.elements)
-    if m.habits.limits_scores == "max":
-        p = t.result("max", [p], p.elements, p.dtype, saves=[p, Value(t.new(1, "float32"), 1, "float32")])
-    scale = None
-    if sizes.sink is not None and m.habits.sinks == "scale":
-        scale = scale_by_sink(m, p, sizes.sink, m.stream.tokens * sizes.heads)
-    if sizes.sink is not None and scale is None:
-        p = t.to(softmax_beside(m, p, sizes.sink, m.stream.tokens * sizes.heads), v.dtype)
-    elif m.habits.softmax == "less highest":
-        p = t.to(softmax_less_highest(m, p, m.stream.tokens * sizes.heads), v.dtype)
-    elif m.habits.softmax == "stream":
-        p = t.softmax(t.to(p, t.numerics.weights), t.numerics.weights)
-    elif m.habits.softmax == "float32":
-        p = t.to(t.softmax(p, "float32"), q.dtype)
-    else:
-        p = t.to(t.softmax(p), v.dtype)
-    p = m.dropped(p, m.habits.dropped_scores)
-    m.until_layer_ends.append(p)
-    made = t.matmul(p, v, sizes.mixed)
-    if scale is not None:
-        made = t.mul(made, t.to(scale, made.dtype), sizes.mixed)
-    return t.contiguous(made.view(heads=True))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import divide
-from tfcalc.implementations.transformers.attention import Shape, projections, shape
+from tfcalc.implementations.transformers.attend import Shape
+from tfcalc.implementations.transformers.attention import projections, shape
 from tfcalc.implementations.transformers.running import Running, by_letter, has
 from tfcalc.tape.value import Value
 

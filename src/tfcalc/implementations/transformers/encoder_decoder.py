@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tfcalc.configs.family import find
 from tfcalc.core.component import Component
 from tfcalc.implementations.transformers.families import field_of, habits_of
-from tfcalc.implementations.transformers.running import NOTHING, Running, has
+from tfcalc.implementations.transformers.running import NOTHING, Running, has, reading_text
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Value
 
@@ -19,7 +19,7 @@ INTO_DECODER = "enc_to_dec_proj"
 def encoder_decoder(m: Running, part: Component, x: Value) -> Value:
     """The parts one after another; an encoder beside a decoder reads the source, and the decoder what it made of it."""
     both = has(part, "encoder") and has(part, "decoder")
-    for each in part.parts:
+    for each in reading_text(part):
         if each.name == INTO_DECODER:
             continue
         if both and each.kind == "encoder":

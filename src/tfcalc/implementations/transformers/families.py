@@ -131,7 +131,7 @@ GPTS: dict[str, Habits] = {
         scores_in_float32=True,
         angles_by_turn=True,
     ),
-    "moshi": Habits(rmsnorm="moshi", angles_by_layer=True),
+    "moshi": Habits(rmsnorm="helium", angles_by_layer=True),
     "mpt": Habits(limits_scores="filled"),
     "openai-gpt": GPT2._replace(norms="post", norms_in_line=True, positions="buffer", activations="tanh"),
     "trocr": Habits(
@@ -240,9 +240,14 @@ def field_of(data: Mapping[str, Any], family: Family) -> Field:
     """What reads a field of a config, under any of its names: given, or the family's default, or the one asked with."""
 
     def field(name: str, default: Any = None) -> Any:
-        for known in (name, *(short for short, long in family.aliases.items() if long == name)):
-            if known in data:
-                return data[known]
+        inner, _, own = name.rpartition(".")
+        if inner:  # a nested config's
+            return (data.get(inner) or {}).get(own, default)
+        names = (name, *(short for short, long in family.aliases.items() if long == name))
+        for given in (data, data.get("text_config") or {}):
+            for known in names:
+                if known in given:
+                    return given[known]
         return family.defaults.get(name, default)
 
     return field

@@ -14,16 +14,16 @@ def feed_forward(m: Running, part: Component, x: Value) -> Value:
     maps, act = by_letter(part), of_kind(part, "activation")
     if "W_g" in maps:
         if m.habits.fused:
-            return _last(m, maps["W_2"], kernels.gated(m, m(maps["W_g"], x), m(maps["W_1"], x)))
-        return _last(m, maps["W_2"], m.t.mul(m(act, m(maps["W_g"], x)), m(maps["W_1"], x)))  # the gate is gone by then
+            return _last(m, part, kernels.gated(m, m(maps["W_g"], x), m(maps["W_1"], x)))
+        return _last(m, part, m.t.mul(m(act, m(maps["W_g"], x)), m(maps["W_1"], x)))  # the gate is gone by then
     inner = m(maps["W_1"], x)
     if _fused(maps):
         half = divide(inner.elements, 2)
         gate, up = m.t.split(inner, [half, half])
         del inner
-        return _last(m, maps["W_2"], gated(m, act, gate, up))
+        return _last(m, part, gated(m, act, gate, up))
     inner = m(act, inner)
-    return _last(m, maps["W_2"], inner)
+    return _last(m, part, inner)
 
 
 def gated(m: Running, act: Component, gate: Value, up: Value) -> Value:
@@ -31,10 +31,12 @@ def gated(m: Running, act: Component, gate: Value, up: Value) -> Value:
     return kernels.gated(m, gate, up) if m.habits.fused else m.t.mul(m(act, gate), up)
 
 
-def _last(m: Running, last: Component, inner: Value) -> Value:
-    """The map back; without autocast what it reads is in its weights' format anyway."""
+def _last(m: Running, part: Component, inner: Value) -> Value:
+    """The map back, behind a norm if there is one; without autocast what it reads is in its weights' format anyway."""
+    for norm in (leaf for leaf in part.parts if leaf.kind == "norm"):
+        inner = m(norm, inner)
     inner = m.dropped(inner, m.habits.dropped_inside)
-    return m(last, m.t.to(inner, m.t.numerics.weights) if m.habits.inside_as_weights else inner)
+    return m(by_letter(part)["W_2"], m.t.to(inner, m.t.numerics.weights) if m.habits.inside_as_weights else inner)
 
 
 def _fused(maps: dict[str, Component]) -> bool:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.implementations.transformers.running import Running, by_letter
+from tfcalc.implementations.transformers.running import Running, by_letter, has, of_kind
 from tfcalc.tape.value import Value
 
-GATE = "W_gate"
+GATES = ("W_gate", "W_g")
+"""The map that makes gates of what the block reads: one for each head, or for each of its numbers."""
+
+
+def gate_of(m: Running, part: Component, x: Value) -> Value | None:
+    """What the block's gate is made of, if it has a map for it."""
+    maps = by_letter(part)
+    return next((m(maps[letter], x) for letter in GATES if letter in maps), None)
 
 
 def with_gate(m: Running, part: Component, queries: Num, q: Value, x: Value) -> tuple[Value, Value | None]:
@@ -15,19 +22,18 @@ def with_gate(m: Running, part: Component, queries: Num, q: Value, x: Value) -> 
 
     A map that is twice as wide makes both, head by head: the queries stay a view, and the gate is copied.
     """
-    maps = by_letter(part)
-    if GATE in maps:
-        return q, m(maps[GATE], x)
     if q.elements == queries:
-        return q, None
+        return q, gate_of(m, part, x)
     q, gate = m.t.split(q, [queries, queries])
     return q.view(heads=True), m.t.copied(gate, queries, "gate")
 
 
 def gated(m: Running, part: Component, x: Value, gate: Value | None) -> Value:
-    """``x`` times an activation of the gate; a sigmoid where the block names none."""
+    """``x`` times an activation of the gate, a sigmoid where the block names none; some families run it in fp32."""
     if gate is None:
         return x
-    acts = [leaf for leaf in part.parts if leaf.kind == "activation"]
-    opened = m(acts[0], gate) if acts else m.t.of_result("sigmoid", gate)
-    return m.t.mul(x, opened, x.elements)
+    kind = gate.dtype
+    if m.habits.gates_in_float32:
+        gate = m.t.to(gate, "float32")
+    opened = m(of_kind(part, "activation"), gate) if has(part, "activation") else m.t.of_result("sigmoid", gate)
+    return m.t.mul(x, m.t.to(opened, kind), x.elements)

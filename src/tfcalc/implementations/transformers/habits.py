@@ -25,12 +25,12 @@ class Habits(NamedTuple):
 
     ``norms``: before each sub-layer (``pre``), after its sum with the stream (``post``), before the sub-layer and
     behind it (``sandwich``), or before sub-layers that stand side by side (``parallel``), or only ``behind`` a
-    sub-layer; where it is empty, their number tells. ``norms_in_line``: whether a norm behind a sum is called in the
-    line of the sum, so that a variable has what was added until the norm has run. ``side_by_side``: the fields that say
-    that sub-layers stand side by side, each with what it is where a config leaves it out. ``rmsnorm``: whose code
-    (``llama``, ``gemma``, ``olmo``, ``t5``, ``moshi``). ``softmax``: the format that attention's runs in, ``float32``,
-    that of its scores (``own``, and ``less highest`` where each row's highest is taken off first) or of the ``stream``.
-    ``sinks`` stand ``beside`` the scores, or ``scale`` the result in eager attention.
+    sub-layer, or by their names, as Gemma 4 has them (``gemma4``); where it is empty, their number tells.
+    ``norms_in_line``: whether a norm behind a sum is called in the line of the sum, so that a variable has what was
+    added until the norm has run. ``side_by_side``: the fields that say that sub-layers stand side by side, each with
+    what it is where a config leaves it out. ``rmsnorm``: whose code (``llama``, ``gemma``, ``gemma4``, ``helium``,
+    ``olmo``, ``t5``). ``softmax``: the format that attention's runs in, ``float32``, that of its scores (``own``, and
+    ``less highest`` where each row's highest is taken off first) or of the ``stream``.
     ``masked``: whether its eager scores get a mask without padding.
 
     ``dropped``, ``dropped_scores``, ``dropped_embeddings`` and ``dropped_inside`` are the fields for dropout behind a
@@ -59,15 +59,20 @@ class Habits(NamedTuple):
     as these do.
 
     ``capped_scores`` and ``capped_logits`` are the fields for caps. ``multiplied`` by a number are the ``embedding``,
-    what is added to the stream (``sub-layers``), or ``logits``.
+    what is added to the stream (``sub-layers``), or ``logits``; ``keeps_multiplier`` whether that of the embedding is a
+    tensor, made anew. ``copies_ids``: whether the table of words reads a copy of the token ids.
+    ``sinks``: whether their softmax is that of all scores ``less highest``, or of scores ``beside`` the sink as they
+    are; or a sink is a ``scale`` of the mixture. ``gates_in_float32``: whether the gates of heads are put into fp32
+    for their activation.
 
     ``layernorm``: whose code (``kernel`` is PyTorch's alone, which runs in what makes logits in any case).
     ``norms_heads``: how norms of queries and keys run: over as much as they have weights for, or over ``each`` head;
     then ``split`` into heads, or written anew (``placed``); ``norms_turned_heads`` whether that is after their
-    rotation. ``clips`` is the field for a limit of queries, keys and values, which are cut in place. ``places_heads``:
-    whether queries, keys and values are written anew, head by head. ``norms_turned`` is the field (if any) and the
-    default for norms without weights of queries and keys behind their rotation, ``tempers`` for a factor of queries
-    that are not rotated, for each place.
+    rotation. ``normed_embedding``: whether a stack's last norm runs before its first layer too. ``clips`` is the field
+    for a limit of queries, keys and values, which are cut in place. ``places_heads``: whether queries, keys and values
+    are written anew, head by head. ``norms_turned`` is the field (if any) and the default for norms without weights of
+    queries and keys behind their rotation, ``tempers`` for a factor of queries that are not rotated, for each place;
+    ``tempers_all`` whether all queries have one.
 
     ``turns_in_float32``: whether queries and keys are rotated in fp32. ``angles``: the format of cos and sin
     (``float32``, the weights' ``own``, or both as one ``complex`` number); ``angles_by_type`` whether layers with a
@@ -94,7 +99,6 @@ class Habits(NamedTuple):
     fused: bool = False
     rmsnorm: str = "llama"
     softmax: str = "float32"
-    sinks: str = "beside"
     masked: bool = True
     dropped: Probability = NEVER
     dropped_scores: Probability = ("attention_dropout", 0.0)
@@ -122,13 +126,19 @@ class Habits(NamedTuple):
     capped_scores: Cap = ("", None)
     capped_logits: Cap = ("", None)
     multiplied: tuple[str, ...] = ()
+    keeps_multiplier: bool = False
+    copies_ids: bool = False
     layernorm: str = "kernel"
     norms_heads: str = ""
     norms_turned_heads: bool = False
+    normed_embedding: bool = False
     clips: str | None = None
     norms_turned: Flag = ("", False)
     tempers: Flag = ("", False)
+    tempers_all: bool = False
     places_heads: bool = False
+    sinks: str = "less highest"
+    gates_in_float32: bool = False
     turns_in_float32: bool = False
     angles: str = "own"
     angles_by_type: bool = False
@@ -202,7 +212,25 @@ COHERE = Habits(
     turns_in_float32=True,
     multiplied=("logits",),
 )
+GRANITE = Habits(multiplied=("embedding", "sub-layers", "logits"))
 GLM = Habits(angles_by_layer=True, joins_turned=True)
+GEMMA2 = Habits(
+    rmsnorm="gemma",
+    multiplied=("embedding",),
+    masks=2,
+    capped_scores=("attn_logit_softcapping", 50.0),
+    capped_logits=("final_logit_softcapping", 30.0),
+)
+GEMMA4 = Habits(
+    norms="gemma4",
+    rmsnorm="gemma4",
+    multiplied=("embedding",),
+    masks=2,
+    angles_by_type=True,
+    normalizes=("", True),
+    routes_in_float32=True,
+    capped_logits=("final_logit_softcapping", None),
+)
 OLMO2 = Habits(norms="behind", rmsnorm="olmo", angles="float32")
 HABITS: dict[str, Habits] = {
     "bart": BART,
@@ -215,14 +243,9 @@ HABITS: dict[str, Habits] = {
     "cohere": COHERE,
     "cohere2": COHERE._replace(masks=2),
     "encoder-decoder": Habits(loss="own", shifted=False, two_families=True),
+    "ernie4_5": Habits(angles="float32", angles_by_layer=True, turns_in_float32=True),
     "gemma": Habits(rmsnorm="gemma", multiplied=("embedding",)),
-    "gemma2": Habits(
-        rmsnorm="gemma",
-        multiplied=("embedding",),
-        masks=2,
-        capped_scores=("attn_logit_softcapping", 50.0),
-        capped_logits=("final_logit_softcapping", 30.0),
-    ),
+    "gemma2": GEMMA2,
     "gemma3_text": Habits(
         rmsnorm="gemma",
         multiplied=("embedding",),
@@ -231,6 +254,10 @@ HABITS: dict[str, Habits] = {
         capped_scores=("attn_logit_softcapping", None),
         capped_logits=("final_logit_softcapping", None),
     ),
+    "flint": Habits(sinks="beside", scores_in_float32=True, normalizes=("", True)),
+    "gemma4": GEMMA4._replace(copies_ids=True),
+    "gemma4_text": GEMMA4,
+    "gemma4_unified_text": GEMMA4,
     "gpt_oss": Habits(
         rmsnorm="olmo",
         router="best first",
@@ -242,18 +269,24 @@ HABITS: dict[str, Habits] = {
     "glm": GLM,
     "glm4": GLM._replace(norms="sandwich"),
     "gpt2": GPT2,
-    "granite": Habits(multiplied=("embedding", "sub-layers", "logits")),
+    "granite": GRANITE,
+    "granite_swa": GRANITE._replace(masks=2, sinks="scale"),
     "gpt_neox": Habits(
         dropped=("hidden_dropout", 0.0),
         dropped_embeddings=("hidden_dropout", 0.0),
         side_by_side=(("use_parallel_residual", True),),
     ),
+    "helium": Habits(rmsnorm="helium", angles_by_layer=True),
+    "laguna": Habits(masks=2, gates_in_float32=True, angles_by_type=True, joins_turned=True),
+    "lfm3": Habits(masks=2, angles="float32", angles_by_type=True),
     "m2m_100": MBART._replace(dropped_scores=("attention_dropout", 0.1)),
     "marian": BART._replace(positions="places"),
     "mbart": MBART,
     "mt5": T5._replace(scaled_output=None),
     "mvp": BART._replace(positions="tokens"),
+    "ministral3": Habits(tempers_all=True),
     "mixtral": Habits(normalizes=("", True), routes_in_float32=True),
+    "nanochat": Habits(norms_turned_heads=True, normed_embedding=True, capped_logits=("final_logit_softcapping", 15.0)),
     "nemotron": Habits(joins_turned=True, layernorm="plus one"),
     "olmo": Habits(layernorm="float32", clips="clip_qkv", angles="float32"),
     "olmo2": OLMO2,
@@ -269,6 +302,7 @@ HABITS: dict[str, Habits] = {
         dropped_embeddings=("embd_pdrop", 0.0),
     ),
     "phi3": Habits(joins_turned=True, dropped=("resid_pdrop", 0.0)),
+    "seed_oss": Habits(dropped=("residual_dropout", 0.1), dropped_scores=("attention_dropout", 0.1)),
     "stablelm": Habits(joins_turned=True, norms_heads="split", dropped=("hidden_dropout", 0.0)),
     "seamless_m4t": MBART._replace(
         dropped_scores=("attention_dropout", 0.1), drops_behind=("attention",), given_ones=False
@@ -276,6 +310,17 @@ HABITS: dict[str, Habits] = {
     "starcoder2": Habits(dropped=("residual_dropout", 0.0)),
     "plbart": BART._replace(dropped_scores=("attention_dropout", 0.1)),
     "t5": T5,
+    "t5gemma": GEMMA2._replace(
+        dropped=("dropout_rate", 0.0),
+        dropped_embeddings=("dropout_rate", 0.0),
+        dropped_output=("dropout_rate", 0.0),
+        dropped_scores=("attention_dropout", 0.0),
+        capped_scores=("decoder.attn_logit_softcapping", 50.0),
+        capped_logits=("decoder.final_logit_softcapping", 30.0),
+        keeps_multiplier=True,
+        shifted=False,
+    ),
     "umt5": T5._replace(scaled_output=()),
+    "vaultgemma": GEMMA2,
 }
 """By ``model_type``."""

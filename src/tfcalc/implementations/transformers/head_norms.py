@@ -8,17 +8,16 @@ from tfcalc.implementations.transformers import leaves
 from tfcalc.implementations.transformers.running import Running, of_kind
 from tfcalc.tape.value import Value
 
-BOTH = 2
-"""One norm for queries, one for keys."""
+LONE = ("sub_norm", "groupnorm")
+"""Parts of names of norms that are none of queries, keys or values."""
 
 
-def heads_normed(m: Running, part: Component, q: Value, k: Value) -> tuple[Value, Value]:
-    """Both after their norms, if the block has two: of each head, or of all that the projection made."""
-    norms = [leaf for leaf in part.parts if leaf.kind == "norm"]
-    if len(norms) != BOTH:
-        return q, k
+def heads_normed(m: Running, part: Component, *heads: Value) -> tuple[Value, ...]:
+    """Queries, keys and values after their norms, as many as the block has: of each head, or of all that a map made."""
+    norms = [leaf for leaf in part.parts if leaf.kind == "norm" and not any(word in leaf.name for word in LONE)]
     width = of_kind(part, "attend").own.products[0].factors[-1]
-    return _normed(m, norms[0], q, width), _normed(m, norms[1], k, width)
+    normed = (_normed(m, norm, x, width) for norm, x in zip(norms, heads, strict=False))
+    return *normed, *heads[len(norms) :]
 
 
 def _normed(m: Running, part: Component, x: Value, width: Num) -> Value:
@@ -40,3 +39,10 @@ def unweighted(m: Running, part: Component, x: Value) -> Value:
     width = of_kind(part, "attend").own.products[0].factors[-1]
     made = leaves.over_rms(m, m.t.to(x, "float32"), divide(x.elements, width))
     return m.t.to(made, x.dtype).view(heads=x.heads)
+
+
+def mixture_normed(m: Running, part: Component, mixture: Value) -> Value:
+    """The mixture of all heads behind a norm of its own, where the block has one (BitNet)."""
+    for norm in (leaf for leaf in part.parts if leaf.kind == "norm" and LONE[0] in leaf.name):
+        mixture = m(norm, mixture)
+    return mixture

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tfcalc.core.component import Component
-from tfcalc.implementations.transformers.attention import Shape, cached, mixed
-from tfcalc.implementations.transformers.gates import GATE, gated
+from tfcalc.implementations.transformers.attend import Shape, mixed
+from tfcalc.implementations.transformers.attention import cached
+from tfcalc.implementations.transformers.gates import gate_of, gated
 from tfcalc.implementations.transformers.rotation import halves_turned, rotated_width
 from tfcalc.implementations.transformers.running import Running, by_letter, of_kind
 from tfcalc.tape.value import Value
@@ -37,8 +38,7 @@ def latent_attention(m: Running, part: Component, x: Value) -> Value:
         latent, k_turned, sizes = cached(m, m.cache.of(m), sizes, latent, k_turned)
     q = t.joined([q_passed, q_turned], sizes.queries)
     k, v = _expanded(m, part, sizes, latent, k_turned)
-    gate = m(maps[GATE], x) if GATE in maps else None
-    return m(maps["W_O"], gated(m, part, mixed(m, sizes, q, k, v), gate))
+    return m(maps["W_O"], gated(m, part, mixed(m, sizes, q, k, v), gate_of(m, part, x)))
 
 
 def latent_shape(m: Running, part: Component) -> Shape:

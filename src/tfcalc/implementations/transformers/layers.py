@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.core.traced import value_of
+from tfcalc.implementations.transformers.gemma4 import gemma4_layer
 from tfcalc.implementations.transformers.running import Running, of_memory
 from tfcalc.tape.value import Value
 
@@ -16,7 +17,8 @@ BESIDE = ("norm", "residual", "dropout", "parameter", "buffer", "position")
 
 def stack(m: Running, groups: list[Component], x: Value) -> Value:
     """The layers of a stack, from the bottom."""
-    for name, layer, again, copies in _in_order(m, groups, x.needs_gradient and x.dtype == m.t.numerics.weights):
+    like_others = x.needs_gradient and x.dtype == m.t.numerics.weights and not x.storage.keepers
+    for name, layer, again, copies in _in_order(m, groups, like_others):
         passes = layer.passes if not m.every_layer and copies == layer.copies * layer.passes else 1
         with m.t.inside(name, divide(copies, passes), passes):
             x = m.t.checkpoint(Checkpointed(m, layer), x) if again else one(m, layer, x)
@@ -56,7 +58,7 @@ def _kinds(layer: Component, every: int, reached: bool) -> Iterator[tuple[str, C
     """Layers that are equal but for what they keep.
 
     These are what is computed again, and the first where what it reads has another format than the stream, or none is
-    trained below.
+    trained below, or it is kept anyway.
     """
     copies = layer.copies * layer.passes
     again: Num = ceil_div(copies, every) if every else 0
@@ -191,4 +193,11 @@ def parallel(m: Running, norms: list[Component], subs: list[Component], x: Value
     return m.t.add(made, x)
 
 
-WIRINGS = {"behind": behind, "pre": pre, "post": post, "sandwich": sandwich, "parallel": parallel}
+WIRINGS = {
+    "behind": behind,
+    "gemma4": gemma4_layer,
+    "pre": pre,
+    "post": post,
+    "sandwich": sandwich,
+    "parallel": parallel,
+}

@@ -83,18 +83,25 @@ def olmo_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
     return t.to(x if weight is None else t.mul(weight, x, x.elements), kind)
 
 
-def moshi_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
-    """MoshiRMSNorm: times the weight's copy in fp32, and only then in the first format."""
-    t = m.t
-    normed = over_rms(m, t.to(x, "float32"), rows)
-    return t.to(normed if weight is None else t.mul(normed, t.to(weight, "float32")), x.dtype)
+def helium_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
+    """HeliumRMSNorm: the same, with a copy of the weight in fp32."""
+    return olmo_norm(m, x, rows, weight if weight is None else m.t.to(weight, "float32"))
+
+
+def gemma4_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
+    """Gemma4RMSNorm: 1/rms is a power, which keeps what it reads; times a copy of the weight in fp32."""
+    t, kind = m.t, x.dtype
+    x = t.to(x, "float32")
+    x = t.mul(x, t.pow(t.scaled(t.mean(t.pow(x), rows))))
+    return t.to(x if weight is None else t.mul(x, t.to(weight, "float32")), kind)
 
 
 RMSNORMS = {
     "fused": kernels.rms_norm,
     "gemma": gemma_norm,
+    "gemma4": gemma4_norm,
+    "helium": helium_norm,
     "llama": llama_norm,
-    "moshi": moshi_norm,
     "olmo": olmo_norm,
     "t5": t5_norm,
 }
@@ -109,7 +116,9 @@ def embedding(m: Running, part: Component, x: Value) -> Value:
     if part.own.lookups == 0:  # it is stored here, and looked up elsewhere
         return x
     x = m.t.embedding(weight, m.ids, tensor.shape[1])
-    return m.t.scaled(x) if "embedding" in m.habits.multiplied else x
+    if "embedding" not in m.habits.multiplied:
+        return x
+    return m.t.mul(x, Value(m.t.new(1, x.dtype, "scale"), 1, x.dtype)) if m.habits.keeps_multiplier else m.t.scaled(x)
 
 
 def positions(m: Running, part: Component) -> Value:

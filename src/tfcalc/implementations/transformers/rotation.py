@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.implementations import kernels
-from tfcalc.implementations.transformers.running import Running, of_kind
+from tfcalc.implementations.transformers.masks import window
+from tfcalc.implementations.transformers.running import AngleKind, Running, of_kind
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Value
 
 Angles = tuple[Value, Value]
 
 
-def angles(m: Running, turned: Sequence[Component]) -> Angles:
-    """The cosine and the sine of each position's angles, or both in one complex number; they belong to no layer.
-
-    They are for each place, or for each token, as wide as what is turned in these blocks.
-    """
+def angles(m: Running, blocks: Sequence[Component]) -> Mapping[AngleKind | None, Angles]:
+    """Those of every kind of block that is rotated, for each place or for each token; they belong to no layer."""
+    first = {kind_of_angles(m, block): block for block in reversed(blocks)}
     places = m.stream.tokens if m.habits.angles_by_token else m.stream.length
-    elements = places * _width(m, turned)
+    return {kind: _angles(m, places * rotated_width(block)) for kind, block in first.items()}
+
+
+def kind_of_angles(m: Running, part: Component) -> AngleKind | None:
+    """Layers with a window may have other angles than those without, of another width."""
+    return (window(part), int(value_of(rotated_width(part)))) if m.habits.angles_by_type else None
+
+
+def _angles(m: Running, elements: Num) -> Angles:
+    """The cosine and the sine of each position's angles, or both in one complex number."""
     if m.habits.angles == "complex":
         both = _angle(m, "cos + i·sin", elements)
         return both, both
@@ -37,31 +45,12 @@ def _angle(m: Running, name: str, elements: Num) -> Value:
     return Value(storage, elements, kind)
 
 
-def _width(m: Running, turned: Sequence[Component]) -> Num:
-    """How wide they are; where each kind of layer has angles of its own, these stand beside each other here."""
-    widths = [rotated_width(each) for each in dict.fromkeys(turned)]
-    kinds = _kinds_of_angles(m, turned) if m.habits.angles_by_type else 1
-    return sum(widths) if kinds == len(widths) else widths[0] * kinds
-
-
-def _kinds_of_angles(m: Running, turned: Sequence[Component]) -> int:
-    """How many kinds of layers there are: as the config lists them, or of blocks that differ."""
-    types, layers = m.field("layer_types"), m.field("num_hidden_layers")
-    other = m.field("sliding_window_pattern", m.habits.other_layer or None)
-    if m.field("global_attn_every_n_layers") == 1:  # ModernBERT's: then none has a window
-        other = 0
-    if types or other is None:
-        return len(set(types or turned))
-    return 2 if 1 < other <= layers else 1
-
-
 def all_turned(m: Running, part: Component, q: Value, k: Value, v: Value) -> tuple[Value, Value, Value]:
     """Queries and keys, by cos and sin; a layer may first put these in another order (GLM's repeat_interleave).
 
     So are the values, if RoFormer's config says so.
     """
-    angles = m.shared.angles
-    assert angles is not None
+    angles = m.shared.angles[kind_of_angles(m, part)]
     if m.habits.angles_by_layer:
         cos, sin = angles
         angles = m.t.copied(cos, cos.elements, "cos, interleaved"), m.t.copied(sin, sin.elements, "sin, interleaved")
@@ -100,10 +89,10 @@ def _turned(m: Running, x: Value, angles: Angles) -> Value:
 def halves_turned(m: Running, x: Value) -> Value:
     """``x₁·cos − x₂·sin`` beside ``x₂·cos + x₁·sin``, in new memory (DeepSeek's interleaved rotation)."""
     t, kind = m.t, x.dtype
-    assert m.shared.angles is not None
+    angles = m.shared.angles[None]
     if m.habits.fused:
-        return kernels.turned(m, x, m.shared.angles)
-    cos, sin = m.shared.angles
+        return kernels.turned(m, x, angles)
+    cos, sin = angles
     if m.habits.turns_in_float32:
         x = t.to(x, "float32")
     return _brought_back(m, t.joined([t.add(t.mul(x, cos), t.mul(x, sin))], x.elements), kind)

@@ -21,17 +21,24 @@ Field = Callable[..., Any]
 Rule = Callable[["Running", Component, Value], Value]
 
 
+Stored = dict[int | None, tuple[Value, Value]]
+AngleKind = tuple[int | None, int]
+"""A layer's window (if it has one), and how much of a head's width is rotated."""
+
+
 class Shared(NamedTuple):
     """What all layers of a stack read beside the stream.
 
-    ``angles`` are cos and sin of the rotary positions in ``places``, ``mask`` what eager attention adds to its scores,
+    ``angles`` are cos and sin of the rotary positions in ``places``, by the kind of layer that reads them (None where
+    all read the same), ``mask`` what eager attention adds to its scores,
     ``masks`` those for each window where keys are cached, ``bias`` what is added for distances, ``looks_back`` whether
     the stack is causal. DeBERTa's ``distances`` are a vector for each distance of two tokens, ``padding`` is a number
     for each token. In an encoder-decoder, ``memory`` is what the encoder made of ``memory_of``, and ``memory_bias``
-    what is added to the scores of its keys.
+    what is added to the scores of its keys. ``stored`` are the last keys and values by the window of their layer, where
+    later ones read them again, ``inputs`` the vectors that layers have of their own.
     """
 
-    angles: tuple[Value, Value] | None = None
+    angles: Mapping[AngleKind | None, tuple[Value, Value]] = MappingProxyType({})
     places: Value | None = None
     mask: Value | None = None
     masks: Mapping[int | None, Value] = MappingProxyType({})
@@ -42,9 +49,14 @@ class Shared(NamedTuple):
     distances: Value | None = None
     padding: Value | None = None
     memory_of: Sequences | None = None
+    stored: Stored | None = None
+    inputs: Value | None = None
 
 
 NOTHING = Shared()
+
+OF_IMAGES = ("vision_", "embed_vision", "audio_", "embed_audio", "multi_modal_projector")
+"""How the names of parts begin that read images or sounds, or what was made of them."""
 
 
 class Running:
@@ -74,7 +86,9 @@ class Running:
         self.every_layer = every_layer
         self.weights: dict[str, Value] = {}
         self.stream = run.target
-        self.ids = tape.given(self.stream.tokens, "int64", "token ids")
+        ids = tape.new(self.stream.tokens, "int64", "token ids") if habits.copies_ids else None
+        given = tape.given(self.stream.tokens, "int64", "token ids")
+        self.ids = given if ids is None else Value(ids, self.stream.tokens, "int64")
         self.shared = NOTHING
         self.experts = "grouped_mm"  # transformers' experts_implementation
         self.cache: Cache | None = None
@@ -129,9 +143,14 @@ class Running:
 
 def in_sequence(m: Running, part: Component, x: Value) -> Value:
     """Its parts one after another; a leaf without a rule leaves things as they are."""
-    for each in part.parts:
+    for each in reading_text(part):
         x = m(each, x)
     return x
+
+
+def reading_text(part: Component) -> list[Component]:
+    """Its parts but for those that read images or sounds, of which the sequences that run have none."""
+    return [each for each in part.parts if not each.name.startswith(OF_IMAGES)]
 
 
 def by_letter(part: Component) -> dict[str, Component]:

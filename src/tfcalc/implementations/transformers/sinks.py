@@ -19,13 +19,14 @@ def sinks(m: Running, part: Component) -> Value | None:
 
 
 def softmax_beside(m: Running, scores: Value, sink: Value, rows: Num) -> Value:
-    """The softmax of both together, without the sink: each row's highest score, whose place is kept, is taken off.
+    """The softmax of both together, without the sink; each row's highest score, whose place is kept, may be taken off.
 
-    Source: transformers' GptOssAttention, ``eager_attention_forward``.
+    Source: transformers' GptOssAttention and FlintAttention, ``eager_attention_forward``.
     """
     t = m.t
     wide = max(scores.dtype, sink.dtype, key=lambda dtype: WIDTHS[dtype])
-    both = softmax_less_highest(m, t.result("cat", [scores, sink], scores.elements + rows, wide), rows)
+    both = t.result("cat", [scores, sink], scores.elements + rows, wide)
+    both = softmax_less_highest(m, both, rows) if m.habits.sinks == "less highest" else t.softmax(both, wide)
     return t.result("slice", [both], scores.elements, wide, shares=both.storage)
 
 
@@ -39,7 +40,7 @@ def softmax_less_highest(m: Running, scores: Value, rows: Num) -> Value:
 def scale_by_sink(m: Running, scores: Value, sink: Value, rows: Num) -> Value:
     """What the sink leaves of each row: the sigmoid of the logarithm of the scores' sum, less the sink's score.
 
-    Source: transformers' GraniteMoeSWAAttention, ``eager_attention_forward``.
+    Source: transformers' GraniteSWAAttention, ``eager_attention_forward``.
     """
     t = m.t
     sums = t.result("logsumexp", [scores], rows, scores.dtype, saves=[scores], saves_result=True)

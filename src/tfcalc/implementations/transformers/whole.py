@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfcalc.core.component import Component
 from tfcalc.core.number import divide
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.activations import activation
-from tfcalc.implementations.transformers.attention import attention
+from tfcalc.implementations.transformers.attention import attention, reuses
 from tfcalc.implementations.transformers.convolution import recurrence
 from tfcalc.implementations.transformers.disentangled import (
     CONVOLUTION,
@@ -19,11 +21,12 @@ from tfcalc.implementations.transformers.disentangled import (
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
 from tfcalc.implementations.transformers.feed_forward import feed_forward
+from tfcalc.implementations.transformers.gemma4 import BY_LAYER, inputs_by_layer
 from tfcalc.implementations.transformers.latent import is_latent, latent_attention
 from tfcalc.implementations.transformers.masks import masks, windows
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
 from tfcalc.implementations.transformers.rotation import angles
-from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, has, of_kind
+from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, Stored, has, of_kind, reading_text
 from tfcalc.tape.value import Value
 
 
@@ -33,10 +36,12 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
     if groups:
         _share(m, part)
     tables: list[Value] = []  # the model's variables hold what they made, to its end
-    for each in _as_they_run(parts_of_stream(part) if m.habits.disentangled else part.parts):
+    for each in _as_they_run(parts_of_stream(part) if m.habits.disentangled else reading_text(part)):
         if each.kind == "layer":
             if each is groups[0]:
                 x = _embedded(m, x) if tables else x
+                x = _normed_first(m, part, x)
+                m.shared = m.shared._replace(inputs=inputs_by_layer(m, part, x))
                 given, read = [x], x if has(part, "convolution") else None
                 del x  # the stack alone holds it now
                 x = layers.stack(m, groups, given.pop())
@@ -48,6 +53,8 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
                 x = m.t.add(x, tables[-1])
         elif each.name == CONVOLUTION and read is not None:
             x = convolved(m, part, read, x)
+        elif each.name in BY_LAYER:  # they ran before the layers
+            continue
         elif each.name.startswith(BESIDE):
             _beside(m, each, x)
         else:
@@ -57,7 +64,7 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
     return m.dropped(x, m.habits.dropped_output) if groups else x
 
 
-def _as_they_run(parts: tuple[Component, ...]) -> list[Component]:
+def _as_they_run(parts: Sequence[Component]) -> list[Component]:
     """A norm of the embedding, and a table of distances, run before the layers, wherever they are stored."""
     early = [part for part in parts if (part.kind == "norm" and "embed" in part.name) or is_relative(part)]
     others = [part for part in parts if part not in early]
@@ -92,16 +99,23 @@ def _embedded(m: Running, x: Value) -> Value:
         return m.dropped(x, m.habits.dropped_embeddings)
 
 
+def _normed_first(m: Running, part: Component, x: Value) -> Value:
+    """The embedding after the stack's last norm, where the family runs it at both ends."""
+    return m([each for each in part.parts if each.kind == "norm"][-1], x) if m.habits.normed_embedding else x
+
+
 def _share(m: Running, part: Component) -> None:
     """What all layers read: the mask of eager attention, cos and sin of the positions."""
-    shared = m.shared._replace(looks_back=part.kind != "encoder")
+    blocks = [node.component for node in part.walk() if node.component.kind == "attention"]
+    stored: Stored | None = {} if any(map(reuses, blocks)) else None
+    shared = m.shared._replace(looks_back=part.kind != "encoder", stored=stored)
     if m.cache is not None:
         shared = shared._replace(masks=masks(m, m.cache))
     elif shared.looks_back:
         shared = shared._replace(mask=_mask(m), masks=windows(m, part))
     if m.habits.disentangled:
         shared = shared._replace(distances=distances(m, part))
-    turned = [node.component for node in part.walk() if has(node.component, "rotary")]
+    turned = [node.component for each in reading_text(part) for node in each.walk() if has(node.component, "rotary")]
     if turned:
         places = Value(m.t.new(m.stream.length, "int64", "positions"), m.stream.length, "int64")
         shared = shared._replace(places=places, angles=angles(m, turned))
