@@ -194,7 +194,9 @@ class Workload(Described):
         before = 0 if keys.cached is None else 2 * (seen - length)  # twice what every query sees beside the sequence
         if causal and self.attention == "causal-half":
             return Pairs((batch, length, length + before), scores, self.fused)
-        if not causal or self.attention == "full":
+        if not causal:
+            return Pairs((2, batch, length, seen), scores, self.fused, window)
+        if self.attention == "full":
             return Pairs((2, batch, length, seen), scores, self.fused)
         if chunk is not None:
             return Pairs((batch, twice_chunked(length, chunk)), scores, self.fused, chunk)

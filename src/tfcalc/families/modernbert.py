@@ -14,7 +14,7 @@ from tfcalc.core.number import Num
 from tfcalc.families.bert import BERT, embeddings, pooler, token_types
 from tfcalc.families.bert_heads import ANSWER, ROBERTA_HEADS, TASKS, Make, classes, lm, on_top, predictions, transform
 from tfcalc.families.llama import attention, decoder, gated, head_dim, uniform
-from tfcalc.families.windows import SLIDING
+from tfcalc.families.windows import SLIDING, by_window, windows
 from tfcalc.leaves import activation, embedding, linear, norm
 from tfcalc.workload import Workload
 
@@ -27,6 +27,8 @@ MODERNBERT: dict[str, Any] = {
     "hidden_activation": "gelu",
     "max_position_embeddings": 8192,
     "norm_bias": False,
+    "global_attn_every_n_layers": 3,
+    "local_attention": 128,
     "attention_bias": False,
     "mlp_bias": False,
     "decoder_bias": True,
@@ -84,7 +86,7 @@ DECODER_HEADS: dict[str, Head] = {
 
 
 def nearby(c: Config, run: Workload) -> list[int | None]:
-    """Each layer's window, where masks change what is counted: all but every third layer look back half as far."""
+    """Each layer's window, where masks are told apart: all but every third layer see no further than half of it."""
     count, every = c.number("num_hidden_layers"), c.number("global_attn_every_n_layers")
     types = c.words("layer_types", count) if c.get("layer_types") else None
     slides = [place % every != 0 if types is None else types[place] == SLIDING for place in range(count)]
@@ -129,7 +131,7 @@ def modern(c: Config, run: Workload, names: tuple[str, ...], seen: Sequence[int 
 @family("modernbert", architecture="ModernBertForMaskedLM", heads=MODERNBERT_HEADS, **MODERNBERT)
 def modernbert(c: Config, run: Workload) -> Component:
     """Warner et al. 2024 (arXiv 2412.13663): no biases, a gated network, attention local in two layers of three."""
-    return modern(c, run, ("Wqkv", "Wo"), [None] * c.number("num_hidden_layers"), causal=False)
+    return modern(c, run, ("Wqkv", "Wo"), nearby(c, run), causal=False)
 
 
 @family(
@@ -137,8 +139,6 @@ def modernbert(c: Config, run: Workload) -> Component:
     architecture="ModernBertDecoderForCausalLM",
     heads=DECODER_HEADS,
     **MODERNBERT,
-    global_attn_every_n_layers=3,
-    local_attention=128,
 )
 def modernbert_decoder(c: Config, run: Workload) -> Component:
     """Weller et al. 2025 (Ettin, arXiv 2507.11412): ModernBERT as a decoder; two layers of three see a window."""
@@ -273,9 +273,14 @@ def through_bottleneck(c: Config, run: Workload) -> Iterator[Component]:
     attention_bias=False,
     mlp_bias=False,
     prediction_head_size=768,
+    sliding_window=128,
     tie_word_embeddings=False,
 )
 def ultrabert(c: Config, run: Workload) -> Component:
     """Transformers' UltrabertModel: Llama that looks both ways, in two layers of three only nearby."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), causal=False)
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
+
+    def one(window: int | None) -> Component:
+        mixer = attention(c, run, bias=c.flag("attention_bias"), causal=False, window=window)
+        return uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias")))
+
+    return decoder(c, run, *by_window(c, run, windows(c, lambda place: (place + 1) % 3 > 0), one))

@@ -58,7 +58,6 @@ BERTS: dict[str, Habits] = {
         dropped_inside=("mlp_dropout", 0.0),
         turns_in_float32=True,
         angles_by_type=True,
-        other_layer=2,
     ),
     "mpnet": ROBERTA,
     "nomic_bert": BERT_KIN._replace(
@@ -80,7 +79,7 @@ BERTS: dict[str, Habits] = {
     "roformer": BERT_KIN._replace(segments="tokens", angles_by_layer=True),
     "squeezebert": BERT_KIN,
     "tapas": ROBERTA,
-    "ultrabert": MASKED._replace(angles_by_type=True, other_layer=3),
+    "ultrabert": MASKED._replace(angles_by_type=True),
     "xlm-roberta": ROBERTA,
     "xlm-roberta-xl": ROBERTA._replace(norms="pre", drops_behind=("attention",)),
     "xmod": ROBERTA,

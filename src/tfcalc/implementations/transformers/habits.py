@@ -76,7 +76,7 @@ class Habits(NamedTuple):
 
     ``turns_in_float32``: whether queries and keys are rotated in fp32. ``angles``: the format of cos and sin
     (``float32``, the weights' ``own``, or both as one ``complex`` number); ``angles_by_type`` whether layers with a
-    window have others than those without (``other_layer`` is the first of these, where no field says which are),
+    window have others than those without,
     ``angles_by_layer`` whether each layer makes its own, or puts them in another order first,
     ``half_angles`` whether they are half as wide as what they turn, ``angles_by_turn`` whether they are made anew for
     queries and for keys, ``angles_by_token`` whether they are made
@@ -142,7 +142,6 @@ class Habits(NamedTuple):
     turns_in_float32: bool = False
     angles: str = "own"
     angles_by_type: bool = False
-    other_layer: int = 0
     angles_by_layer: bool = False
     angles_by_turn: bool = False
     angles_by_token: bool = False

@@ -33,7 +33,7 @@ def latent_attention(m: Running, part: Component, x: Value) -> Value:
     latent = m(next(leaf for leaf in part.parts if leaf.name == "kv_a_layernorm"), latent)
     q_passed, q_turned = t.split(q, [q.elements - shared * sizes.heads, shared * sizes.heads])
     del q
-    q_turned, k_turned = (halves_turned(m, each) for each in (q_turned, k_turned))
+    q_turned, k_turned = (halves_turned(m, part, each) for each in (q_turned, k_turned))
     if m.cache is not None:
         latent, k_turned, sizes = cached(m, m.cache.of(m), sizes, latent, k_turned)
     q = t.joined([q_passed, q_turned], sizes.queries)

@@ -98,7 +98,7 @@ def one(m: Running, layer: Component, x: Value) -> Value:
     norms = [part for part in parts if part.kind == "norm"]
     subs = [part for part in parts if part.kind not in BESIDE]
     wired = wiring(m, norms, subs)
-    if wired == "pre" and subs[0] is parts[0] and len(norms) < len(subs):  # ModernBERT's first layer reads a norm's
+    if wired == "pre" and len(norms) == 1 < len(subs):  # ModernBERT's first layer, which reads what a norm made
         first, *subs = subs
         x = _added(m, first, m(first, x), x)
     x = WIRINGS[wired](m, norms, subs, x)

@@ -65,7 +65,7 @@ def turned(m: Running, part: Component, x: Value, angles: Angles) -> Value:
     t, whole = m.t, of_kind(part, "attend").own.products[0].factors[-1]
     width = rotated_width(part)
     if width == whole and m.habits.angles == "complex":  # pairs of neighbours, which are complex numbers
-        return halves_turned(m, x).view(heads=x.heads)
+        return halves_turned(m, part, x).view(heads=x.heads)
     if width == whole:
         x = _turned(m, x, angles)
         return t.joined([x], x.elements) if m.habits.joins_turned else x
@@ -86,10 +86,10 @@ def _turned(m: Running, x: Value, angles: Angles) -> Value:
     return _brought_back(m, made, kind).view(heads=x.heads)
 
 
-def halves_turned(m: Running, x: Value) -> Value:
+def halves_turned(m: Running, part: Component, x: Value) -> Value:
     """``x₁·cos − x₂·sin`` beside ``x₂·cos + x₁·sin``, in new memory (DeepSeek's interleaved rotation)."""
     t, kind = m.t, x.dtype
-    angles = m.shared.angles[None]
+    angles = m.shared.angles[kind_of_angles(m, part)]
     if m.habits.fused:
         return kernels.turned(m, x, angles)
     cos, sin = angles

@@ -111,8 +111,8 @@ def _share(m: Running, part: Component) -> None:
     shared = m.shared._replace(looks_back=part.kind != "encoder", stored=stored)
     if m.cache is not None:
         shared = shared._replace(masks=masks(m, m.cache))
-    elif shared.looks_back:
-        shared = shared._replace(mask=_mask(m), masks=windows(m, part))
+    else:
+        shared = shared._replace(mask=_mask(m) if shared.looks_back else None, masks=windows(m, part))
     if m.habits.disentangled:
         shared = shared._replace(distances=distances(m, part))
     turned = [node.component for each in reading_text(part) for node in each.walk() if has(node.component, "rotary")]
