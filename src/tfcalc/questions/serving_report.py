@@ -11,6 +11,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.serving.caches import PAGED
 from tfcalc.questions.serving_memory import LETTERS, Served, at_work, served
+from tfcalc.questions.training_plan import of_text_alone
 from tfcalc.report import Report, breakdown
 from tfcalc.symbols import legend
 
@@ -59,7 +60,7 @@ def serving_memory(
         whole=whole,
         depth=depth,
         legend=legend(used, model, requests) | letters,
-        notes=(*model.remarks(requests), *notes(requests, plan, found)),
+        notes=(*model.remarks(requests), *of_text_alone(model, requests), *notes(requests, plan, found)),
         more={
             "phases": [{"phase": each.phase, "temporary_bytes": each.temporary} for each in found.moments],
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import Published
@@ -13,11 +14,13 @@ from tfcalc.held.training.recipes import Recipe
 from tfcalc.held.training.sharding import Placement
 from tfcalc.held.training.stored import packed
 from tfcalc.implementations.transformers.measured import error_of
+from tfcalc.implementations.transformers.running import at_rest
 from tfcalc.tape.operations import Numerics
 
 if TYPE_CHECKING:
     from tfcalc.held.plans import Training
     from tfcalc.model import Model
+    from tfcalc.workload import Workload
 
 FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """What torch calls them."""
@@ -77,6 +80,12 @@ def numerics(by: Recipe, plan: Training) -> Numerics:
 def known_error(model: Model) -> float:
     """How far the family's saved activations were from PyTorch's. Raises InvalidModel where nothing is known of it."""
     return error_of(model.family.model_type) if isinstance(model, Published) else 0.0
+
+
+def of_text_alone(model: Model, run: Workload) -> Iterator[str]:
+    """A sentence on the parts of a model that read images or sounds: what they make is not counted."""
+    if isinstance(model, Published) and (parts := at_rest(model.tree(run))):
+        yield f"sequences of text alone: nothing is counted of what {' and '.join(parts)} would make"
 
 
 def check_alone(plan: Training) -> None:

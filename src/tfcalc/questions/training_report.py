@@ -16,7 +16,7 @@ from tfcalc.questions.common import asked_run
 from tfcalc.questions.standing import TrainingStep
 from tfcalc.questions.stated import recomputed
 from tfcalc.questions.training_memory import training_step
-from tfcalc.questions.training_plan import MEGATRON, known_error
+from tfcalc.questions.training_plan import MEGATRON, known_error, of_text_alone
 from tfcalc.report import Report, breakdown
 from tfcalc.symbols import legend
 
@@ -73,16 +73,17 @@ def training_memory(
         whole=whole,
         depth=depth,
         legend=legend(used, model, run, plan) | letters,
-        notes=(*model.remarks(run), *_doubts(model, plan), *notes(run, plan)),
+        notes=(*model.remarks(run), *_doubts(model, run, plan), *notes(run, plan)),
         more={"timeline": [described(phase) for phase in step.phases]},
     )
 
 
-def _doubts(model: Model, plan: Training) -> Iterator[str]:
-    """How far the family's activations were from PyTorch's, where they were not equal."""
+def _doubts(model: Model, run: Workload, plan: Training) -> Iterator[str]:
+    """How far the family's activations were from PyTorch's, where they were not equal; what makes none."""
     error = 0.0 if plan.implementation == MEGATRON else known_error(model)
     if error:
         yield f"activations of this family were {error:+.2%} off PyTorch's on random small models, at worst"
+    yield from of_text_alone(model, run)
 
 
 def totals(step: TrainingStep) -> dict[str, int | str]:

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from tfcalc.configs.family import find
 from tfcalc.core.component import Component
-from tfcalc.implementations.transformers.families import field_of, habits_of
+from tfcalc.implementations.transformers.fields import field_of
+from tfcalc.implementations.transformers.habits import habits_of
 from tfcalc.implementations.transformers.running import NOTHING, Running, has, reading_text
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Value

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.implementations import fused
-from tfcalc.implementations.transformers.families import field_of, habits_of
+from tfcalc.implementations.transformers.fields import field_of
+from tfcalc.implementations.transformers.habits import habits_of
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.implementations.transformers.whole import RULES
 from tfcalc.tape.ledger import Ledger
@@ -38,7 +39,7 @@ def running(
         )
 
     field = field_of(model.data, model.family)
-    habits = habits_of(model.family.model_type)
+    habits = habits_of(model.family.model_type, str(field("text_config.model_type")))
     tape = Torch(Ledger(watch=every_layer), numerics, apart=run.batch_size != 1)
     if implementation == "fused":
         run, habits, rules = fused.workload(run, numerics), fused.habits(habits), fused.rules()

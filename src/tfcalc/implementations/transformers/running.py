@@ -55,7 +55,7 @@ class Shared(NamedTuple):
 
 NOTHING = Shared()
 
-OF_IMAGES = ("vision_", "embed_vision", "audio_", "embed_audio", "multi_modal_projector")
+OF_IMAGES = ("vision_", "visual", "embed_vision", "audio_", "embed_audio", "multi_modal_projector")
 """How the names of parts begin that read images or sounds, or what was made of them."""
 
 
@@ -150,7 +150,16 @@ def in_sequence(m: Running, part: Component, x: Value) -> Value:
 
 def reading_text(part: Component) -> list[Component]:
     """Its parts but for those that read images or sounds, of which the sequences that run have none."""
-    return [each for each in part.parts if not each.name.startswith(OF_IMAGES)]
+    return [each for each in part.parts if not _reads_images(each)]
+
+
+def at_rest(part: Component) -> list[str]:
+    """The names of the parts of a model that read images or sounds."""
+    return [name for each in part.parts for name in ([each.name] if _reads_images(each) else at_rest(each))]
+
+
+def _reads_images(part: Component) -> bool:
+    return part.name.startswith(OF_IMAGES)
 
 
 def by_letter(part: Component) -> dict[str, Component]:

@@ -1,0 +1,77 @@
+"""The habits of mixtures of experts."""
+
+from __future__ import annotations
+
+from tfcalc.implementations.transformers.habits.code import Flag, Habits
+from tfcalc.implementations.transformers.habits.decoders import COHERE, GRANITE, OLMO2
+
+EVERY_SUM: Flag = ("", True)
+"""The chosen experts' weights are always divided by their sum."""
+SIGMOID = Habits(router="sigmoid", router_logits="copies", normalizes=("norm_topk_prob", True))
+"""DeepSeek-V3's router, which many have."""
+GRANITE_MOE = GRANITE._replace(norms="pre", router="best first", router_logits="float32")
+MIXTURES: dict[str, Habits] = {
+    "afmoe": Habits(
+        rmsnorm="olmo",
+        router="sigmoid",
+        router_logits="float32",
+        normalizes=EVERY_SUM,
+        normalizes_in_place=False,
+        masks=2,
+    ),
+    "aria_text": Habits(router="best first"),
+    "axk1": SIGMOID,
+    "cohere2_moe": COHERE._replace(masks=2, router="best first", router_logits="float32"),
+    "deepseek_v2": Habits(router="groups", router_logits="copies", angles="complex", turns_in_float32=True),
+    "deepseek_v3": SIGMOID,
+    "dots3_note_text": SIGMOID._replace(angles="float32", angles_by_type=True, masks=2),
+    "ernie4_5_moe": Habits(
+        router="gathered softmax",
+        router_logits="copies",
+        router_weights="float32",
+        angles="float32",
+        angles_by_layer=True,
+        turns_in_float32=True,
+    ),
+    "exaone_moe": SIGMOID._replace(masks=2),
+    "flex_olmo": OLMO2,
+    "flint": Habits(sinks="beside", scores_in_float32=True, normalizes=EVERY_SUM),
+    "glm4_moe": SIGMOID._replace(joins_turned=True),
+    "glm4_moe_lite": SIGMOID,
+    "glm_moe_dsa": SIGMOID,
+    "gpt_oss": Habits(
+        rmsnorm="olmo",
+        router="best first",
+        clamps_gates=True,
+        joins_turned=True,
+        half_angles=True,
+        masks=2,
+    ),
+    "granitemoe": GRANITE_MOE,
+    "granitemoe_swa": GRANITE_MOE._replace(masks=2, sinks="scale"),
+    "granitemoeshared": GRANITE_MOE,
+    "hunyuan_v1_moe": Habits(
+        norms_turned_heads=True, normalizes=EVERY_SUM, router_logits="copies", router_weights="float32"
+    ),
+    "hy_v3": SIGMOID._replace(normalizes=EVERY_SUM, normalizes_in_place=False),
+    "lfm2_moe": Habits(router="sigmoid", normalizes=("norm_topk_prob", True), normalizes_in_place=False),
+    "llama4_text": Habits(
+        softmax="own",
+        angles="complex",
+        turns_in_float32=True,
+        norms_turned=("use_qk_norm", True),
+        tempers=("attn_temperature_tuning", True),
+        router="all",
+        masks=2,
+    ),
+    "mellum": Habits(normalizes=("norm_topk_prob", True), masks=2, angles_by_type=True),
+    "mimo_v2_flash": SIGMOID._replace(softmax="less highest", masks=2, angles_by_type=True, joins_turned=True),
+    "minimax": Habits(normalizes=EVERY_SUM, routes_in_float32=True),
+    "minimax_m2": Habits(router="sigmoid", router_logits="float32", normalizes=EVERY_SUM, joins_turned=True),
+    "mixtral": Habits(normalizes=EVERY_SUM, routes_in_float32=True),
+    "olmoe": Habits(clips="clip_qkv"),
+    "phimoe": Habits(router="sparse mixer"),
+    "qwen3_5_moe_text": Habits(rmsnorm="gemma", joins_turned=True, angles_by_token=True, normalizes=EVERY_SUM),
+    "solar_open": SIGMOID,
+}
+"""By ``model_type``."""
