@@ -11,8 +11,9 @@ from tfcalc.core.number import Num
 from tfcalc.implementations.kernels import linear_cross_entropy
 from tfcalc.implementations.transformers.activations import OF_RESULT
 from tfcalc.implementations.transformers.habits import Habits
+from tfcalc.implementations.transformers.logits import labels, output
 from tfcalc.implementations.transformers.running import Rule, Running
-from tfcalc.implementations.transformers.whole import RULES, labels, output
+from tfcalc.implementations.transformers.whole import RULES
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.value import Value
 from tfcalc.workload import Workload

@@ -6,8 +6,8 @@ from tfcalc.core.component import Component
 from tfcalc.implementations.torch_nn.attention import attention
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.activations import activation
+from tfcalc.implementations.transformers.logits import loss
 from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, by_letter, of_kind
-from tfcalc.implementations.transformers.whole import loss
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Value
 from tfcalc.workload import Sequences

@@ -32,12 +32,7 @@ def difference(m: Running, part: Component, v: Value, mixed: Callable[[Value], V
 
 def _lambda(m: Running, part: Component, which: str, kind: str) -> Value:
     """The exponential of a product of two vectors, in fp32."""
-    t, of_queries, of_keys = m.t, _vector(m, part, f"lambda_q{which}"), _vector(m, part, f"lambda_k{which}")
+    t, named = m.t, {leaf.name: leaf for leaf in part.parts}
+    of_queries, of_keys = (m.trained(named[f"lambda_{letter}{which}"]) for letter in "qk")
     summed = t.result("sum", [t.mul(of_queries, of_keys)], 1, "float32")
     return t.to(t.of_result("exp", summed), kind)
-
-
-def _vector(m: Running, part: Component, name: str) -> Value:
-    leaf = next(leaf for leaf in part.parts if leaf.name == name)
-    with m.t.inside(name):
-        return m.weight(leaf.own.weights[0])

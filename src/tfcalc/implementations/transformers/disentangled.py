@@ -63,8 +63,7 @@ def distances(m: Running, stack: Component) -> Value | None:
     named = {part.name: part for part in stack.parts}
     if TABLE not in named:
         return None
-    with m.t.inside(TABLE):
-        vectors = m.weight(named[TABLE].own.weights[0])
+    vectors = m.trained(named[TABLE])
     return m(named[ITS_NORM], vectors) if ITS_NORM in named else vectors
 
 
@@ -96,11 +95,8 @@ def _heads(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Value, 
     named = {leaf.name: leaf for leaf in part.parts}
     if "self.q_bias" not in named:
         return m.t.contiguous(q), m.t.contiguous(k), m.t.contiguous(v)
-    biases = []
-    for name in ("self.q_bias", "self.v_bias"):
-        with m.t.inside(name):
-            biases.append(m.weight(named[name].own.weights[0]))
-    return m.t.add(q, biases[0]).view(heads=True), k, m.t.add(v, biases[1]).view(heads=True)
+    q, v = m.t.add(q, m.trained(named["self.q_bias"])), m.t.add(v, m.trained(named["self.v_bias"]))
+    return q.view(heads=True), k, v.view(heads=True)
 
 
 def _divided(m: Running, x: Value, *, in_place: bool = False) -> Value:

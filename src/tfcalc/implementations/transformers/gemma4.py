@@ -70,13 +70,8 @@ def _routed(m: Running, part: Component, x: Value) -> Routed:
     t = m.t
     own = {leaf.name: leaf for leaf in part.parts}
     x = m(own["router.norm"], x)
-    x = t.scaled(t.mul(x, _weight(m, own["router.scale"]), x.elements))
+    x = t.scaled(t.mul(x, m.trained(own["router.scale"]), x.elements))
     sent = routed(m, of_kind(part, "router"), of_kind(part, "experts"), x)
-    scales, pairs = _weight(m, own["router.per_expert_scale"]), sent.chosen.elements
+    scales, pairs = m.trained(own["router.per_expert_scale"]), sent.chosen.elements
     picked = t.result("index", [scales], pairs, scales.dtype, saves=[sent.chosen])
     return sent._replace(weights=t.mul(sent.weights, picked))
-
-
-def _weight(m: Running, leaf: Component) -> Value:
-    with m.t.inside(leaf.name):
-        return m.weight(leaf.own.weights[0])

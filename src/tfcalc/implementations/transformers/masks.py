@@ -1,4 +1,4 @@
-"""The masks of sdpa, and of any attention to cached keys: one for all layers with the same window."""
+"""The masks of attention: of causal stacks, of windows, and of keys that are cached."""
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ def masks(m: Running, cache: Cache) -> Mapping[int | None, Value]:
     """By window; sdpa needs none where it can find out by itself what a query sees (transformers' masking_utils)."""
     made = {window: mask(m, layer, window) for window, layer in cache.kinds.items()}
     return {window: each for window, each in made.items() if each is not None}
+
+
+def causal(m: Running) -> Value | None:
+    """That of all layers without a window: numbers in eager attention, booleans in sdpa, if they say anything."""
+    pairs = m.stream.tokens * m.stream.length
+    if m.run.kernel == "eager" and m.habits.masked:
+        kind = "bool" if m.habits.limits_scores == "filled" else m.t.numerics.weights
+        storage = m.t.new(pairs * m.habits.masks, kind, "mask")
+        storage.home = tuple(m.t.module)  # one for all layers, if any keeps it
+        return Value(storage, pairs, kind)
+    if m.run.kernel != "eager" and m.habits.masks_with_alibi and m.field("alibi"):
+        pairs, kind = pairs * m.field("num_attention_heads"), m.t.numerics.weights
+        return Value(m.t.new(pairs, kind, "mask"), pairs, kind)
+    if m.run.kernel != "eager" and m.habits.given_ones and m.t.numerics.traced:
+        return Value(m.t.new(pairs, "bool", "mask"), pairs, "bool")
+    return None
 
 
 def windows(m: Running, stack: Component) -> Mapping[int | None, Value]:

@@ -136,6 +136,11 @@ class Running:
             self.weights[name] = self.t.parameter(tensor.size * copies, kind, name, trained=not tensor.frozen)
         return self.weights[name]
 
+    def trained(self, leaf: Component) -> Value:
+        """The one parameter of a leaf that does not run by itself."""
+        with self.t.inside(leaf.name):
+            return self.weight(leaf.own.weights[0])
+
     def tied(self, name: str, weight: Value) -> None:
         """From now on ``name`` means this parameter, unless it has a meaning."""
         self.weights.setdefault(name, weight)

@@ -12,10 +12,7 @@ from tfcalc.tape.value import Value
 def sinks(m: Running, part: Component) -> Value | None:
     """The block's, if it has some."""
     found = [leaf for leaf in part.parts if leaf.kind == "parameter" and leaf.name == "sinks"]
-    if not found:
-        return None
-    with m.t.inside(found[0].name):
-        return m.weight(found[0].own.weights[0])
+    return m.trained(found[0]) if found else None
 
 
 def softmax_beside(m: Running, scores: Value, sink: Value, rows: Num) -> Value:
