@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import recorded
 from tests.implementations.test_training_rows import ROWS, model, named, workload
 from tfcalc import InvalidModel, Transformer, Workload, load, memory
+from tfcalc.configs.published import Published
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.held.numbers import of_formulas, of_numbers
@@ -129,3 +130,14 @@ def test_gradients_that_are_accumulated_are_there_from_the_start() -> None:
 def test_a_plan_that_cannot_be_is_refused_with_what_was_given(asked: Training, said: str) -> None:
     with pytest.raises(InvalidModel, match=said):
         memory(load("gpt2"), run=Workload(phase="train"), training=asked)
+
+
+def test_what_reads_images_makes_nothing_of_text_and_the_answer_says_so() -> None:
+    whole = load("qwen2-vl-2b-instruct")
+    assert isinstance(whole, Published)
+    shallow = Published({**whole.data, "vision_config": {**whole.data["vision_config"], "depth": 1}})
+    run = Workload(phase="train", seq_len=64)
+    deep, flat = (memory(each, run=run, training=Training()) for each in (whole, shallow))
+    assert deep.totals["weights_bytes"] != flat.totals["weights_bytes"]
+    assert deep.totals["activations_bytes"] == flat.totals["activations_bytes"]
+    assert "sequences of text alone: nothing is counted of what visual would make" in deep.notes

@@ -71,17 +71,25 @@ def worst(model_type: str, attention: str, recipe: str, draws: int, *, by_module
 
     A model that looks at its data runs with some, by eager attention alone.
     """
-    errors = _errors(model_type, attention, recipe, draws, by_module=by_module)
-    if not errors and attention == "eager":
-        errors = _errors(model_type, attention, recipe, draws, by_module=by_module, data=True)
-    return max(errors or [], key=abs, default=None)
+    found = errors(model_type, attention, recipe, draws, by_module=by_module)
+    if not found and attention == "eager":
+        found = errors(model_type, attention, recipe, draws, by_module=by_module, data=True)
+    return max(found, key=abs, default=None)
 
 
-def _errors(
-    model_type: str, attention: str, recipe: str, draws: int, *, by_module: bool, data: bool = False
-) -> list[float] | None:
+def errors(
+    model_type: str,
+    attention: str,
+    recipe: str,
+    draws: int,
+    *,
+    first: int = 0,
+    by_module: bool = False,
+    data: bool = False,
+) -> list[float]:
+    """The error of each draw that runs."""
     found: list[float] = []
-    for one in several(model_type, draws, attention=attention, recipe=recipe, data=data):
+    for one in several(model_type, draws, first, attention=attention, recipe=recipe, data=data):
         if isinstance(one, str):
             last = one
             continue
@@ -89,10 +97,10 @@ def _errors(
             ours = counted(one, attention, recipe)
         except InvalidModel as error:
             print(f"{model_type}: REFUSED {error}", flush=True)
-            return None
+            return []
         except Exception as error:
             print(f"{model_type}: BROKEN {type(error).__name__}: {str(error)[:100]}", flush=True)
-            return None
+            return []
         off = ours.total / one.total - 1
         found.append(off if ours.once == ours.total else float("inf"))
         print(f"{model_type}: {one.total} {ours.total} {off:+.4%} once {ours.once - ours.total:+d}", flush=True)
@@ -119,16 +127,16 @@ def main(arguments: list[str]) -> int:
     if given.write:
         _write(types, given.write, given.draws)
         return 0
-    errors = [worst(name, given.attention, given.recipe, given.draws, by_module=given.modules) for name in types]
-    return int(any(errors) or None in errors)
+    found = [worst(name, given.attention, given.recipe, given.draws, by_module=given.modules) for name in types]
+    return int(any(found) or None in found)
 
 
 def _write(types: list[str], path: Path, draws: int) -> None:
     with path.open("a", newline="", encoding="utf-8") as file:
         out = csv.writer(file, lineterminator="\n")
         for name in types:
-            errors = [worst(name, attention, recipe, draws) for attention, recipe in CASES]
-            ran = [error for error in errors if error is not None]
+            found = [worst(name, attention, recipe, draws) for attention, recipe in CASES]
+            ran = [error for error in found if error is not None]
             if ran:
                 out.writerow([name, f"{max(ran, key=abs):.4f}"])
                 file.flush()

@@ -94,10 +94,10 @@ def _random_config(model_type: str, seed: int) -> dict[str, Any]:
     return drawn | {"architectures": [language_model(model_type)]}
 
 
-def several(model_type: str, draws: int, **asked: Any) -> Iterator[Measured | str]:
-    """That many draws that run, or why one does not."""
+def several(model_type: str, draws: int, first: int = 0, **asked: Any) -> Iterator[Measured | str]:
+    """That many draws that run, from the ``first`` on, or why one does not."""
     ran = 0
-    for seed in range(MOST_DRAWS):
+    for seed in range(first, first + MOST_DRAWS):
         if ran == draws:
             return
         try:

@@ -60,15 +60,7 @@ ENCODER_DECODERS: dict[str, Habits] = {
         keeps_multiplier=True,
         shifted=False,
     ),
-    "trocr": Habits(
-        norms="post",
-        softmax="own",
-        dropped=("dropout", 0.1),
-        dropped_embeddings=("dropout", 0.1),
-        dropped_inside=("activation_dropout", 0.0),
-        loss="own",
-        shifted=False,
-    ),
+    "trocr": BART._replace(positions="places", given_ones=False, multiplied=()),
     "umt5": T5._replace(scaled_output=()),
     "whisper": Habits(
         softmax="own",
