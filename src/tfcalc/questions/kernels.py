@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tfcalc.held.training.recipes import recipe
 
 if TYPE_CHECKING:
+    from tfcalc.core.component import Component
     from tfcalc.held.plans import Training
     from tfcalc.model import Model
     from tfcalc.workload import Workload
@@ -15,18 +17,25 @@ if TYPE_CHECKING:
 def chosen(model: Model, run: Workload, plan: Training) -> str:
     """``flash`` for 16-bit numbers, ``efficient`` for fp32; ``math`` where fp32 heads share keys in all layers.
 
-    Flash attention takes no fp32, and the memory-efficient kernel no shared keys (``enable_gqa``). Source: aten's
-    sdp_utils.cpp (``check_tensor_shapes``, ``check_batch_size_and_num_heads_dense``); transformers asks for
-    ``enable_gqa`` where there is no mask, as a window needs one.
+    Flash attention takes no fp32, and no values of another width than keys (latent attention's); the memory-efficient
+    kernel no shared keys (``enable_gqa``). Source: aten's sdp_utils.cpp (``check_tensor_shapes``,
+    ``check_batch_size_and_num_heads_dense``); transformers asks for ``enable_gqa`` where there is no mask, as a window
+    needs one.
     """
-    if recipe(plan.recipe).compute != "fp32":
-        return "flash"
-    return "math" if _shares_keys(model, run) else "efficient"
-
-
-def _shares_keys(model: Model, run: Workload) -> bool:
-    """Whether some map of keys is narrower than that of queries, and no layer has a window."""
     parts = [node.component for node in model.tree(run.telling_masks).walk()]
+    if recipe(plan.recipe).compute != "fp32":
+        return "flash" if _of_one_width(parts) else "efficient"
+    return "math" if _share_keys(parts) else "efficient"
+
+
+def _of_one_width(parts: Sequence[Component]) -> bool:
+    """Whether keys and values of some heads are equally wide, or nothing attends."""
+    widths = [{product.factors[-1] for product in part.own.products} for part in parts if part.kind == "attend"]
+    return not widths or any(len(each) == 1 for each in widths)
+
+
+def _share_keys(parts: Sequence[Component]) -> bool:
+    """Whether some map of keys is narrower than that of queries, and no layer has a window."""
     if any(part.own.limit is not None for part in parts):
         return False
     for part in parts:

@@ -140,11 +140,12 @@ class Torch(Tape):
         return self.result(name, [x], x.elements, x.dtype, heads=x.heads)
 
     def mul(self, a: Value, b: Value, elements: Num | None = None, name: str = "mul") -> Value:
-        """``a · b``: keeps each for the other's gradient."""
+        """``a · b``: keeps each for the other's gradient, which is summed where that has fewer numbers."""
         wide = max(a.dtype, b.dtype, key=lambda dtype: WIDTHS[dtype])
         saves = [*([a] if b.needs_gradient else []), *([b] if a.needs_gradient else [])]
         size = a.elements if elements is None else elements
-        return self.result(name, [a, b], size, wide, saves=saves, heads=a.heads)
+        summed = sum(each.needs_gradient and each.elements != size for each in (a, b))
+        return self.result(name, [a, b], size, wide, saves=saves, heads=a.heads, scratch=summed * size * WIDTHS[wide])
 
     def of_input(self, name: str, x: Value) -> Value:
         """An operation whose gradient needs what it read (gelu, silu, x²)."""
@@ -163,8 +164,10 @@ class Torch(Tape):
         return self.result("clamp_", [x], x.elements, x.dtype, saves=[before], shares=x.storage, heads=x.heads)
 
     def pow(self, x: Value) -> Value:
-        """``x²`` or ``x³``; autocast runs it in fp32."""
-        return self.of_input("pow", self.upper(x))
+        """``x²`` or ``x³``; autocast runs it in fp32. Backward makes ``x`` or ``x²`` first, and a multiple of it."""
+        x = self.upper(x)
+        scratch = 2 * x.elements * WIDTHS[x.dtype]
+        return self.result("pow", [x], x.elements, x.dtype, saves=[x], heads=x.heads, scratch=scratch)
 
     def mean(self, x: Value, rows: Num) -> Value:
         """A number for each row: keeps nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.implementations.transformers.running import Running
+from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.value import Value
 
 OF_RESULT = ("relu", "sigmoid", "tanh")
@@ -16,6 +17,8 @@ def activation(m: Running, part: Component, x: Value) -> Value:
     kind = part.own.elementwise[0].name
     if m.habits.activations == "erf":
         return erf_gelu(m, x)
+    if m.habits.activations == "megatron":
+        return megatron_gelu(m, x)
     if m.habits.activations == "tanh" and kind == "gelu":
         kind = "gelu_new"
     if kind in NOTHING:
@@ -45,6 +48,13 @@ def erf_gelu(m: Running, x: Value) -> Value:
     t = m.t
     half = t.scaled(x)
     return t.mul(half, t.scaled(t.of_input("erf", t.scaled(x))))
+
+
+def megatron_gelu(m: Running, x: Value) -> Value:
+    """Bloom's GELU: a function of its own keeps ``x`` alone, and makes all steps anew, forward and backward."""
+    size = 4 * x.elements * WIDTHS[x.dtype]  # of the steps, those that are there at once, beside the result
+    m.t.ledger.needed(size)
+    return m.t.result("gelu", [x], x.elements, x.dtype, saves=[x], scratch=size)
 
 
 def quick_gelu(m: Running, x: Value) -> Value:

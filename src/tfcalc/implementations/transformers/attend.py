@@ -15,6 +15,8 @@ from tfcalc.tape.value import Value
 
 KEPT_BY_FLASH, KEPT_BY_EFFICIENT = 3, 2
 """Numbers of 8 bytes for the state of the random numbers."""
+FLASH_WIDEST = 256
+"""The widest heads that flash attention takes."""
 
 
 class Shape(NamedTuple):
@@ -71,52 +73,63 @@ def mixed(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
 
 
 def by_kernel(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
-    """softmax(Q Kᵀ) V by the kernel that was asked for."""
-    if m.run.fused and _fits(m, sizes):
-        if m.shared.masks and m.shared.mask is not None and not m.run.decoding:  # use_gqa_in_sdpa, pack_gqa
-            k, v = repeated(m, sizes, k, v)
-        return fused(m, sizes, q, k, v)
-    k, v = repeated(m, sizes, k, v)
-    return eager(m, sizes, q, k, v) if m.run.kernel == "eager" else math(m, sizes, q, k, v)
+    """softmax(Q Kᵀ) V by the kernel that was asked for, or by the next that takes these heads."""
+    kernel = _able(m, sizes)
+    if kernel in ("eager", "math") or (m.shared.masks and _masked(m) and not m.run.decoding):  # use_gqa_in_sdpa
+        k, v = repeated(m, sizes, k, v)
+    if kernel == "eager":
+        return eager(m, sizes, q, k, v)
+    if kernel == "math":
+        return math(m, sizes, q, k, v)
+    return fused(m, sizes, q, k, v, flash=kernel == "flash")
 
 
-def _fits(m: Running, sizes: Shape) -> bool:
-    """Whether a fused kernel takes these heads: the memory-efficient one, which a mask needs, not of every width.
+def _masked(m: Running) -> bool:
+    return m.shared.mask is not None or m.shared.bias is not None
+
+
+def _able(m: Running, sizes: Shape) -> str:
+    """Flash attention takes no mask, and heads of one width; the memory-efficient kernel not every width.
 
     Without a mask transformers gives sdpa keys that heads share (``enable_gqa``), which only flash attention takes.
+    Source: aten's sdp_utils.cpp. A library of kernels calls its own.
     """
-    if m.shared.mask is None and m.shared.bias is None:
-        if m.run.kernel == "flash":
-            return True
-        if sizes.grouped and not m.habits.fused:
-            return False
-    width = divide(sizes.queries, m.stream.tokens * sizes.heads)
-    return value_of(width) % (ALIGNED // 2 if m.t.numerics.compute == "float32" else ALIGNED) == 0
+    asked = m.run.kernel
+    if not m.run.fused:
+        return asked
+    rows = m.stream.tokens * sizes.heads
+    widths = {value_of(divide(each, rows)) for each in (sizes.queries, sizes.mixed)}
+    if asked == "flash" and not _masked(m) and (m.habits.fused or (len(widths) == 1 and max(widths) <= FLASH_WIDEST)):
+        return "flash"
+    aligned = ALIGNED // 2 if m.t.numerics.compute == "float32" else ALIGNED
+    shared = sizes.grouped and not _masked(m) and not m.habits.fused
+    return "math" if shared or any(width % aligned for width in widths) else "efficient"
 
 
 def repeated(m: Running, sizes: Shape, k: Value, v: Value) -> tuple[Value, Value]:
-    """repeat_kv: keys and values once for each head that reads them; one head's alone are a view, until copied."""
+    """repeat_kv: keys and values once for each head that reads them; one head's alone are a view, until copied.
+
+    Without a mask it is the kernel that does it, and always copies.
+    """
     if not sizes.grouped:
         return k, v
-    if m.run.kernel != "math" and sizes.keys * sizes.heads == sizes.all_keys:
+    if (m.run.kernel == "eager" or _masked(m)) and sizes.keys * sizes.heads == sizes.all_keys:
         return m.t.broadcast(k, sizes.all_keys).view(heads=True), m.t.broadcast(v, sizes.all_values).view(heads=True)
     return m.t.copied(k, sizes.all_keys, "repeat_kv"), m.t.copied(v, sizes.all_values, "repeat_kv")
 
 
-def fused(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
-    """Flash attention, which takes no mask, and the memory-efficient kernel, which fills rows up to 32."""
-    mask = sdpa_mask(m, sizes.scores, m.stream.tokens * sizes.heads)
-    flash = m.run.kernel == "flash" and mask is None
-    if flash:
-        rows, state = m.stream.tokens * sizes.heads, KEPT_BY_FLASH
-    else:
-        rows, state = m.stream.batch * padded(m.stream.length) * sizes.heads, KEPT_BY_EFFICIENT
-        rows = rows if m.t.gradients else 0
-    width = divide(sizes.queries, m.stream.tokens * sizes.heads)
-    if flash and value_of(width) % ALIGNED:
+def fused(m: Running, sizes: Shape, q: Value, k: Value, v: Value, *, flash: bool) -> Value:
+    """Flash attention, or the memory-efficient kernel, which takes a mask, and fills rows up to 32."""
+    if not flash:
+        mask = sdpa_mask(m, sizes.scores, m.stream.tokens * sizes.heads)
+        rows = m.stream.batch * padded(m.stream.length) * sizes.heads if m.t.gradients else 0
+        return m.t.fused_attention(q, k, v, rows, sizes.mixed, KEPT_BY_EFFICIENT, mask)
+    rows = m.stream.tokens * sizes.heads
+    width = divide(sizes.queries, rows)
+    if value_of(width) % ALIGNED:
         return _filled_up(m, sizes, (q, k, v), rows, width)
-    made = m.t.fused_attention(q, k, v, rows, sizes.mixed, state, mask)
-    if flash and not q.heads and value_of(sizes.heads) > 1:  # the result lies in memory as the queries do
+    made = m.t.fused_attention(q, k, v, rows, sizes.mixed, KEPT_BY_FLASH)
+    if not q.heads and value_of(sizes.heads) > 1:  # the result lies in memory as the queries do
         return m.t.contiguous(made.view(heads=True))
     return made
 

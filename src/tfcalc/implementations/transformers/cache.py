@@ -169,7 +169,9 @@ class Cache:
         return {layer.kind.window: layer for layer in self.layers.values()}
 
     def of(self, m: Running) -> Layer:
-        """That of the block that runs."""
+        """That of the block that runs. Raises InvalidModel."""
+        if m.t.path not in self.layers:
+            raise InvalidModel(f"{m.t.path} keeps nothing between steps", "only blocks with a cache can be run")
         return self.layers[m.t.path]
 
 

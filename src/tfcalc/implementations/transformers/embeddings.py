@@ -12,7 +12,6 @@ from tfcalc.tape.value import Value
 def embeddings(m: Running, part: Component, x: Value) -> Value:
     """BERT's: words, positions and segments, their norm, and dropout."""
     for place, each in enumerate(_tables_read(m, part)):
-        x = _tokens_dropped(m, x) if place == 1 and m.field("token_dropout") else x
         with m.t.inside(each.name):
             if each.name in SOUNDS_AND_SHAPES:
                 beside = leaves.segments(m, each)
@@ -23,6 +22,7 @@ def embeddings(m: Running, part: Component, x: Value) -> Value:
                 x = m.t.add(x, leaves.segments(m, each))
             else:
                 x = m.rules[each.kind](m, each, x)
+        x = _tokens_dropped(m, x) if not place and m.field("token_dropout") else x
     if m.habits.disentangled:
         x = without_padding(m, x)
     return embedded(m, x)

@@ -38,11 +38,11 @@ def encoder_decoder(m: Running, part: Component, x: Value) -> Value:
 
 @contextmanager
 def _own_family(m: Running, part: Component) -> Iterator[None]:
-    """Where encoder and decoder are models of two families, with a config each, they run as these do."""
+    """Where encoder and decoder are models of two families, with a config each (BERT's, if none), they run so."""
     if not m.habits.two_families or part.kind not in ("encoder", "decoder"):
         yield
         return
-    habits, field, config = m.habits, m.field, m.field(part.name)
+    habits, field, config = m.habits, m.field, {"model_type": "bert"} | (m.field(part.name) or {})
     m.habits, m.field = habits_of(config["model_type"]), field_of(config, find(config["model_type"]))
     try:
         yield

@@ -183,13 +183,15 @@ def sandwich(m: Running, norms: list[Component], subs: list[Component], x: Value
 
 
 def parallel(m: Running, norms: list[Component], subs: list[Component], x: Value) -> Value:
-    """``x + f(norm(x)) + g(norm(x))``, with a norm each, or one for both."""
-    normed = m(norms[0], x)
-    made = _dropped(m, subs[0], m(subs[0], normed))
-    for place, sub in enumerate(subs[1:], start=1):
+    """``x + f(norm(x)) + g(norm(x))``, with a norm each, or one for both; what each makes is held until the end."""
+    outputs: list[Value] = []
+    for place, sub in enumerate(subs):
         if place < len(norms):
             normed = m(norms[place], x)
-        made = m.t.add(_dropped(m, sub, m(sub, normed)), made)
+        outputs.append(_dropped(m, sub, m(sub, normed)))
+    made = outputs[0]
+    for each in outputs[1:]:
+        made = m.t.add(each, made)
     return m.t.add(made, x)
 
 

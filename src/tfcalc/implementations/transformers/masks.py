@@ -23,16 +23,18 @@ def masks(m: Running, cache: Cache) -> Mapping[int | None, Value]:
 
 def causal(m: Running) -> Value | None:
     """That of all layers without a window: numbers in eager attention, booleans in sdpa, if they say anything."""
-    pairs = m.stream.tokens * m.stream.length
-    if m.run.kernel == "eager" and m.habits.masked:
-        kind = "bool" if m.habits.limits_scores == "filled" else m.t.numerics.weights
+    pairs, weights = m.stream.tokens * m.stream.length, m.t.numerics.weights
+    if m.run.kernel == "eager":
+        if not m.habits.masked:
+            return None
+        kind = "bool" if m.habits.limits_scores == "filled" else weights
         storage = m.t.new(pairs * m.habits.masks, kind, "mask")
         storage.home = tuple(m.t.module)  # one for all layers, if any keeps it
         return Value(storage, pairs, kind)
-    if m.run.kernel != "eager" and m.habits.masks_with_alibi and m.field("alibi"):
-        pairs, kind = pairs * m.field("num_attention_heads"), m.t.numerics.weights
-        return Value(m.t.new(pairs, kind, "mask"), pairs, kind)
-    if m.run.kernel != "eager" and m.habits.given_ones and m.t.numerics.traced:
+    if m.habits.masks_sdpa and m.field("alibi"):
+        pairs *= m.field("num_attention_heads")
+        return Value(m.t.new(pairs, weights, "mask"), pairs, weights)
+    if m.habits.masks_sdpa or (m.habits.given_ones and m.t.numerics.traced):
         return Value(m.t.new(pairs, "bool", "mask"), pairs, "bool")
     return None
 

@@ -114,6 +114,11 @@ def any_attention(m: Running, part: Component, x: Value) -> Value:
     return latent_attention(m, part, x) if is_latent(part) else attention(m, part, x)
 
 
+def model(m: Running, part: Component, x: Value) -> Value:
+    """A stack without a head, or stacks with what is behind them."""
+    return stacked(m, part, x) if has(part, "layer") else encoder_decoder(m, part, x)
+
+
 RULES: dict[str, Rule] = {
     "activation": activation,
     "attention": any_attention,
@@ -126,7 +131,7 @@ RULES: dict[str, Rule] = {
     "head": head,
     "linear": leaves.linear,
     "loss": loss,
-    "model": encoder_decoder,
+    "model": model,
     "moe": mixture,
     "norm": leaves.norm,
     "output": output,

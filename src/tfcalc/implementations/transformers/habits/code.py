@@ -73,7 +73,8 @@ class Habits(NamedTuple):
     layernorm: str = "kernel"
     """Whose code: ``kernel`` is PyTorch's alone, which runs in what makes logits in any case."""
     activations: str = "by name"
-    """Or GELU is written in Python, by its ``tanh``, or by its ``erf`` whatever its name is."""
+    """Or GELU is written in Python, by its ``tanh``, in one node of its own (``megatron``), or by its ``erf`` whatever
+    its name is."""
     inside_as_weights: bool = False
     """What a network's last map reads is first put into the format of its weights."""
 
@@ -122,8 +123,8 @@ class Habits(NamedTuple):
     """Eager scores get a mask even where nothing is padding."""
     masks: int = 1
     """How many are made: one, or one for layers with a window and one for those without."""
-    masks_with_alibi: bool = False
-    """The mask for sdpa has ALiBi's slopes in it, if ``alibi`` is given."""
+    masks_sdpa: bool = False
+    """sdpa gets a mask whatever it says, with ALiBi's slopes in it if ``alibi`` is given."""
     scores_in_float32: bool = False
     """Queries and keys are put into fp32 first."""
     capped_scores: Cap = ("", None)

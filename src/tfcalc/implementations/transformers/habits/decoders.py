@@ -55,6 +55,7 @@ DECODERS: dict[str, Habits] = {
     "helium": Habits(rmsnorm="helium", angles_by_layer=True),
     "laguna": Habits(masks=2, gates_in_float32=True, angles_by_type=True, joins_turned=True),
     "lfm3": Habits(masks=2, angles="float32", angles_by_type=True),
+    "minicpm3": GRANITE._replace(keeps_multiplier=True),
     "ministral3": Habits(tempers_all=True),
     "nanochat": Habits(norms_turned_heads=True, normed_embedding=True, capped_logits=("final_logit_softcapping", 15.0)),
     "nemotron": Habits(joins_turned=True, layernorm="plus one"),

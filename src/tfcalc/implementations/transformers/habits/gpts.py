@@ -12,6 +12,7 @@ GPT2 = Habits(
     dropped_embeddings=("embd_pdrop", 0.1),
 )
 GPTS: dict[str, Habits] = {
+    "bloom": Habits(activations="megatron"),
     "biogpt": Habits(
         softmax="own",
         dropped=("hidden_dropout_prob", 0.1),
@@ -33,7 +34,7 @@ GPTS: dict[str, Habits] = {
         softmax="stream",
         dropped=("hidden_dropout", 0.0),
         indexes=True,
-        masks_with_alibi=True,
+        masks_sdpa=True,
         side_by_side=(("parallel_attn", True), ("new_decoder_architecture", False)),
     ),
     "gpt-sw3": GPT2,
