@@ -47,7 +47,12 @@ def config(model_type: str) -> dict[str, Any]:
     grouped = {"num_key_value_heads": heads // 2} if model_type in ("llama", "mistral", "qwen2", "qwen3") else {}
     windows = {"sliding_window": 40} if model_type == "mistral" else {}
     narrow = {"head_dim": 16} if model_type in ("gemma3_text", "qwen3") else {}
-    head = {"bert": "BertForMaskedLM", "bart": "BartForConditionalGeneration", "t5": "T5ForConditionalGeneration"}
+    head = {
+        "bart": "BartForConditionalGeneration",
+        "bert": "BertForMaskedLM",
+        "gemma3_text": "Gemma3ForCausalLM",
+        "t5": "T5ForConditionalGeneration",
+    }
     heads_of = {"architectures": [head[model_type]]} if model_type in head else {}
     return {
         "model_type": model_type,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.tape.ledger import WIDTHS, Ledger
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.value import Value
@@ -140,12 +140,15 @@ class Torch(Tape):
         return self.result(name, [x], x.elements, x.dtype, heads=x.heads)
 
     def mul(self, a: Value, b: Value, elements: Num | None = None, name: str = "mul") -> Value:
-        """``a · b``: keeps each for the other's gradient, which is summed where that has fewer numbers."""
+        """``a · b``: keeps each for the other's gradient.
+
+        A gradient is first as large and as wide as the result, and then summed or brought to its own format.
+        """
         wide = max(a.dtype, b.dtype, key=lambda dtype: WIDTHS[dtype])
         saves = [*([a] if b.needs_gradient else []), *([b] if a.needs_gradient else [])]
         size = a.elements if elements is None else elements
-        summed = sum(each.needs_gradient and each.elements != size for each in (a, b))
-        return self.result(name, [a, b], size, wide, saves=saves, heads=a.heads, scratch=summed * size * WIDTHS[wide])
+        scratch = [size * WIDTHS[wide] - each.elements * WIDTHS[each.dtype] for each in (a, b) if each.needs_gradient]
+        return self.result(name, [a, b], size, wide, saves=saves, heads=a.heads, scratch=total(scratch))
 
     def of_input(self, name: str, x: Value) -> Value:
         """An operation whose gradient needs what it read (gelu, silu, x²)."""

@@ -18,7 +18,8 @@ def linear(m: Running, part: Component, x: Value) -> Value:
     bias = weights[1] if len(weights) > 1 else None
     packed = m.t.numerics.packed and part.kind == "linear" and not weights[0].needs_gradient
     unpacked = weights[0].elements * WIDTHS[m.t.numerics.compute] if packed else 0
-    made = m.t.linear(x, weights[0], bias, rows, width, unpacked=unpacked)
+    weight = m.t.lower(weights[0]) if m.habits.turns_weights and part.kind == "linear" else weights[0]
+    made = m.t.linear(x, weight, bias, rows, width, unpacked=unpacked)
     return made if id(part) not in m.adapters else adapted(m, part, x, made)
 
 

@@ -66,7 +66,7 @@ class Habits(NamedTuple):
     dropped_output: Probability = NEVER
     """Behind the last norm of a stack."""
 
-    # -- norms and activations
+    # -- norms, activations, maps
 
     rmsnorm: str = "llama"
     """Whose code: ``llama``, ``gemma``, ``gemma4``, ``helium``, ``olmo``, ``t5``."""
@@ -75,6 +75,8 @@ class Habits(NamedTuple):
     activations: str = "by name"
     """Or GELU is written in Python, by its ``tanh``, in one node of its own (``megatron``), or by its ``erf`` whatever
     its name is."""
+    turns_weights: bool = False
+    """Maps read a view of their weights, of which autocast makes a copy each time."""
     inside_as_weights: bool = False
     """What a network's last map reads is first put into the format of its weights."""
 

@@ -35,6 +35,7 @@ GPTS: dict[str, Habits] = {
         dropped=("hidden_dropout", 0.0),
         indexes=True,
         masks_sdpa=True,
+        turns_weights=True,
         side_by_side=(("parallel_attn", True), ("new_decoder_architecture", False)),
     ),
     "gpt-sw3": GPT2,
