@@ -50,8 +50,8 @@ def llama_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
     x = t.to(x, "float32")
     variance = t.mean(t.pow(x), rows)
     x = t.mul(x, t.of_result("rsqrt", t.upper(t.scaled(variance))))
-    x = t.to(x, kind)
-    return x if weight is None else t.mul(x, weight)
+    lower = t.to(x, kind)  # the variable in fp32 is there until the end
+    return lower if weight is None else t.mul(lower, weight)
 
 
 def gemma_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:

@@ -10,7 +10,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.running import AngleKind, Running, of_kind
-from tfcalc.tape.ledger import Place
+from tfcalc.tape.ledger import WIDTHS, Place
 from tfcalc.tape.value import Value
 
 Angles = tuple[Value, Value]
@@ -82,8 +82,14 @@ def _turned(m: Running, x: Value, angles: Angles) -> Value:
         cos, sin = (t.copied(t.to(each, form), each.elements, "repeated") for each in (cos, sin))
     if m.habits.turns_in_float32:
         x = t.to(x, "float32")
-    made = t.add(t.mul(x, cos), t.mul(t.copied(x, x.elements, "rotate_half", heads=x.heads), sin))
+    made = t.add(t.mul(x, cos), t.mul(_rotate_half(m, x), sin))
     return _brought_back(m, made, kind).view(heads=x.heads)
+
+
+def _rotate_half(m: Running, x: Value) -> Value:
+    """``−x₂`` beside ``x₁``, in new memory; the gradient of each half is first as wide as both."""
+    scratch = x.elements * WIDTHS[x.dtype]
+    return m.t.result("rotate_half", [x], x.elements, x.dtype, heads=x.heads, scratch=scratch)
 
 
 def halves_turned(m: Running, part: Component, x: Value) -> Value:
