@@ -25,7 +25,7 @@ MIXTURES: dict[str, Habits] = {
     "deepseek_v2": Habits(router="groups", router_logits="copies", angles="complex", turns_in_float32=True),
     "deepseek_v3": SIGMOID,
     "deepseek_v32": SIGMOID,
-    "dots1": SIGMOID,
+    "dots1": SIGMOID._replace(normalizes=("norm_topk_prob", False)),
     "dots3_note_text": SIGMOID._replace(angles="float32", angles_by_type=True, masks=2),
     "ernie4_5_moe": Habits(
         router="gathered softmax",
