@@ -100,7 +100,7 @@ def one(m: Running, layer: Component, x: Value) -> Value:
     wired = wiring(m, norms, subs)
     if wired == "pre" and len(norms) == 1 < len(subs):  # ModernBERT's first layer, which reads what a norm made
         first, *subs = subs
-        x = _added(m, first, m(first, x), x)
+        x = m.t.add(x, _for_stream(m, first, m(first, x)))
     x = WIRINGS[wired](m, norms, subs, x)
     m.until_layer_ends.clear()
     return x
@@ -121,7 +121,7 @@ def pre(m: Running, norms: list[Component], subs: list[Component], x: Value) -> 
     """``x + f(norm(x))``; sub-layers without a norm of their own stand beside the last that has one."""
     for place, (normed, sub) in enumerate(zip(norms, subs, strict=False)):
         beside = subs[len(norms) :] if place == len(norms) - 1 else []
-        x = _added(m, sub, _with(m, sub, beside, m(normed, x)), x)
+        x = m.t.add(x, _for_stream(m, sub, _with(m, sub, beside, m(normed, x))))
     return x
 
 
@@ -133,9 +133,9 @@ def _with(m: Running, sub: Component, beside: list[Component], x: Value) -> Valu
     return made
 
 
-def _added(m: Running, sub: Component, made: Value, x: Value) -> Value:
-    """The stream and what a sub-layer made for it."""
-    return m.t.add(x, _times(m, _dropped(m, sub, _held(m, made))))
+def _for_stream(m: Running, sub: Component, made: Value) -> Value:
+    """What is added to the stream of what a sub-layer made; that itself is gone then, unless a variable holds it."""
+    return _times(m, _dropped(m, sub, _held(m, made)))
 
 
 def _held(m: Running, x: Value) -> Value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from functools import cache
+from math import isfinite
 from pathlib import Path
 
 from tfcalc.errors import InvalidModel
@@ -32,5 +33,6 @@ def error_of(model_type: str) -> float:
         raise InvalidModel(f"what training a {model_type} model keeps was never held against PyTorch", hint)
     error = known[model_type]
     if not abs(error) <= MOST:
-        raise InvalidModel(f"what training a {model_type} model keeps is not known: {error:+.0%} off PyTorch's", hint)
+        off = f"{error:+.0%} off PyTorch's" if isfinite(error) else "its layers are not alike"
+        raise InvalidModel(f"what training a {model_type} model keeps is not known: {off}", hint)
     return error
