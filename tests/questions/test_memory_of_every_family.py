@@ -44,6 +44,7 @@ def test_every_family_has_an_answer_or_a_line_that_says_why_not(model_type: str)
 
 @pytest.mark.parametrize("name", ["LlamaModel", "LlamaForCausalLM", "LlamaForSequenceClassification"])
 def test_a_model_trains_with_any_head(name: str) -> None:
+    """How much is kept is held against PyTorch in tests/verify/test_memory_of_bare_models.py."""
     small = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2}
     totals = memory(Published({**small, "architectures": [name]}), **ASKED["train"]).totals
     assert totals["activations_bytes"]

@@ -142,7 +142,8 @@ class Torch(Tape):
     def mul(self, a: Value, b: Value, elements: Num | None = None, name: str = "mul") -> Value:
         """``a · b``: keeps each for the other's gradient.
 
-        A gradient is first as large and as wide as the result, and then summed or brought to its own format.
+        A gradient is first as large and as wide as the result, and then summed or brought to its own format (torch's
+        FunctionsManual.cpp, ``mul_tensor_backward``).
         """
         wide = max(a.dtype, b.dtype, key=lambda dtype: WIDTHS[dtype])
         saves = [*([a] if b.needs_gradient else []), *([b] if a.needs_gradient else [])]
@@ -167,7 +168,10 @@ class Torch(Tape):
         return self.result("clamp_", [x], x.elements, x.dtype, saves=[before], shares=x.storage, heads=x.heads)
 
     def pow(self, x: Value) -> Value:
-        """``x²`` or ``x³``; autocast runs it in fp32. Backward makes ``x`` or ``x²`` first, and a multiple of it."""
+        """``x²`` or ``x³``; autocast runs it in fp32.
+
+        Backward makes ``x`` or ``x²`` first, and a multiple of it (torch's FunctionsManual.cpp, ``pow_backward``).
+        """
         x = self.upper(x)
         scratch = 2 * x.elements * WIDTHS[x.dtype]
         return self.result("pow", [x], x.elements, x.dtype, saves=[x], heads=x.heads, scratch=scratch)

@@ -51,7 +51,10 @@ def erf_gelu(m: Running, x: Value) -> Value:
 
 
 def megatron_gelu(m: Running, x: Value) -> Value:
-    """Bloom's GELU: a function of its own keeps ``x`` alone, and makes all steps anew, forward and backward."""
+    """``x · 0.5 · (1 + tanh(0.798 · x · (1 + 0.0447 · x · x)))`` as a function of its own, which keeps ``x`` alone.
+
+    It makes all steps anew in backward. Source: transformers' modeling_bloom, ``GeLUFunction``.
+    """
     size = 4 * x.elements * WIDTHS[x.dtype]  # of the steps, those that are there at once, beside the result
     m.t.ledger.needed(size)
     return m.t.result("gelu", [x], x.elements, x.dtype, saves=[x], scratch=size)

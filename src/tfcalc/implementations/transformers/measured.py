@@ -33,6 +33,6 @@ def error_of(model_type: str) -> float:
         raise InvalidModel(f"what training a {model_type} model keeps was never held against PyTorch", hint)
     error = known[model_type]
     if not abs(error) <= MOST:
-        off = f"{error:+.0%} off PyTorch's" if isfinite(error) else "its layers are not alike"
+        off = f"{error:+.0%} off PyTorch's" if isfinite(error) else "layers of one kind kept unequal bytes"
         raise InvalidModel(f"what training a {model_type} model keeps is not known: {off}", hint)
     return error
