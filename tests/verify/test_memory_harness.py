@@ -18,8 +18,8 @@ from torch import nn  # noqa: E402
 
 from tests.verify.saved import Measured, measured, several  # noqa: E402
 from tfcalc.verify.cuda_autocast import FLOAT32, FLOAT32_OUT, LOWER_PRECISION, NORMS, PROMOTED, registered  # noqa: E402
-from tfcalc.verify.inference_peaks import inference_peaks  # noqa: E402
-from tfcalc.verify.peaks import peaks  # noqa: E402
+from tests.verify.inference_peaks import inference_peaks  # noqa: E402
+from tests.verify.peaks import peaks  # noqa: E402
 from tfcalc.verify.saved import saved  # noqa: E402
 from tfcalc.verify.step import Step, step, without_data  # noqa: E402
 

@@ -10,7 +10,7 @@ import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from tfcalc.verify.cuda_choices import cuda_choices
-from tfcalc.verify.peaks import from_now, most, now
+from tests.verify.peaks import from_now, most, now
 
 
 class InferencePeaks(NamedTuple):
