@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfcalc import catalog, hardware
@@ -134,7 +134,7 @@ def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-TABLES = {
+TABLES: dict[str, Callable[..., Iterator[str]]] = {
     "presets": presets,
     "model-types": model_types,
     "cards": cards,
