@@ -1,7 +1,7 @@
 """The generated tables of docs/accuracy.md: ``<!-- accuracy TABLE -->`` to ``<!-- end -->``.
 
 What was held against PyTorch is read where it is recorded: the exceptions in the tests that make the comparison, the
-errors in measured.csv, the recorded numbers in tests/oracle, the versions in .ci/run.
+errors in measured.csv, the recorded numbers in tests/oracle, the versions in .ci/torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = {"torch": "PyTorch", "transformers": "transformers"}
 
 def versions() -> Iterator[str]:
     """What it was held against."""
-    pinned = dict(PINNED.findall((TOP / ".ci" / "run").read_text(encoding="utf-8")))
+    pinned = dict(PINNED.findall((TOP / ".ci" / "torch").read_text(encoding="utf-8")))
     yield "Versions: " + ", ".join(f"{NAMES[name]} {version}" for name, version in pinned.items()) + "."
 
 
