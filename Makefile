@@ -5,7 +5,7 @@ DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
 .PHONY: check lint types test docs-fresh docs site dist golden check-torch benchmark venv
 
-check: lint types test docs-fresh
+check: lint types test docs-fresh site
 
 lint:
 	$(TOOL) ruff check .
