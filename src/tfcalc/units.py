@@ -43,6 +43,19 @@ def parse_count(text: str | int) -> int:
     return int(value)
 
 
+def parse_length(text: str | int) -> int:
+    """A length in tokens, whose k is 1,024, as people say of contexts: ``8k`` is 8,192, ``128k`` 131,072, ``1M`` 2²⁰.
+
+    Raises UsageError as :func:`parse_count`.
+
+    >>> parse_length("8k"), parse_length("128K"), parse_length("1M"), parse_length("4_096"), parse_length("1.5k")
+    (8192, 131072, 1048576, 4096, 1536)
+    """
+    if isinstance(text, str) and text[-1:] in ("k", "K", "M"):
+        text = f"{text.strip()}i".replace("k", "K")
+    return parse_count(text)
+
+
 def parse_amount(text: str | float) -> float:
     """A number above 0 that need not be whole, such as a rate: ``3500``, ``3.5k``, ``989e12``, ``989T``.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import assume, given, settings
 
 from tests.laws.models import models_and_runs
-from tfcalc import Definitions, Transformer, UsageError, Workload, explain, flops, memory, params
+from tfcalc import Conventions, Transformer, UsageError, Workload, explain, flops, memory, params
 from tfcalc.symbols import values
 
 
@@ -16,7 +16,7 @@ def test_the_lines_of_the_whole_add_up_to_the_answer(case: tuple[Transformer, Wo
     root = model.tree(run).name
     assert explain(root, model).answer == params(model).answer
     assert explain(root, model, "flops", run).answer == flops(model, run).answer
-    everything = Definitions(count="all", dtype="int4")
+    everything = Conventions(count="all", dtype="int4")
     assert explain(root, model, "flops", run, everything).answer == flops(model, run, everything).answer
     assert explain(root, model, "memory", None, everything).answer == memory(model, everything).answer
 

@@ -111,7 +111,7 @@ def training(name: str, field: str, run: Workload, plan: Training) -> Need:
 def test_one_more_does_not_fit_in_training(kernel: str, recompute: str, field: str, start: int, trials: int) -> None:
     run = Workload(batch_size=8, seq_len=1024, phase="train", kernel=kernel, recompute=recompute)
     for budget in (24 * 10**9, 80 * 2**30):
-        need = Counted(training("gpt2", field, run, Training(recipe="bf16")))
+        need = Counted(training("gpt2", field, run, Training(precision="bf16")))
         found = largest(need, budget, start=start)
         assert found > 0
         assert {found, found + 1} <= set(need.asked)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Program, recorded
-from tfcalc import Definitions, Transformer, UsageError, Workload, flops, load
+from tfcalc import Conventions, Transformer, UsageError, Workload, flops, load
 from tfcalc.questions.six_nd import ATTENTION, LOOKED_UP, TIED, UNLIKE, six_nd
 from tfcalc.questions.training import PF_DAY, training
 
@@ -83,7 +83,7 @@ def test_the_difference_is_explained_to_the_last_flop(name: str, tokens: int, ho
 
 
 def test_elementwise_work_is_a_term_of_its_own() -> None:
-    run = training(load("gpt2"), 10**6, Workload(phase="train"), Definitions(count="all"))
+    run = training(load("gpt2"), 10**6, Workload(phase="train"), Conventions(count="all"))
     assert run.rules[0].difference[-1].what == "elementwise work"
     assert run.rules[0].flops + sum(term.flops for term in run.rules[0].difference) == run.total
 

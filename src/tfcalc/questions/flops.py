@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure
 from tfcalc.core.measure import (
     elementwise_again_flops,
@@ -40,7 +40,7 @@ TITLES = {
 
 
 def flops(
-    model: Model, run: Workload | None = None, definitions: Definitions | None = None, *, depth: int | None = None
+    model: Model, run: Workload | None = None, conventions: Conventions | None = None, *, depth: int | None = None
 ) -> Report:
     """The FLOPs of ``model`` on ``run``: a forward pass, a training step, a prefill or a decoded token (its ``phase``).
 
@@ -51,10 +51,10 @@ def flops(
     >>> flops(Transformer(), Workload(batch_size=32, seq_len=20, source_len=10)).answer
     42553835520
     """
-    definitions = definitions or Definitions()
-    asked = subject(model, run, definitions)
+    conventions = conventions or Conventions()
+    asked = subject(model, run, conventions)
     run = asked.run
-    root, everything = asked.node.component, definitions.count == "all"
+    root, everything = asked.node.component, conventions.count == "all"
 
     def amount(measure: Measure) -> int:
         return exact(root.total(measure))
@@ -83,13 +83,13 @@ def flops(
             "flops_per_token": entry.value / tokens if rest else per_token,
         },
         model=asked.model.described(),
-        conventions=for_programs("flops", told, definitions) | ({} if of_any_length else {"tokens": SAMPLES}),
+        conventions=for_programs("flops", told, conventions) | ({} if of_any_length else {"tokens": SAMPLES}),
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
         notes=(
             *remarks(model, run),
             *([] if of_any_length else [f"samples: {run.batch_size:,}, of the one size that the model reads"]),
-            *in_words("flops", told, definitions, sizes=of_any_length),
+            *in_words("flops", told, conventions, sizes=of_any_length),
         ),
     )

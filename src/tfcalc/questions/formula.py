@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
@@ -108,7 +108,7 @@ def formula(
     of: str = "params",
     model: Model | None = None,
     run: Workload | None = None,
-    definitions: Definitions | None = None,
+    conventions: Conventions | None = None,
     *,
     approx: bool = False,
     big_o: bool = False,
@@ -131,7 +131,7 @@ def formula(
     """
     from tfcalc.families.transformer import Transformer
 
-    by, chosen = definitions or Definitions(), model or Transformer()
+    by, chosen = conventions or Conventions(), model or Transformer()
     if of == "memory" and (training or serving or (run is not None and run.training)):
         from tfcalc.questions.opened_memory import memory_formula
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component, Measure, Node
 from tfcalc.core.measure import active_params, buffer_elements, frozen_params, major_params
 from tfcalc.core.measure import params as parameters
@@ -29,7 +29,7 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     >>> params(Transformer()).answer
     44140544
     """
-    asked, by = subject(model, run), Definitions()
+    asked, by = subject(model, run), Conventions()
     root = asked.node.component
     count, active, tables = (
         exact(part) for part in (root.total(parameters), root.total(active_params), embedded(root))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
+from tfcalc.defaults import resolve_serving
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.serving.caches import PAGED
+from tfcalc.questions.effects import SERVING, refuse_idle, refuse_idle_source
 from tfcalc.questions.serving_memory import LETTERS, Served, at_work, served
 from tfcalc.questions.training_plan import of_text_alone
 from tfcalc.report import Report, breakdown
@@ -32,13 +34,15 @@ def serving_memory(
     model: Model,
     run: Workload,
     plan: Serving,
-    definitions: Definitions,
+    conventions: Conventions,
     *,
-    dtype: str | None = None,
     depth: int | None = None,
 ) -> Report:
-    """The most that is alive together when a model is served. Raises InvalidModel."""
-    found, requests = served(model, run, plan, dtype), at_work(run, plan)
+    """The peak of serving: the largest amount of memory live at once. Raises InvalidModel, UsageError."""
+    refuse_idle(run, SERVING, "with --serve")
+    refuse_idle_source(model, run)
+    run, plan = resolve_serving(model, run, plan)
+    found, requests = served(model, run, plan, conventions.dtype), at_work(run, plan)
     whole = breakdown(
         of_numbers(found.alive).root(),
         of_formulas(found.alive).root(),
@@ -56,7 +60,7 @@ def serving_memory(
         answer=found.total,
         totals=_totals(found),
         model=model.described(),
-        conventions={**conventions(requests, plan, found), "units": definitions.units},
+        conventions={**stated(requests, plan, found), "units": conventions.units},
         whole=whole,
         depth=depth,
         legend=legend(used, model, requests) | letters,
@@ -83,7 +87,7 @@ def _totals(found: Served) -> dict[str, int | str]:
     }
 
 
-def conventions(run: Workload, plan: Serving, found: Served) -> dict[str, Any]:
+def stated(run: Workload, plan: Serving, found: Served) -> dict[str, Any]:
     """What the number was made by, for programs."""
     return {
         "phase": "serve",

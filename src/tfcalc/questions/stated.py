@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tfcalc.conventions import DTYPES, Definitions
+from tfcalc.conventions import DTYPES, Conventions
 from tfcalc.workload import Workload
 
 PARAMETERS = "unique trainable tensors, a tied matrix once, buffers apart"
@@ -34,7 +34,7 @@ BUFFERS = "as the weights, 16 bits at least"
 NOT_COUNTED = "gradients, optimizer, activations, cache, allocator rounding, CUDA context"
 
 
-def for_programs(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
+def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, Any]:
     """``conventions`` of the JSON."""
     match of:
         case "params":
@@ -82,7 +82,7 @@ def for_programs(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
             return {"time": TIME}
 
 
-def in_words(of: str, run: Workload, by: Definitions, *, sizes: bool = True) -> list[str]:
+def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True) -> list[str]:
     """The footer; a closed form leaves out the ``sizes`` of the workload."""
     match of:
         case "params":
@@ -107,7 +107,7 @@ def _source(run: Workload) -> str:
     return "" if run.source_len is None else f", source of {run.source.seen:,}"
 
 
-def _definitions(run: Workload, by: Definitions) -> Iterator[str]:
+def _definitions(run: Workload, by: Conventions) -> Iterator[str]:
     yield PHASES[run.phase]
     yield "multiply-add = 2 FLOPs"
     yield OPERATIONS[by.count]

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
+from tfcalc.defaults import resolve_training
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.training.peak import Phase
-from tfcalc.held.training.recipes import recipe
+from tfcalc.held.training.precisions import precision
 from tfcalc.questions.alive import LETTERS
 from tfcalc.questions.common import asked_run
+from tfcalc.questions.effects import MEGATRON as MEGATRON_RUN
+from tfcalc.questions.effects import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.questions.standing import TrainingStep
 from tfcalc.questions.stated import recomputed
 from tfcalc.questions.training_memory import training_step
@@ -45,11 +48,14 @@ NOT_COUNTED = (
 
 
 def training_memory(
-    model: Model, run: Workload, plan: Training, definitions: Definitions, *, depth: int | None = None
+    model: Model, run: Workload, plan: Training, conventions: Conventions, *, depth: int | None = None
 ) -> Report:
     """The most that is alive together in a training step. Raises InvalidModel."""
     run = asked_run(model, run)
     model.check(run)
+    refuse_idle(run, MEGATRON_RUN if plan.backend == MEGATRON else TRAINING, "on the memory of training")
+    refuse_idle_source(model, run)
+    run, plan = resolve_training(model, run, plan)
     step = training_step(model, run, plan)
     alive = step.alive
     whole = breakdown(
@@ -69,7 +75,7 @@ def training_memory(
         answer=step.peak.total,
         totals=totals(step),
         model=model.described(),
-        conventions={**conventions(run, plan), "units": definitions.units, "not_counted": NOT_COUNTED},
+        conventions={**stated(run, plan), "units": conventions.units, "not_counted": NOT_COUNTED},
         whole=whole,
         depth=depth,
         legend=legend(used, model, run, plan) | letters,
@@ -80,7 +86,7 @@ def training_memory(
 
 def _doubts(model: Model, run: Workload, plan: Training) -> Iterator[str]:
     """How far the family's activations were from PyTorch's, where they were not equal; what makes none."""
-    error = 0.0 if plan.implementation == MEGATRON else known_error(model)
+    error = 0.0 if plan.backend == MEGATRON else known_error(model)
     if error:
         yield f"activations of this family were {error:+.2%} off PyTorch's on random small models, at worst"
     yield from of_text_alone(model, run)
@@ -125,42 +131,42 @@ def described(phase: Phase) -> dict[str, Any]:
 
 
 def _kernel(run: Workload, plan: Training) -> str:
-    if plan.implementation == MEGATRON:
+    if plan.backend == MEGATRON:
         return "attention's scores kept, as the paper has them (--recompute selective: not)"
     return f"attention kernel {run.kernel}"
 
 
-def conventions(run: Workload, plan: Training) -> dict[str, Any]:
+def stated(run: Workload, plan: Training) -> dict[str, Any]:
     """What the number was made by, for programs."""
-    by = recipe(plan.recipe)
+    by = precision(plan.precision)
     return {
         "phase": "train",
         "batch_size": run.batch_size,
         "seq_len": run.target.length,
         "source_len": run.source.seen,
-        "attention_kernel": "none: scores kept" if plan.implementation == MEGATRON else run.kernel,
+        "attention_kernel": "none: scores kept" if plan.backend == MEGATRON else run.kernel,
         "recomputation": run.recompute,
         "dropout": run.drops,
         **plan.described(),
         "bytes_per_parameter": by.in_words,
         "total": "the most that is alive together, not the sum of the terms",
-        "micro_batches": plan.accumulate,
+        "micro_batches": plan.grad_accum,
     }
 
 
 def notes(run: Workload, plan: Training) -> Iterator[str]:
     """The same in words."""
-    by = recipe(plan.recipe)
+    by = precision(plan.precision)
     dropout = "with dropout" if run.drops else "no dropout"
     again = "" if run.recompute == "none" else f"; recomputed: {recomputed(run)}"
     yield (
         f"{run.batch_size:,} x {run.seq_len:,} tokens; recipe {by.name}: {by.in_words}; optimizer {plan.optimizer}; "
         f"{_kernel(run, plan)}; {dropout}{again}"
     )
-    if plan.implementation != MEGATRON:
+    if plan.backend != MEGATRON:
         yield DEVICES[plan.device]
-    if plan.devices != 1 or plan.zero != "0":
-        yield f"one of {plan.devices:,} devices, ZeRO stage {plan.zero} ({plan.layout}), offload {plan.offload}"
+    if plan.gpus != 1 or plan.zero != "0":
+        yield f"one of {plan.gpus:,} devices, ZeRO stage {plan.zero} ({plan.layout}), offload {plan.offload}"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach: its step copies what it updates; adamw-fused does not"
     yield "the most that is alive together: each phase at its own highest moment (--timeline shows them)"
