@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tfcalc.report.style import Style
 
 STANDARD_OUTPUT = "-"
+WITH_FORMULAS = ("csv", "latex")
+"""Formats that have the formulas anyway."""
 BEYOND_ASCII = "²·×ᵀγ█─⌊"
 
 
@@ -62,6 +64,7 @@ def _written(answer: Answer, settings: Settings) -> str:
 
         style = style._replace(script="latex") if form == "latex" else style
         return str(sheet.quiet) if isinstance(sheet.quiet, int) else for_people(sheet.quiet, style)
+    sheet = sheet.as_asked(style._replace(formulas=style.formulas or form in WITH_FORMULAS))
     match form:
         case "csv":
             from tfcalc.render.as_csv import render
@@ -86,6 +89,8 @@ def _style(settings: Settings) -> Style:
         units=settings.get("units", "iec"),
         color=_color(settings.get("color", "auto"), os.environ, terminal=not to_file and _terminal()),
         width=_width(os.environ, terminal=not to_file and _terminal()),
+        formulas=settings.get("formulas", False),
+        assumptions=settings.get("assumptions", False),
     )
 
 

@@ -146,7 +146,8 @@ def settle(options: Iterable[Option], flags: Mapping[str, Any], environ: Mapping
     for option in options:
         if option.short_for and option.name in given and given[option.name].value:
             for name, value in option.short_for:
-                _lengthen(given, option.name, name, given[option.name].value if value is None else value)
+                meant = given[option.name].value if value is None else value
+                _lengthen(given, option.name, name, meant)
     return Settings(given)
 
 

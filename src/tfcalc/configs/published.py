@@ -213,8 +213,8 @@ class Published:
         if self.treated_as:
             found.append(f"model_type {self.data.get('model_type')!r} treated as {self.treated_as}, as asked")
         if left:
-            fields = ", ".join(f"{path} {_brief(value)}" for path, value in left.items())
-            found.append(f"left out by the config, so as transformers has it: {fields}")
+            fields = ", ".join(f"{path}={_brief(value)}" for path, value in left.items())
+            found.append(f"transformers' defaults used for fields missing from the config: {fields}")
         return tuple(found)
 
     @property

@@ -67,8 +67,8 @@ def explain(
         return stored(cost) if of == "params" else held(cost, DTYPES[by.dtype])
 
     notes = (*(asked.model.remarks(asked.run) if of == "flops" else ()), *in_words(of, asked.run, by))
-    conventions = for_programs(of, asked.run, by)
-    return _opened(target, of, Tree(asked.model, asked.run, asked.node, asked.twin, items, conventions, notes))
+    told = for_programs(of, asked.run, by)
+    return _opened(target, of, Tree(asked.model, asked.run, asked.node, asked.twin, items, told, notes))
 
 
 class Tree(NamedTuple):

@@ -96,6 +96,19 @@ def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True) -> 
             return [TIME]
 
 
+def in_short(run: Workload, by: Conventions) -> tuple[str, ...]:
+    """The conventions of a count of FLOPs in a line."""
+    pairs = {"full": "masked pairs counted", "causal": "causal pairs only", "causal-half": "l²/2 pairs"}[run.attention]
+    operations = "matrix products only" if by.count == "matmul" else "all operations"
+    again = {"none": ()}.get(run.recompute, (f"checkpointing {run.recompute}",)) if run.training else ()
+    return ("multiply-add = 2 FLOPs", operations, pairs, *again)
+
+
+def sizes_in_words(run: Workload) -> str:
+    """``batch 8 x 1,024 tokens``."""
+    return f"batch {next(iter(_sizes(run)))}"
+
+
 def _sizes(run: Workload) -> Iterator[str]:
     if run.decoding:
         yield f"{run.batch_size:,} x 1 token, {run.target.seen:,} cached with it{_source(run)}"

@@ -31,13 +31,18 @@ TRANSLITERATED = str.maketrans(
 
 
 class Style(NamedTuple):
-    """``script`` text, ascii or latex; ``notation`` the letters; ``width`` in columns, None for as wide as it takes."""
+    """``script`` text, ascii or latex; ``notation`` the letters; ``width`` in columns, None for as wide as it takes.
+
+    ``formulas`` shows the column of formulas with its legend, ``assumptions`` all that an answer rests on.
+    """
 
     script: str = "text"
     notation: str = "lbhn"
     units: str = "iec"
     color: bool = False
     width: int | None = None
+    formulas: bool = False
+    assumptions: bool = False
 
     def formula(self, number: Polynomial | int, *, factored: bool | None = None) -> str:
         """A closed form in this script and notation; ``factored`` as in :func:`tfcalc.core.notation.write`."""
