@@ -14,7 +14,8 @@ from tests.golden.test_golden import COMMANDS
 ESCAPE, CSI, REVERSED, SURROGATE = "\x1b[31m", "\x9b31m", "\u202e", "\ud800"
 UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff]")
 HOSTILE = f"Gpt2{ESCAPE}{CSI}{REVERSED}\r\n{SURROGATE}"
-CONFIG = {"model_type": "gpt2", "architectures": [f"{HOSTILE}LMHeadModel"], "hidden_siz\x1b": 3, "num_hidden_layer\x9b": 1}
+NEAR = {"hidden_siz\x1b": 3, "num_hidden_layer\x9b": 1}
+CONFIG = {"model_type": "gpt2", "architectures": [f"{HOSTILE}LMHeadModel"], **NEAR}
 FORMATS = ("table", "csv", "markdown", "plain", "latex", "json")
 
 
