@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from math import gcd
 from typing import Any, NamedTuple
 
 from tfcalc.core.number import Num, minimum
@@ -108,7 +109,9 @@ class Polynomial:
         rest = Polynomial({powers: factor % divisor for powers, factor in self.terms.items()})
         if not rest.free_symbols:  # a constant below the divisor
             return even
-        return even + Polynomial({((Floor(rest, divisor), 1),): 1})
+        common = gcd(divisor, *rest.terms.values())  # ⌊4h/16⌋ is ⌊h/4⌋
+        rest = Polynomial({powers: factor // common for powers, factor in rest.terms.items()})
+        return even + Polynomial({((Floor(rest, divisor // common), 1),): 1})
 
     def __rfloordiv__(self, other: int) -> Polynomial:
         return Polynomial({(): other}) // self
