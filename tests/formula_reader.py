@@ -7,7 +7,7 @@ floor(a/b) and min(a, b) are calls; single letters are symbols, longer ones have
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 TOKEN = r"\s*(floor|min(?=\()|[a-zA-Z]+_[a-zA-Z0-9_]+|{words}[a-zA-Z]|\d+|[²³⁴⁵⁶⁷⁸⁹]|.)"
 LATEX = (
@@ -26,8 +26,7 @@ POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 def evaluate(text: str, at: Mapping[str, int]) -> int:
     """The value of a printed formula where its symbols have these values."""
-    words = "".join(rf"{re.escape(word)}|" for word in sorted(at, key=len, reverse=True) if len(word) > 1)
-    tokens = re.findall(TOKEN.format(words=words), text)
+    tokens = _tokens(text, at)
     value, rest = _sum(tokens, at)
     assert not rest, f"{''.join(rest)!r} is left over of {text!r}"
     return value
@@ -40,9 +39,14 @@ def from_latex(text: str) -> str:
     return text
 
 
-def letters_of(text: str) -> set[str]:
-    """The letters of a printed formula."""
-    return {token for token in re.findall(TOKEN.format(words=""), text) if token[0].isalpha()} - {"floor", "min", "O"}
+def letters_of(text: str, words: Iterable[str] = ()) -> set[str]:
+    """The letters of a printed formula, whole ``words`` among them."""
+    return {token for token in _tokens(text, words) if token[0].isalpha()} - {"floor", "min", "O"}
+
+
+def _tokens(text: str, words: Iterable[str]) -> list[str]:
+    known = "".join(rf"{re.escape(word)}|" for word in sorted(words, key=len, reverse=True) if len(word) > 1)
+    return re.findall(TOKEN.format(words=known), text)
 
 
 def _sum(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:

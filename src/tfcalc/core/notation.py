@@ -11,7 +11,7 @@ from math import gcd
 from typing import NamedTuple
 
 from tfcalc.core.letters import ORDER, TABLES, WORKLOAD, counts, is_table, place
-from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial
+from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial, letters_of
 
 
 class Script(NamedTuple):
@@ -200,7 +200,7 @@ def _primitive(number: Polynomial) -> tuple[Polynomial, int]:
 
 def _share(number: Polynomial, shape: Polynomial) -> int:
     """How often a shape is in a sum, whole: 0 where a term is not there so often. A single term must be all of it."""
-    if len(shape.terms) == 1 != len(number.terms):
+    if not shape.free_symbols or len(shape.terms) == 1 != len(number.terms):
         return 0
     ratios = {divmod(number.terms.get(powers, 0), factor) for powers, factor in shape.terms.items()}
     ((share, left),) = ratios if len(ratios) == 1 else ((0, 0),)
@@ -315,7 +315,8 @@ def _worded(piece: str) -> bool:
 
 
 def _counts(atom: Atom) -> bool:
-    return isinstance(atom, str) and counts(atom)
+    """Whether it counts equal parts: ``n``, and ``⌊n/2⌋``."""
+    return counts(atom) if isinstance(atom, str) else all(map(counts, letters_of(atom)))
 
 
 def _only(number: Polynomial) -> Monomial:
@@ -333,7 +334,7 @@ def _arranged(powers: Monomial) -> list[tuple[Atom, int]]:
 
     def key(item: tuple[Atom, int]) -> tuple[bool, int, bool, str]:
         atom = item[0]
-        first = isinstance(atom, str) and (counts(atom) or (is_table(atom) and not running))
+        first = _counts(atom) or (not running and isinstance(atom, str) and is_table(atom))
         return (not first, _place(atom), not isinstance(atom, str), str(atom))
 
     return sorted(powers, key=key)

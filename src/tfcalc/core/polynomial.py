@@ -59,7 +59,7 @@ class Polynomial:
     @property
     def free_symbols(self) -> frozenset[str]:
         """The letters that stand in it, those under a floor included."""
-        return frozenset(letter for powers in self.terms for atom, _ in powers for letter in _letters(atom))
+        return frozenset(letter for powers in self.terms for atom, _ in powers for letter in letters_of(atom))
 
     def __add__(self, other: Polynomial | int) -> Polynomial:
         terms = dict(self.terms)
@@ -204,7 +204,8 @@ def _times(left: Monomial, right: Monomial) -> Monomial:
     return tuple(sorted(((atom, power) for atom, power in powers.items() if power), key=_order))
 
 
-def _letters(atom: Atom) -> frozenset[str]:
+def letters_of(atom: Atom) -> frozenset[str]:
+    """The letters that stand in it."""
     if isinstance(atom, str):
         return frozenset((atom,))
     parts = (part for part in atom if isinstance(part, Polynomial))
