@@ -1,9 +1,11 @@
 """How the user wants to read an answer; what it says does not depend on it."""
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from tfcalc.core.notation import NOTATIONS, SCRIPTS, write
+from tfcalc.core.letters import spelled
+from tfcalc.core.notation import SCRIPTS, write, write_product
 from tfcalc.core.polynomial import Polynomial
 
 TRANSLITERATED = {
@@ -71,7 +73,17 @@ class Style(NamedTuple):
 
     def formula(self, number: Polynomial | int, *, factored: bool | None = None) -> str:
         """A closed form in this script and notation; ``factored`` as in :func:`tfcalc.core.notation.write`."""
-        return write(number, script=SCRIPTS[self.script], letters=NOTATIONS[self.notation], factored=factored)
+        return write(number, script=SCRIPTS[self.script], letters=self._letters(number), factored=factored)
+
+    def product(self, factors: Iterable[Polynomial | int]) -> str:
+        """Factors with a sign between them: ``(n - 1) × 4h × h``."""
+        factors = list(factors)
+        letters = {letter: other for factor in factors for letter, other in self._letters(factor).items()}
+        return write_product(factors, script=SCRIPTS[self.script], letters=letters)
+
+    def _letters(self, number: Polynomial | int) -> dict[str, str]:
+        letters = number.free_symbols if isinstance(number, Polynomial) else ()
+        return {letter: spelled(letter, self.notation) for letter in letters}
 
     def plain(self) -> "Style":
         """The same letters in ASCII."""
