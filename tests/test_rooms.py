@@ -28,7 +28,7 @@ ROOMS = [
     ("workload", "conventions"),
     ("dimensions",),
     ("tape",),
-    ("core", "units", "hardware"),
+    ("core", "units", "hardware", "model_names"),
     ("errors",),
 ]
 """Each may import from its own row and from those below it."""

@@ -237,7 +237,7 @@ def test_kimis_experts_alone_are_quantized() -> None:
 
 
 def test_a_config_without_either_says_nothing() -> None:
-    assert stated_format(catalog.load("gpt2")) is None
+    assert stated_format(Published({"model_type": "gpt2"})) is None
     assert stated_format(catalog.load("transformer-base")) is None
 
 
