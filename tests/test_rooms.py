@@ -28,7 +28,7 @@ ROOMS = [
     ("workload", "conventions"),
     ("dimensions",),
     ("tape",),
-    ("core", "units", "hardware"),
+    ("core", "units", "hardware", "model_names"),
     ("errors",),
     ("printable",),
 ]

@@ -30,6 +30,17 @@ SAME_AS = {
 """The config's names for what the command line and the library call a size."""
 
 
+CONTEXT = (
+    "model_max_length",
+    *SAME_AS["max_len"],
+    "max_encoder_position_embeddings",
+    "seq_length",
+    "max_seq_len",
+    "max_sequence_length",
+    "context_length",
+)
+"""Where a config says how long a sequence the model was made for, the first one given counting."""
+
 STACKS = ("encoder_layers", "decoder_layers", "num_decoder_layers")
 """Where a model has two stacks, the layers of each."""
 
@@ -148,7 +159,7 @@ class Published:
             return self.positions
         text = self.data.get("text_config")
         for scope in (self.data, text if isinstance(text, Mapping) else {}):
-            for name in SAME_AS["max_len"]:
+            for name in CONTEXT:
                 value = scope.get(name)
                 if isinstance(value, int) and not isinstance(value, bool) and value > 0:
                     return value
