@@ -11,7 +11,7 @@ import pytest
 
 from tests.core.test_patterns import SEES
 from tests.formula_reader import evaluate
-from tfcalc import Definitions, Transformer, Workload
+from tfcalc import Conventions, Transformer, Workload
 from tfcalc.configs.family import modules
 from tfcalc.configs.published import Published
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
@@ -60,7 +60,7 @@ def test_every_printed_formula_gives_what_the_code_counts(of: str, target: str, 
     run = Workload(batch_size=at["b"], seq_len=at["l"])
     root = model.tree(run)
     part = find(root.root(), target).component
-    assert evaluate(form, {**at, "T": 5000}) == part.each(measure_of(of, run, Definitions()))
+    assert evaluate(form, {**at, "T": 5000}) == part.each(measure_of(of, run, Conventions()))
 
 
 def rows(block: str) -> list[list[str]]:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tfcalc import Definitions, Transformer, Workload, flops, load
+from tfcalc import Conventions, Transformer, Workload, flops, load
 from tfcalc.configs.published import Published
 from tfcalc.core.measure import elementwise_flops, matmul_backward_flops, matmul_flops
 from tfcalc.core.recomputation import as_run
@@ -117,7 +117,7 @@ def test_only_pytorchs_counter_forgets_the_groups_of_a_convolution() -> None:
 def test_the_loss_and_the_rotation_are_elementwise_work() -> None:
     """A training step has 5 + 2 operations per logit; a forward pass 3 per rotated number of queries and keys."""
     model, tokens = Published(GEMMA), 3 * 7
-    everything = Definitions(count="all")
+    everything = Conventions(count="all")
     step = flops(model, Workload(batch_size=3, seq_len=7, phase="train"), everything)
     loss = next(entry for entry in step.walk() if entry.kind == "loss")
     assert loss.value == 7 * tokens * 50

@@ -28,8 +28,9 @@ ROOMS = [
     ("workload", "conventions"),
     ("dimensions",),
     ("tape",),
-    ("core", "units", "hardware"),
+    ("core", "units", "hardware", "model_names"),
     ("errors",),
+    ("printable",),
 ]
 """Each may import from its own row and from those below it."""
 

@@ -10,7 +10,7 @@ from tfcalc.core.traced import formula_of, traced
 from tfcalc.held.formats.names import PLAIN, QUANTIZED
 from tfcalc.held.serving.cache_formats import FORMATS
 from tfcalc.held.training.optimizers import OPTIMIZERS
-from tfcalc.held.training.recipes import RECIPES
+from tfcalc.held.training.precisions import PRECISIONS
 from tfcalc.held.training.stored import Weight
 
 SIDE = 4096
@@ -21,10 +21,10 @@ HEAD = 128
 
 
 def recipes() -> Iterator[str]:
-    """Bytes of each number, by recipe."""
-    yield "| `--recipe` | weights | gradients | master | each moment | with AdamW | computed in |"
+    """Bytes of each number, by precision."""
+    yield "| `--precision` | weights | gradients | master | each moment | with AdamW | computed in |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for one in RECIPES.values():
+    for one in PRECISIONS.values():
         sizes = [bits // 8 for bits in (one.weights, one.gradients, one.master, one.moments)]
         cast = ", autocast" if one.autocast else ""
         yield f"| `{one.name}` | {' | '.join(map(str, sizes))} | {sum(sizes) + sizes[-1]} | {one.compute}{cast} |"

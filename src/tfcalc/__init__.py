@@ -17,11 +17,13 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from tfcalc.arrays import sweep
     from tfcalc.catalog import from_config, load
-    from tfcalc.conventions import Definitions
+    from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
     from tfcalc.families.transformer import Transformer
+    from tfcalc.held.plans import Serving, Training
     from tfcalc.questions.explain import explain
+    from tfcalc.questions.fits import fits
     from tfcalc.questions.flops import flops
     from tfcalc.questions.formula import formula
     from tfcalc.questions.memory import memory
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Component": "core.component",
-    "Definitions": "conventions",
+    "Conventions": "conventions",
+    "Serving": "held.plans",
+    "Training": "held.plans",
+    "fits": "questions.fits",
     "InvalidModel": "errors",
     "TfcalcError": "errors",
     "Transformer": "families.transformer",
@@ -49,14 +54,17 @@ _HOME = {
 
 __all__ = [
     "Component",
-    "Definitions",
+    "Conventions",
     "InvalidModel",
+    "Serving",
     "TfcalcError",
+    "Training",
     "Transformer",
     "Unavailable",
     "UsageError",
     "Workload",
     "explain",
+    "fits",
     "flops",
     "formula",
     "from_config",

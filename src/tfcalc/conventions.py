@@ -10,16 +10,22 @@ from tfcalc.dimensions import Described, choice
 DTYPES = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
 """Bits of one number."""
 
+AUTO = "auto"
 OPERATIONS = ("matmul", "all")
 SYSTEMS = ("iec", "si")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Definitions(Described):
+class Conventions(Described):
     """How operations are counted and how bytes are written."""
 
     count: str = choice(
         "operations counted: matrix products only, or all", "--count", default="matmul", known=OPERATIONS
     )
-    dtype: str = choice("number format of the weights", "--dtype", default="fp32", known=tuple(DTYPES))
+    dtype: str = choice(
+        "number format of the weights at rest; auto: the checkpoint's own, fp32 for the model without a name",
+        "--dtype",
+        default=AUTO,
+        known=(AUTO, *DTYPES),
+    )
     units: str = choice("GiB = 2^30 bytes (iec) or GB = 10^9 (si)", "--units", default="iec", known=SYSTEMS)

@@ -3,7 +3,9 @@
 From that one place come the command line's options, the JSON keys, the legends and the glossary.
 """
 
+from collections.abc import Mapping
 from dataclasses import Field, field, fields, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self, cast
 
 from tfcalc.core.number import Num
@@ -13,25 +15,33 @@ LARGEST = 10**12
 """No published size comes near it; a larger one is taken for a slip of the keyboard."""
 
 
+NO_SPELLINGS: Mapping[str, str] = MappingProxyType({})
+
+
 class Dimension(NamedTuple):
     """A size: its ``symbol`` where mathematics is printed, its ``meaning`` in a few words, and its flags.
 
     ``flags`` are the option's names, the config.json name among them. ``follows`` says what it follows from where it is
-    not given (``4h``).
+    not given (``4h``). Of a ``length`` in tokens, k is 1,024.
     """
 
     symbol: str
     meaning: str
     flags: tuple[str, ...]
     follows: str = ""
+    length: bool = False
 
 
 class Choice(NamedTuple):
-    """A structural alternative: a flag (``known`` empty: yes or no) or one of the ``known`` words."""
+    """A structural alternative: a flag (``known`` empty: yes or no) or one of the ``known`` words.
+
+    ``spellings`` are words that others have for them.
+    """
 
     meaning: str
     flags: tuple[str, ...]
     known: tuple[str, ...] = ()
+    spellings: Mapping[str, str] = NO_SPELLINGS
 
 
 class Text(NamedTuple):
@@ -107,14 +117,22 @@ class Described:
         return f"{type(self).__name__}({', '.join(f'{item.name}={getattr(self, item.name)!r}' for item in given)})"
 
 
-def dimension(symbol: str, meaning: str, *flags: str, default: Any = None, follows: str = "") -> Any:
+def dimension(
+    symbol: str, meaning: str, *flags: str, default: Any = None, follows: str = "", length: bool = False
+) -> Any:
     """A dataclass field that holds a size."""
-    return field(default=default, metadata={"facet": Dimension(symbol, meaning, flags, follows)})
+    return field(default=default, metadata={"facet": Dimension(symbol, meaning, flags, follows, length)})
 
 
-def choice(meaning: str, *flags: str, default: Any, known: tuple[str, ...] = ()) -> Any:
+def choice(
+    meaning: str,
+    *flags: str,
+    default: Any,
+    known: tuple[str, ...] = (),
+    spellings: Mapping[str, str] = NO_SPELLINGS,
+) -> Any:
     """A dataclass field that holds a structural alternative."""
-    return field(default=default, metadata={"facet": Choice(meaning, flags, known)})
+    return field(default=default, metadata={"facet": Choice(meaning, flags, known, spellings)})
 
 
 def text(meaning: str, *flags: str, default: str = "") -> Any:
@@ -144,7 +162,9 @@ def check_sizes(described: Any) -> None:
             if not isinstance(value, str):
                 raise InvalidModel(f"{item.name} {value!r:.80} is not text", "put it in quotes")
         elif isinstance(known, Choice):
-            if known.known and not (isinstance(value, str) and is_one_of(value, known.known)):
+            if known.known and not (
+                isinstance(value, str) and is_one_of(known.spellings.get(value, value), known.known)
+            ):
                 raise InvalidModel(f"{item.name} {value!r} is not known", nearest(str(value), known.known))
             if not known.known and not isinstance(value, bool):
                 raise InvalidModel(f"{item.name} {value!r} is neither true nor false")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LENGTH = 512
 PAIRS = ("full", "causal", "causal-half")
-KERNELS = ("eager", "math", "efficient", "flash")
+KERNELS = ("auto", "eager", "math", "efficient", "flash")
 FUSED = ("efficient", "flash")
 PHASES = ("forward", "train", "prefill", "decode")
 POSITIONS_WITH_LOGITS = ("all", "last")
@@ -55,19 +55,28 @@ class Workload(Described):
     """
 
     batch_size: Num = dimension("b", "batch size", "--batch", "--batch-size", default=1)
-    seq_len: Num = dimension("l", "sequence length", "--seq", "--seq-len", default=DEFAULT_LENGTH)
-    source_len: Num | None = dimension("s", "source length", "--source-seq", "--source-len", follows="l")
-    cached: Num | None = dimension("c", "tokens in the cache, the new one included", "--cached", follows="l")
+    seq_len: Num = dimension("l", "sequence length", "--seq", "--seq-len", default=DEFAULT_LENGTH, length=True)
+    source_len: Num | None = dimension("s", "source length", "--source-seq", "--source-len", follows="l", length=True)
+    cached: Num | None = dimension(
+        "c", "tokens in the cache, the new one included", "--cached", follows="l", length=True
+    )
     phase: str = choice("what runs", "--phase", default="forward", known=PHASES)
     logits: str = choice("positions that the output head reads", "--logits", default="all", known=POSITIONS_WITH_LOGITS)
     attention: str = choice("query-key pairs counted in causal attention", "--attention", default="full", known=PAIRS)
     kernel: str = choice(
-        "attention's kernel; efficient and flash compute the scores again in backward",
+        "attention's kernel; efficient and flash recompute the scores in backward; auto: of memory the one that sdpa "
+        "picks on CUDA, of FLOPs math",
         "--attention-kernel",
-        default="math",
+        default="auto",
         known=KERNELS,
     )
-    recompute: str = choice("what backward computes again", "--recompute", default="none", known=RECOMPUTED)
+    recompute: str = choice(
+        "gradient checkpointing: what backward recomputes",
+        "--checkpointing",
+        "--recompute",
+        default="none",
+        known=RECOMPUTED,
+    )
     early_stop: bool = choice(
         "recomputation ends with what was saved last (PyTorch, use_reentrant=False)",
         "--early-stop/--no-early-stop",

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Program
 
-TRAIN = ("memory", "gpt2", "--train", "--batch", "8", "--seq", "1024", "--recipe", "bf16")
+TRAIN = ("memory", "gpt2", "--train", "--batch", "8", "--seq", "1024", "--precision", "bf16")
 SERVE = ("memory", "llama-3-8b", "--serve", "--context", "8192", "--concurrency", "4")
 KEYS = {
     "total_bytes",
@@ -71,7 +71,7 @@ def test_what_fits_is_0_and_what_does_not_is_1(tfcalc: Program) -> None:
 
 def test_the_largest_batch_fits_and_one_more_does_not(tfcalc: Program) -> None:
     largest = answer(tfcalc, *TRAIN, "--budget", "24GB")["largest_batch_size"]
-    with_size = ("memory", "gpt2", "--train", "--seq", "1024", "--recipe", "bf16", "--batch")
+    with_size = ("memory", "gpt2", "--train", "--seq", "1024", "--precision", "bf16", "--batch")
     there, more = (int(tfcalc(*with_size, str(size), "-q").stdout) for size in (largest, largest + 1))
     assert there <= 24 * 10**9 < more
 
@@ -85,7 +85,7 @@ def test_a_card_has_less_than_its_name_says(tfcalc: Program) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("memory", "gpt2", "--recipe", "bf16"), 2, "--train"),
+        (("memory", "gpt2", "--precision", "bf16"), 2, "--train"),
         (("memory", "gpt2", "--kv", "fp8"), 2, "--serve"),
         (("memory", "gpt2", "--train", "--kv", "fp8"), 2, "--serve"),
         (("memory", "gpt2", "--timeline"), 2, "--train"),
@@ -93,12 +93,12 @@ def test_a_card_has_less_than_its_name_says(tfcalc: Program) -> None:
         (("memory", "gpt2", "--budget", "80GB", "--gpu", "h100"), 2, "--gpu"),
         (("memory", "gpt2", "--gpu", "h1000"), 2, "H100"),
         (("memory", "gpt2", "--weights", "nf5"), 2, "nf4"),
-        (("memory", "gpt2", "--train", "--recipe", "bf61"), 2, "bf16"),
+        (("memory", "gpt2", "--train", "--precision", "bf61"), 2, "bf16"),
         (("memory", "gpt2", "--train", "--optimizer", "adamv"), 2, "adam"),
         (("memory", "gpt2", "--train", "--lora", "8", "--lora-targets", "q_proj"), 2, "q_proj"),
-        (("memory", "gpt2", "--train", "--tensor-parallel", "2"), 2, "megatron"),
+        (("memory", "gpt2", "--train", "--tp", "2"), 2, "megatron"),
         (("memory", "longformer-base-4096", "--train"), 3, "longformer"),
-        (("memory", "mixtral-8x7b", "--train", "--implementation", "megatron"), 2, "experts"),
+        (("memory", "mixtral-8x7b", "--train", "--backend", "megatron"), 2, "experts"),
         (("memory", "gpt2", "--serve", "--concurrency", "0"), 2, "at least 1"),
     ],
 )

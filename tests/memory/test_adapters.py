@@ -16,7 +16,7 @@ from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
 from tfcalc.held.training.adapters import Adapter, adapted, frozen_where
 from tfcalc.held.training.optimizers import optimizer
-from tfcalc.held.training.recipes import recipe
+from tfcalc.held.training.precisions import precision
 from tfcalc.held.training.states import model_states
 from tfcalc.held.training.stored import tensor_count
 from tfcalc.symbols import with_symbols
@@ -54,7 +54,7 @@ def test_the_recorded_rows_are_all_there() -> None:
 def test_states_of_what_is_frozen_are_its_weights_alone() -> None:
     # Llama-2-7B, rank 8 on q and v: 4,194,304 trained in 128 tensors (peft), 6,738,415,616 frozen
     tree = adapted(load("llama-2-7b").tree(TRAIN), Adapter(8, ("q_proj", "v_proj")))
-    states = model_states(tree, recipe("fp32"), optimizer("adamw"), frozen_bits=4)
+    states = model_states(tree, precision("fp32"), optimizer("adamw"), frozen_bits=4)
     assert states.weights.total(bytes_held) == 6_738_415_616 // 2 + 4 * 4_194_304
     assert states.gradients.total(bytes_held) == 4 * 4_194_304
     assert states.optimizer.total(bytes_held) == 8 * 4_194_304 + 4 * 128

@@ -20,7 +20,7 @@ from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
 from tfcalc.held.training.optimizers import optimizer
 from tfcalc.held.training.placement import Placed, gathered, placed
-from tfcalc.held.training.recipes import recipe
+from tfcalc.held.training.precisions import precision
 from tfcalc.held.training.rules import (
     accelerate_adam,
     deepspeed_zero2,
@@ -37,7 +37,7 @@ CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").
 PUBLISHED = recorded("memory/published.jsonl")
 SHARDING = recorded("memory/sharding.jsonl")
 TRAIN = Workload(phase="train", seq_len=16)
-MIXED, ADAMW = recipe("mixed-fp16"), optimizer("adamw")
+MIXED, ADAMW = precision("fp16-master"), optimizer("adamw")
 GB, GIB = 10**9, 2**30
 
 
@@ -122,10 +122,10 @@ def test_megatron_has_its_documented_bytes_per_parameter(name: str, alone: int, 
     assert megatron_bytes_per_param(name, 64) == whole + Fraction(spread, 64)
 
 
-@pytest.mark.parametrize(("by", "rule"), [("mixed-fp32-grads", "bf16-fp32-grads"), ("fp32", "fp32")])
+@pytest.mark.parametrize(("by", "rule"), [("bf16-master-fp32-grads", "bf16-fp32-grads"), ("fp32", "fp32")])
 def test_stage_1_holds_what_megatron_states_per_parameter(by: str, rule: str) -> None:
     params, devices = 2**30, 64
-    ours: Any = placed(alone(params), recipe(by), ADAMW, Placement(1, devices)).device.bytes
+    ours: Any = placed(alone(params), precision(by), ADAMW, Placement(1, devices)).device.bytes
     assert ours == params * megatron_bytes_per_param(rule, devices) + 4  # PyTorch's counter of steps
 
 
@@ -190,14 +190,14 @@ def test_closed_forms_in_the_number_of_devices_give_the_numbers(layout: str, sta
 def test_a_single_number_is_whole_on_every_device() -> None:
     tree = Component("model", "model", parts=(parameter("logit_scale"),))
     for layout in LAYOUTS:
-        ours = placed(tree, recipe("fp32"), optimizer("sgd"), Placement(3, 4, layout)).device.bytes
+        ours = placed(tree, precision("fp32"), optimizer("sgd"), Placement(3, 4, layout)).device.bytes
         assert ours == 4 + 4  # it and its gradient
 
 
 def test_prefetch_gathers_the_weights_of_one_more_layer() -> None:
     tree = Published(CONFIGS["llama-2-7b"]).tree(TRAIN)
     once, twice = (
-        gathered(tree, recipe("bf16"), Placement(3, 8, "fsdp2", prefetch=prefetch)) for prefetch in (False, True)
+        gathered(tree, precision("bf16"), Placement(3, 8, "fsdp2", prefetch=prefetch)) for prefetch in (False, True)
     )
     more: Any = twice.total(bytes_held) - once.total(bytes_held)
     # 4·4096² + 3·4096·11008 + 2·4096 of a layer, but 2·32000·4096 + 4096 are in none

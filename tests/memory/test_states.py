@@ -16,7 +16,7 @@ from tfcalc.core.measure import bytes_held, params
 from tfcalc.errors import InvalidModel
 from tfcalc.held.training.optimizers import OPTIMIZERS as OPTIMIZERS_BY_NAME
 from tfcalc.held.training.optimizers import optimizer
-from tfcalc.held.training.recipes import RECIPES, recipe
+from tfcalc.held.training.precisions import precision
 from tfcalc.held.training.states import model_states, step_temporary
 from tfcalc.held.training.stored import largest_tensor, packed, tensor_count
 from tfcalc.leaves import parameter
@@ -26,7 +26,7 @@ CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").
 TRAINING = recorded("memory/training.public.jsonl")
 OF_TORCH = recorded("memory/nn-transformer.public.jsonl")
 OPTIMIZERS = recorded("memory/optimizers.jsonl")
-RECORDED_RECIPES = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "amp"}
+RECORDED_RECIPES = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "bf16-mixed"}
 RECORDED_OPTIMIZERS = {"sgd_mom": "momentum", "adamw_fused": "adamw-fused", "adamw_forloop": "adamw-forloop"}
 TRAIN = Workload(phase="train", seq_len=16)
 
@@ -41,7 +41,7 @@ def tree_of(row: dict[str, Any]) -> Component:
 
 
 def compare(tree: Component, row: dict[str, Any]) -> None:
-    by = recipe(RECORDED_RECIPES[row["recipe"]])
+    by = precision(RECORDED_RECIPES[row["recipe"]])
     name = row["optimizer"]
     chosen = optimizer(RECORDED_OPTIMIZERS.get(name, name))
     states, phases = model_states(tree, by, chosen), row["phases"]
@@ -72,7 +72,7 @@ def test_the_recorded_rows_are_all_there() -> None:
 
 @pytest.mark.parametrize("row", OPTIMIZERS, ids=lambda row: f"{row['optimizer']}-{row['model']}-{row['dtype']}")
 def test_what_an_optimizer_keeps_and_needs_is_exact(row: dict[str, Any]) -> None:
-    tree, by, chosen = Published(row["config"]).tree(TRAIN), recipe(row["dtype"]), optimizer(row["optimizer"])
+    tree, by, chosen = Published(row["config"]).tree(TRAIN), precision(row["dtype"]), optimizer(row["optimizer"])
     assert tree.total(params) == row["params"]
     assert tensor_count(tree) == row["tensors"]
     assert model_states(tree, by, chosen).optimizer.total(bytes_held) == row["state_bytes"]
@@ -85,7 +85,7 @@ def test_what_an_optimizer_keeps_and_needs_is_exact(row: dict[str, Any]) -> None
     "rule", ["adamw", "adamw-forloop", "adamw-8bit", "adafactor", "adafactor-momentum", "lion", "muon"]
 )
 def test_closed_forms_give_the_numbers(name: str, rule: str) -> None:
-    model, by, chosen = Published(CONFIGS[name]), recipe("mixed"), optimizer(rule)
+    model, by, chosen = Published(CONFIGS[name]), precision("bf16-master"), optimizer(rule)
     symbolic = with_symbols(model)
     tree, twin = model.tree(TRAIN), symbolic.tree(TRAIN)
     ours = [*model_states(tree, by, chosen), step_temporary(tree, by, chosen)]
@@ -99,10 +99,10 @@ BYTES_WITH_ADAMW = {  # Rajbhandari et al. 2020, section 3.1; Megatron-LM's 18; 
     "fp32": (4, 4, 0, 8),
     "bf16": (2, 2, 0, 4),
     "fp16": (2, 2, 0, 4),
-    "amp": (4, 4, 0, 8),
-    "mixed": (2, 2, 4, 8),
-    "mixed-fp16": (2, 2, 4, 8),
-    "mixed-fp32-grads": (2, 4, 4, 8),
+    "bf16-mixed": (4, 4, 0, 8),
+    "bf16-master": (2, 2, 4, 8),
+    "fp16-master": (2, 2, 4, 8),
+    "bf16-master-fp32-grads": (2, 4, 4, 8),
 }
 
 
@@ -113,7 +113,7 @@ def test_recipes_have_the_bytes_per_parameter_of_their_sources(name: str) -> Non
 
 
 def test_gradients_are_there_at_the_start_only_where_they_are_accumulated() -> None:
-    states = model_states(Transformer().tree(TRAIN), recipe("fp32"), optimizer("adamw"))
+    states = model_states(Transformer().tree(TRAIN), precision("fp32"), optimizer("adamw"))
     assert "gradients" not in [state.name for state in states.base()]
     assert "gradients" in [state.name for state in states.base(accumulation=2)]
     with pytest.raises(InvalidModel, match="0 micro-batches"):
@@ -124,8 +124,8 @@ def test_sixteen_bit_gradients_are_copied_for_fp32_master_weights() -> None:
     tree = Transformer().tree(TRAIN)
     assert tree.total(params) == 44_140_544  # torch.nn.Transformer()
     fused = optimizer("adamw-fused")
-    assert step_temporary(tree, recipe("mixed"), fused).total(bytes_held) == 4 * 44_140_544
-    assert step_temporary(tree, recipe("mixed-fp32-grads"), fused).total(bytes_held) == 0
+    assert step_temporary(tree, precision("bf16-master"), fused).total(bytes_held) == 4 * 44_140_544
+    assert step_temporary(tree, precision("bf16-master-fp32-grads"), fused).total(bytes_held) == 0
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS_BY_NAME))
@@ -134,7 +134,7 @@ def test_a_single_number_is_a_tensor_like_any_other(name: str) -> None:
     kept = {"none": 0, "sgd": 0, "momentum": 4, "lion": 4, "adafactor": 4 + 4, "adafactor-momentum": 4 + 4 + 4}
     of_8_bits = {f"adamw-8bit{more}": 4 + 4 + 2 * 256 * 4 for more in ("", "-2048")}  # and the maps of all tensors
     adam = 4 + 4 + 4  # two moments, and the count of steps
-    states = model_states(tree, recipe("fp32"), OPTIMIZERS_BY_NAME[name])
+    states = model_states(tree, precision("fp32"), OPTIMIZERS_BY_NAME[name])
     assert states.optimizer.total(bytes_held) == {**kept, **of_8_bits}.get(name, adam)
 
 

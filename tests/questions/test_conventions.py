@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tfcalc import Definitions, Transformer, Workload, flops, load
+from tfcalc import Conventions, Transformer, Workload, flops, load
 from tfcalc.core.tensors import LAYERS
 from tfcalc.model import Model
 from tfcalc.report import Report
@@ -130,7 +130,7 @@ def test_a_switch_stands_in_the_json_and_in_the_footer(
 
 
 def test_counting_all_operations_leaves_the_products_alone() -> None:
-    products, everything = flops(DECODER, STEP), flops(DECODER, STEP, Definitions(count="all"))
+    products, everything = flops(DECODER, STEP), flops(DECODER, STEP, Conventions(count="all"))
     assert products.totals["matmul_flops"] == everything.totals["matmul_flops"] == products.answer
     assert everything.answer - products.answer == everything.totals["elementwise_flops"]
 

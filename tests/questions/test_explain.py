@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
+from tests.examples import examples
 from tests.laws.models import models_and_runs
-from tfcalc import Definitions, Transformer, UsageError, Workload, explain, flops, memory, params
+from tfcalc import Conventions, Transformer, UsageError, Workload, explain, flops, memory, params
 from tfcalc.symbols import values
 
 
 @given(models_and_runs)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_the_lines_of_the_whole_add_up_to_the_answer(case: tuple[Transformer, Workload]) -> None:
     model, run = case
     root = model.tree(run).name
     assert explain(root, model).answer == params(model).answer
     assert explain(root, model, "flops", run).answer == flops(model, run).answer
-    everything = Definitions(count="all", dtype="int4")
+    everything = Conventions(count="all", dtype="int4")
     assert explain(root, model, "flops", run, everything).answer == flops(model, run, everything).answer
     assert explain(root, model, "memory", None, everything).answer == memory(model, everything).answer
 
 
 @given(models_and_runs)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_each_line_is_its_formula_at_the_sizes(case: tuple[Transformer, Workload]) -> None:
     model, run = case
     at = values(model, run)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import recorded
+from tests.examples import examples
 from tests.implementations.test_training_rows import RECOMPUTED, model, named, workload
 from tfcalc import Transformer, UsageError, Workload, load
 from tfcalc.catalog import from_config
@@ -19,7 +20,7 @@ from tfcalc.questions.fits import Fit, fits
 from tfcalc.questions.memory import memory
 from tfcalc.questions.training_memory import training_peak
 
-RECIPES = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "amp"}
+RECIPES = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "bf16-mixed"}
 ROWS = [
     row
     for row in recorded("memory/training.public.jsonl")
@@ -29,15 +30,15 @@ TRAINING = Workload(batch_size=8, seq_len=1024, phase="train", kernel="flash")
 
 
 def trained(budget: str | int | Budget, plan: Training, run: Workload = TRAINING, name: str = "gpt2") -> Fit:
-    return fits(load(name), budget, run=run, training=plan)
+    return fits(load(name), budget, workload=run, training=plan)
 
 
 @pytest.mark.parametrize("row", ROWS[::9], ids=named)
 def test_a_recorded_peak_is_the_line_between_fitting_and_not(row: dict[str, Any]) -> None:
     """Within the 1 % of the count: so much more fits, so much less does not, and the batch is then the largest."""
-    run, plan = workload(row), Training(recipe=RECIPES[row["recipe"]])
+    run, plan = workload(row), Training(precision=RECIPES[row["recipe"]])
     assert run.recompute == RECOMPUTED[row["recompute"]]
-    more, less = (fits(model(row), row["peak_bytes"] * part // 100, run=run, training=plan) for part in (101, 99))
+    more, less = (fits(model(row), row["peak_bytes"] * part // 100, workload=run, training=plan) for part in (101, 99))
     assert more.fits
     assert not less.fits
     assert more.headroom - less.headroom == row["peak_bytes"] * 101 // 100 - row["peak_bytes"] * 99 // 100
@@ -48,18 +49,18 @@ def test_a_recorded_peak_is_the_line_between_fitting_and_not(row: dict[str, Any]
     assert fewer.value < row["batch"]
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(
     b=st.integers(1, 64),
     l=st.integers(1, 256),
-    recipe=st.sampled_from(["fp32", "bf16", "amp", "mixed"]),
+    recipe=st.sampled_from(["fp32", "bf16", "bf16-mixed", "bf16-master"]),
     spare=st.integers(-(10**7), 10**7),
 )
 def test_the_verdict_is_exact_and_never_clipped(b: int, l: int, recipe: str, spare: int) -> None:
     small = from_config({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 64, "vocab_size": 1000})
-    run, plan = Workload(batch_size=b, seq_len=l, phase="train", kernel="eager"), Training(recipe=recipe)
+    run, plan = Workload(batch_size=b, seq_len=l, phase="train", kernel="eager"), Training(precision=recipe)
     peak = training_peak(small, run, plan)
-    found = fits(small, max(peak + spare, 1), run=run, training=plan)
+    found = fits(small, max(peak + spare, 1), workload=run, training=plan)
     assert found.headroom == max(spare, 1 - peak)
     assert found.fits == (found.headroom >= 0)
     assert found.report.answer == peak
@@ -80,7 +81,7 @@ def test_the_verdict_is_exact_and_never_clipped(b: int, l: int, recipe: str, spa
 
 def test_the_answer_for_programs() -> None:
     found = trained("12GiB", Training(), TRAINING.replaced(kernel="efficient")).to_dict()
-    plain = memory(load("gpt2"), run=TRAINING.replaced(kernel="efficient"), training=Training()).to_dict()
+    plain = memory(load("gpt2"), workload=TRAINING.replaced(kernel="efficient"), training=Training()).to_dict()
     assert plain.items() <= found.items()
     assert found["budget_bytes"] == 12 * 2**30
     assert found["fits"] is False
@@ -111,7 +112,7 @@ def test_a_length_beyond_the_positions_is_remarked_on() -> None:
 
 def test_changes_come_in_their_order() -> None:
     """What is learned stays the same; fewer bits; another optimizer; fewer weights trained; more devices."""
-    groups = of_training(load("gpt2"), TRAINING.replaced(kernel="math"), Training(recipe="mixed"))
+    groups = of_training(load("gpt2"), TRAINING.replaced(kernel="math"), Training(precision="bf16-master"))
     order = [
         "attention kernel flash",
         "fused AdamW",
@@ -132,7 +133,7 @@ def test_changes_come_in_their_order() -> None:
 
 def test_what_is_done_already_is_no_change() -> None:
     plan = Training(
-        recipe="bf16", optimizer="sgd", implementation="fused", lora=8, frozen_weights="nf4-dq", zero="3", devices=8
+        precision="bf16", optimizer="sgd", backend="fused", lora=8, base_weights="nf4-dq", zero="3", gpus=8
     )
     run = TRAINING.replaced(batch_size=1, recompute="full")
     assert of_training(load("gpt2"), run, plan) == []
@@ -141,7 +142,7 @@ def test_what_is_done_already_is_no_change() -> None:
 
 @pytest.mark.parametrize("batch", [2, 6, 7, 12, 30, 64])
 def test_micro_batches_add_up_to_the_batch(batch: int) -> None:
-    run, plan = TRAINING.replaced(batch_size=batch), Training(accumulate=3)
+    run, plan = TRAINING.replaced(batch_size=batch), Training(grad_accum=3)
     [group] = [group for group in of_training(load("gpt2"), run, plan) if group[0].name.startswith("micro-batches")]
     sizes = [change.run["batch_size"] for change in group]
     assert all(change.run["batch_size"] * change.plan["accumulate"] == 3 * batch for change in group)
@@ -154,13 +155,13 @@ def test_fp32_is_not_given_a_kernel_that_takes_none() -> None:
     """Flash attention takes 16-bit numbers alone; the efficient one no shared keys."""
     math = TRAINING.replaced(kernel="math")
     assert of_training(load("gpt2"), math, Training())[0][0].run == {"kernel": "efficient"}
-    assert of_training(load("gpt2"), math, Training(recipe="amp"))[0][0].run == {"kernel": "flash"}
+    assert of_training(load("gpt2"), math, Training(precision="bf16-mixed"))[0][0].run == {"kernel": "flash"}
     assert not of_training(load("llama-3-8b"), math, Training())[0][0].run
 
 
 def test_where_no_change_is_enough_sets_of_them_are_given() -> None:
     run = Workload(batch_size=8, seq_len=2048, phase="train", kernel="math")
-    found = trained("80GB", Training(recipe="bf16"), run, "llama-3-8b")
+    found = trained("80GB", Training(precision="bf16"), run, "llama-3-8b")
     assert found.remedies
     assert all(len(remedy.changes) > 1 and remedy.total <= 80 * 10**9 for remedy in found.remedies)
     assert "no change makes it fit alone" in found.sheet().notes
@@ -178,12 +179,12 @@ def test_where_nothing_is_enough_the_closest_is_given() -> None:
 
 def test_serving_has_a_largest_context_and_most_requests() -> None:
     model, run = load("llama-3-8b"), Workload(kernel="flash")
-    found = fits(model, "24GB", run=run, serving=Serving(context=32_768, concurrency=4)).to_dict()
+    found = fits(model, "24GB", workload=run, serving=Serving(context=32_768, concurrency=4)).to_dict()
     assert found["fits"] is False
     assert 0 < found["largest_context"] < 32_768
     assert found["largest_concurrency"] < 4
     assert found["changes"]
-    spare = fits(model, "80GB", run=run, serving=Serving(context=4096, cache="paged")).to_dict()
+    spare = fits(model, "80GB", workload=run, serving=Serving(context=4096, cache="paged")).to_dict()
     assert spare["fits"] is True
     assert spare["changes"] == []
     assert spare["largest_context"] > 4096

@@ -7,9 +7,10 @@ from itertools import accumulate
 from math import isqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tfcalc import Workload, load
 from tfcalc.catalog import from_config
 from tfcalc.held.plans import Serving, Training
@@ -111,7 +112,7 @@ def training(name: str, field: str, run: Workload, plan: Training) -> Need:
 def test_one_more_does_not_fit_in_training(kernel: str, recompute: str, field: str, start: int, trials: int) -> None:
     run = Workload(batch_size=8, seq_len=1024, phase="train", kernel=kernel, recompute=recompute)
     for budget in (24 * 10**9, 80 * 2**30):
-        need = Counted(training("gpt2", field, run, Training(recipe="bf16")))
+        need = Counted(training("gpt2", field, run, Training(precision="bf16")))
         found = largest(need, budget, start=start)
         assert found > 0
         assert {found, found + 1} <= set(need.asked)
@@ -119,7 +120,7 @@ def test_one_more_does_not_fit_in_training(kernel: str, recompute: str, field: s
         assert len(set(need.asked)) <= trials
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     layers=st.integers(1, 4),
     heads=st.sampled_from([1, 2, 4]),

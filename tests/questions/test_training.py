@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Program, recorded
-from tfcalc import Definitions, Transformer, UsageError, Workload, flops, load
+from tests.examples import examples
+from tfcalc import Conventions, Transformer, UsageError, Workload, flops, load
 from tfcalc.questions.six_nd import ATTENTION, LOOKED_UP, TIED, UNLIKE, six_nd
 from tfcalc.questions.training import PF_DAY, training
 
@@ -83,7 +84,7 @@ def test_the_difference_is_explained_to_the_last_flop(name: str, tokens: int, ho
 
 
 def test_elementwise_work_is_a_term_of_its_own() -> None:
-    run = training(load("gpt2"), 10**6, Workload(phase="train"), Definitions(count="all"))
+    run = training(load("gpt2"), 10**6, Workload(phase="train"), Conventions(count="all"))
     assert run.rules[0].difference[-1].what == "elementwise work"
     assert run.rules[0].flops + sum(term.flops for term in run.rules[0].difference) == run.total
 
@@ -122,7 +123,7 @@ def test_tokens_that_do_not_fill_a_step_are_counted_in_proportion() -> None:
 
 
 @given(tokens=st.integers(1, 10**18), length=st.integers(1, 99), batch=st.integers(1, 9))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_the_total_is_exact_at_any_size(tokens: int, length: int, batch: int) -> None:
     model, run = Transformer(n_layers=1), Workload(batch_size=batch, seq_len=length, phase="train")
     found = training(model, tokens, run)

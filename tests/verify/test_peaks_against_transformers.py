@@ -16,7 +16,7 @@ from tfcalc.held.plans import Training
 
 pytestmark = pytest.mark.torch
 
-RECIPES = {"fp32": "fp32", "bf16": "bf16", "amp": "autocast"}
+RECIPES = {"fp32": "fp32", "bf16": "bf16", "bf16-mixed": "autocast"}
 TWO_STACKS = ("t5", "bart")
 FAMILIES = (
     *("bert", "gpt2", "gpt_neox", "llama", "mistral", "opt", "qwen2", "t5", "bart"),
@@ -25,7 +25,7 @@ FAMILIES = (
 FEW_WORDS = ("bloom", "gemma3_text", "olmo2", "phi", "qwen3")
 """Peaks of models with few words are in a layer, not in the loss."""
 EAGER_ALONE = ("bloom",)
-CASES = (("fp32", "eager", "none"), ("bf16", "flash", "none"), ("amp", "flash", "full"))
+CASES = (("fp32", "eager", "none"), ("bf16", "flash", "none"), ("bf16-mixed", "flash", "full"))
 PHASES = {"forward": "fwd_peak", "backward": "bwd_peak", "step": "step_peak"}
 
 
@@ -96,7 +96,7 @@ def test_each_phase_peaks_where_the_tracker_has_it(model_type: str, recipe: str,
     )
     phases = {
         phase["phase"]: phase["peak_bytes"]
-        for phase in memory(Published(fields), run=run, training=Training(recipe=recipe)).more["timeline"]
+        for phase in memory(Published(fields), workload=run, training=Training(precision=recipe)).more["timeline"]
     }
     phases["forward"] = max(phases["forward"], phases["loss"])
     for ours, theirs in PHASES.items():

@@ -1,11 +1,11 @@
 """The options: most are the fields of the model, the workload and the definitions, so they are declared there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import NamedTuple
 
-from tfcalc.conventions import Definitions
-from tfcalc.dimensions import LARGEST, Choice, Text, facet
+from tfcalc.conventions import Conventions
+from tfcalc.dimensions import LARGEST, NO_SPELLINGS, Choice, Text, facet
 from tfcalc.families.transformer import Transformer
 from tfcalc.workload import Workload
 
@@ -13,7 +13,8 @@ from tfcalc.workload import Workload
 class Option(NamedTuple):
     """One option: ``known`` words; a whole ``number``, from ``least`` to ``most``; an ``amount`` above 0; or free text.
 
-    A ``switch`` takes no value.
+    A ``switch`` takes no value. An option may be ``short_for`` others with their values (None: its own). ``alone`` is
+    its value where none follows it. Of a ``length`` in tokens k is 1,024. ``spellings`` are others' words.
     """
 
     name: str
@@ -24,7 +25,10 @@ class Option(NamedTuple):
     amount: bool = False
     switch: bool = False
     argument: bool = False
-    short_for: tuple[str, str] | None = None
+    short_for: tuple[tuple[str, int | str | None], ...] = ()
+    alone: str = ""
+    length: bool = False
+    spellings: Mapping[str, str] = NO_SPELLINGS
     least: int = 1
     most: int = LARGEST
 
@@ -46,11 +50,20 @@ def of_fields(described: type, *names: str) -> Iterator[Option]:
             yield Option(item.name, known.flags, known.meaning + default)
         elif isinstance(known, Choice):
             default = "" if isinstance(item.default, bool) else f" [default: {item.default}]"
-            yield Option(item.name, known.flags, known.meaning + default, known.known, switch=not known.known)
+            yield Option(
+                item.name,
+                known.flags,
+                known.meaning + default,
+                known.known,
+                switch=not known.known,
+                spellings=known.spellings,
+            )
         else:
             value = item.default if known.follows == "" else known.follows
             default = "" if value is None else f" [default: {value}]"
-            yield Option(item.name, known.flags, f"{known.symbol}: {known.meaning}{default}", number=True)
+            yield Option(
+                item.name, known.flags, f"{known.symbol}: {known.meaning}{default}", number=True, length=known.length
+            )
 
 
 FORMATS = ("table", "json", "csv", "markdown", "latex", "plain")
@@ -73,28 +86,69 @@ DEPTH = Option(
 )
 RUN = (
     *of_fields(Workload),
-    Option("train", ("--train",), "short for --phase train", switch=True, short_for=("phase", "train")),
+    Option("train", ("--train",), "short for --phase train", switch=True, short_for=(("phase", "train"),)),
+    Option(
+        "gradient_checkpointing",
+        ("--gradient-checkpointing",),
+        "short for --checkpointing full",
+        switch=True,
+        short_for=(("recompute", "full"),),
+    ),
 )
-COUNT = tuple(of_fields(Definitions, "count"))
-DTYPE = tuple(of_fields(Definitions, "dtype"))
-UNITS = tuple(of_fields(Definitions, "units"))
+COUNT = tuple(of_fields(Conventions, "count"))
+DTYPE = tuple(of_fields(Conventions, "dtype"))
+UNITS = tuple(of_fields(Conventions, "units"))
 SHOW = (
     Option("format", ("--format",), "how the answer is written [default: table]", FORMATS),
-    Option("json", ("--json",), "short for --format json", switch=True, short_for=("format", "json")),
+    Option("json", ("--json",), "short for --format json", switch=True, short_for=(("format", "json"),)),
     Option("quiet", ("--quiet", "-q"), "the answer alone on one line, whatever the format", switch=True),
     Option("output", ("--output", "-o"), "write to this file instead; - is the standard output"),
     Option("notation", ("--notation",), "letters of the formulas, but for JSON's [default: lbhn]", NOTATIONS),
+    Option("formulas", ("--formulas",), "the column of formulas, with its legend", switch=True),
+    Option("assumptions", ("--assumptions",), "all that the answer rests on", switch=True),
     Option("ascii", ("--ascii",), "no character beyond ASCII", switch=True),
     Option("color", ("--color",), "colour in tables [default: auto]", COLORS),
     Option("debug", ("--debug",), "show the traceback of an internal error", switch=True),
 )
 
 
+def training() -> tuple[Option, ...]:
+    """How a model is trained."""
+    from tfcalc.held.plans import Training  # not at the door: few commands need it
+
+    described = (option._replace(alone=RANK) if option.name == "lora" else option for option in of_fields(Training))
+    return (*described, QLORA, FSDP)
+
+
+def serving() -> tuple[Option, ...]:
+    """How a model is served."""
+    from tfcalc.held.plans import Serving
+
+    return tuple(of_fields(Serving))
+
+
 def plans() -> tuple[Option, ...]:
     """How a model is trained and served."""
-    from tfcalc.held.plans import Serving, Training  # not at the door: one command needs them
+    return (*training(), *serving())
 
-    return (*of_fields(Training), *of_fields(Serving))
+
+RANK = "16"
+"""LoRA's rank where none is given: that of peft's own examples."""
+QLORA = Option(
+    "qlora",
+    ("--qlora",),
+    "LoRA of this rank over 4-bit weights: --lora N --base-weights nf4-dq [alone: 16]",
+    number=True,
+    alone=RANK,
+    short_for=(("lora", None), ("base_weights", "nf4-dq")),
+)
+FSDP = Option(
+    "fsdp",
+    ("--fsdp",),
+    "fully sharded: --zero 3 --layout fsdp2",
+    switch=True,
+    short_for=(("zero", "3"), ("layout", "fsdp2")),
+)
 
 
 def every() -> tuple[Option, ...]:

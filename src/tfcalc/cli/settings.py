@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from tfcalc.cli.messages import tell
 from tfcalc.cli.options import MODEL_FIELDS, RUN, Option, every, plans
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import default_run
-from tfcalc.units import parse_amount, parse_count
+from tfcalc.units import parse_amount, parse_count, parse_length
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -58,9 +58,19 @@ class Settings:
         return self.given[name].value if name in self.given else default
 
     def fill(self, described: T) -> T:
-        """A model, workload or set of definitions with the values that were given in the place of its own."""
+        """A model, workload or set of conventions with the values that were given in the place of its own."""
         values = {item.name: self.get(item.name) for item in fields(described) if item.name in self.given}  # type: ignore[arg-type]  # T is a dataclass
         return replace(described, **values)  # type: ignore[type-var]
+
+    def refuse(
+        self, names: Iterable[str], where: str, remedies: Mapping[str, str], remedy: str = "leave it out"
+    ) -> None:
+        """Raise UsageError for an option of these ``names`` that was typed, for it has no effect ``where`` it is."""
+        for name in names:
+            given = self.given.get(name)
+            if given and given.source == FLAG:
+                value = "" if isinstance(given.value, bool) else f" {given.value}"
+                raise UsageError(f"{given.called}{value} has no effect {where}", remedies.get(name, remedy))
 
     @property
     def model_name(self) -> str | None:
@@ -86,7 +96,7 @@ class Settings:
         if isinstance(named, Transformer):
             return self.fill(named)
         for warning in named.warnings:
-            print(f"tfcalc: {warning}", file=sys.stderr)
+            tell(f"tfcalc: {warning}", ascii_only=self.get("ascii", False))
         # Settings files and variables describe the classic model; what overrides a config is typed.
         typed = {name: self.given[name] for name in MODEL_NAMES if name in self.given}
         sizes: dict[str, Any] = {name: given.value for name, given in typed.items() if given.source == FLAG}
@@ -96,9 +106,9 @@ class Settings:
         """What is run, at most as long as the model can read where nothing else is given."""
         return self.fill(default_run(model))
 
-    def definitions(self) -> Definitions:
+    def conventions(self) -> Conventions:
         """How operations and bytes are counted."""
-        return self.fill(Definitions())
+        return self.fill(Conventions())
 
     def blame(self, error: InvalidModel) -> TfcalcError:
         """Sizes that were typed are a matter of usage (exit 2); a named model's, or a settings file's, are not (3)."""
@@ -135,11 +145,13 @@ def settle(options: Iterable[Option], flags: Mapping[str, Any], environ: Mapping
             given[option.name] = Given(value, FILE, option.name)
     for option in options:
         if option.short_for and option.name in given and given[option.name].value:
-            _lengthen(given, option.name, *option.short_for)
+            for name, value in option.short_for:
+                meant = given[option.name].value if value is None else value
+                _lengthen(given, option.name, name, meant)
     return Settings(given)
 
 
-def _lengthen(given: dict[str, Given], short: str, name: str, value: str) -> None:
+def _lengthen(given: dict[str, Given], short: str, name: str, value: Value) -> None:
     """``--train`` is ``--phase train``; from the same source it cannot contradict it, from another the higher wins."""
     switch, other = given[short], given.get(name)
     if other and other.source == switch.source and other.value != value:
@@ -166,7 +178,7 @@ def _read(option: Option, raw: Any, called: str) -> Value:
         if isinstance(raw, bool) or not isinstance(raw, int | str):
             raise UsageError(f"{called} {raw!r} is not a whole number", f"give an integer of at least {option.least}")
         try:
-            number = parse_count(raw)
+            number = parse_length(raw) if option.length else parse_count(raw)
         except UsageError as error:
             raise UsageError(f"{called} {error.message}", error.hint) from None
         try:
@@ -181,7 +193,7 @@ def _read(option: Option, raw: Any, called: str) -> Value:
             raise UsageError(f"{called} {error.message}", error.hint) from None
     if not isinstance(raw, str):
         raise UsageError(f"{called} {raw!r} is not text", "put it in quotes")
-    return one_of(called, raw, option.known) if option.known else raw
+    return one_of(called, option.spellings.get(raw.lower(), raw), option.known) if option.known else raw
 
 
 def _switch(raw: Any, called: str) -> bool:

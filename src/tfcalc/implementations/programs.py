@@ -60,11 +60,9 @@ def program(
 
         return Ran(of_torch(model, run, numerics, every_layer=every_layer))
     known = PUBLISHED if isinstance(model, Published) else CLASSIC
-    raise InvalidModel(
-        f"implementation {implementation!r} does not run {model.summary}", f"choose {' or '.join(known)}"
-    )
+    raise InvalidModel(f"backend {implementation!r} does not run {model.summary}", f"choose {' or '.join(known)}")
 
 
-PUBLISHED = ("own", "transformers", "fused")
-CLASSIC = ("own", "torch")
+PUBLISHED = ("auto", "transformers", "fused")
+CLASSIC = ("auto", "torch")
 """Whose code can run a model of a config.json, and the classic one."""

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.dimensions import Choice, Described, Dimension, Text, facet
-from tfcalc.held.training.recipes import recipe
+from tfcalc.held.training.precisions import precision
 from tfcalc.questions.kernels import chosen
 from tfcalc.report import exact
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-FEWER_BITS = {"fp32": ("amp", "bf16"), "amp-fp16": ("fp16",), "mixed-fp16": ("fp16",)}
+FEWER_BITS = {"fp32": ("bf16-mixed", "bf16"), "fp16-mixed": ("fp16",), "fp16-master": ("fp16",)}
 """Recipes that hold less than this one; of the others, bf16."""
 PURE = ("bf16", "fp16")
 ADAM = ("adam", "adamw", "adamw-forloop")
@@ -78,15 +78,15 @@ Group = tuple[Change, ...]
 
 def of_training(model: Model, run: Workload, plan: Training) -> list[Group]:
     """What could be otherwise in training, in the order of this module."""
-    by = recipe(plan.recipe)
+    by = precision(plan.precision)
     kernel = chosen(model, run, plan)
     found: list[Group] = []
     if not run.fused and kernel in ("efficient", "flash"):
         found.append((Change(f"attention kernel {kernel}", {"kernel": kernel}, transient=True),))
     if plan.optimizer in ADAM:
         found.append((Change("fused AdamW", plan={"optimizer": "adamw-fused"}),))
-    if plan.implementation in ("own", "transformers"):
-        found.append((Change("fused kernels", plan={"implementation": "fused"}, transient=True),))
+    if plan.backend in ("auto", "transformers"):
+        found.append((Change("fused kernels", plan={"backend": "fused"}, transient=True),))
     if run.recompute != "full":
         found.append((Change("all layers recomputed", {"recompute": "full"}, transient=True),))
     found.append(tuple(_smaller_micro_batches(run, plan)))
@@ -104,9 +104,9 @@ def of_training(model: Model, run: Workload, plan: Training) -> list[Group]:
         ]
     if plan.lora is None:
         found.append((Change(f"LoRA, rank {RANK}", plan={"lora": RANK}),))
-    if not plan.frozen_weights:
+    if not plan.base_weights:
         rank = RANK if plan.lora is None else plan.lora
-        quantized = {"lora": rank, "frozen_weights": QUANTIZED}
+        quantized = {"lora": rank, "base_weights": QUANTIZED}
         found.append((Change(f"QLoRA, rank {rank}, weights in 4 bits", plan=quantized),))
     found.append(tuple(_shared(plan)))
     return [group for group in found if group]
@@ -128,7 +128,7 @@ def of_serving(run: Workload, plan: Serving) -> list[Group]:
 
 def _smaller_micro_batches(run: Workload, plan: Training) -> Iterator[Change]:
     """Half as much at once, a quarter, …: the largest divisor of the batch that is no more."""
-    batch, steps = exact(run.batch_size), exact(plan.accumulate)
+    batch, steps = exact(run.batch_size), exact(plan.grad_accum)
     most, tried = batch // 2, set[int]()
     while most:
         micro = next(size for size in range(most, 0, -1) if batch % size == 0)
@@ -137,24 +137,24 @@ def _smaller_micro_batches(run: Workload, plan: Training) -> Iterator[Change]:
             tried.add(micro)
             times = steps * (batch // micro)
             yield Change(
-                f"micro-batches of {micro:,}, {times:,} for a step", {"batch_size": micro}, {"accumulate": times}, True
+                f"micro-batches of {micro:,}, {times:,} for a step", {"batch_size": micro}, {"grad_accum": times}, True
             )
 
 
 def _recipes(model: Model, run: Workload, plan: Training, names: tuple[str, ...]) -> Iterator[Change]:
     """Fewer bits; with the kernel that PyTorch then chooses, where it chose the one that was asked for."""
     for name in names:
-        fewer = plan.replaced(recipe=name)
+        fewer = plan.replaced(precision=name)
         kernel = chosen(model, run, fewer)
         follows = run.kernel != kernel and run.kernel == chosen(model, run, plan)
-        yield Change(f"recipe {name}", {"kernel": kernel} if follows else NOTHING, {"recipe": name})
+        yield Change(f"precision {name}", {"kernel": kernel} if follows else NOTHING, {"precision": name})
 
 
 def _shared(plan: Training) -> Iterator[Change]:
     """States over more devices, or more of the states."""
-    least = exact(plan.devices)
-    for devices in SHARES:
+    least = exact(plan.gpus)
+    for gpus in SHARES:
         for stage in STAGES:
-            more = devices >= least and stage >= plan.zero
-            if more and (devices, stage) != (least, plan.zero):
-                yield Change(f"ZeRO stage {stage} over {devices} devices", plan={"zero": stage, "devices": devices})
+            more = gpus >= least and stage >= plan.zero
+            if more and (gpus, stage) != (least, plan.zero):
+                yield Change(f"{gpus} GPUs, ZeRO-{stage}", plan={"zero": stage, "gpus": gpus})

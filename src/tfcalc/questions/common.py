@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component, Measure, Node
 from tfcalc.core.measure import matmul_flops, params
 from tfcalc.dimensions import check_sizes
@@ -62,16 +62,16 @@ def run_tree(model: Model, run: Workload) -> Component:
     return recomputing(root, run.recompute, run.every, early_stop=run.early_stop)
 
 
-def subject(model: Model, run: Workload | None, definitions: Definitions | None = None) -> Subject:
+def subject(model: Model, run: Workload | None, conventions: Conventions | None = None) -> Subject:
     """Check the model against the workload and build both trees. Raises InvalidModel."""
     if not hasattr(model, "tree"):
         raise InvalidModel(f"{model!r} is not a model", "give tfcalc.Transformer(…), or tfcalc.load(name)")
     if not isinstance(run, Workload | None):
         raise InvalidModel(f"{run!r} is not a workload", "give tfcalc.Workload(…)")
-    if not isinstance(definitions, Definitions | None):
-        raise InvalidModel(f"{definitions!r} are not definitions", "give tfcalc.Definitions(…)")
+    if not isinstance(conventions, Conventions | None):
+        raise InvalidModel(f"{conventions!r} are no conventions", "give tfcalc.Conventions(…)")
     run = asked_run(model, run)
     model.check(run)
-    check_sizes(definitions or Definitions())
+    check_sizes(conventions or Conventions())
     root, twin = run_tree(model, run), run_tree(with_symbols(model), with_symbols(run))
     return Subject(model, run, root.root(), twin.root())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import UsageError
@@ -122,7 +122,7 @@ def compare_conventions(model: Model, run: Workload | None = None) -> Comparison
             f"conventions are compared on a forward pass or a training step, not {run.phase}", "add --train"
         )
     once = replace(run, attention="full", recompute="none")
-    step = flops(model, replace(run, attention="full"), Definitions())
+    step = flops(model, replace(run, attention="full"), Conventions())
     root = model.tree(once)
     n = counted(root)
     shape, unlike = shape_of(root, once)
@@ -152,7 +152,7 @@ def _counted(model: Model, once: Workload, exactly: int) -> Iterator[Convention]
     """What tfcalc counts from the tree, by each of its own definitions."""
 
     def by(attention: str = "full", count: str = "matmul") -> int:
-        return flops(model, replace(once, attention=attention), Definitions(count=count)).answer
+        return flops(model, replace(once, attention=attention), Conventions(count=count)).answer
 
     yield Convention("exact", "2·M·K·N a product", exactly, "PyTorch's FlopCounterMode")
     as_run = flops(model, replace(once, convolutions="run")).answer
@@ -160,7 +160,7 @@ def _counted(model: Model, once: Workload, exactly: int) -> Iterator[Convention]
         yield Convention("as run", "groups of convolutions minded", as_run, "--grouped-convolutions run")
     yield Convention("multiply-adds", "exact / 2", exactly // MULTIPLY_ADD, "ptflops, thop, fvcore")
     yield Convention("causal", "pairs that no mask hides", by("causal"), "--attention causal")
-    yield Convention("causal-half", "l²/2 pairs", by("causal-half"), "Megatron-LM's code, MaxText")
+    yield Convention("causal-half", "half of all pairs", by("causal-half"), "Megatron-LM's code, MaxText")
     yield Convention("all operations", "exact + elementwise", by(count="all"), "--count all")
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.conventions import DTYPES, Definitions
+from tfcalc.conventions import DTYPES, Conventions
 from tfcalc.core.component import RUN, STORED, Component, Node
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, held, stored, work
@@ -38,7 +38,7 @@ def explain(
     model: Model | None = None,
     of: str = "params",
     run: Workload | None = None,
-    definitions: Definitions | None = None,
+    conventions: Conventions | None = None,
     *,
     training: Training | None = None,
     serving: Serving | None = None,
@@ -52,7 +52,7 @@ def explain(
     >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
     [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
     """
-    by = definitions or Definitions()
+    by = conventions or Conventions()
     one_of("quantity", of, COUNTS)
     model = model or Transformer()
     if of == "memory" and (training or serving or (run is not None and run.training)):
@@ -67,8 +67,8 @@ def explain(
         return stored(cost) if of == "params" else held(cost, DTYPES[by.dtype])
 
     notes = (*(asked.model.remarks(asked.run) if of == "flops" else ()), *in_words(of, asked.run, by))
-    conventions = for_programs(of, asked.run, by)
-    return _opened(target, of, Tree(asked.model, asked.run, asked.node, asked.twin, items, conventions, notes))
+    told = for_programs(of, asked.run, by)
+    return _opened(target, of, Tree(asked.model, asked.run, asked.node, asked.twin, items, told, notes))
 
 
 class Tree(NamedTuple):
@@ -144,7 +144,7 @@ class _Leaf(NamedTuple):
 def _leaves(
     component: Component, twin: Component, counts: int, where: str = "", copies: Num = 1, copies_twin: Num = 1
 ) -> Iterator[_Leaf]:
-    if not component.parts:
+    if not component.parts and copies != 0:
         yield _Leaf(where, component, twin, copies, copies_twin)
     for part, part_twin in zip(component.parts, twin.parts, strict=True):
         has_place = part.parts or part.kind in BLOCKS

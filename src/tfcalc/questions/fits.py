@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
+from tfcalc.defaults import resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError
 from tfcalc.questions.budget import Budget, stated
@@ -137,12 +138,11 @@ class Fit:
 def fits(
     model: Model,
     budget: Budget | str | int,
-    definitions: Definitions | None = None,
+    workload: Workload | None = None,
+    conventions: Conventions | None = None,
     *,
-    run: Workload | None = None,
     training: Training | None = None,
     serving: Serving | None = None,
-    dtype: str | None = None,
     weights: str | None = None,
 ) -> Fit:
     """Whether ``model`` fits into the ``budget`` (``80GB``, or bytes), trained, served or held as in :func:`memory`.
@@ -159,20 +159,21 @@ def fits(
     from tfcalc.questions.common import asked_run, default_run
 
     budget = budget if isinstance(budget, Budget) else stated(budget)
-    report = memory(model, definitions, run=run, training=training, serving=serving, dtype=dtype, weights=weights)
-    if training is not None or (run is not None and run.training):
+    conventions = conventions or Conventions()
+    report = memory(model, workload, conventions, training=training, serving=serving, weights=weights)
+    if training is not None or (workload is not None and workload.training):
         from tfcalc.held.plans import Training
         from tfcalc.questions.training_memory import training_peak
 
-        asked = asked_run(model, (run or default_run(model)).replaced(phase="train"))
+        asked = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
         return _fit(report, budget, _Asked(asked, training or Training(), partial(training_peak, model)), model)
     if serving is not None:
-        asked = run or default_run(model)
-        return _fit(report, budget, _Asked(asked, serving, partial(_served, model, dtype)), model)
+        asked, serving = resolve_serving(model, workload or default_run(model), serving)
+        return _fit(report, budget, _Asked(asked, serving, partial(_served, model, conventions.dtype)), model)
     return Fit(report, budget, (), (), ())
 
 
-def _served(model: Model, dtype: str | None, run: Workload, plan: Serving) -> int:
+def _served(model: Model, dtype: str, run: Workload, plan: Serving) -> int:
     from tfcalc.questions.serving_memory import served
 
     return served(model, run, plan, dtype).total

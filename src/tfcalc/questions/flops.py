@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure
 from tfcalc.core.measure import (
     elementwise_again_flops,
@@ -17,8 +17,8 @@ from tfcalc.core.measure import (
 )
 from tfcalc.questions.common import subject
 from tfcalc.questions.remarks import LENGTHS, SAMPLES, idle, overcounted, remarks
-from tfcalc.questions.stated import for_programs, in_words
-from tfcalc.report import Report, exact
+from tfcalc.questions.stated import for_programs, in_short, in_words, sizes_in_words
+from tfcalc.report import Footer, Report, exact
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -32,15 +32,15 @@ ELEMENTWISE = {
     "recompute": elementwise_again_flops,
 }
 TITLES = {
-    "forward": "FLOPs of a forward pass",
-    "train": "FLOPs of a training step",
-    "prefill": "FLOPs of a prefill",
-    "decode": "FLOPs of decoding one token of each sequence",
+    "forward": "FLOPs for a forward pass",
+    "train": "FLOPs for a training step",
+    "prefill": "FLOPs for a prefill",
+    "decode": "FLOPs to decode one token of each sequence",
 }
 
 
 def flops(
-    model: Model, run: Workload | None = None, definitions: Definitions | None = None, *, depth: int | None = None
+    model: Model, run: Workload | None = None, conventions: Conventions | None = None, *, depth: int | None = None
 ) -> Report:
     """The FLOPs of ``model`` on ``run``: a forward pass, a training step, a prefill or a decoded token (its ``phase``).
 
@@ -51,10 +51,10 @@ def flops(
     >>> flops(Transformer(), Workload(batch_size=32, seq_len=20, source_len=10)).answer
     42553835520
     """
-    definitions = definitions or Definitions()
-    asked = subject(model, run, definitions)
+    conventions = conventions or Conventions()
+    asked = subject(model, run, conventions)
     run = asked.run
-    root, everything = asked.node.component, definitions.count == "all"
+    root, everything = asked.node.component, conventions.count == "all"
 
     def amount(measure: Measure) -> int:
         return exact(root.total(measure))
@@ -68,7 +68,7 @@ def flops(
     per_token, rest = divmod(entry.value, tokens)
     return Report(
         command="flops",
-        heading=asked.model.summary,
+        heading=f"{asked.model.summary}, {sizes_in_words(told) if of_any_length else f'{run.batch_size:,} samples'}",
         title=TITLES[run.phase],
         unit="flops",
         answer=entry.value,
@@ -83,13 +83,17 @@ def flops(
             "flops_per_token": entry.value / tokens if rest else per_token,
         },
         model=asked.model.described(),
-        conventions=for_programs("flops", told, definitions) | ({} if of_any_length else {"tokens": SAMPLES}),
+        conventions=for_programs("flops", told, conventions) | ({} if of_any_length else {"tokens": SAMPLES}),
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
-        notes=(
-            *remarks(model, run),
-            *([] if of_any_length else [f"samples: {run.batch_size:,}, of the one size that the model reads"]),
-            *in_words("flops", told, definitions, sizes=of_any_length),
+        notes=tuple(remarks(model, run)),
+        footer=Footer(
+            assumes=in_short(told, conventions),
+            not_counted="" if everything else "norms, softmax, activations, rotations (--count all)",
+            see_also=("--train", "--formulas", "--assumptions")
+            if run.phase == "forward"
+            else ("--formulas", "--assumptions"),
+            assumptions=tuple(in_words("flops", told, conventions, sizes=of_any_length)),
         ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.held.training.recipes import recipe
+from tfcalc.held.training.precisions import precision
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Component
@@ -23,7 +23,7 @@ def chosen(model: Model, run: Workload, plan: Training) -> str:
     needs one.
     """
     parts = [node.component for node in model.tree(run.telling_masks).walk()]
-    if recipe(plan.recipe).compute != "fp32":
+    if precision(plan.precision).compute != "fp32":
         return "flash" if _of_one_width(parts) else "efficient"
     return "math" if _share_keys(parts) else "efficient"
 

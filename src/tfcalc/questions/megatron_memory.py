@@ -10,7 +10,7 @@ from tfcalc.held.training.megatron_sizes import Placement as Devices
 from tfcalc.held.training.megatron_sizes import check, remembered, sizes_of
 from tfcalc.held.training.parallel import on_device
 from tfcalc.held.training.peak import STEP, highest, phases
-from tfcalc.held.training.recipes import recipe
+from tfcalc.held.training.precisions import precision
 from tfcalc.questions.alive import alive
 from tfcalc.questions.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.questions.training_plan import gradients_stay, placement_of, trained
@@ -29,10 +29,10 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     The paper knows no temporary, so none is counted. The peak is at the start of backward.
     """
     sizes = sizes_of(model, run.seq_len)
-    devices = Devices(plan.tensor, plan.sequence_parallel, plan.pipeline, plan.interleave)
+    devices = Devices(plan.tensor_parallel, plan.sequence_parallel, plan.pipeline_parallel, plan.virtual_pipeline)
     check(sizes, run.batch_size, run.seq_len, devices, splits_sequence=plan.sequence_parallel)
     model_, run_, plan_ = remembering(model), remembering(run), remembering(plan)
-    at = Devices(plan_.tensor, plan.sequence_parallel, plan_.pipeline, plan_.interleave)
+    at = Devices(plan_.tensor_parallel, plan.sequence_parallel, plan_.pipeline_parallel, plan_.virtual_pipeline)
     saved = megatron.activations(
         remembered(sizes),
         batch=run_.batch_size,
@@ -44,14 +44,14 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
         interleave=at.interleave,
         dropout=run.drops,
     )
-    by, placement = recipe(plan.recipe), placement_of(plan)
+    by, placement = precision(plan.precision), placement_of(plan)
     sized = on_device(trained(model.tree(run), plan), devices)
     tree = on_device(trained(model_.tree(run_), plan), at)
     states, buffers = states_of(tree, sized, plan), buffers_of(tree, run_, by)
     moment = Moment()
     moment.total = moment.saved = bytes_in(saved)
     scratch = 0 if placement.offload != "none" else bytes_in(states.step)
-    stays = gradients_stay(by, placement) or plan.accumulate != 1
+    stays = gradients_stay(by, placement) or plan.grad_accum != 1
     gradients, gathered = bytes_in(states.device.gradients), bytes_in(states.gathered)
     standing = standing_of(states, buffers)
     found = phases(standing, gradients, {"backward": moment}, gathered, scratch, there=stays)

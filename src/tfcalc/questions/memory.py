@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.conventions import DTYPES, Definitions
+from tfcalc.conventions import DTYPES, Conventions
 from tfcalc.core.measure import held_bytes, weight_bytes
 from tfcalc.core.traced import value_of
-from tfcalc.questions.common import Subject, subject
+from tfcalc.defaults import AUTO, own_dtype, own_format
+from tfcalc.errors import UsageError
+from tfcalc.questions.common import Subject, default_run, subject
+from tfcalc.questions.effects import refuse_idle
 from tfcalc.questions.stated import NOT_COUNTED, for_programs, in_words
-from tfcalc.report import Report, breakdown, exact
+from tfcalc.report import Footer, Report, breakdown, exact
 from tfcalc.symbols import legend
 
 if TYPE_CHECKING:
@@ -20,51 +23,77 @@ if TYPE_CHECKING:
 
 def memory(
     model: Model,
-    definitions: Definitions | None = None,
+    workload: Workload | None = None,
+    conventions: Conventions | None = None,
     *,
-    run: Workload | None = None,
     training: Training | None = None,
     serving: Serving | None = None,
-    dtype: str | None = None,
     weights: str | None = None,
     depth: int | None = None,
 ) -> Report:
     """The bytes of ``model``: at rest, or with a ``training`` plan at the peak of a step, or as it is ``serving``.
 
-    At rest each weight is held at ``definitions.dtype`` or in the format ``weights``, a tied one once;
-    buffers alike, but never below 16 bits.
-    Nothing runs then, so there are no gradients, no activations and no cache. Served weights are in the plan's format,
-    in the config's own, or in ``dtype``. Raises InvalidModel.
+    Args:
+        model: a :class:`~tfcalc.Transformer`, or what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
+        workload: sequences and their lengths in tokens; by default one of 512 tokens. ``phase="train"`` is the same as
+            an empty ``training`` plan.
+        conventions: ``dtype`` of the weights at rest and in serving ("auto": the checkpoint's own; fp32 for the classic
+            model), and the ``units`` of what is printed.
+        training: number formats, optimizer, adapters, and over how many GPUs; see :class:`~tfcalc.Training`.
+        serving: formats of weights and cache, context in tokens, requests at once; see :class:`~tfcalc.Serving`.
+        weights: at rest, a format such as "nf4" or "Q4_K_M"; "" is the checkpoint's own.
+        depth: levels of the breakdown; by default down to the blocks.
+
+    Returns:
+        A report: ``answer`` is the number of bytes (the peak of a step, or of serving), ``totals`` the terms.
+
+    Raises:
+        InvalidModel: the model, or the model on this workload, makes no sense, or its memory is not known.
+        UsageError: a format or a quantity is not known, or something that was given has no effect.
+
+    At rest nothing runs: no gradients, activations or cache. A tied weight is stored once, buffers in 16 bits or more.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> memory(Transformer()).answer
     176562176
     """
-    definitions = definitions or Definitions()
-    if training is not None or (run is not None and run.training):
+    conventions = conventions or Conventions()
+    if training is not None or (workload is not None and workload.training):
         from tfcalc.held.plans import Training
-        from tfcalc.questions.common import default_run
         from tfcalc.questions.training_report import training_memory
 
-        run = (run or default_run(model)).replaced(phase="train")
-        return training_memory(model, run, training or Training(), definitions, depth=depth)
+        if serving is not None:
+            raise UsageError("training and serving are two questions", "ask one at a time")
+        if conventions.dtype != AUTO:
+            raise UsageError(f"--dtype {conventions.dtype} has no effect on training", "give --precision")
+        if weights:
+            raise UsageError(f"--weights {weights} has no effect on training", "give --precision")
+        workload = (workload or default_run(model)).replaced(phase="train")
+        return training_memory(model, workload, training or Training(), conventions, depth=depth)
     if serving is not None:
-        from tfcalc.questions.common import default_run
         from tfcalc.questions.serving_report import serving_memory
 
-        return serving_memory(model, run or default_run(model), serving, definitions, dtype=dtype, depth=depth)
-    return at_rest(model, definitions, weights=weights, depth=depth)
+        return serving_memory(model, workload or default_run(model), serving, conventions, depth=depth)
+    if workload is not None:
+        refuse_idle(workload, ("seq_len", "source_len"), "on a model at rest")
+    return at_rest(model, conventions, weights=weights, depth=depth)
 
 
-def at_rest(model: Model, definitions: Definitions, *, weights: str | None = None, depth: int | None = None) -> Report:
-    """The bytes of the weights and buffers of ``model``, in ``definitions.dtype`` or in a format of ``weights``.
+def at_rest(model: Model, conventions: Conventions, *, weights: str | None = None, depth: int | None = None) -> Report:
+    """The bytes of the weights and buffers of ``model``, in ``conventions.dtype`` or in a format of ``weights``.
 
     An empty format is that which the config states. Raises InvalidModel, and UsageError for a format that is not known.
     """
-    asked = subject(model, None, definitions)
-    if weights is not None:
-        return _in_format(asked, weights, definitions, depth)
-    bits = DTYPES[definitions.dtype]
+    asked = subject(model, None, conventions)
+    if weights and conventions.dtype != AUTO:
+        fact = f"--dtype {conventions.dtype} and --weights {weights} both give the format"
+        raise UsageError(fact, "leave one of them out")
+    if conventions.dtype == AUTO:
+        own = own_format(model)
+        if weights or (own and own.format.name not in DTYPES):
+            return _in_format(asked, weights or "", conventions, depth)
+        conventions = conventions.replaced(dtype=own_dtype(model))
+    bits = DTYPES[conventions.dtype]
     held = held_bytes(bits)
     root = asked.node.component
     entry = asked.entry(held, {"bytes": held}, depth)
@@ -72,20 +101,23 @@ def at_rest(model: Model, definitions: Definitions, *, weights: str | None = Non
     return Report(
         command="memory",
         heading=asked.model.summary,
-        title=f"bytes in {definitions.dtype}",
+        title=f"to hold the weights, in {conventions.dtype}",
         unit="bytes",
         answer=entry.value,
         totals=_totals(entry.value, stored),
         model=asked.model.described(),
-        conventions=for_programs("memory", asked.run, definitions),
+        conventions=for_programs("memory", asked.run, conventions),
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
-        notes=tuple(in_words("memory", asked.run, definitions)),
+        footer=at_rest_footer(
+            (f"{conventions.dtype}, {DTYPES[conventions.dtype]} bits a weight",),
+            tuple(in_words("memory", asked.run, conventions)),
+        ),
     )
 
 
-def _in_format(asked: Subject, name: str, definitions: Definitions, depth: int | None) -> Report:
+def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int | None) -> Report:
     """The same, each tensor as the format stores it, scales and what is not quantized among them."""
     from tfcalc.core.measure import bytes_held
     from tfcalc.held.formats.weights import hold
@@ -94,7 +126,7 @@ def _in_format(asked: Subject, name: str, definitions: Definitions, depth: int |
     from tfcalc.questions.serving_memory import buffers_of, tree_for, weight_recipe
     from tfcalc.symbols import remembering
 
-    recipe = weight_recipe(asked.model, Serving(weights=name), None)
+    recipe = weight_recipe(asked.model, Serving(weights=name))
     tree = remembering(asked.model).tree(remembering(asked.run))
     stored, buffers = hold(tree_for(recipe, asked.model, asked.run, tree), recipe), buffers_of(tree, recipe)
     both = stored._replace(parts=(*stored.parts, *([buffers] if buffers.own.held else [])))
@@ -111,7 +143,7 @@ def _in_format(asked: Subject, name: str, definitions: Definitions, depth: int |
     return Report(
         command="memory",
         heading=asked.model.summary,
-        title=f"bytes in {recipe.format.name}",
+        title=f"to hold the weights, in {recipe.format.name}",
         unit="bytes",
         answer=whole.value,
         totals=_totals(whole.value, weights),
@@ -120,13 +152,26 @@ def _in_format(asked: Subject, name: str, definitions: Definitions, depth: int |
             "phase": "at rest: nothing runs",
             "weights": recipe.format.name,
             "unquantized": recipe.dtype,
-            "units": definitions.units,
+            "units": conventions.units,
             "not_counted": NOT_COUNTED,
         },
         whole=whole,
         depth=depth,
         legend=legend(used, asked.model, asked.run),
-        notes=(f"{recipe.format.source}{kept}", f"not counted: {NOT_COUNTED}"),
+        footer=at_rest_footer(
+            (f"tensors that {recipe.format.name} leaves unquantized in {recipe.dtype}",),
+            (f"{recipe.format.source}{kept}", f"not counted: {NOT_COUNTED}"),
+        ),
+    )
+
+
+def at_rest_footer(assumes: tuple[str, ...], assumptions: tuple[str, ...]) -> Footer:
+    """What stands below the memory of a model at rest."""
+    return Footer(
+        assumes,
+        not_counted="gradients, optimizer, activations, KV cache, CUDA context",
+        see_also=("--train", "--serve", "--gpu h100", "--assumptions"),
+        assumptions=assumptions,
     )
 
 

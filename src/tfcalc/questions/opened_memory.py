@@ -9,6 +9,7 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item
 from tfcalc.core.measure import bytes_held, bytes_of
 from tfcalc.core.number import Num, product
+from tfcalc.defaults import resolve_serving, resolve_training
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.plans import Training
 from tfcalc.questions import serving_memory, serving_report, training_memory, training_report
@@ -21,7 +22,7 @@ from tfcalc.report import polynomial
 from tfcalc.symbols import legend
 
 if TYPE_CHECKING:
-    from tfcalc.conventions import Definitions
+    from tfcalc.conventions import Conventions
     from tfcalc.held.plans import Serving
     from tfcalc.model import Model
     from tfcalc.workload import Workload
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 def opened_memory(
     model: Model,
     run: Workload | None,
-    definitions: Definitions,
+    conventions: Conventions,
     *,
     training: Training | None,
     serving: Serving | None,
@@ -38,15 +39,17 @@ def opened_memory(
     """The terms of a training step, each whole, with what is temporary at its peak; or those of serving."""
     run = run or default_run(model)
     if serving is not None and training is None and not run.training:
+        run, serving = resolve_serving(model, run, serving)
         found, requests = serving_memory.served(model, run, serving), serving_memory.at_work(run, serving)
         whole, letters = found.alive, serving_memory.LETTERS
-        stated = serving_report.conventions(requests, serving, found)
-        notes = tuple(serving_report.notes(requests, serving, found))
-        return _tree(model, requests, whole, stated | {"units": definitions.units}, notes, letters)
+        stated = serving_report.stated(requests, serving, found)
+        notes = tuple(serving_report.notes(serving, found))
+        return _tree(model, requests, whole, stated | {"units": conventions.units}, notes, letters)
     plan, run = training or Training(), run.replaced(phase="train")
     model.check(run)
+    run, plan = resolve_training(model, run, plan)
     step = training_memory.training_step(model, run, plan)
-    stated = training_report.conventions(run, plan) | {"units": definitions.units}
+    stated = training_report.stated(run, plan) | {"units": conventions.units}
     notes = (f"each term by itself; at the peak {step.peak.total:,} bytes are alive", *training_report.notes(run, plan))
     return _tree(model, run, step.terms, stated, notes, LETTERS)
 
@@ -55,13 +58,13 @@ def memory_formula(
     target: str,
     model: Model,
     run: Workload | None,
-    definitions: Definitions,
+    conventions: Conventions,
     *,
     training: Training | None,
     serving: Serving | None,
 ) -> Formula:
     """The closed form of one term, or of what is inside it. What depends on when the peak is stands as a letter."""
-    tree = opened_memory(model, run, definitions, training=training, serving=serving)
+    tree = opened_memory(model, run, conventions, training=training, serving=serving)
     node = find_term(tree.twin, target)
     closed = polynomial(node.component.each(bytes_held))
     used = closed.free_symbols

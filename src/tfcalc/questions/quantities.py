@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.conventions import DTYPES, Definitions
+from tfcalc.conventions import DTYPES, Conventions
 from tfcalc.core.component import Measure
 from tfcalc.core.measure import flops_of, held_bytes, params, steps
 from tfcalc.core.number import product
@@ -16,7 +16,7 @@ QUANTITIES = {"params": "parameters", "flops": "FLOPs", "memory": "bytes", "time
 """What each is called in print."""
 
 
-def measure_of(of: str, run: Workload, by: Definitions) -> Measure:
+def measure_of(of: str, run: Workload, by: Conventions) -> Measure:
     """How the quantity is measured on this workload, by these definitions. Raises UsageError for an unknown one."""
     match one_of("quantity", of, QUANTITIES):
         case "params":

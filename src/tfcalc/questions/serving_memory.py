@@ -11,11 +11,11 @@ from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
 from tfcalc.core.number import minimum
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, value_of
+from tfcalc.defaults import AUTO, compute_dtype, own_dtype, own_format, resolve_serving
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.mixture import Mixture
 from tfcalc.held.formats.names import PLAIN, format_named
-from tfcalc.held.formats.quantization_config import stated_format
 from tfcalc.held.formats.weights import Recipe, hold
 from tfcalc.held.serving.cache_formats import cache_format
 from tfcalc.held.serving.caches import PAGED, cache
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 PREFILL, DECODE = "prefill", "decode"
-USUAL = "bf16"
 AS_FORMATS = {"fp8": "fp8-e4m3", "int8": "int8-plain", "int4": "int4-plain"}
 """What ``--dtype`` means: every weight in so many bits."""
 FORMATS = {"fp32": "float32", "fp16": "float16"}
@@ -67,12 +66,13 @@ class Served(NamedTuple):
         return value_of(self.alive.total(bytes_held))
 
 
-def served(model: Model, run: Workload, plan: Serving, dtype: str | None = None) -> Served:
+def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> Served:
     """What serving holds: ``plan.concurrency`` requests, each with ``plan.context`` tokens in the cache.
 
-    Weights are in the format that is asked for, or in that of the config (``dtype`` otherwise). Raises InvalidModel.
+    Weights are in the format that is asked for, in ``dtype``, or as the checkpoint stores them. Raises InvalidModel.
     """
     check_sizes(plan)
+    run, plan = resolve_serving(model, run, plan)
     requests = at_work(run, plan)
     try:
         model.check(requests)
@@ -113,14 +113,17 @@ def at_work(run: Workload, plan: Serving) -> Workload:
     return run.replaced(phase=DECODE, batch_size=plan.concurrency, cached=context, recompute="none", logits="last")
 
 
-def weight_recipe(model: Model, plan: Serving, dtype: str | None) -> Recipe:
-    """How the weights are stored: as asked for, as the config says, or in ``dtype``."""
+def weight_recipe(model: Model, plan: Serving, dtype: str = AUTO) -> Recipe:
+    """How the weights are stored: as asked for, in ``dtype``, or as the checkpoint has them."""
     if plan.weights:
         chosen = format_named(plan.weights)
-        return Recipe(chosen, chosen.name if chosen.name in PLAIN else dtype or USUAL)
-    stated = None if dtype else stated_format(model)
-    name = AS_FORMATS.get(dtype or USUAL, dtype or USUAL)
-    return stated or Recipe(PLAIN[name], name)
+        beside = compute_dtype(model) if dtype == AUTO else dtype
+        return Recipe(chosen, chosen.name if chosen.name in PLAIN else beside)
+    if dtype == AUTO and (stored := own_format(model)):
+        return stored
+    own = own_dtype(model) if dtype == AUTO else dtype
+    name = AS_FORMATS.get(own, own)
+    return Recipe(PLAIN[name], name)
 
 
 def buffers_of(tree: Component, recipe: Recipe) -> Component:
@@ -142,15 +145,15 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) ->
         return [Moment(DECODE, None)]
     try:
         error_of(model.family.model_type)
-        if plan.cache == PAGED:
-            chunk = requests.replaced(
-                phase=PREFILL, batch_size=1, seq_len=minimum(context, plan.batched), cached=None, kernel="flash"
-            )
-            step = chunk.replaced(batch_size=requests.batch_size, seq_len=1)
-            return [Moment(PREFILL, forward(model, chunk, formats)), Moment(DECODE, forward(model, step, formats))]
-        return [
-            Moment(name, inference(model, each, formats, plan.cache).activations)
-            for name, each in ((PREFILL, prompts), (DECODE, _stepping(requests)))
-        ]
     except InvalidModel:
         return [Moment(DECODE, None)]
+    if plan.cache == PAGED:
+        chunk = requests.replaced(
+            phase=PREFILL, batch_size=1, seq_len=minimum(context, plan.batched), cached=None, kernel="flash"
+        )
+        step = chunk.replaced(batch_size=requests.batch_size, seq_len=1)
+        return [Moment(PREFILL, forward(model, chunk, formats)), Moment(DECODE, forward(model, step, formats))]
+    return [
+        Moment(name, inference(model, each, formats, plan.cache).activations)
+        for name, each in ((PREFILL, prompts), (DECODE, _stepping(requests)))
+    ]

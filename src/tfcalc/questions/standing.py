@@ -15,7 +15,7 @@ from tfcalc.held.training.adapters import thawed
 from tfcalc.held.training.optimizers import optimizer
 from tfcalc.held.training.peak import Phase, Standing
 from tfcalc.held.training.placement import Placed, placed
-from tfcalc.held.training.recipes import Recipe, recipe
+from tfcalc.held.training.precisions import Precision, precision
 from tfcalc.questions.alive import term
 from tfcalc.questions.training_plan import placement_of
 
@@ -54,16 +54,14 @@ class TrainingStep(NamedTuple):
 def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     """The states of a tree, as one device holds them; ``sized`` is the same tree of numbers."""
     placement = placement_of(plan)
-    by, chosen = recipe(plan.recipe), optimizer(plan.optimizer)
+    by, chosen = precision(plan.precision), optimizer(plan.optimizer)
     made = placed(tree, by, chosen, placement, sized=(sized, placement))
-    if not plan.frozen_weights:
+    if not plan.base_weights:
         return made
     if placement.stage == 3:
-        raise InvalidModel(
-            f"frozen weights in {plan.frozen_weights} with ZeRO stage 3", "take stage 2, or plain weights"
-        )
+        raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "take stage 2, or plain weights")
     dtype = "fp32" if by.weights == FP32 else by.compute
-    quantized = weights(thawed(tree), format_named(plan.frozen_weights), dtype=dtype)
+    quantized = weights(thawed(tree), format_named(plan.base_weights), dtype=dtype)
     return made._replace(device=made.device._replace(weights=quantized._replace(name="weights")))
 
 
@@ -79,7 +77,7 @@ def bytes_in(tree: Component) -> int:
     return value_of(tree.total(bytes_held))
 
 
-def buffers_of(tree: Component, run: Workload, by: Recipe) -> Component:
+def buffers_of(tree: Component, run: Workload, by: Precision) -> Component:
     """What is held beside the weights: buffers, and the token ids, 8 bytes each, that are the labels, too."""
     numbers = tree.total(buffer_elements)
     held = [Held("token ids", (run.batch_size, run.seq_len), ID_BITS)]

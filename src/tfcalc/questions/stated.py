@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tfcalc.conventions import DTYPES, Definitions
+from tfcalc.conventions import DTYPES, Conventions
 from tfcalc.workload import Workload
 
 PARAMETERS = "unique trainable tensors, a tied matrix once, buffers apart"
 OPERATIONS = {"matmul": "matrix products only", "all": "matrix products and elementwise work"}
 PAIRS = {
     "full": "masked pairs are counted, too",
-    "causal": "causal attention counts the l(l+1)/2 pairs that are not masked, fewer in windows and chunks",
-    "causal-half": "causal attention counts l²/2 pairs",
+    "causal": "causal attention counts the pairs that are not masked, fewer in windows and chunks",
+    "causal-half": "causal attention counts half of all pairs",
 }
 BACKWARD = {
     False: "each product twice again",
@@ -28,13 +28,13 @@ PHASES = {
 }
 LOGITS = {"all": "on every position", "last": "on the last position of each sequence"}
 LATENT = {"expanded": "keys and values expanded", "absorbed": "keys and values absorbed"}
-TIME = "all operations and lookups of one sequence, constant factors dropped, a ≤ h"
+TIME = "all operations and lookups of one sequence, constant factors dropped, heads ≤ hidden size"
 PACKING = "each tensor padded to whole bytes, no scales"
 BUFFERS = "as the weights, 16 bits at least"
 NOT_COUNTED = "gradients, optimizer, activations, cache, allocator rounding, CUDA context"
 
 
-def for_programs(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
+def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, Any]:
     """``conventions`` of the JSON."""
     match of:
         case "params":
@@ -82,7 +82,7 @@ def for_programs(of: str, run: Workload, by: Definitions) -> dict[str, Any]:
             return {"time": TIME}
 
 
-def in_words(of: str, run: Workload, by: Definitions, *, sizes: bool = True) -> list[str]:
+def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True) -> list[str]:
     """The footer; a closed form leaves out the ``sizes`` of the workload."""
     match of:
         case "params":
@@ -96,6 +96,19 @@ def in_words(of: str, run: Workload, by: Definitions, *, sizes: bool = True) -> 
             return [TIME]
 
 
+def in_short(run: Workload, by: Conventions) -> tuple[str, ...]:
+    """The conventions of a count of FLOPs in a line."""
+    pairs = {"full": "masked pairs counted", "causal": "causal pairs only", "causal-half": "l²/2 pairs"}[run.attention]
+    operations = "matrix products only" if by.count == "matmul" else "all operations"
+    again = {"none": ()}.get(run.recompute, (f"checkpointing {run.recompute}",)) if run.training else ()
+    return ("multiply-add = 2 FLOPs", operations, pairs, *again)
+
+
+def sizes_in_words(run: Workload) -> str:
+    """``batch 8 x 1,024 tokens``."""
+    return f"batch {next(iter(_sizes(run)))}"
+
+
 def _sizes(run: Workload) -> Iterator[str]:
     if run.decoding:
         yield f"{run.batch_size:,} x 1 token, {run.target.seen:,} cached with it{_source(run)}"
@@ -107,7 +120,7 @@ def _source(run: Workload) -> str:
     return "" if run.source_len is None else f", source of {run.source.seen:,}"
 
 
-def _definitions(run: Workload, by: Definitions) -> Iterator[str]:
+def _definitions(run: Workload, by: Conventions) -> Iterator[str]:
     yield PHASES[run.phase]
     yield "multiply-add = 2 FLOPs"
     yield OPERATIONS[by.count]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.questions.common import subject
@@ -118,7 +118,7 @@ def _rule(key: str, rule: Rule) -> dict[str, Any]:
 
 
 def training(
-    model: Model, tokens: int, run: Workload | None = None, definitions: Definitions | None = None
+    model: Model, tokens: int, run: Workload | None = None, conventions: Conventions | None = None
 ) -> Training:
     """A run of ``model`` over so many ``tokens``, in steps of ``run``: their number times the FLOPs of each.
 
@@ -138,11 +138,11 @@ def training(
     run = (run or Workload(phase="train")).replaced(convolutions="run")
     if not run.training:
         raise UsageError(f"a run of {tokens:,} tokens is made of training steps, not of {run.phase}", "add --train")
-    definitions = definitions or Definitions()
-    step = flops(model, run, definitions)
+    conventions = conventions or Conventions()
+    step = flops(model, run, conventions)
     needs_tokens(step, "a training run")
     per_step = int(step.totals["tokens"])
-    node = subject(model, run, definitions).node
+    node = subject(model, run, conventions).node
     n = counted(node.component)
     steps, rest = divmod(tokens, per_step)
 
@@ -151,7 +151,7 @@ def training(
 
     def rule(named: str, params: int) -> Rule:
         terms, so_far = [], six_nd(params, per_step)
-        for term in difference(node, per_step, params, definitions.count == "all"):
+        for term in difference(node, per_step, params, conventions.count == "all"):
             terms.append(Term(term.what, of_run(so_far + term.flops) - of_run(so_far)))  # so that they add up exactly
             so_far += term.flops
         return Rule(named, params, six_nd(params, tokens), tuple(terms))

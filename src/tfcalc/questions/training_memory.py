@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.traced import value_of
+from tfcalc.defaults import resolve_training
 from tfcalc.dimensions import check_sizes
 from tfcalc.held.training.activations import activations
 from tfcalc.held.training.peak import STEP, Phase, highest, phases
 from tfcalc.held.training.placement import Placed
-from tfcalc.held.training.recipes import recipe
+from tfcalc.held.training.precisions import precision
 from tfcalc.implementations.training import kept, step, temporary
 from tfcalc.questions.alive import TEMPORARY, alive, lump
 from tfcalc.questions.megatron_memory import on_megatron
@@ -42,18 +43,19 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     run on a tape; sizes remember their formulas, so that all but the temporary has a closed form.
     """
     check_sizes(plan)
-    if plan.implementation == MEGATRON:
+    run, plan = resolve_training(model, run, plan)
+    if plan.backend == MEGATRON:
         return on_megatron(model, run, plan)
     check_alone(plan)
     known_error(model)
     run = run.telling_masks
-    by, placement = recipe(plan.recipe), placement_of(plan)
+    by, placement = precision(plan.precision), placement_of(plan)
     sized = trained(model.tree(run), plan)
     model_, run_ = remembering(model), remembering(run)
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
-    saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.implementation), modules)
+    saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.backend), modules)
     buffers = buffers_of(tree, run_, by)
     found = _phases(sized, model, run, plan, states, buffers)
     peak = highest(found)
@@ -65,13 +67,14 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
     """The bytes of the same peak, without what it is made of: several times as fast."""
-    if plan.implementation == MEGATRON:
+    run, plan = resolve_training(model, run, plan)
+    if plan.backend == MEGATRON:
         return on_megatron(model, run, plan).peak.total
     known_error(model)
     run = run.telling_masks
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
-    states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, recipe(plan.recipe))
+    states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
     return highest(_phases(sized, model, run, plan, states, buffers)).total
 
 
@@ -79,9 +82,9 @@ def _phases(
     sized: Component, model: Model, run: Workload, plan: Training, states: Placed, buffers: Component
 ) -> list[Phase]:
     """The step on a tape, over what stands."""
-    by, placement = recipe(plan.recipe), placement_of(plan)
-    accumulating, stays = plan.accumulate != 1, gradients_stay(by, placement)
-    ran = step(sized, model, run, numerics(by, plan), plan.implementation, gradients_stay=not (stays or accumulating))
+    by, placement = precision(plan.precision), placement_of(plan)
+    accumulating, stays = plan.grad_accum != 1, gradients_stay(by, placement)
+    ran = step(sized, model, run, numerics(by, plan), plan.backend, gradients_stay=not (stays or accumulating))
     scratch = 0 if placement.offload != "none" else bytes_in(states.step)
     gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
     return phases(standing_of(states, buffers), gradients, ran.phases, gathered, scratch, there=stays or accumulating)
@@ -89,9 +92,9 @@ def _phases(
 
 def _passing(tree: Component, model: Model, run: Workload, plan: Training, peak: Phase) -> Component:
     """What is there for a moment at the peak: each kind of tensor by the operation that made it."""
-    by, placement = recipe(plan.recipe), placement_of(plan)
-    stay = not (gradients_stay(by, placement) or plan.accumulate != 1)
-    formats, code = numerics(by, plan), plan.implementation
+    by, placement = precision(plan.precision), placement_of(plan)
+    stay = not (gradients_stay(by, placement) or plan.grad_accum != 1)
+    formats, code = numerics(by, plan), plan.backend
     seen = temporary(tree, model, run, formats, code, gradients_stay=stay, phase=peak.name, total=peak.live)
     alike: dict[tuple[str, str, int], list[Found]] = {}
     for one in seen:

@@ -10,7 +10,7 @@ from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
 from tfcalc.families.transformer import Transformer
 from tfcalc.held.training.adapters import Adapter, adapted, frozen_where
-from tfcalc.held.training.recipes import Recipe
+from tfcalc.held.training.precisions import Precision
 from tfcalc.held.training.sharding import Placement
 from tfcalc.held.training.stored import packed
 from tfcalc.implementations.transformers.measured import error_of
@@ -31,14 +31,21 @@ def trained(tree: Component, plan: Training) -> Component:
     """The model's tree with adapters beside it, and with what is not trained frozen. Raises InvalidModel."""
     if plan.lora is None:
         for what, given in (
-            (f"frozen weights in {plan.frozen_weights}", plan.frozen_weights),
+            (f"frozen weights in {plan.base_weights}", plan.base_weights),
             ("DoRA", plan.dora),
             (f"LoRA's targets {plan.lora_targets!r:.60}", plan.lora_targets != "all-linear"),
         ):
             if given:
                 raise InvalidModel(f"{what} without adapters", "give their rank: --lora 16")
-    if plan.zero != "0" and plan.devices == 1:
-        raise InvalidModel(f"ZeRO stage {plan.zero} on 1 device shares nothing", "say how many there are: --devices 8")
+    if plan.gpus == 1:
+        if plan.zero != "0":
+            raise InvalidModel(f"--zero {plan.zero} on 1 GPU shares nothing", "say how many there are: --gpus 8")
+        if plan.layout != "flat":
+            raise InvalidModel(
+                f"--layout {plan.layout} has no effect on 1 GPU", "add --zero 3 --gpus 8, or leave it out"
+            )
+    elif plan.zero == "0" and plan.layout != "flat":
+        raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
     if plan.lora is not None:
         tree = adapted(tree, Adapter(plan.lora, _listed(plan.lora_targets), plan.dora))
     return frozen_where(tree, *_listed(plan.freeze)) if plan.freeze else tree
@@ -55,15 +62,15 @@ def stored_as(model: Model, tree: Component) -> Component:
 
 def placement_of(plan: Training) -> Placement:
     """Where the states are."""
-    return Placement(int(plan.zero), plan.devices, plan.layout, plan.offload)
+    return Placement(int(plan.zero), plan.gpus, plan.layout, plan.offload)
 
 
-def gradients_stay(by: Recipe, placement: Placement) -> bool:
+def gradients_stay(by: Precision, placement: Placement) -> bool:
     """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights."""
     return placement.stage >= 2 or by.gradients != by.weights
 
 
-def numerics(by: Recipe, plan: Training) -> Numerics:
+def numerics(by: Precision, plan: Training) -> Numerics:
     """The formats that the tape runs in.
 
     As recorded, that is on a CPU, a LayerNorm of 16-bit weights keeps its statistics in 16 bits, and the rows of masks
@@ -74,7 +81,7 @@ def numerics(by: Recipe, plan: Training) -> Numerics:
     if plan.device == "recorded":
         kept_in = None if formats.weights == "float32" else formats.weights
         formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
-    return formats._replace(packed=bool(plan.frozen_weights))
+    return formats._replace(packed=bool(plan.base_weights))
 
 
 def known_error(model: Model) -> float:
@@ -90,8 +97,8 @@ def of_text_alone(model: Model, run: Workload) -> Iterator[str]:
 
 def check_alone(plan: Training) -> None:
     """Raise InvalidModel where layers are to be shared by code that is not Megatron's."""
-    for name, value in (("tensor", plan.tensor), ("pipeline", plan.pipeline), ("interleave", plan.interleave)):
-        if value != 1:
-            raise InvalidModel(f"{name} {value} with implementation {plan.implementation!r}", "take megatron")
-    if plan.sequence_parallel:
-        raise InvalidModel(f"sequence parallel with implementation {plan.implementation!r}", "take megatron")
+    sizes = {"--tp": plan.tensor_parallel, "--pp": plan.pipeline_parallel, "--vpp": plan.virtual_pipeline}
+    asked = [f"{flag} {value}" for flag, value in sizes.items() if value != 1]
+    asked += ["--sequence-parallel"] if plan.sequence_parallel else []
+    if asked:
+        raise InvalidModel(f"{asked[0]} needs --backend megatron (it is {plan.backend})", "add --backend megatron")

@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
 from tfcalc.hardware import PRECISIONS, SPARSITY, TERA, Accelerator, looks_sparse, named
 from tfcalc.questions.flops import flops
@@ -114,7 +114,7 @@ def utilisation(
     rate: float,
     machines: Machines,
     run: Workload | None = None,
-    definitions: Definitions | None = None,
+    conventions: Conventions | None = None,
     *,
     per_gpu: bool = False,
 ) -> Utilisation:
@@ -139,7 +139,7 @@ def utilisation(
     run = (run or Workload(phase="train")).replaced(convolutions="run")
     if not run.training:
         raise UsageError(f"MFU is that of training, not of {run.phase}", "ask for phase train")
-    step = flops(model, run, definitions)
+    step = flops(model, run, conventions)
     needs_tokens(step, "MFU from a rate of tokens")
     once = replace(run, recompute="none", kernel="math")
     tokens = int(step.totals["tokens"])
@@ -147,7 +147,7 @@ def utilisation(
         step,
         machines,
         Fraction(rate) * (machines.gpus if per_gpu else 1),
-        Fraction(flops(model, once, definitions).answer, tokens),
+        Fraction(flops(model, once, conventions).answer, tokens),
         Fraction(step.answer, tokens),
         (),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.core.measure import matmul_backward_flops, matmul_flops
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.families.transformer import Transformer
@@ -49,8 +49,8 @@ def verify_flops(model: Model, run: Workload | None = None) -> Verification:
         ),
         model=model.described(),
         unit="flops",
-        conventions=for_programs("flops", run, Definitions()),
-        notes=tuple(in_words("flops", run, Definitions())),
+        conventions=for_programs("flops", run, Conventions()),
+        notes=tuple(in_words("flops", run, Conventions())),
     )
 
 

@@ -7,20 +7,21 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import Published
+from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.held.plans import Training
-from tfcalc.held.training.recipes import recipe as named
+from tfcalc.held.training.precisions import precision as named
 from tfcalc.implementations.training import every_kept
 from tfcalc.questions.common import asked_run
 from tfcalc.questions.training_plan import numerics
-from tfcalc.questions.training_report import conventions, notes
+from tfcalc.questions.training_report import notes, stated
 from tfcalc.verify.verification import Verification, side_by_side
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
-RECIPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "amp": "autocast"}
+RECIPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "bf16-mixed": "autocast"}
 """What the referee calls them; others differ in states alone."""
 INSIDE, ELSEWHERE = "layers", "outside the layers"
 
@@ -34,6 +35,7 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
     plan = plan or Training()
     run = asked_run(model, run).replaced(phase="train")
     model.check(run)
+    run, plan = resolve_training(model, run, plan)
     recipe = _recipe(model, run, plan)
     try:
         import torch
@@ -66,7 +68,7 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
             kernel="math" if run.kernel == "math" else "auto",
             as_recorded=True,
         )
-    formats = numerics(named(plan.recipe), plan)
+    formats = numerics(named(plan.precision), plan)
     kept = every_kept(tree, model, run, formats, experts="batched_mm")  # grouped_mm needs data
     ours = [(one.keeper.partition(".")[2], one.storage.bytes) for one in kept]
     return Verification(
@@ -77,7 +79,7 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
         rows=side_by_side(_in_layers(ours), _in_layers(theirs.by_module.items())),
         model=model.described(),
         unit="bytes",
-        conventions=conventions(run, plan),
+        conventions=stated(run, plan),
         notes=tuple(notes(run, plan)),
     )
 
@@ -85,16 +87,18 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
 def _recipe(model: Model, run: Workload, plan: Training) -> str:
     if not isinstance(model, Published):
         raise UsageError("what is kept is verified of published models", "name one, or give a config.json")
-    if plan.recipe not in RECIPES:
-        raise UsageError(f"what is kept differs by format alone, not by recipe {plan.recipe!r}", "verify with bf16")
+    if plan.precision not in RECIPES:
+        raise UsageError(
+            f"--precision {plan.precision} saves the same tensors as its compute format", "verify with --precision bf16"
+        )
     for what, given, had in (
         ("recompute", run.recompute, "none"),
-        ("implementation", plan.implementation.replace("own", "transformers"), "transformers"),
+        ("backend", plan.backend.replace("auto", "transformers"), "transformers"),
         ("device", plan.device, "recorded"),
     ):
         if given != had:
             raise UsageError(f"transformers' hooks do not tell {what} {given!r}", f"verify with {what} {had}")
-    return RECIPES[plan.recipe]
+    return RECIPES[plan.precision]
 
 
 def _in_layers(modules: Iterable[tuple[str, int]]) -> dict[str, int]:

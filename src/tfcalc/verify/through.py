@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfcalc.conventions import Definitions
+from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Tensor
 from tfcalc.core.measure import params as parameters
@@ -31,7 +31,7 @@ def params_through(config: Mapping[str, Any], *, depth: int | None = None) -> Re
         answer=entry.value,
         totals={"total_params": entry.value, "trainable_params": entry.value},
         model={"architecture": architecture, "config": dict(config)},
-        conventions=for_programs("params", Workload(), Definitions()) | {"counted_by": "transformers"},
+        conventions=for_programs("params", Workload(), Conventions()) | {"counted_by": "transformers"},
         whole=entry,
         depth=depth,
         legend={},

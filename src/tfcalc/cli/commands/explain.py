@@ -16,8 +16,8 @@ def run(settings: Settings) -> int:
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked = memory_plans(settings, model, run) if of == "memory" else {}
-    run = asked.pop("run", run)
-    show(explain(named(settings), model, of, run, settings.definitions(), **asked), settings)
+    run = asked.pop("workload", run)
+    show(explain(named(settings), model, of, run, settings.conventions(), **asked), settings)
     return 0
 
 

@@ -21,7 +21,7 @@ MFU = Option(
     ("--mfu",),
     "utilisation of the peak, from --tokens-per-second and --gpu or --peak",
     switch=True,
-    short_for=("phase", "train"),
+    short_for=(("phase", "train"),),
 )
 COMPARE = Option("compare", ("--compare-conventions",), "the same workload by every convention", switch=True)
 RATE = Option("rate", ("--tokens-per-second",), "measured, of all GPUs together", amount=True)
@@ -64,7 +64,7 @@ def _answer(settings: Settings) -> Answer:
             return _comparison(settings)
         case _:
             model = settings.model()
-            return flops(model, settings.workload(model), settings.definitions(), depth=settings.get("depth"))
+            return flops(model, settings.workload(model), settings.conventions(), depth=settings.get("depth"))
 
 
 def _only(settings: Settings, options: tuple[Option, ...], where: str) -> None:
@@ -83,7 +83,7 @@ def _run(settings: Settings) -> Answer:
     if settings.get("phase") != "train":
         raise UsageError(f"--tokens {settings.get('tokens'):,} are those of a training run", "add --train")
     model = settings.model()
-    return training(model, settings.get("tokens"), settings.workload(model), settings.definitions())
+    return training(model, settings.get("tokens"), settings.workload(model), settings.conventions())
 
 
 def _utilisation(settings: Settings) -> Answer:
@@ -93,7 +93,7 @@ def _utilisation(settings: Settings) -> Answer:
     if rate is None:
         raise UsageError("--mfu needs a measured rate", "give --tokens-per-second, of all GPUs together or --per-gpu")
     machines, model = _machines(settings), settings.model()
-    run, by = settings.workload(model), settings.definitions()
+    run, by = settings.workload(model), settings.conventions()
     return utilisation(model, rate, machines, run, by, per_gpu=settings.get("per_gpu", False))
 
 

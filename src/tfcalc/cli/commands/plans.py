@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.cli.options import Option, of_fields
-from tfcalc.errors import InvalidModel
+from tfcalc.cli.options import RUN, Option, serving, training
+from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.held.plans import Serving, Training
 from tfcalc.questions.common import default_run
 
@@ -14,10 +14,18 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
-TRAINING = tuple(of_fields(Training))
-SERVING = tuple(of_fields(Serving))
-SERVE = Option("serve", ("--serve",), "serving: weights, cache, and what is live beside them", switch=True)
+TRAINING, SERVING = training(), serving()
+SERVE = Option("serve", ("--serve",), "serving: weights, KV cache, and temporary buffers", switch=True)
 PLANS = (*TRAINING, SERVE, *SERVING)
+
+INSTEAD = {
+    "batch_size": "give --concurrency",
+    "seq_len": "give --context",
+    "cached": "give --context",
+}
+"""What to give of serving instead; anything else of a workload is left out."""
+IN_SERVING = ("source_len", "kernel")
+"""What serving takes of a workload."""
 
 
 def sound(model: Model) -> None:
@@ -29,24 +37,24 @@ def sound(model: Model) -> None:
         raise
 
 
-def memory_plans(settings: Settings, model: Model, run: Workload) -> dict[str, Any]:
-    """The plan that was asked for, and the workload with its kernel; nothing of a model at rest."""
-    if run.training or settings.get("serve"):
-        sound(model)
-    if run.training:
-        plan = settings.fill(Training())
-        return {"run": with_kernel(settings, model, run, plan), "training": plan}
+def memory_plans(settings: Settings, model: Model, workload: Workload) -> dict[str, Any]:
+    """The workload and the plan that was asked for; nothing of a model at rest. Options without effect are refused."""
     if settings.get("serve"):
-        return {"run": with_kernel(settings, model, run, None), "serving": settings.fill(Serving())}
+        if workload.training:
+            raise UsageError("--train and --serve are two questions", "ask one at a time")
+        named = (option.name for option in RUN if option.name not in IN_SERVING)
+        settings.refuse(named, "with --serve", INSTEAD)
+        if settings.get("cache", "paged") != "paged":
+            settings.refuse(("block", "batched"), f"with --cache {settings.get('cache')}", {})
+        settings.refuse((option.name for option in TRAINING), "without --train", {}, "add --train")
+        sound(model)
+        return {"workload": workload, "serving": settings.fill(Serving())}
+    if workload.training:
+        settings.refuse((option.name for option in SERVING), "without --serve", {}, "add --serve")
+        settings.refuse(("dtype",), "with --train", {"dtype": "give --precision"})
+        sound(model)
+        return {"workload": workload, "training": settings.fill(Training())}
+    settings.refuse((option.name for option in TRAINING), "without --train", {}, "add --train")
+    settings.refuse((o.name for o in SERVING if o.name != "weights"), "without --serve", {}, "add --serve")
+    settings.refuse((option.name for option in RUN), "on a model at rest", {}, "add --train or --serve")
     return {}
-
-
-def with_kernel(settings: Settings, model: Model, run: Workload, plan: Training | None) -> Workload:
-    """The kernel that was asked for, or what PyTorch would choose."""
-    if "kernel" in settings.given:
-        return run
-    if plan is None:
-        return run.replaced(kernel="flash")
-    from tfcalc.questions.kernels import chosen
-
-    return run.replaced(kernel=chosen(model, run, plan))

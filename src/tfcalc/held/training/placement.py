@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.held.training.optimizers import Optimizer
-from tfcalc.held.training.recipes import Recipe
+from tfcalc.held.training.precisions import Precision
 from tfcalc.held.training.sharding import Placement, pieces, units
 from tfcalc.held.training.states import States, gradients, master, optimizer_states, step_temporary, weights
 
@@ -30,7 +30,7 @@ class Placed(NamedTuple):
 
 def placed(
     tree: Component,
-    recipe: Recipe,
+    precision: Precision,
     optimizer: Optimizer,
     placement: Placement,
     *,
@@ -59,22 +59,22 @@ def placed(
     if sized is not None:
         numbers = pieces(*sized) if placement.stage else sized[0]
     states = States(
-        weights(piece if placement.stage == 3 else tree, recipe, frozen_bits=frozen_bits),
-        gradients(piece if placement.stage >= 2 else tree, recipe),
-        master(piece, recipe),
-        optimizer_states(piece, recipe, optimizer, sized=numbers),
+        weights(piece if placement.stage == 3 else tree, precision, frozen_bits=frozen_bits),
+        gradients(piece if placement.stage >= 2 else tree, precision),
+        master(piece, precision),
+        optimizer_states(piece, precision, optimizer, sized=numbers),
     )
     away = HOSTED[placement.offload]
     return Placed(
         States(*(_emptied(state) if place in away else state for place, state in enumerate(states))),
         States(*(state if place in away else _emptied(state) for place, state in enumerate(states))),
-        gathered(tree, recipe, placement, sized=sized),
-        step_temporary(piece, recipe, optimizer, sized=numbers),
+        gathered(tree, precision, placement, sized=sized),
+        step_temporary(piece, precision, optimizer, sized=numbers),
     )
 
 
 def gathered(
-    tree: Component, recipe: Recipe, placement: Placement, *, sized: tuple[Component, Placement] | None = None
+    tree: Component, precision: Precision, placement: Placement, *, sized: tuple[Component, Placement] | None = None
 ) -> Component:
     """Beside the pieces of stage 3: the largest unit's whole weights as they are computed with, and their gradients.
 
@@ -89,8 +89,8 @@ def gathered(
     place = max(range(len(sizes)), key=lambda at: int(sizes[at]))  # type: ignore[call-overload]
     name, numbers, trained = list(units(tree, placement))[place]
     kept = (
-        Held(f"weights of {name}", (1 + placement.prefetch, numbers), recipe.computed),
-        Held(f"gradients of {name}", (trained,), recipe.gradients),
+        Held(f"weights of {name}", (1 + placement.prefetch, numbers), precision.computed),
+        Held(f"gradients of {name}", (trained,), precision.gradients),
     )
     return Component("gathered", "memory", Cost(held=kept))
 

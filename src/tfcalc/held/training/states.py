@@ -11,7 +11,7 @@ from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import Num, total
 from tfcalc.errors import InvalidModel
 from tfcalc.held.training.optimizers import Optimizer, bits_held
-from tfcalc.held.training.recipes import Recipe
+from tfcalc.held.training.precisions import Precision
 from tfcalc.held.training.stored import Weight, held, in_order
 
 
@@ -41,18 +41,18 @@ class States(NamedTuple):
 
 def model_states(
     tree: Component,
-    recipe: Recipe,
+    precision: Precision,
     optimizer: Optimizer,
     *,
     frozen_bits: int | None = None,
     sized: Component | None = None,
 ) -> States:
-    """The states of a model's tree by this recipe; ``sized`` is the same tree of numbers where this is one of symbols.
+    """The states of a model's tree by this precision; ``sized`` is the same tree of numbers, where this is of symbols.
 
     ====================  =================================================================
     weights               P·bits; those that are frozen P_f·``frozen_bits``
     gradients             trained parameters · bits
-    master weights        trained parameters · 32 bits, where the recipe has them
+    master weights        trained parameters · 32 bits, where the precision has them
     optimizer             what the optimizer keeps for each trained tensor
     ====================  =================================================================
 
@@ -60,49 +60,49 @@ def model_states(
     1910.02054), section 3.1, "2Ψ + 2Ψ + KΨ".
     """
     return States(
-        weights(tree, recipe, frozen_bits=frozen_bits),
-        gradients(tree, recipe),
-        master(tree, recipe),
-        optimizer_states(tree, recipe, optimizer, sized=sized),
+        weights(tree, precision, frozen_bits=frozen_bits),
+        gradients(tree, precision),
+        master(tree, precision),
+        optimizer_states(tree, precision, optimizer, sized=sized),
     )
 
 
-def weights(tree: Component, recipe: Recipe, *, frozen_bits: int | None = None) -> Component:
-    """Each stored tensor once, at the recipe's bits; frozen ones at ``frozen_bits``, where these are others."""
-    frozen = recipe.weights if frozen_bits is None else frozen_bits
+def weights(tree: Component, precision: Precision, *, frozen_bits: int | None = None) -> Component:
+    """Each stored tensor once, at the precision's bits; frozen ones at ``frozen_bits``, where these are others."""
+    frozen = precision.weights if frozen_bits is None else frozen_bits
 
     def beside(weight: Weight) -> tuple[Held, ...]:
-        return (Held(weight.name, weight.shape, frozen if weight.frozen else recipe.weights),)
+        return (Held(weight.name, weight.shape, frozen if weight.frozen else precision.weights),)
 
     return held(tree, beside)._replace(name="weights")
 
 
-def gradients(tree: Component, recipe: Recipe) -> Component:
+def gradients(tree: Component, precision: Precision) -> Component:
     """One number for each that is trained, once backward has reached it."""
-    return _trained(tree, "gradients", "gradient of {}", recipe.gradients)
+    return _trained(tree, "gradients", "gradient of {}", precision.gradients)
 
 
-def master(tree: Component, recipe: Recipe) -> Component:
-    """The fp32 copy of what is trained that the optimizer changes; empty where the recipe has none."""
-    if not recipe.master:
+def master(tree: Component, precision: Precision) -> Component:
+    """The fp32 copy of what is trained that the optimizer changes; empty where the precision has none."""
+    if not precision.master:
         return Component("master weights", "memory")
-    return _trained(tree, "master weights", "master of {}", recipe.master)
+    return _trained(tree, "master weights", "master of {}", precision.master)
 
 
 def optimizer_states(
-    tree: Component, recipe: Recipe, optimizer: Optimizer, *, sized: Component | None = None
+    tree: Component, precision: Precision, optimizer: Optimizer, *, sized: Component | None = None
 ) -> Component:
     """What the optimizer keeps for each tensor that is trained; its counters of steps among them."""
 
     def beside(weight: Weight) -> tuple[Held, ...]:
-        return () if weight.frozen else optimizer.state(weight, recipe.moments)
+        return () if weight.frozen else optimizer.state(weight, precision.moments)
 
     made = held(tree, beside, sized)
     return made._replace(name="optimizer", own=made.own._replace(held=made.own.held + optimizer.shared))
 
 
 def step_temporary(
-    tree: Component, recipe: Recipe, optimizer: Optimizer, *, sized: Component | None = None
+    tree: Component, precision: Precision, optimizer: Optimizer, *, sized: Component | None = None
 ) -> Component:
     """What the optimizer's step needs beside the states, at its worst moment.
 
@@ -112,37 +112,37 @@ def step_temporary(
     Source: torch.optim (``_multi_tensor_adam``: ``exp_avg_sq_sqrt``; ``_single_tensor_adam``: ``denom``). The copy of
     gradients: DeepSpeed's ``stage_1_and_2.py`` and Megatron-LM's ``_copy_model_grads_to_main_grads``.
     """
-    together = _copies(tree, recipe, optimizer, sized)
-    alone = _worst(tree, recipe, optimizer, sized)
-    copies = _copies(tree if sized is None else sized, recipe, optimizer, None)
-    alone_in_bits = bits_held(_worst(tree if sized is None else sized, recipe, optimizer, None))
+    together = _copies(tree, precision, optimizer, sized)
+    alone = _worst(tree, precision, optimizer, sized)
+    copies = _copies(tree if sized is None else sized, precision, optimizer, None)
+    alone_in_bits = bits_held(_worst(tree if sized is None else sized, precision, optimizer, None))
     more = alone_in_bits > 8 * int(copies.total(bytes_held))  # type: ignore[call-overload]
     update = Component("update", "memory", Cost(held=alone)) if more else together
     parts = [update] if update.own.held or update.parts else []
-    if recipe.master > recipe.gradients:
-        parts.append(_trained(tree, "gradients in fp32", "gradient of {}", recipe.master))
+    if precision.master > precision.gradients:
+        parts.append(_trained(tree, "gradients in fp32", "gradient of {}", precision.master))
     return Component("optimizer step", "memory", parts=tuple(parts))
 
 
-def _copies(tree: Component, recipe: Recipe, optimizer: Optimizer, sized: Component | None) -> Component:
+def _copies(tree: Component, precision: Precision, optimizer: Optimizer, sized: Component | None) -> Component:
     def beside(weight: Weight) -> tuple[Held, ...]:
         copied = optimizer.copied(weight) and not weight.frozen
-        return (Held(f"copy of {weight.name}", weight.shape, recipe.moments),) if copied else ()
+        return (Held(f"copy of {weight.name}", weight.shape, precision.moments),) if copied else ()
 
     return held(tree, beside, sized)._replace(name="update")
 
 
-def _worst(tree: Component, recipe: Recipe, optimizer: Optimizer, sized: Component | None) -> tuple[Held, ...]:
+def _worst(tree: Component, precision: Precision, optimizer: Optimizer, sized: Component | None) -> tuple[Held, ...]:
     """The scratch of the tensor whose update needs most, after the one before it."""
     steps = list(pairwise((None, *in_order(tree, sized))))
 
     def needed(step: tuple[Weight | None, Weight | None]) -> int:
         before, weight = step
-        return bits_held(_scratch(optimizer, before and before.sized, weight and weight.sized, recipe.moments))
+        return bits_held(_scratch(optimizer, before and before.sized, weight and weight.sized, precision.moments))
 
     if not steps:
         return ()
-    return _scratch(optimizer, *max(steps, key=needed), recipe.moments)
+    return _scratch(optimizer, *max(steps, key=needed), precision.moments)
 
 
 def _scratch(optimizer: Optimizer, before: Weight | None, weight: Weight | None, bits: int) -> tuple[Held, ...]:

@@ -1,4 +1,4 @@
-"""Recipes of training: how many bits each number of a weight, its gradient, its copies and its moments has."""
+"""Precisions of training: how many bits each number of a weight, its gradient, its copies and its moments has."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ COMPUTED = {"fp32": 32, "bf16": 16, "fp16": 16}
 """Bits of what is computed and saved for backward."""
 
 
-class Recipe(NamedTuple):
+class Precision(NamedTuple):
     """Bits of each number: ``weights`` that the model reads, ``gradients``, fp32 ``master`` weights, ``moments``.
 
     Without ``master`` weights (0) the optimizer changes the weights themselves. ``compute`` is the type of activations;
@@ -37,31 +37,51 @@ class Recipe(NamedTuple):
         return f"{sizes} bytes (weights, gradients, master weights, AdamW's moments), computed in {self.compute}{cast}"
 
 
-RECIPES = {
-    recipe.name: recipe
-    for recipe in (
-        Recipe("fp32", 32, 32, 0, 32, "fp32"),
-        Recipe("bf16", 16, 16, 0, 16, "bf16"),
-        Recipe("fp16", 16, 16, 0, 16, "fp16"),
+PRECISIONS = {
+    precision.name: precision
+    for precision in (
+        Precision("fp32", 32, 32, 0, 32, "fp32"),
+        Precision("bf16", 16, 16, 0, 16, "bf16"),
+        Precision("fp16", 16, 16, 0, 16, "fp16"),
         # torch.autocast over fp32 weights: Micikevicius et al. 2018 (arXiv 1710.03740) keep their fp32 weights so
-        Recipe("amp", 32, 32, 0, 32, "bf16", autocast=True),
-        Recipe("amp-fp16", 32, 32, 0, 32, "fp16", autocast=True),
+        Precision("bf16-mixed", 32, 32, 0, 32, "bf16", autocast=True),
+        Precision("fp16-mixed", 32, 32, 0, 32, "fp16", autocast=True),
         # ZeRO (arXiv 1910.02054), section 3.1: 2 + 2 + K with K = 12
-        Recipe("mixed", 16, 16, 32, 32, "bf16"),
-        Recipe("mixed-fp16", 16, 16, 32, 32, "fp16"),
+        Precision("bf16-master", 16, 16, 32, 32, "bf16"),
+        Precision("fp16-master", 16, 16, 32, 32, "fp16"),
         # Megatron-LM: bf16 weights, gradients summed in fp32: 2 + 4 + 12
-        Recipe("mixed-fp32-grads", 16, 32, 32, 32, "bf16"),
+        Precision("bf16-master-fp32-grads", 16, 32, 32, 32, "bf16"),
+        Precision("fp16-master-fp32-grads", 16, 32, 32, 32, "fp16"),
     )
 }
 """Those that have a name; with AdamW: 4+4+8, 2+2+4, 2+2+4, 4+4+8, 2+2+12 and 2+4+12 bytes per parameter."""
 
+SPELLINGS = {
+    # torch.amp and transformers' Trainer (--bf16, --fp16)
+    "amp": "bf16-mixed",
+    "amp-fp16": "fp16-mixed",
+    # Lightning's Trainer(precision=…)
+    "32-true": "fp32",
+    "bf16-true": "bf16",
+    "16-true": "fp16",
+    "16-mixed": "fp16-mixed",
+    # DeepSpeed and Megatron-LM
+    "mixed": "bf16-master",
+    "mixed-fp16": "fp16-master",
+    "mixed-fp32-grads": "bf16-master-fp32-grads",
+}
+"""What others call some of them."""
 
-def recipe(name: str) -> Recipe:
-    """The recipe of this name. Raises InvalidModel with the nearest where there is none.
 
-    >>> recipe("mixed").in_words
+def precision(name: str) -> Precision:
+    """The precision of this name. Raises InvalidModel with the nearest where there is none.
+
+    >>> precision("bf16-master").in_words
     "2 + 2 + 4 + 8 bytes (weights, gradients, master weights, AdamW's moments), computed in bf16"
+    >>> precision("amp").name
+    'bf16-mixed'
     """
-    if name not in RECIPES:
-        raise InvalidModel(f"recipe {name[:80]!r} is not known", nearest(name, RECIPES))
-    return RECIPES[name]
+    known = SPELLINGS.get(name, name)
+    if known not in PRECISIONS:
+        raise InvalidModel(f"precision {name[:80]!r} is not known", nearest(name, [*PRECISIONS, *SPELLINGS]))
+    return PRECISIONS[known]

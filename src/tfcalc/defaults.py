@@ -1,0 +1,70 @@
+"""What "auto" stands for: what people run. The one place of defaults that depend on the model.
+
+Defaults that depend on nothing stand at the fields of :class:`~tfcalc.Workload`, :class:`~tfcalc.Training`,
+:class:`~tfcalc.Serving` and :class:`~tfcalc.Conventions`; the command line and the library read both from here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.configs.published import Published
+from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
+
+if TYPE_CHECKING:
+    from tfcalc.held.formats.weights import Recipe
+    from tfcalc.held.plans import Serving, Training
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+AUTO = "auto"
+CLASSIC = "fp32"
+"""The number format of the model without a name, and of a config that states none: PyTorch's default dtype."""
+COMPUTED = ("fp32", "bf16", "fp16")
+"""The formats that layers compute in."""
+QUANTIZED = "bf16"
+"""What a checkpoint computes in that is quantized and does not say."""
+
+
+def own_dtype(model: Model) -> str:
+    """The number format that the checkpoint's unquantized tensors have: ``dtype`` of its config.json.
+
+    A config without a ``dtype`` is taken for fp32, a quantized one for bf16; the classic model is fp32.
+    """
+    if not isinstance(model, Published):
+        return CLASSIC
+    return stated_dtype(model.data) or (QUANTIZED if own_format(model) else CLASSIC)
+
+
+def own_format(model: Model) -> Recipe | None:
+    """How the checkpoint stores its weights, where its config states it; None otherwise."""
+    return stated_format(model) if isinstance(model, Published) else None
+
+
+def compute_dtype(model: Model) -> str:
+    """The format that the layers compute in by default: the checkpoint's, or bf16 where it has fewer than 16 bits."""
+    dtype = own_dtype(model)
+    return dtype if dtype in COMPUTED else QUANTIZED
+
+
+def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
+    """The workload of a training step and its plan, with the checkpoint's precision and sdpa's own kernel for auto."""
+    if plan.precision == AUTO:
+        plan = plan.replaced(precision=compute_dtype(model))
+    if workload.kernel == AUTO:
+        from tfcalc.questions.kernels import chosen
+
+        workload = workload.replaced(kernel=chosen(model, workload, plan))
+    return workload, plan
+
+
+def resolve_serving(model: Model, workload: Workload, plan: Serving) -> tuple[Workload, Serving]:
+    """The workload and the plan of serving: the model's longest context, flash attention, the cache as computed."""
+    if plan.context is None:
+        longest = model.longest
+        plan = plan.replaced(context=workload.seq_len if longest is None else longest)
+    if plan.kv == AUTO:
+        plan = plan.replaced(kv=plan.weights if plan.weights in COMPUTED else compute_dtype(model))
+    if workload.kernel == AUTO:
+        workload = workload.replaced(kernel="flash")
+    return workload, plan

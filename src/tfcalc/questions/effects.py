@@ -1,0 +1,52 @@
+"""Which fields of a workload change an answer: one that is given and changes nothing is refused."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from tfcalc.dimensions import facet
+from tfcalc.errors import UsageError
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tfcalc.model import Model
+
+TRAINING = frozenset({"batch_size", "seq_len", "source_len", "phase", "kernel", "recompute", "dropout"})
+"""What changes the memory of a training step."""
+MEGATRON = TRAINING - {"kernel", "source_len"}
+"""The same of Megatron-LM's: its paper has one kind of attention, in a stack that reads one sequence."""
+SERVING = frozenset({"seq_len", "source_len", "kernel"})
+"""What changes the memory of serving; its plan has the rest."""
+REMEDIES = {
+    "cached": "give --context",
+    "batch_size": "give --concurrency",
+    "phase": "leave it out",
+}
+"""What to say in serving instead."""
+
+
+def refuse_idle(workload: Workload, effective: Collection[str], where: str) -> None:
+    """Raise UsageError for a field that is not at its default and changes nothing ``where`` it is given."""
+    for item in fields(workload):
+        value = getattr(workload, item.name)
+        if value != item.default and item.name not in effective:
+            raise idle_error(item.name, value, where, REMEDIES.get(item.name, "") if effective is SERVING else "")
+
+
+def refuse_idle_source(model: Model, workload: Workload) -> None:
+    """Raise UsageError for a source's length of a model that reads no source."""
+    if workload.source_len is None:
+        return
+    other = workload.replaced(source_len=workload.source_len + 1)
+    if model.tree(workload) == model.tree(other):
+        raise idle_error("source_len", workload.source_len, f"in {model.summary}", "it reads no source; leave it out")
+
+
+def idle_error(name: str, value: object, where: str, remedy: str = "") -> UsageError:
+    """``--experts all has no effect on the memory of training; leave it out``."""
+    flag = next(known.flags[0] for item in fields(Workload) if item.name == name and (known := facet(item)))
+    called = flag.split("/")[value is False] if isinstance(value, bool) else f"{flag} {value}"
+    return UsageError(f"{called} has no effect {where}", remedy or "leave it out")
