@@ -17,10 +17,10 @@ test:
 	$(TOOL) pytest
 
 docs-fresh:
-	$(TOOL) tfcalc.docs README.md CONTRIBUTING.md formulas.md
+	$(TOOL) tools.docs README.md CONTRIBUTING.md formulas.md
 
 docs:
-	$(TOOL) tfcalc.docs --write README.md CONTRIBUTING.md formulas.md
+	$(TOOL) tools.docs --write README.md CONTRIBUTING.md formulas.md
 
 golden:
 	$(TOOL) pytest tests/golden --overwrite

@@ -15,11 +15,11 @@ from tfcalc import Conventions, Transformer, Workload
 from tfcalc.configs.family import modules
 from tfcalc.configs.published import Published
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
-from tfcalc.docs import main, refreshed
 from tfcalc.errors import InvalidModel
 from tfcalc.leaves.norm import NORMS, NormKind
 from tfcalc.questions.quantities import measure_of
 from tfcalc.questions.targets import find
+from tools.docs import main, refreshed
 
 TOP = Path(__file__).parents[1]
 FILES = ["README.md", "CONTRIBUTING.md", "formulas.md"]

@@ -12,7 +12,6 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 
 ROOMS = [
-    ("docs", "docs_memory"),
     ("cli",),
     ("verify", "arrays", "symbolic", "catalog"),
     ("render",),

@@ -1,11 +1,11 @@
-"""The generated parts of README.md and formulas.md: ``python -m tfcalc.docs [--write] FILE…``.
+"""The generated parts of README.md and formulas.md: ``python -m tools.docs [--write] FILE…``.
 
 Prose is written by hand; what tfcalc says is not. Three kinds of blocks are generated:
 
 * a fenced block that opens with ```` ```console ````: each line ``$ tfcalc …`` is run, and its output follows it;
 * ``<!-- formulas QUANTITY TARGET… -->`` to ``<!-- end -->``: a table of closed forms;
 * ``<!-- symbols -->`` and ``<!-- elementwise -->`` to ``<!-- end -->``: the glossary, and the operations per element;
-* ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (:mod:`tfcalc.docs_memory`);
+* ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (:mod:`tools.docs_memory`);
 * ``<!-- patterns -->`` and ``<!-- positions -->`` to ``<!-- end -->``: the pairs of each, and what each adds.
 """
 
@@ -30,7 +30,6 @@ from tfcalc.core.notation import NOTATIONS, write
 from tfcalc.core.pairs import Pairs
 from tfcalc.core.patterns import KINDS, Pattern
 from tfcalc.core.polynomial import symbol
-from tfcalc.docs_memory import TABLES as TABLES_OF_MEMORY
 from tfcalc.families.transformer import POSITIONS, TABLES, Transformer
 from tfcalc.families.transformer_check import FOR_DISTANCES
 from tfcalc.leaves import (
@@ -63,6 +62,7 @@ from tfcalc.questions.formula import formula
 from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
+from tools.docs_memory import TABLES as TABLES_OF_MEMORY
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 GENERATED = re.compile(
