@@ -6,6 +6,7 @@ Prose is written by hand; what tfcalc says is not. Three kinds of blocks are gen
 * ``<!-- formulas QUANTITY TARGET… -->`` to ``<!-- end -->``: a table of closed forms;
 * ``<!-- symbols -->`` and ``<!-- elementwise -->`` to ``<!-- end -->``: the glossary, and the operations per element;
 * ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (:mod:`tools.docs_memory`);
+* ``<!-- course TABLE … -->`` to ``<!-- end -->``: derivations, shares, crossovers (:mod:`tools.docs_course`);
 * ``<!-- patterns -->`` and ``<!-- positions -->`` to ``<!-- end -->``: the pairs of each, and what each adds.
 """
 
@@ -62,11 +63,12 @@ from tfcalc.questions.formula import formula
 from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
+from tools.docs_course import TABLES as TABLES_OF_COURSE
 from tools.docs_memory import TABLES as TABLES_OF_MEMORY
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 GENERATED = re.compile(
-    r"(<!-- (formulas|symbols|elementwise|patterns|positions|conventions|source|memory)([^>]*?) -->\n)"
+    r"(<!-- (formulas|symbols|elementwise|patterns|positions|conventions|source|memory|course)([^>]*?) -->\n)"
     r"(.*?)(<!-- end -->)",
     re.DOTALL,
 )
@@ -117,6 +119,8 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
             yield from _source(*arguments)
         case "memory":
             yield from TABLES_OF_MEMORY[arguments[0]]()
+        case "course":
+            yield from TABLES_OF_COURSE[arguments[0]](*arguments[1:])
         case _:
             yield from _elementwise()
 
