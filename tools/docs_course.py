@@ -93,7 +93,7 @@ def _growth(model: Model) -> tuple[Fraction, Fraction]:
 
 
 def crossover() -> Iterator[str]:
-    """Lengths where attention and feed-forward networks cost the same, and where Q Kᵀ and P V cost what all else does."""
+    """Lengths where attention costs what feed-forward networks do, and where Q Kᵀ and P V cost what all else does."""
     yield "| model | attention, all of it | feed-forward | equal at | Q Kᵀ and P V equal all the rest at |"
     yield "| --- | --- | --- | --- | --- |"
     half = Workload(attention="causal")
