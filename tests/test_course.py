@@ -17,27 +17,16 @@ FENCED = re.compile(r"```.*?```", re.DOTALL)
 PYTHON = re.compile(r"```pycon\n(.*?)```", re.DOTALL)
 SPAN = re.compile(r"`([^`]+?)`")
 
-PRODUCT = {"M": 3, "K": 5, "N": 7}
 
-LETTERS: list[dict[str, int]] = [
-    # d = d_v = h/a and f = 4h, as in the classic Transformer; g is free
-    {"h": 24, "a": 4, "d": 6, "d_v": 6, "f": 96, "g": 2, "n": 5, "l": 11, "s": 7, "b": 3, "V": 101, "k": 2, "c": 13}
-    | PRODUCT,
-    {
-        "h": 770,
-        "a": 7,
-        "d": 110,
-        "d_v": 110,
-        "f": 3080,
-        "g": 3,
-        "n": 61,
-        "l": 4,
-        "s": 9,
-        "b": 2,
-        "V": 57,
-        "k": 3,
-        "c": 5,
-    },
+def letters(**sizes: int) -> dict[str, int]:
+    """Sizes of a classic Transformer: d = d_v = h/a and f = 4h; and the M, K and N of a product."""
+    width = sizes["h"] // sizes["a"]
+    return {**sizes, "d": width, "d_v": width, "f": 4 * sizes["h"], "M": 3, "K": 5, "N": 7}
+
+
+LETTERS = [
+    letters(h=24, a=4, g=2, n=5, l=11, s=7, b=3, V=101, k=2, c=13),
+    letters(h=770, a=7, g=3, n=61, l=4, s=9, b=2, V=57, k=3, c=5),
 ]
 
 

@@ -25,7 +25,7 @@ LENGTH, WIDTH = sympy_symbol("l"), sympy_symbol("h")
 
 def table(*words: str) -> Iterator[str]:
     """A command and the table that it prints, or some of its columns: ``table explain mha | what, value``."""
-    command, columns = words, ()
+    command, columns = words, tuple[str, ...]()
     if COLUMNS_AFTER in words:
         at = words.index(COLUMNS_AFTER)
         command, columns = words[:at], tuple(name.strip() for name in " ".join(words[at + 1 :]).split(","))
@@ -145,7 +145,7 @@ def approximations() -> Iterator[str]:
     for h in (256, 512, 1024, 2048, 4096, 8192):
         cells = [f"{h:,}"]
         for target in ("encoder-layer", "decoder-layer"):
-            exact, rough = (formula(target, approx=approx).at(h=h) for approx in (False, True))
+            exact, rough = (int(formula(target, approx=approx).at(h=h)) for approx in (False, True))
             cells += [f"{exact:,}", f"{rough:,}", f"{(exact - rough) / exact:.3%}"]
         yield f"| {' | '.join(cells)} |"
 
