@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import Published
+from tfcalc.conventions import DTYPES
+from tfcalc.errors import UsageError
 from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
 
 if TYPE_CHECKING:
+    from tfcalc.conventions import Conventions
     from tfcalc.held.formats.weights import Recipe
     from tfcalc.held.plans import Serving, Training
     from tfcalc.model import Model
@@ -45,6 +48,21 @@ def compute_dtype(model: Model) -> str:
     """The format that the layers compute in by default: the checkpoint's, or bf16 where it has fewer than 16 bits."""
     dtype = own_dtype(model)
     return dtype if dtype in COMPUTED else QUANTIZED
+
+
+def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
+    """The conventions with the checkpoint's own number format for auto.
+
+    Raises UsageError where that is a quantized format: its tensors differ, so that no one closed form covers a part.
+    """
+    if conventions.dtype != AUTO:
+        return conventions
+    own = own_format(model)
+    if own and own.format.name not in DTYPES:
+        raise UsageError(
+            f"the checkpoint is stored in {own.format.name}, whose tensors have no one formula", "add --dtype bf16"
+        )
+    return conventions.replaced(dtype=own_dtype(model))
 
 
 def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
