@@ -119,7 +119,9 @@ class Sheet(NamedTuple):
     def as_asked(self, style: Style) -> Sheet:
         """Without the formulas, or with all of them, as the style asks for and as they are short enough for."""
         sheet = self.detailed if style.formulas and self.detailed else self
-        if style.formulas or not any(column.formula for column in sheet.columns):
+        if style.formulas:
+            return sheet._replace(columns=[c._replace(spare=0) if c.formula else c for c in sheet.columns])
+        if not any(column.formula for column in sheet.columns):
             return sheet
         formulas = [place for place, column in enumerate(sheet.columns) if column.formula]
         if all(len(for_people(row[place], style)) <= LONGEST_FORMULA for row in sheet.rows for place in formulas):
@@ -127,10 +129,10 @@ class Sheet(NamedTuple):
         return sheet.without(formulas)
 
     def without(self, places: Sequence[int]) -> Sheet:
-        """The same without these columns; without any formula there is no legend either."""
+        """The same without these columns, and without the legend where these were the formulas."""
         left = [place for place in range(len(self.columns)) if place not in places]
         columns = [self.columns[place] for place in left]
-        legend = self.legend if any(column.formula for column in columns) else {}
+        legend = {} if any(self.columns[place].formula for place in places) else self.legend
         return self._replace(columns=columns, rows=[[row[place] for place in left] for row in self.rows], legend=legend)
 
     def below(self, style: Style) -> list[str]:
