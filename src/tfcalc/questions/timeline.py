@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tfcalc.report import Report
-from tfcalc.report.sheet import Bytes, Column, Share, Sheet
+from tfcalc.report.sheet import Bytes, Column, Sheet
 
 KEYS = ("states_bytes", "gradients_bytes", "activations_bytes", "gathered_bytes", "temporary_bytes")
 HEADINGS = ("states", "gradients", "activations", "gathered", "temporary")
@@ -46,6 +46,7 @@ class Timeline(NamedTuple):
                 for phase in phases
             ],
             notes=[f"{marks}; states: weights, optimizer, buffers", *report.notes[1:]],
+            see_also=[command for command in report.footer.see_also if command not in ("--timeline", "--formulas")],
             legend={},
             depths=(),
             paths=(),

@@ -146,8 +146,10 @@ class Sheet(NamedTuple):
             lines.append(f"Not counted: {self.not_counted}")
         if style.assumptions:
             lines += self.assumptions
-        if self.see_also:
-            lines.append(f"See also: {'  '.join(self.see_also)}")
+        asked = {"--formulas": style.formulas, "--assumptions": style.assumptions}
+        further = [command for command in self.see_also if not asked.get(command)]
+        if further:
+            lines.append(f"See also: {'  '.join(further)}")
         return lines
 
 
