@@ -14,6 +14,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held, Tensor
 from tfcalc.core.measure import SMALLEST_BUFFER
 from tfcalc.core.number import Num, divide
+from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.formats import Format
 from tfcalc.held.formats.gguf_files import Facts
@@ -180,16 +181,15 @@ def matrix(tensor: Tensor) -> tuple[Num, Num]:
 def _places(part: Component) -> Sequence[int]:
     if part.places:
         return part.places
-    if not isinstance(part.copies, int) or not isinstance(part.under, int):
+    copies, under = known(part.copies), known(part.under)
+    if copies is None or under is None:
         raise InvalidModel(
             f"the format of a weight depends on its layer, and there are {part.copies}",
             "give the number of layers, or a format that is the same in all",
         )
-    if part.copies > MOST_LAYERS:
-        raise InvalidModel(
-            f"{part.copies:,} layers are too many to tell apart", "take a format that is the same in all"
-        )
-    return range(part.under, part.under + part.copies)
+    if copies > MOST_LAYERS:
+        raise InvalidModel(f"{copies:,} layers are too many to tell apart", "take a format that is the same in all")
+    return range(under, under + copies)
 
 
 def _plain(dtype: str) -> Format:
