@@ -64,7 +64,8 @@ def flops(
     matmul = {name: amount(measure) for name, measure in MATMUL.items() if name == "forward" or run.training}
     small = {name: amount(measure) for name, measure in ELEMENTWISE.items() if name == "forward" or run.training}
     parts = {name: count + (small[name] if everything else 0) for name, count in matmul.items()}
-    entry = asked.entry(flops_of(run.training, everything), {}, depth)
+    asked_for = flops_of(run.training, everything)
+    entry = asked.entry(asked_for, {"flops": asked_for}, depth)
     of_any_length = not LENGTHS.isdisjoint(entry.formula.free_symbols)
     tokens = exact(run.target.tokens if of_any_length else run.batch_size)
     per_token, rest = divmod(entry.value, tokens)

@@ -31,7 +31,9 @@ IN_SERVING = ("source_len", "kernel")
 def sound(model: Model) -> None:
     """Raise InvalidModel, marked as the model's own fault, where the model makes no sense whatever is asked of it."""
     try:
-        model.tree(default_run(model))
+        run = default_run(model)
+        model.check(run)
+        model.tree(run)
     except InvalidModel as error:
         error.of_model = True
         raise
