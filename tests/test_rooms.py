@@ -18,6 +18,7 @@ ROOMS = [
     ("render",),
     ("questions",),
     ("report",),
+    ("defaults",),
     ("held",),
     ("implementations",),
     ("hub",),

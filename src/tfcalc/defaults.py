@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import Published
 from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
+from tfcalc.held.training.precisions import precision
+from tfcalc.implementations.kernel_choice import chosen
 
 if TYPE_CHECKING:
     from tfcalc.held.formats.weights import Recipe
@@ -52,9 +54,7 @@ def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[
     if plan.precision == AUTO:
         plan = plan.replaced(precision=compute_dtype(model))
     if workload.kernel == AUTO:
-        from tfcalc.questions.kernels import chosen
-
-        workload = workload.replaced(kernel=chosen(model, workload, plan))
+        workload = workload.replaced(kernel=chosen(model, workload, precision(plan.precision).compute))
     return workload, plan
 
 
