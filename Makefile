@@ -1,8 +1,9 @@
 # `make check` runs what CI runs (but for the checks that need PyTorch: `make check-torch`).
 PYTHON ?= .venv/bin/python
 TOOL = $(PYTHON) -m
+DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
-.PHONY: check lint types test docs-fresh docs golden check-torch benchmark venv
+.PHONY: check lint types test docs-fresh docs site dist golden check-torch explore fuzz benchmark venv
 
 check: lint types test docs-fresh
 
@@ -17,16 +18,35 @@ test:
 	$(TOOL) pytest
 
 docs-fresh:
-	$(TOOL) tfcalc.docs README.md CONTRIBUTING.md formulas.md
+	$(TOOL) tools.docs $(DOCUMENTS)
 
 docs:
-	$(TOOL) tfcalc.docs --write README.md CONTRIBUTING.md formulas.md
+	$(TOOL) tools.docs --write $(DOCUMENTS)
+
+site: # into site/; needs the dependency group docs
+	NO_MKDOCS_2_WARNING=1 $(TOOL) mkdocs build --quiet
+	$(TOOL) tools.links site
+
+dist: # the same bytes for the same commit; needs the dependency group package
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(TOOL) build
+	$(TOOL) twine check --strict dist/*
 
 golden:
 	$(TOOL) pytest tests/golden --overwrite
 
 check-torch:
 	$(TOOL) pytest -m torch
+
+# The property tests with many new random examples.
+explore:
+	$(TOOL) pytest --hypothesis-profile=explore -m hypothesis
+
+# Hostile inputs for the whole program: make fuzz N=200000 SEED=7
+N ?= 20000
+SEED ?= 1
+fuzz:
+	$(TOOL) tools.fuzz --n $(N) --seed $(SEED)
 
 benchmark:
 	$(PYTHON) benchmarks/start_up.py

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Program
-from tfcalc import catalog, params
+from tfcalc import Workload, catalog, params
+from tfcalc.core.measure import bytes_held
 from tfcalc.errors import Unavailable, UnknownModel
+from tfcalc.held.formats.quantization_config import stated_format
+from tfcalc.held.formats.weights import hold
+from tfcalc.model_names import spelled
+from tfcalc.units import parse_bytes
 
 TINY = {"model_type": "llama", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2}
 TINY |= {"num_attention_heads": 2, "vocab_size": 10}
@@ -51,8 +56,78 @@ def test_there_are_many_presets_and_each_can_be_counted() -> None:
     for name in names:
         preset = catalog.preset(name)
         assert preset.source
-        assert preset.name == catalog.spelled(name)
+        assert preset.name == spelled(name)
         assert preset.model().summary
+
+
+NUMBER_FORMATS = {"float32", "float16", "bfloat16"}
+UNPUBLISHED = ("gpt-3", "opt-175b", "transformer-")
+"""Beginnings of the names of models that no checkpoint was published of."""
+
+
+def test_every_preset_states_its_checkpoint_and_the_number_format_of_it() -> None:
+    for preset in map(catalog.preset, catalog.names()):
+        unpublished = preset.name.startswith(UNPUBLISHED)
+        assert bool(preset.repository) is not unpublished, preset.name
+        assert preset.config.get("dtype") in NUMBER_FORMATS or preset.family == "transformer", preset.name
+        assert preset.sources["dtype"], preset.name
+        assert bool(preset.caveats) or not unpublished, preset.name
+
+
+def test_a_figure_that_no_page_states_is_marked() -> None:
+    assert catalog.preset("gpt-3").caveats == ("gpt-3: dtype float16 is assumed: no checkpoint was published",)
+    assert catalog.preset("llama-3-8b").caveats == ()
+
+
+PUBLISHED_FILES = {
+    "gpt-oss-20b": ("12.8 GiB", "gpt-oss model card, arXiv 2508.10925, table 1: checkpoint size"),
+    "gpt-oss-120b": ("60.8 GiB", "gpt-oss model card, arXiv 2508.10925, table 1: checkpoint size"),
+    "starcoder2-7b": ("14.35 GB", "its repository's three files, 4.89 + 4.95 + 4.51 GB"),
+    "olmo-7b": ("27.55 GB", "its repository's six files, 4.94 + 4.99 + 4.92 + 2 x 4.86 + 2.98 GB"),
+    "rwkv-4-430m-pile": ("1.721 GB", "its repository's file of 1,721,730,218 bytes"),
+    "gpt-bigcode-santacoder": ("2.25 GB", "its repository's file"),
+    "deberta-large": ("1.63 GB", "its repository's file"),
+    "deberta-xlarge": ("1.52 GB", "its repository's file"),
+    "switch-base-8": ("1.24 GB", "its repository's file"),
+}
+"""What a checkpoint's files take, as its card or its repository states."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED_FILES)
+def test_a_checkpoint_in_its_own_format_is_as_large_as_its_files(name: str) -> None:
+    stated = parse_bytes(PUBLISHED_FILES[name][0])
+    assert _in_its_own_format(name) == pytest.approx(stated, rel=0.006)  # three digits are stated
+
+
+def test_deepseek_v3_is_as_large_as_its_files_without_the_layer_that_predicts_more_tokens() -> None:
+    """688,586,727,753 bytes by its model.safetensors.index.json (641.3 GiB), of which layer 61 is by hand:
+
+    257 experts of 3 x 7168 x 2048, its attention's 187,105,280 numbers, each a byte; in bf16 a projection of
+    2 x 7168 to 7168, the router's 256 x 7168, and the embedding and the head once more, 129,280 x 7168 each.
+    """
+    quantized = 257 * 3 * 7168 * 2048 + 187_105_280
+    layer = quantized + 4 * quantized // 128**2 + 2 * (2 * 7168**2 + 256 * 7168 + 2 * 129_280 * 7168)
+    assert _in_its_own_format("deepseek-v3") == pytest.approx(688_586_727_753 - layer, rel=1e-4)
+    assert _in_its_own_format("deepseek-r1") == _in_its_own_format("deepseek-v3")
+
+
+def test_nemotron_3_super_holds_its_experts_and_mambas_projections_in_a_byte() -> None:
+    """By NVIDIA's table of precisions; all else in bf16, and two fp32 scales for each quantized matrix."""
+    experts = 40 * (512 * 2 * 1024 * 2688 + 2 * 4096 * 5376)
+    mamba = 40 * (4096 * (2 * 128 * 64 + 2 * 8 * 128 + 128) + 128 * 64 * 4096)
+    scales = 2 * 4 * 40 * (512 * 2 + 2 + 2)
+    rest = 2 * (120_668_687_360 - experts - mamba)
+    assert _in_its_own_format("nvidia-nemotron-3-super-120b-a12b-fp8") == experts + mamba + scales + rest
+
+
+def _in_its_own_format(name: str) -> int:
+    """Bytes of a preset's weights, by its config's dtype and quantization_config."""
+    model = catalog.load(name)
+    recipe = stated_format(model)
+    assert recipe is not None
+    bytes_of_all = hold(model.tree(Workload()), recipe).total(bytes_held)
+    assert isinstance(bytes_of_all, int)
+    return bytes_of_all
 
 
 @pytest.mark.parametrize("name", ["GPT2", "Llama-3-8B", "llama 3 8b", "mixtral_8x7b"])

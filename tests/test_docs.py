@@ -1,4 +1,4 @@
-"""README.md and formulas.md: what tfcalc says in them is what it says, and every printed formula is true."""
+"""README.md, formulas.md and docs/: what tfcalc says in them is what it says, and every printed formula is true."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from tfcalc import Conventions, Transformer, Workload
 from tfcalc.configs.family import modules
 from tfcalc.configs.published import Published
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
-from tfcalc.docs import main, refreshed
 from tfcalc.errors import InvalidModel
 from tfcalc.leaves.norm import NORMS, NormKind
 from tfcalc.questions.quantities import measure_of
 from tfcalc.questions.targets import find
+from tools.docs import main, refreshed
+from tools.docs_accuracy import TABLES as TABLES_OF_ACCURACY
 
 TOP = Path(__file__).parents[1]
-FILES = ["README.md", "CONTRIBUTING.md", "formulas.md"]
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((TOP / "docs").glob("*.md")))]
+FILES = ["CONTRIBUTING.md", "formulas.md", *PAGES]
 TABLE = re.compile(r"<!-- formulas (\w+) .*?-->\n(.*?)<!-- end -->", re.DOTALL)
 ROW = re.compile(r"\| `([\w-]+)` \| (.+?) \| `[\w.]+` \|")
 
@@ -105,17 +107,22 @@ def test_a_changed_leaf_makes_formulas_md_stale(monkeypatch: pytest.MonkeyPatch,
     assert main(["formulas.md"]) == 0
 
 
-def test_the_python_of_the_readme_is_true() -> None:
+def test_the_python_of_the_pages_is_true() -> None:
     pytest.importorskip("numpy")
-    results = doctest.testfile(str(TOP / "README.md"), module_relative=False, encoding="utf-8")
-    assert results.failed == 0
-    assert results.attempted > 8
+    results = [doctest.testfile(str(TOP / name), module_relative=False, encoding="utf-8") for name in PAGES]
+    assert sum(result.failed for result in results) == 0
+    assert sum(result.attempted for result in results) > 8
 
 
-def test_every_option_and_command_of_the_readme_exists() -> None:
+def pages() -> str:
+    """README.md and docs/ as one text."""
+    return "\n".join((TOP / name).read_text(encoding="utf-8") for name in PAGES)
+
+
+def test_every_option_and_command_of_the_pages_exists() -> None:
     from tfcalc.cli.commands import COMMANDS, command
 
-    text = (TOP / "README.md").read_text(encoding="utf-8")
+    text = pages()
     known = {
         flag
         for name in COMMANDS
@@ -128,10 +135,10 @@ def test_every_option_and_command_of_the_readme_exists() -> None:
     assert all(f"tfcalc {name}" in text or f"`{name}`" in text for name in COMMANDS)
 
 
-def test_the_readme_counts_the_presets() -> None:
+def test_the_pages_count_the_presets() -> None:
     from tfcalc.catalog import names
 
-    text = (TOP / "README.md").read_text(encoding="utf-8")
+    text = pages()
     assert f"({len(names())} are known)" in text
     assert f"`tfcalc models` lists {len(names())}" in text
 
@@ -149,3 +156,30 @@ def test_every_elementwise_operation_of_every_family_stands_in_the_table() -> No
                 continue
             done = {work.name for node in root.walk() for work in node.component.own.elementwise}
             assert {name for name in done if not name.startswith("+ b")} <= listed, model_type
+
+
+@pytest.mark.parametrize("command", ["params", "flops", "memory", "formula", "explain", "verify", "models"])
+def test_the_reference_has_every_option(command: str) -> None:
+    from tfcalc.cli.commands import command as known
+
+    text = (TOP / "docs" / "reference.md").read_text(encoding="utf-8")
+    table = text.partition(f"<!-- reference options {command} -->")[2].partition("<!-- end -->")[0]
+    assert all(
+        f"`{flag}`" in table for option in known(command).options if not option.argument for flag in option.flags
+    )
+
+
+def test_the_accuracy_page_has_every_family_and_every_recorded_file() -> None:
+    text = (TOP / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in text for names in modules().values() for name in names)
+    oracle = TOP / "tests" / "oracle"
+    recorded = [path for path in oracle.rglob("*") if path.is_file() and path.name != "README.md"]
+    assert all(f"`{path.relative_to(oracle)}`" in text for path in recorded)
+
+
+def test_the_oracle_states_the_rows_that_its_files_have() -> None:
+    counted = [line for line in "\n".join(TABLES_OF_ACCURACY["recorded"]()).splitlines() if line.startswith("| `")]
+    stated = (TOP / "tests" / "oracle" / "README.md").read_text(encoding="utf-8")
+    for line in counted:
+        files, rows = (cell.strip() for cell in line.split("|")[1:3])
+        assert f"| {files} | {rows} |" in stated or (", " in rows and files in stated), files

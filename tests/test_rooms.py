@@ -12,7 +12,6 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 
 ROOMS = [
-    ("docs", "docs_memory"),
     ("cli",),
     ("verify", "arrays", "symbolic", "catalog"),
     ("render",),
@@ -30,8 +29,9 @@ ROOMS = [
     ("workload", "conventions"),
     ("dimensions",),
     ("tape",),
-    ("core", "units", "hardware"),
+    ("core", "units", "hardware", "model_names"),
     ("errors",),
+    ("printable",),
 ]
 """Each may import from its own row and from those below it."""
 

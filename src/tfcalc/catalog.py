@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.errors import Unavailable, UnknownModel
+from tfcalc.model_names import ALIASES, alike, listed, meant, resolve, spelled
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import Published
     from tfcalc.families.transformer import Transformer
 
 FOLDER = Path(__file__).parent / "models"
+ASSUMED = "assumed"
+"""How the source of a figure begins that no page states."""
+
+FEW = 3
+"""Names that are asked about one by one; more are listed."""
 
 
 class Preset(NamedTuple):
     """A published model: where its sizes are printed, and the sizes.
 
     ``fields`` are those of the classic :class:`~tfcalc.Transformer`, or else ``config`` those of a config.json.
+    ``repository`` is the id of its checkpoint on the Hub, "" where none was published. ``sources`` says of single
+    figures where they stand, if not where the sizes do: a page, "recalled: …" (not seen by us) or "assumed: …".
     """
 
     name: str
     source: str
+    repository: str
+    sources: dict[str, str]
     fields: dict[str, Any]
     config: dict[str, Any]
 
@@ -31,6 +41,24 @@ class Preset(NamedTuple):
     def family(self) -> str:
         """Its model_type; the classic Transformer has none."""
         return str(self.config.get("model_type", "transformer"))
+
+    @property
+    def dtype(self) -> str:
+        """The number format of its checkpoint, as a config.json spells it."""
+        return str(self.config.get("dtype", "float32"))
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What an answer should say of its figures: which are assumed, as no checkpoint states them.
+
+        >>> preset("gpt-3").caveats
+        ('gpt-3: dtype float16 is assumed: no checkpoint was published',)
+        """
+        return tuple(
+            f"{self.name}: {field} {self.dtype if field == 'dtype' else ''} is {source}".replace("  ", " ")
+            for field, source in self.sources.items()
+            if source.startswith(ASSUMED)
+        )
 
     def model(self) -> Transformer | Published:
         """The model with these sizes."""
@@ -46,22 +74,35 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
-def spelled(name: str) -> str:
-    """A name as the presets spell theirs: ``Llama 3_8B`` is ``llama-3-8b``."""
-    return name.strip().lower().replace(" ", "-").replace("_", "-")
-
-
 def preset(name: str) -> Preset:
-    """The preset of this name. Raises UnknownModel with the nearest names where there is none.
+    """The preset that a name means: its own, in any spelling, the id of its repository, or that of a variant of it.
 
-    >>> preset("transformer-big").fields["d_model"]
-    1024
+    Raises UnknownModel with the names that may be meant.
+
+    >>> preset("transformer-big").fields["d_model"], preset("Llama-3-70B-Instruct").name
+    (1024, 'llama-3-70b')
     """
-    if not _is_preset(name):
-        raise UnknownModel(f"model {name[:80]!r} is not known", _hint(name))
-    path = FOLDER / f"{spelled(name)}.json"
-    data = json.loads(path.read_text(encoding="utf-8"))
-    return Preset(path.stem, data["source"], data.get("fields", {}), data.get("config", {}))
+    found = _preset_of(name)
+    if found is None:
+        raise _unknown(name)
+    data = json.loads((FOLDER / f"{found}.json").read_text(encoding="utf-8"))
+    return Preset(
+        found,
+        data["source"],
+        data.get("repository", ""),
+        data["sources"],
+        data.get("fields", {}),
+        data.get("config", {}),
+    )
+
+
+@cache
+def repositories() -> dict[str, str]:
+    """Of each preset the id of its repository on the Hub, "" where it has none."""
+    return {
+        path.stem: json.loads(path.read_text(encoding="utf-8")).get("repository", "")
+        for path in sorted(FOLDER.glob("*.json"))
+    }
 
 
 def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer | Published:
@@ -74,7 +115,7 @@ def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer
     >>> load("transformer-base").d_model
     512
     """
-    if _is_preset(name):
+    if _preset_of(name):
         found = preset(name)
         return from_config(found.config, name=found.name, treat_as=treat_as) if treat_as else found.model()
     from tfcalc.reader import is_place
@@ -87,17 +128,17 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
     from tfcalc.hub import fetch, is_id
     from tfcalc.reader import is_place, read
 
-    if _is_preset(name) and (config := preset(name).config):
+    if _preset_of(name) and (config := preset(name).config):
         return config
     if is_place(name):
         return read(name)
     if not is_id(name):
-        raise UnknownModel(f"model {name[:80]!r} is not known", _hint(name))
+        raise _unknown(name)
     try:
         return fetch(name, offline=offline)
     except Unavailable as error:
-        close = _alike(spelled(name.partition("/")[2]).removesuffix("-hf"))
-        same = f"{' and '.join(close)} {'is a preset' if len(close) == 1 else 'are presets'}; " if close else ""
+        close = _near(name)
+        same = f"{listed(close)} {'is a preset' if len(close) == 1 else 'are presets'}; " if close else ""
         raise Unavailable(error.message, same + error.hint) from None
 
 
@@ -108,36 +149,40 @@ def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "") -
     return Published(config, name=name, treated_as=treat_as)
 
 
-def _is_preset(name: str) -> bool:
-    plain = 0 < len(name) <= 100 and not any(mark in name for mark in "/\\\0")
-    return plain and (FOLDER / f"{spelled(name)}.json").is_file()
+def _preset_of(name: str) -> str | None:
+    """The name of the preset that is meant, as its file has it; None where there is none."""
+    from tfcalc.reader import is_place
+
+    if not 0 < len(name) <= LONGEST or any(mark in name for mark in "\\\0"):
+        return None
+    own = spelled(name)
+    if "/" not in own and (FOLDER / f"{own}.json").is_file():  # without opening the files of all others
+        return own
+    return None if is_place(name) else resolve(name, repositories())
 
 
-def _hint(name: str) -> str:
-    close = _alike(spelled(name))
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    return "tfcalc models lists them; a path to a config.json will do as well"
+def _unknown(name: str) -> UnknownModel:
+    """The refusal of a name, with those that may be meant."""
+    from tfcalc.configs.family import modules
+
+    asked, short = name[:LONGEST], f"{name[:80]!r}"
+    several, known_type = meant(asked, [*repositories(), *ALIASES]), spelled(asked).replace("-", "_")
+    if len(several) > 1:
+        return UnknownModel(f"{short} names several: {listed(several)}", "tfcalc models lists all")
+    close = several or alike(asked, repositories())
+    hints = [f"did you mean {' or '.join(close)}?" if len(close) <= FEW else f"nearest: {listed(close)}"] * bool(close)
+    if any(known_type in types for types in modules().values()):
+        hints.append(f"a {known_type} config.json, or its Hub id, can be read")
+    hint = "; ".join(hints).replace("?;", "?") or "tfcalc models lists them; a path to a config.json will do as well"
+    return UnknownModel(f"model {short} is not known", hint)
 
 
-def _alike(name: str) -> list[str]:
-    """The presets that a name may mean: those that begin with it, or with all but its last words, or look like it.
-
-    >>> _alike("gemma-3-27b"), _alike("gpt-2"), _alike("lama-3-8b")
-    (['gemma-3-12b-it', 'gemma-3-270m', 'gemma-3-4b-it'], ['gpt2'], ['llama-3-8b'])
-    """
-    known, words = names(), name.split("-")
-    bare = [preset for preset in known if preset.replace("-", "") == name.replace("-", "")]
-    if bare:
-        return bare
-    for kept in range(len(words), min(len(words), 2) - 1, -1):
-        begin = "-".join(words[:kept])
-        if close := [preset for preset in known if preset == begin or preset.startswith(f"{begin}-")]:
-            return close[:MOST]
-        if kept == len(words) and (close := [preset for preset in known if preset.startswith(begin)]):
-            return close[:MOST]
-    return get_close_matches(name, known, n=1)
+def _near(id: str) -> list[str]:
+    """The presets that the id of another's repository may mean: the one of the same name, or the nearest."""
+    name, known = id.partition("/")[2][:LONGEST], repositories()
+    same = resolve(name, known)
+    return [same] if same else meant(name, known) or alike(name, known)
 
 
-MOST = 3
-"""Names that a hint gives."""
+LONGEST = 100
+"""Characters of a name; what is longer is none."""

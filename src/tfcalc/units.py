@@ -127,11 +127,11 @@ def short(number: int | float, *, billion: str = "G") -> str:
     return f"{number}"
 
 
-def short_bytes(number: int, system: str = "iec") -> str:
-    """``168.38 MiB`` (iec, powers of 1024) or ``176.56 MB`` (si, powers of 1000).
+def short_bytes(number: float, system: str = "iec") -> str:
+    """Three figures and a unit: ``168 MiB`` (iec, powers of 1024) or ``177 MB`` (si, powers of 1000).
 
-    >>> short_bytes(176_562_176), short_bytes(176_562_176, "si")
-    ('168.38 MiB', '176.56 MB')
+    >>> short_bytes(176_562_176), short_bytes(176_562_176, "si"), short_bytes(75.39 * 2**30), short_bytes(1023 * 2**30)
+    ('168 MiB', '177 MB', '75.4 GiB', '1,023 GiB')
     """
     base, names = (
         (1024, ("KiB", "MiB", "GiB", "TiB", "PiB")) if system == "iec" else (1000, ("kB", "MB", "GB", "TB", "PB"))
@@ -139,8 +139,10 @@ def short_bytes(number: int, system: str = "iec") -> str:
     if number < 0:
         return f"-{short_bytes(-number, system)}"
     if number < base:
-        return f"{number} B"
+        return f"{number:.0f} B"
     power = 1
     while number >= base ** (power + 1) and power < len(names):
         power += 1
-    return f"{number / base**power:,.2f} {names[power - 1]}"
+    size = number / base**power
+    digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
+    return f"{size:,.{digits}f} {names[power - 1]}"

@@ -10,11 +10,12 @@ from tests.conftest import recorded
 from tfcalc import catalog
 from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
-from tfcalc.core.measure import bytes_held, params
+from tfcalc.core.measure import buffer_elements, bytes_held, params
 from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.names import format_named, single
 from tfcalc.held.formats.quantization_config import stated_format
 from tfcalc.held.formats.weights import hold, weights
+from tfcalc.questions.memory import memory
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 
@@ -142,10 +143,9 @@ def test_a_tied_head_is_held_once() -> None:
     assert _bytes("gpt2", "bf16") == 2 * 124_439_808
 
 
-def test_buffers_keep_sixteen_bits() -> None:
-    tree = _tree("deepseek-v3")
-    held = weights(tree, format_named("int4-plain")).total(bytes_held)
-    assert held == _tree("deepseek-v3").total(params) / 2 + 58 * 256 * 2  # type: ignore[operator]
+def test_buffers_keep_sixteen_bits_and_are_counted_once() -> None:
+    report = memory(catalog.load("deepseek-v3"), weights="int4-plain")
+    assert report.answer == _tree("deepseek-v3").total(params) / 2 + 58 * 256 * 2  # type: ignore[operator]
 
 
 def test_head_embedding_and_norms_are_not_quantized() -> None:
@@ -236,8 +236,18 @@ def test_kimis_experts_alone_are_quantized() -> None:
     assert all("language_model" in path and ".mlp.experts." in path for path in packed)
 
 
+def test_layers_that_a_list_numbers_are_told_apart_beside_a_tower_whose_number_is_a_letter() -> None:
+    """Gemma 4 31B in NVFP4: 60 layers whose attention stays, and an image tower of ``n_vis`` layers."""
+    model = catalog.load("gemma-4-31b-it-nvfp4")
+    recipe = stated_format(model)
+    assert recipe is not None
+    buffers = model.tree(Workload()).total(buffer_elements)
+    held = hold(model.tree(Workload()), recipe).total(bytes_held) + 2 * buffers
+    assert memory(model, weights="").answer == held
+
+
 def test_a_config_without_either_says_nothing() -> None:
-    assert stated_format(catalog.load("gpt2")) is None
+    assert stated_format(Published({"model_type": "gpt2"})) is None
     assert stated_format(catalog.load("transformer-base")) is None
 
 

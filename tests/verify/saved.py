@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.verify.compare import configs
-from tfcalc.verify.peaks import peaks
+from tests.verify.peaks import peaks
 from tfcalc.verify.saved import Saved, saved
 from tfcalc.verify.step import RECIPES, language_model, step, without_data
 

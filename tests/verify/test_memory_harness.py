@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]  # torch'
 import torch  # noqa: E402  # after the skip, like what follows
 from torch import nn  # noqa: E402
 
+from tests.verify.inference_peaks import inference_peaks  # noqa: E402
+from tests.verify.peaks import peaks  # noqa: E402
 from tests.verify.saved import Measured, measured, several  # noqa: E402
 from tfcalc.verify.cuda_autocast import FLOAT32, FLOAT32_OUT, LOWER_PRECISION, NORMS, PROMOTED, registered  # noqa: E402
-from tfcalc.verify.inference_peaks import inference_peaks  # noqa: E402
-from tfcalc.verify.peaks import peaks  # noqa: E402
 from tfcalc.verify.saved import saved  # noqa: E402
 from tfcalc.verify.step import Step, step, without_data  # noqa: E402
 

@@ -70,7 +70,7 @@ def config(model_type: str) -> dict[str, Any]:
     [(name, *case) for name in FAMILIES for case in CASES if name not in EAGER_ALONE or "eager" in case],
 )
 def test_each_phase_peaks_where_the_tracker_has_it(model_type: str, recipe: str, kernel: str, recompute: str) -> None:
-    from tfcalc.verify.peaks import peaks
+    from tests.verify.peaks import peaks
     from tfcalc.verify.step import step, without_data
 
     fields, batch, seq = config(model_type), 4, 96

@@ -13,8 +13,8 @@ from tfcalc.workload import Workload
 class Option(NamedTuple):
     """One option: ``known`` words; a whole ``number``, from ``least`` to ``most``; an ``amount`` above 0; or free text.
 
-    A ``switch`` takes no value. An option may be ``short_for`` others with their values (None: its own). ``alone`` is its
-    value where none follows it. Of a ``length`` in tokens k is 1,024. ``spellings`` are other words for the known ones.
+    A ``switch`` takes no value. An option may be ``short_for`` others with their values (None: its own). ``alone`` is
+    its value where none follows it. Of a ``length`` in tokens k is 1,024. ``spellings`` are others' words.
     """
 
     name: str
@@ -104,6 +104,8 @@ SHOW = (
     Option("quiet", ("--quiet", "-q"), "the answer alone on one line, whatever the format", switch=True),
     Option("output", ("--output", "-o"), "write to this file instead; - is the standard output"),
     Option("notation", ("--notation",), "letters of the formulas, but for JSON's [default: lbhn]", NOTATIONS),
+    Option("formulas", ("--formulas",), "the column of formulas, with its legend", switch=True),
+    Option("assumptions", ("--assumptions",), "all that the answer rests on", switch=True),
     Option("ascii", ("--ascii",), "no character beyond ASCII", switch=True),
     Option("color", ("--color",), "colour in tables [default: auto]", COLORS),
     Option("debug", ("--debug",), "show the traceback of an internal error", switch=True),

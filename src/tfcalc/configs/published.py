@@ -30,6 +30,17 @@ SAME_AS = {
 """The config's names for what the command line and the library call a size."""
 
 
+CONTEXT = (
+    "model_max_length",
+    *SAME_AS["max_len"],
+    "max_encoder_position_embeddings",
+    "seq_length",
+    "max_seq_len",
+    "max_sequence_length",
+    "context_length",
+)
+"""Where a config says how long a sequence the model was made for, the first one given counting."""
+
 STACKS = ("encoder_layers", "decoder_layers", "num_decoder_layers")
 """Where a model has two stacks, the layers of each."""
 
@@ -148,7 +159,7 @@ class Published:
             return self.positions
         text = self.data.get("text_config")
         for scope in (self.data, text if isinstance(text, Mapping) else {}):
-            for name in SAME_AS["max_len"]:
+            for name in CONTEXT:
                 value = scope.get(name)
                 if isinstance(value, int) and not isinstance(value, bool) and value > 0:
                     return value
@@ -213,8 +224,8 @@ class Published:
         if self.treated_as:
             found.append(f"model_type {self.data.get('model_type')!r} treated as {self.treated_as}, as asked")
         if left:
-            fields = ", ".join(f"{path} {_brief(value)}" for path, value in left.items())
-            found.append(f"left out by the config, so as transformers has it: {fields}")
+            fields = ", ".join(f"{path}={_brief(value)}" for path, value in left.items())
+            found.append(f"transformers' defaults used for fields missing from the config: {fields}")
         return tuple(found)
 
     @property

@@ -74,7 +74,7 @@ def temporary(
 
 def every_kept(tree: Component, model: Model, run: Workload, numerics: Numerics, *, experts: str) -> list[Kept]:
     """What backward needs when forward has ended, of every layer by itself; ``experts`` run by this code."""
-    running = program(model, run, numerics, "own")
+    running = program(model, run, numerics, "auto")
     if isinstance(running, Ran):
         running.running.experts = experts
     loss = running(tree)

@@ -67,8 +67,8 @@ def explain(
         return stored(cost) if of == "params" else held(cost, DTYPES[by.dtype])
 
     notes = (*(asked.model.remarks(asked.run) if of == "flops" else ()), *in_words(of, asked.run, by))
-    conventions = for_programs(of, asked.run, by)
-    return _opened(target, of, Tree(asked.model, asked.run, asked.node, asked.twin, items, conventions, notes))
+    told = for_programs(of, asked.run, by)
+    return _opened(target, of, Tree(asked.model, asked.run, asked.node, asked.twin, items, told, notes))
 
 
 class Tree(NamedTuple):
@@ -144,7 +144,7 @@ class _Leaf(NamedTuple):
 def _leaves(
     component: Component, twin: Component, counts: int, where: str = "", copies: Num = 1, copies_twin: Num = 1
 ) -> Iterator[_Leaf]:
-    if not component.parts:
+    if not component.parts and copies != 0:
         yield _Leaf(where, component, twin, copies, copies_twin)
     for part, part_twin in zip(component.parts, twin.parts, strict=True):
         has_place = part.parts or part.kind in BLOCKS

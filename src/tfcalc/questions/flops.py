@@ -17,8 +17,8 @@ from tfcalc.core.measure import (
 )
 from tfcalc.questions.common import subject
 from tfcalc.questions.remarks import LENGTHS, SAMPLES, idle, overcounted, remarks
-from tfcalc.questions.stated import for_programs, in_words
-from tfcalc.report import Report, exact
+from tfcalc.questions.stated import for_programs, in_short, in_words, sizes_in_words
+from tfcalc.report import Footer, Report, exact
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ ELEMENTWISE = {
     "recompute": elementwise_again_flops,
 }
 TITLES = {
-    "forward": "FLOPs of a forward pass",
-    "train": "FLOPs of a training step",
-    "prefill": "FLOPs of a prefill",
-    "decode": "FLOPs of decoding one token of each sequence",
+    "forward": "FLOPs for a forward pass",
+    "train": "FLOPs for a training step",
+    "prefill": "FLOPs for a prefill",
+    "decode": "FLOPs to decode one token of each sequence",
 }
 
 
@@ -68,7 +68,7 @@ def flops(
     per_token, rest = divmod(entry.value, tokens)
     return Report(
         command="flops",
-        heading=asked.model.summary,
+        heading=f"{asked.model.summary}, {sizes_in_words(told) if of_any_length else f'{run.batch_size:,} samples'}",
         title=TITLES[run.phase],
         unit="flops",
         answer=entry.value,
@@ -87,9 +87,13 @@ def flops(
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
-        notes=(
-            *remarks(model, run),
-            *([] if of_any_length else [f"samples: {run.batch_size:,}, of the one size that the model reads"]),
-            *in_words("flops", told, conventions, sizes=of_any_length),
+        notes=tuple(remarks(model, run)),
+        footer=Footer(
+            assumes=in_short(told, conventions),
+            not_counted="" if everything else "norms, softmax, activations, rotations (--count all)",
+            see_also=("--train", "--formulas", "--assumptions")
+            if run.phase == "forward"
+            else ("--formulas", "--assumptions"),
+            assumptions=tuple(in_words("flops", told, conventions, sizes=of_any_length)),
         ),
     )

@@ -12,7 +12,7 @@ from tfcalc.errors import UsageError
 from tfcalc.questions.common import Subject, default_run, subject
 from tfcalc.questions.effects import refuse_idle
 from tfcalc.questions.stated import NOT_COUNTED, for_programs, in_words
-from tfcalc.report import Report, breakdown, exact
+from tfcalc.report import Footer, Report, breakdown, exact
 from tfcalc.symbols import legend
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def memory(
         InvalidModel: the model, or the model on this workload, makes no sense, or its memory is not known.
         UsageError: a format or a quantity is not known, or something that was given has no effect.
 
-    At rest nothing runs: no gradients, activations or cache. A tied weight is stored once; buffers have 16 bits or more.
+    At rest nothing runs: no gradients, activations or cache. A tied weight is stored once, buffers in 16 bits or more.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> memory(Transformer()).answer
@@ -89,8 +89,8 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
         fact = f"--dtype {conventions.dtype} and --weights {weights} both give the format"
         raise UsageError(fact, "leave one of them out")
     if conventions.dtype == AUTO:
-        stored = own_format(model)
-        if weights or (stored and stored.format.name not in DTYPES):
+        own = own_format(model)
+        if weights or (own and own.format.name not in DTYPES):
             return _in_format(asked, weights or "", conventions, depth)
         conventions = conventions.replaced(dtype=own_dtype(model))
     bits = DTYPES[conventions.dtype]
@@ -101,7 +101,7 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
     return Report(
         command="memory",
         heading=asked.model.summary,
-        title=f"bytes in {conventions.dtype}",
+        title=f"to hold the weights, in {conventions.dtype}",
         unit="bytes",
         answer=entry.value,
         totals=_totals(entry.value, stored),
@@ -110,7 +110,10 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
-        notes=tuple(in_words("memory", asked.run, conventions)),
+        footer=at_rest_footer(
+            (f"{conventions.dtype}, {DTYPES[conventions.dtype]} bits a weight",),
+            tuple(in_words("memory", asked.run, conventions)),
+        ),
     )
 
 
@@ -140,7 +143,7 @@ def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int |
     return Report(
         command="memory",
         heading=asked.model.summary,
-        title=f"bytes in {recipe.format.name}",
+        title=f"to hold the weights, in {recipe.format.name}",
         unit="bytes",
         answer=whole.value,
         totals=_totals(whole.value, weights),
@@ -155,7 +158,20 @@ def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int |
         whole=whole,
         depth=depth,
         legend=legend(used, asked.model, asked.run),
-        notes=(f"{recipe.format.source}{kept}", f"not counted: {NOT_COUNTED}"),
+        footer=at_rest_footer(
+            (f"tensors that {recipe.format.name} leaves unquantized in {recipe.dtype}",),
+            (f"{recipe.format.source}{kept}", f"not counted: {NOT_COUNTED}"),
+        ),
+    )
+
+
+def at_rest_footer(assumes: tuple[str, ...], assumptions: tuple[str, ...]) -> Footer:
+    """What stands below the memory of a model at rest."""
+    return Footer(
+        assumes,
+        not_counted="gradients, optimizer, activations, KV cache, CUDA context",
+        see_also=("--train", "--serve", "--gpu h100", "--assumptions"),
+        assumptions=assumptions,
     )
 
 

@@ -43,7 +43,7 @@ def opened_memory(
         found, requests = serving_memory.served(model, run, serving), serving_memory.at_work(run, serving)
         whole, letters = found.alive, serving_memory.LETTERS
         stated = serving_report.stated(requests, serving, found)
-        notes = tuple(serving_report.notes(requests, serving, found))
+        notes = tuple(serving_report.notes(serving, found))
         return _tree(model, requests, whole, stated | {"units": conventions.units}, notes, letters)
     plan, run = training or Training(), run.replaced(phase="train")
     model.check(run)

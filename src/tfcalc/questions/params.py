@@ -12,7 +12,7 @@ from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import Num, total
 from tfcalc.questions.common import subject
 from tfcalc.questions.stated import for_programs, in_words
-from tfcalc.report import Report, exact
+from tfcalc.report import Footer, Report, exact
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -46,17 +46,18 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
         "buffer_elements": buffers,
     }
     notes = [
-        *([f"active per token: {active:,} ({active / count:.1%})"] if active != count else []),
-        *([f"frozen: {frozen:,}, stored as parameters but not trained"] if frozen else []),
-        *([f"buffers: {buffers:,} more numbers, stored but no parameters"] if buffers else []),
-        *_sharing(asked.node),
-        *in_words("params", asked.run, by),
-        *asked.model.assumptions,
+        *([f"Active per token: {active:,} ({active / count:.1%})"] if active != count else []),
+        *([f"Frozen: {frozen:,}, stored as parameters but not trained"] if frozen else []),
+        *([f"Buffers: {buffers:,} more numbers, stored but not parameters"] if buffers else []),
     ]
+    sharing = list(_sharing(asked.node))
+    if sharing:
+        notes.append(sharing[0] if len(sharing) == 1 else f"{sharing[0]}; {len(sharing) - 1} more: --assumptions")
+    assumed = asked.model.assumptions
     if approx:
         major = exact(root.total(major_params))
         totals["approx_params"] = major
-        notes.insert(0, f"without biases and norms: {major:,}, {(count - major) / count:.2%} off")
+        notes.insert(0, f"Without biases and norms: {major:,}, {(count - major) / count:.2%} off")
     return Report(
         command="params",
         heading=asked.model.summary,
@@ -70,6 +71,11 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
         depth=depth,
         legend=asked.legend(entry),
         notes=tuple(notes),
+        footer=Footer(
+            assumes=("transformers' defaults for missing fields (--assumptions)",) if assumed else (),
+            see_also=("--formulas", "--depth 4", "--json"),
+            assumptions=(*in_words("params", asked.run, by), *sharing[1:], *assumed),
+        ),
     )
 
 

@@ -145,15 +145,15 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) ->
         return [Moment(DECODE, None)]
     try:
         error_of(model.family.model_type)
-        if plan.cache == PAGED:
-            chunk = requests.replaced(
-                phase=PREFILL, batch_size=1, seq_len=minimum(context, plan.batched), cached=None, kernel="flash"
-            )
-            step = chunk.replaced(batch_size=requests.batch_size, seq_len=1)
-            return [Moment(PREFILL, forward(model, chunk, formats)), Moment(DECODE, forward(model, step, formats))]
-        return [
-            Moment(name, inference(model, each, formats, plan.cache).activations)
-            for name, each in ((PREFILL, prompts), (DECODE, _stepping(requests)))
-        ]
     except InvalidModel:
         return [Moment(DECODE, None)]
+    if plan.cache == PAGED:
+        chunk = requests.replaced(
+            phase=PREFILL, batch_size=1, seq_len=minimum(context, plan.batched), cached=None, kernel="flash"
+        )
+        step = chunk.replaced(batch_size=requests.batch_size, seq_len=1)
+        return [Moment(PREFILL, forward(model, chunk, formats)), Moment(DECODE, forward(model, step, formats))]
+    return [
+        Moment(name, inference(model, each, formats, plan.cache).activations)
+        for name, each in ((PREFILL, prompts), (DECODE, _stepping(requests)))
+    ]

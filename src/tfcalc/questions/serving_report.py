@@ -11,11 +11,13 @@ from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.serving.caches import PAGED
+from tfcalc.questions.at_a_glance import of_serving, serving_summary
 from tfcalc.questions.effects import SERVING, refuse_idle, refuse_idle_source
 from tfcalc.questions.serving_memory import LETTERS, Served, at_work, served
 from tfcalc.questions.training_plan import of_text_alone
-from tfcalc.report import Report, breakdown
+from tfcalc.report import Footer, Report, breakdown
 from tfcalc.symbols import legend
+from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.held.plans import Serving
@@ -24,9 +26,9 @@ if TYPE_CHECKING:
 
 NOT_COUNTED = "CUDA context (0.3 to 0.6 GB), workspaces of the kernels, CUDA graphs, the allocator's rounding"
 CACHES = {
-    "dynamic": "as transformers' DynamicCache holds them",
-    "static": "as transformers' StaticCache holds them, for the whole context from the start",
-    "paged": "in whole blocks, as an engine holds them",
+    "dynamic": "as transformers' DynamicCache stores it",
+    "static": "as transformers' StaticCache stores it, allocated for the whole context from the start",
+    "paged": "in whole blocks, as vLLM stores it",
 }
 
 
@@ -55,7 +57,7 @@ def serving_memory(
     return Report(
         command="memory",
         heading=model.summary,
-        title=f"bytes at the peak, in {found.peak.phase}",
+        title=f"peak, in {found.peak.phase}",
         unit="bytes",
         answer=found.total,
         totals=_totals(found),
@@ -64,7 +66,16 @@ def serving_memory(
         whole=whole,
         depth=depth,
         legend=legend(used, model, requests) | letters,
-        notes=(*model.remarks(requests), *of_text_alone(model, requests), *notes(requests, plan, found)),
+        notes=(*model.remarks(requests), *of_text_alone(model, requests), *_unknown(found)),
+        footer=Footer(
+            assumes=in_short(requests, plan),
+            not_counted="CUDA context, CUDA graphs, fragmentation (allow 5-10 %)",
+            see_also=("--gpu h100 (does it fit?)", "--formulas", "--assumptions"),
+            assumptions=tuple(notes(plan, found)),
+        ),
+        summary=serving_summary(
+            whole, told(requests, plan, found), of_serving(model, requests, found.recipe.format.name, plan)
+        ),
         more={
             "phases": [{"phase": each.phase, "temporary_bytes": each.temporary} for each in found.moments],
         },
@@ -104,19 +115,37 @@ def stated(run: Workload, plan: Serving, found: Served) -> dict[str, Any]:
     }
 
 
-def notes(run: Workload, plan: Serving, found: Served) -> Iterator[str]:
-    """The same in words."""
+def told(run: Workload, plan: Serving, found: Served) -> dict[str, str]:
+    """What each term is stored in, and what it is for."""
+    weights, beside = found.recipe.format.name, found.recipe.dtype
+    per_token = value_of(found.cache.total(bytes_held)) // (run.batch_size * run.size("cached"))  # type: ignore[operator]
+    return {
+        "weights": weights if weights == beside else f"{weights}, unquantized tensors {beside}",
+        "cache": f"{short_bytes(per_token)} per token, {run.batch_size:,} x {run.size('cached'):,} tokens",
+        "temporary": f"{found.peak.phase}: {_reading(plan)}",
+    }
+
+
+def _reading(plan: Serving) -> str:
+    return f"{plan.batched:,} prompt tokens at once" if plan.cache == PAGED else "all prompts at once"
+
+
+def in_short(run: Workload, plan: Serving) -> tuple[str, ...]:
+    """What the server is, in a line."""
+    cache = f"paged cache in blocks of {plan.block} tokens" if plan.cache == PAGED else f"{plan.cache} cache"
+    return (cache, f"{run.kernel} attention", "logits of the last token only")
+
+
+def _unknown(found: Served) -> Iterator[str]:
+    if found.peak.temporary is None:
+        yield "Temporary buffers of this kind of model are not known, and not counted"
+
+
+def notes(plan: Serving, found: Served) -> Iterator[str]:
+    """All that the answer rests on, in words."""
     weights = found.recipe.format.name
     beside = "" if weights == found.recipe.dtype else f", what it does not quantize in {found.recipe.dtype}"
-    requests = "1 request" if run.batch_size == 1 else f"{run.batch_size:,} requests"
-    yield (
-        f"{requests} of {run.size('cached'):,} tokens; weights in {weights}{beside}; "
-        f"cache in {plan.kv}, {plan.cache}: {CACHES[plan.cache]}; attention kernel {run.kernel}"
-    )
-    if found.peak.temporary is None:
-        yield "what is live beside weights and cache is not known for this kind of model, and not counted"
-    elif plan.cache == PAGED:
-        yield f"temporary: a prompt read {plan.batched:,} tokens at a time, logits of its last token"
-    else:
-        yield "temporary: transformers reads all prompts at once, and makes a token for all requests; last logits only"
+    yield f"weights in {weights}{beside}; KV cache in {plan.kv}, {plan.cache}: {CACHES[plan.cache]}"
+    if found.peak.temporary is not None:
+        yield f"temporary buffers: {found.peak.phase} with {_reading(plan)}, logits of the last token only"
     yield f"not counted: {NOT_COUNTED}"

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Conventions
-from tfcalc.core.measure import bytes_held
+from tfcalc.core.measure import bytes_held, params
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.training.peak import Phase
 from tfcalc.held.training.precisions import precision
 from tfcalc.questions.alive import LETTERS
+from tfcalc.questions.at_a_glance import of_training, training_summary
 from tfcalc.questions.common import asked_run
 from tfcalc.questions.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.questions.effects import TRAINING, refuse_idle, refuse_idle_source
@@ -20,8 +21,9 @@ from tfcalc.questions.standing import TrainingStep
 from tfcalc.questions.stated import recomputed
 from tfcalc.questions.training_memory import training_step
 from tfcalc.questions.training_plan import MEGATRON, known_error, of_text_alone
-from tfcalc.report import Report, breakdown
+from tfcalc.report import Footer, Report, breakdown, exact
 from tfcalc.symbols import legend
+from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Component
@@ -29,28 +31,22 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
-PHASES = {
-    "forward": "in forward",
-    "loss": "in the loss",
-    "backward": "in backward",
-    "step": "in the optimizer's step",
-}
+PHASES = {"forward": "forward", "loss": "the loss", "backward": "backward", "step": "the optimizer step"}
 JSON_PHASE = {"loss": "forward"}
 """The JSON's ``peak_phase`` is forward, backward or step; the loss is the end of forward."""
 DEVICES = {
-    "recorded": "kept as PyTorch keeps it on fake CPU tensors (--device cuda: fp32 statistics of 16-bit LayerNorms)",
-    "cuda": "kept as CUDA keeps it",
+    "recorded": "saved tensors as in PyTorch 2.13 with CUDA's kernels on CPU tensors (--device recorded)",
+    "cuda": "saved tensors as in PyTorch 2.13 on CUDA",
 }
 NOT_COUNTED = (
-    "CUDA context (0.3 to 0.6 GB), workspaces of the kernels, the allocator's rounding and fragmentation, "
-    "communication buffers"
+    "CUDA context (0.3 to 0.6 GB), kernel workspaces, the allocator's rounding and fragmentation, communication buffers"
 )
 
 
 def training_memory(
     model: Model, run: Workload, plan: Training, conventions: Conventions, *, depth: int | None = None
 ) -> Report:
-    """The most that is alive together in a training step. Raises InvalidModel."""
+    """The peak of a training step: the largest amount of memory live at once. Raises InvalidModel, UsageError."""
     run = asked_run(model, run)
     model.check(run)
     refuse_idle(run, MEGATRON_RUN if plan.backend == MEGATRON else TRAINING, "on the memory of training")
@@ -70,7 +66,7 @@ def training_memory(
     return Report(
         command="memory",
         heading=model.summary,
-        title=f"bytes at the peak, {PHASES[step.peak.name]}",
+        title=f"peak, in {PHASES[step.peak.name]}",
         unit="bytes",
         answer=step.peak.total,
         totals=totals(step),
@@ -79,16 +75,46 @@ def training_memory(
         whole=whole,
         depth=depth,
         legend=legend(used, model, run, plan) | letters,
-        notes=(*model.remarks(run), *_doubts(model, run, plan), *notes(run, plan)),
+        notes=(_other_phases(step, conventions.units), *model.remarks(run), *_caveats(model, run, plan)),
         more={"timeline": [described(phase) for phase in step.phases]},
+        footer=Footer(
+            assumes=in_short(run, plan),
+            not_counted="CUDA context, fragmentation (allow 5-10 %)",
+            see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
+            assumptions=tuple(notes(run, plan)),
+        ),
+        summary=training_summary(
+            whole,
+            totals(step),
+            exact(model.tree(run).total(params)),
+            of_training(model, run, plan),
+            conventions.units,
+        ),
     )
 
 
-def _doubts(model: Model, run: Workload, plan: Training) -> Iterator[str]:
+def _other_phases(step: TrainingStep, units: str) -> str:
+    """``Other phases: forward 70.5 GiB, optimizer step 74.8 GiB``."""
+    others = (phase for phase in step.phases if phase.name != step.peak.name)
+    return "Other phases: " + ", ".join(
+        f"{PHASES[phase.name].removeprefix('the ')} {short_bytes(phase.total, units)}" for phase in others
+    )
+
+
+def in_short(run: Workload, plan: Training) -> tuple[str, ...]:
+    """What the code is, in a line."""
+    again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
+    if plan.backend == MEGATRON:
+        return ("Megatron-LM's code", again)
+    code = {"torch": "torch.nn", "fused": "fused kernels"}.get(plan.backend, "Hugging Face code")
+    return (code, "CUDA" if plan.device == "cuda" else "CPU tensors", f"{run.kernel} attention", again)
+
+
+def _caveats(model: Model, run: Workload, plan: Training) -> Iterator[str]:
     """How far the family's activations were from PyTorch's, where they were not equal; what makes none."""
     error = 0.0 if plan.backend == MEGATRON else known_error(model)
     if error:
-        yield f"activations of this family were {error:+.2%} off PyTorch's on random small models, at worst"
+        yield f"Accuracy: activations of this family are within {abs(error):.2%} of PyTorch's (random small models)"
     yield from of_text_alone(model, run)
 
 
@@ -149,25 +175,22 @@ def stated(run: Workload, plan: Training) -> dict[str, Any]:
         "dropout": run.drops,
         **plan.described(),
         "bytes_per_parameter": by.in_words,
-        "total": "the most that is alive together, not the sum of the terms",
+        "total": "the peak: the largest amount of memory live at once, not the sum of the terms",
         "micro_batches": plan.grad_accum,
     }
 
 
 def notes(run: Workload, plan: Training) -> Iterator[str]:
-    """The same in words."""
+    """All that the answer rests on, in words."""
     by = precision(plan.precision)
-    dropout = "with dropout" if run.drops else "no dropout"
-    again = "" if run.recompute == "none" else f"; recomputed: {recomputed(run)}"
-    yield (
-        f"{run.batch_size:,} x {run.seq_len:,} tokens; recipe {by.name}: {by.in_words}; optimizer {plan.optimizer}; "
-        f"{_kernel(run, plan)}; {dropout}{again}"
-    )
+    dropout = "with dropout where the config has some" if run.drops else "no dropout"
+    again = "no gradient checkpointing" if run.recompute == "none" else f"recomputed in backward: {recomputed(run)}"
+    yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
     if plan.backend != MEGATRON:
         yield DEVICES[plan.device]
     if plan.gpus != 1 or plan.zero != "0":
-        yield f"one of {plan.gpus:,} devices, ZeRO stage {plan.zero} ({plan.layout}), offload {plan.offload}"
+        yield f"one of {plan.gpus:,} GPUs, ZeRO stage {plan.zero}, tensors split {plan.layout}, offload {plan.offload}"
     if plan.optimizer in ("adam", "adamw"):
-        yield f"{plan.optimizer} is PyTorch's foreach: its step copies what it updates; adamw-fused does not"
-    yield "the most that is alive together: each phase at its own highest moment (--timeline shows them)"
+        yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"
+    yield "peak = the largest amount of memory live at once (--timeline shows each phase)"
     yield f"not counted: {NOT_COUNTED}"

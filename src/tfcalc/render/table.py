@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
+from itertools import pairwise
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from tfcalc.report.sheet import Cell, Share, Sheet, for_people
+from tfcalc.report.sheet import Cell, Column, Share, Sheet, for_people
 from tfcalc.report.style import Style
 
 if TYPE_CHECKING:
@@ -15,68 +18,97 @@ if TYPE_CHECKING:
 AS_WIDE_AS_IT_TAKES = 1_000
 BAR = 10
 ROOM_FOR_BARS = 20  # the bars themselves, and some air
-LEAST = 16  # width of a column that folds
-MOST_LINES = 5  # of a cell that folds, where its column is to spare
-GAP = 1
-EDGE = 1
+LEAST = 12  # width of a column that folds
+MOST_LINES = 4  # of a cell that folds, where its column is to spare
+GAP = 2
+KEPT_TOGETHER = "\u00a0"
+"""A space at which no line is broken: between a flag and its value."""
 
 
 def render(sheet: Sheet, style: Style) -> str:
-    """The sheet with rules and, where there is room, a bar for every share.
+    """The sheet with a rule under its headings and, where there is room, a bar for every share.
 
-    No cell is ever cut: where room is short the columns fold that may, then those are left out that are to spare, and
-    where that is not enough the cells of a row stand below each other.
+    Nothing is cut, and no name, number or flag is broken. Where room is short the columns wrap that may, then those are
+    left out that are to spare; a table that is still too wide is as wide as it takes.
     """
     from rich.text import Text
 
     width = style.width or AS_WIDE_AS_IT_TAKES
-    cells = [[f" {style.text(for_people(cell, style))}" for cell in row] for row in sheet.rows]
+    cells = [[style.text(for_people(cell, style)) for cell in row] for row in sheet.rows]
     for index, row in enumerate(cells):
-        row[0] = "  " * sheet.depth(index) + row[0].removeprefix(" ")
+        row[0] = "  " * sheet.depth(index) + row[0]
+    bars = [_bar(next((cell for cell in row if isinstance(cell, Share)), None)) for row in sheet.rows]
+    shown, widths = _laid_out(sheet.columns, cells, width)
+    sheet = sheet.without([place for place in range(len(sheet.columns)) if place not in shown])
+    cells = [_wrapped([row[place] for place in shown], widths, sheet.columns) for row in cells]
+    needed = sum(widths) + GAP * (len(widths) - 1)
     out = io.StringIO()
-    console = _console(out, style, width)
-    for line in sheet.above():
-        console.print(Text(style.text(line), style="bold" if line == sheet.title else ""), overflow="fold")
-    shown = _shown(sheet, cells, width)
-    if shown:
-        console.print(_table(sheet, cells, shown, width), overflow="fold")
-    else:
-        console.print(Text(_stacked(sheet, cells)), overflow="fold")
-    for note in [*_left_out(sheet, shown), *sheet.below(style)]:
-        console.print(Text(style.text(note), style="dim"), overflow="fold")
+    console = _console(out, style, max(width, needed))
+    lines = [(line, "bold" if place == 0 else "") for place, line in enumerate(sheet.above())]
+    for line, look in lines:
+        console.print(Text(filled(style.text(line), width), style=look))
+    if cells:
+        roomy = any(bars) and needed + ROOM_FOR_BARS < width
+        console.print()
+        console.print(_table(sheet, cells, widths, bars if roomy else []))
+        console.print()
+    for line in sheet.below(style):
+        console.print(Text(filled(style.text(line), width), style="dim"))
     return "\n".join(line.rstrip() for line in style.text(out.getvalue()).rstrip().splitlines())
 
 
-def _shown(sheet: Sheet, cells: list[list[str]], width: int) -> list[int]:
-    """The places of the columns that there is room for: all, or all but some that are to spare; empty where none is."""
-    columns, needed = sheet.columns, _needed(sheet, cells)
-    every = range(len(columns))
-    spare = [place for place in reversed(every) if columns[place].spare]
-    for left_out in ([], *([place] for place in spare), spare):
-        shown = [place for place in every if place not in left_out]
-        fixed = EDGE + sum(needed[place] + GAP for place in shown if not columns[place].folds)
-        folding = [needed[place] for place in shown if columns[place].folds]
-        room = (width - fixed) // len(folding) - GAP if folding else 0
-        lines = -(-max(folding) // room) if folding and room > 0 else 1
-        if len(columns) == 1 or (fixed + (LEAST + GAP) * len(folding) <= width and (lines <= MOST_LINES or not spare)):
-            return shown
-    return []
+def filled(text: str, width: int, indent: str = "") -> str:
+    """Text in lines of at most so many characters, broken between words alone; flags keep their values."""
+    lines = wrap(_together(text), width, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
+    return "\n".join(lines or [""]).replace(KEPT_TOGETHER, " ")
 
 
-def _needed(sheet: Sheet, cells: list[list[str]]) -> list[int]:
-    """How wide each column is where nothing folds."""
+def _together(text: str) -> str:
+    """Each flag and its value, and each command to see, as one word."""
+    words = text.split(" ")
+    found = words[0]
+    for before, word in pairwise(words):
+        joined = before.startswith("--") and word and not word.startswith(("-", "("))
+        found += (KEPT_TOGETHER if joined else " ") + word
+    return found
+
+
+def _laid_out(columns: Sequence[Column], cells: list[list[str]], width: int) -> tuple[list[int], list[int]]:
+    """The places of the columns that there is room for, and how wide each is."""
     from rich.cells import cell_len
 
-    return [max(map(cell_len, column)) for column in zip(_headings(sheet), *cells, strict=True)]
+    needed = [
+        max(map(cell_len, (column.heading, *(row[place] for row in cells)))) for place, column in enumerate(columns)
+    ]
+    shown = list(range(len(columns)))
+    while True:
+        folding = [place for place in shown if columns[place].folds]
+        fixed = sum(needed[place] for place in shown if place not in folding) + GAP * (len(shown) - 1)
+        widths = _shared(width - fixed, [needed[place] for place in folding])
+        spare = [place for place in shown if columns[place].spare]
+        fits = fixed + sum(widths) <= width
+        crowded = any(-(-needed[place] // each) > MOST_LINES for place, each in zip(folding, widths, strict=True))
+        if not spare or (fits and not crowded):
+            by_place = dict(zip(folding, widths, strict=True))
+            return shown, [by_place.get(place, needed[place]) for place in shown]
+        shown.remove(max(spare, key=lambda place: (columns[place].spare, place)))
 
 
-def _headings(sheet: Sheet) -> list[str]:
-    return [f" {column.heading}" if place else column.heading for place, column in enumerate(sheet.columns)]
+def _shared(room: int, needed: list[int]) -> list[int]:
+    """The room that columns get which may fold: the narrow ones all that they need, the others what is left."""
+    found = dict.fromkeys(range(len(needed)), 0)
+    left = room
+    for count, place in zip(range(len(needed), 0, -1), sorted(found, key=lambda at: needed[at]), strict=True):
+        found[place] = max(min(needed[place], left // count), min(LEAST, needed[place]))
+        left -= found[place]
+    return [found[place] for place in range(len(needed))]
 
 
-def _left_out(sheet: Sheet, shown: list[int]) -> list[str]:
-    missing = [column.heading for place, column in enumerate(sheet.columns) if shown and place not in shown]
-    return [f"left out for want of room: {', '.join(missing)} (--format plain has all)"] if missing else []
+def _wrapped(row: list[str], widths: list[int], columns: Sequence[Column]) -> list[str]:
+    return [
+        filled(cell, width, "  ") if column.folds and len(cell) > width else cell
+        for cell, width, column in zip(row, widths, columns, strict=True)
+    ]
 
 
 def _console(out: io.StringIO, style: Style, width: int) -> Console:
@@ -92,53 +124,33 @@ def _console(out: io.StringIO, style: Style, width: int) -> Console:
         highlight=False,
         emoji=False,
         legacy_windows=False,
+        soft_wrap=True,
     )
 
 
-def _table(sheet: Sheet, cells: list[list[str]], shown: list[int], width: int) -> Table:
-    """The cells in columns."""
-    from rich import box
+def _table(sheet: Sheet, cells: list[list[str]], widths: list[int], bars: list[str]) -> Table:
+    """The cells in columns; whole columns are drawn faster than their cells, where none has several lines."""
     from rich.table import Table
     from rich.text import Text
 
-    framed = len(sheet.columns) > 1
-    headings, sizes = _headings(sheet), _needed(sheet, cells)
-    needed = EDGE + sum(sizes[place] + GAP for place in shown)
-    fits = needed <= width
-    # The gap between columns is the space before each cell, not rich's padding, which takes as long again to draw.
-    table = Table(
-        box=box.SIMPLE_HEAD if framed else None, show_header=framed, header_style="bold", pad_edge=False, padding=0
-    )
-    for place in shown:
-        table.add_column(
-            headings[place],
-            justify="right" if sheet.columns[place].numeric else "left",
-            overflow="fold",
-            no_wrap=framed and not sheet.columns[place].folds,
-            width=sizes[place] if fits else None,
-        )
-    cells = [[row[place] for place in shown] for row in cells]
-    if needed + ROOM_FOR_BARS < width and any(isinstance(row[-1], Share) for row in sheet.rows):
-        table.add_column("", overflow="fold")
-        cells = [[*row, _bar(given[-1])] for row, given in zip(cells, sheet.rows, strict=True)]
+    headed = any(column.heading for column in sheet.columns)
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
+    for column, width in zip(sheet.columns, widths, strict=True):
+        table.add_column(justify="right" if column.numeric else "left", no_wrap=True, min_width=width)
     styles = ["bold" if sheet.depths and sheet.depth(index) == 0 else "" for index in range(len(cells))]
-    if fits:  # nothing folds: whole columns are drawn faster than their cells
-        columns_of_text = zip(*cells, strict=True)
-        table.add_row(*(Text("\n").join(map(Text, column, styles)) for column in columns_of_text))
+    if bars:
+        table.add_column(no_wrap=True)
+        cells = [[*row, bar] for row, bar in zip(cells, bars, strict=True)]
+    if headed:
+        rest = [""] * bool(bars)
+        table.add_row(*(Text(column.heading, style="bold") for column in sheet.columns), *rest)
+        table.add_row(*("─" * width for width in widths), *rest)
+    if any("\n" in cell for row in cells for cell in row):
+        for row, look in zip(cells, styles, strict=True):
+            table.add_row(*(Text(cell, style=look) for cell in row))
     else:
-        for row, style in zip(cells, styles, strict=True):
-            table.add_row(*map(Text, row), style=style)
+        table.add_row(*(Text("\n").join(map(Text, column, styles)) for column in zip(*cells, strict=True)))
     return table
-
-
-def _stacked(sheet: Sheet, cells: list[list[str]]) -> str:
-    """Each row's first cell, and below it the others with their headings."""
-    lines = [""]
-    for first, *others in cells:
-        indent = " " * (len(first) - len(first.lstrip()) + 2)
-        filled = (pair for pair in zip(sheet.columns[1:], others, strict=True) if pair[1].strip())
-        lines += [first, *(f"{indent}{column.heading}:{cell}" for column, cell in filled)]
-    return "\n".join([*lines, ""])
 
 
 def _bar(cell: Cell) -> str:

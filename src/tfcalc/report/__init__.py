@@ -1,5 +1,15 @@
 """What an answer is made of: a breakdown with formulas, laid out as a sheet, before it has a format."""
 
-from tfcalc.report.report import BLOCKS, SCHEMA_VERSION, Entry, Report, breakdown, exact, polynomial
+from tfcalc.report.report import BLOCKS, SCHEMA_VERSION, Entry, Footer, Report, Summary, breakdown, exact, polynomial
 
-__all__ = ["BLOCKS", "SCHEMA_VERSION", "Entry", "Report", "breakdown", "exact", "polynomial"]
+__all__ = [
+    "BLOCKS",
+    "SCHEMA_VERSION",
+    "Entry",
+    "Footer",
+    "Report",
+    "Summary",
+    "breakdown",
+    "exact",
+    "polynomial",
+]

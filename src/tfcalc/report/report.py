@@ -10,7 +10,7 @@ from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial
 
 if TYPE_CHECKING:
-    from tfcalc.report.sheet import Sheet
+    from tfcalc.report.sheet import Cell, Column, Sheet
 
 SCHEMA_VERSION = 1
 
@@ -34,6 +34,14 @@ BLOCKS = (
 )
 """What a breakdown shows unless it is asked to go deeper."""
 
+
+LINES = 20
+"""Lines that an answer has at most, unless more is asked for."""
+AROUND = 6
+"""Lines of an answer beside its rows and the lines below: two above, headings with their rule, two blank ones."""
+WIDE = 80
+LEAST_SHARE = 0.0005
+"""Of the whole, that is said by kind: what rounds to 0.1 % or more."""
 
 WORTH_SAYING = ("embedding", "output")
 """What is shown even where it adds nothing."""
@@ -66,6 +74,10 @@ class Entry(NamedTuple):
         ends = self.kind in BLOCKS if depth is None else self.depth >= depth
         return self._replace(parts=() if ends else tuple(part.pruned(depth) for part in self.parts))
 
+    def upto(self, depth: int) -> "Entry":
+        """This entry with so many levels below the root at most."""
+        return self._replace(parts=() if self.depth >= depth else tuple(part.upto(depth) for part in self.parts))
+
     def walk(self) -> "Iterator[Entry]":
         """This entry and all below it, parents first."""
         yield self
@@ -89,12 +101,37 @@ class Entry(NamedTuple):
         }
 
 
+class Summary(NamedTuple):
+    """A table that says more at a glance than the breakdown does: the terms of a peak."""
+
+    columns: "tuple[Column, ...]"
+    rows: "tuple[tuple[Cell, ...], ...]"
+    subtitle: str = ""
+
+
+class Footer(NamedTuple):
+    """The lines below an answer: what it ``assumes`` and what is ``not_counted``, in few words, and what to ask next.
+
+    ``assumptions`` are the same in full.
+    """
+
+    assumes: tuple[str, ...] = ()
+    not_counted: str = ""
+    see_also: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """As they stand below an answer, without the full assumptions."""
+        told = (("Assumes", ", ".join(self.assumes)), ("Not counted", self.not_counted))
+        return [f"{what}: {text}" for what, text in (*told, ("See also", "  ".join(self.see_also))) if text]
+
+
 class Report(NamedTuple):
     """The answer to one question, whatever format it is shown in.
 
     ``heading`` names the model, ``title`` the quantity. ``answer`` is the number that was asked for, ``unit`` what it
     counts; ``totals`` are the top keys of the JSON. The breakdown of the ``whole`` is shown to ``depth`` (see
-    :meth:`Entry.pruned`). ``notes`` say the ``conventions`` in words.
+    :meth:`Entry.pruned`), or its ``summary``. ``notes`` belong to the answer, the ``footer`` says what it rests on.
     """
 
     command: str
@@ -110,11 +147,20 @@ class Report(NamedTuple):
     legend: Mapping[str, str]
     notes: tuple[str, ...] = ()
     more: Mapping[str, Any] = MappingProxyType({})
+    footer: Footer = Footer()
+    summary: Summary | None = None
 
     @property
     def root(self) -> Entry:
-        """The breakdown as far as it is shown."""
-        return self.whole.pruned(self.depth)
+        """The breakdown as far as it is shown: to the depth that was asked for, or as deep as 20 lines allow."""
+        found = self.whole.pruned(self.depth)
+        if self.depth is not None or self.summary:
+            return found
+        lines = [self._kinds(), *self.notes, *self.footer.lines()]
+        room = LINES - AROUND - sum(-(-len(line) // WIDE) for line in lines)
+        deepest = max(entry.depth for entry in found.walk())
+        fits = (tree for depth in range(deepest, 1, -1) if len(list((tree := found.upto(depth)).walk())) <= room)
+        return next(fits, found.upto(1))
 
     def walk(self) -> Iterator[Entry]:
         """The entries of the breakdown, parents first."""
@@ -142,24 +188,36 @@ class Report(NamedTuple):
         }
 
     def sheet(self) -> "Sheet":
-        """The breakdown as rows, with the definitions and the legend below."""
+        """The summary or the breakdown as rows, with the definitions and the legend below."""
+        if self.summary is None:
+            return self._breakdown()
+        from tfcalc.report.sheet import Sheet
+
+        return Sheet(
+            title=self.headline(),
+            subtitle=self.summary.subtitle or self.heading,
+            columns=self.summary.columns,
+            rows=self.summary.rows,
+            quiet=self.answer,
+            notes=self.notes,
+            **self.footer._asdict(),
+            detailed=self._breakdown(),
+        )
+
+    def _breakdown(self) -> "Sheet":
         from tfcalc.report.sheet import Bytes, Column, Share, Sheet, Times
 
         entries = list(self.walk())
         amount = Bytes if self.unit == "bytes" else int
-        notes = [
-            "by kind: " + ", ".join(f"{kind} {value / self.answer:.1%}" for kind, value in self.by_kind().items()),
-            *self.notes,
-        ]
         return Sheet(
-            title=f"{self.answer:,} {self.title} ({self.rounded()})",
+            title=self.headline(),
             subtitle=self.heading,
             columns=[
                 Column("component", numeric=False),
-                Column("formula", numeric=False, folds=True, spare=True),
-                Column("each"),
+                Column("formula", numeric=False, folds=True, spare=3, formula=True),
+                Column("each", spare=2),
                 Column("total"),
-                Column("share", spare=True),
+                Column("share", spare=1),
             ],
             rows=[
                 [
@@ -172,14 +230,29 @@ class Report(NamedTuple):
                 for entry in entries
             ],
             quiet=self.answer,
-            notes=notes,
+            notes=[self._kinds(), *self.notes],
+            **self.footer._asdict(),
             legend=self.legend,
             depths=[entry.depth for entry in entries],
             paths=[entry.path for entry in entries],
         )
 
+    def _kinds(self) -> str:
+        """What the answer is spent on, as far as it shows in per mille."""
+        shares = {kind: value / self.answer for kind, value in self.by_kind().items()} if self.answer else {}
+        shown = [f"{kind} {share:.1%}" for kind, share in shares.items() if abs(share) >= LEAST_SHARE]
+        return f"By kind: {', '.join(shown)}" if shown else "By kind: nothing"
+
+    def headline(self) -> str:
+        """The number as people say it, and what it is: ``75.4 GiB peak, in backward``."""
+        said = self.rounded()
+        if self.unit == "flops" and said[-1].isalpha():
+            return f"{said[:-1]} {said[-1]}{self.title}"
+        exact_too = f" ({self.answer:,})" if self.unit == "params" and said != f"{self.answer:,}" else ""
+        return f"{said} {self.title}{exact_too}"
+
     def rounded(self) -> str:
-        """The answer as people say it: ``44.1M``, ``168.38 MiB``."""
+        """The answer as people say it: ``44.1M``, ``7.82T``, ``168 MiB``."""
         from tfcalc.units import short, short_bytes
 
         if self.unit == "bytes":
@@ -193,16 +266,16 @@ class Report(NamedTuple):
         return dump(self.to_dict())
 
     def _repr_html_(self) -> str:
-        from tfcalc.render.html import render
+        from tfcalc.render import rendered
         from tfcalc.report.style import Style
 
-        return render(self.sheet(), Style())
+        return rendered(self.sheet(), "html", Style())
 
     def __str__(self) -> str:
-        from tfcalc.render.plain import render
+        from tfcalc.render import rendered
         from tfcalc.report.style import Style
 
-        return render(self.sheet(), Style())
+        return rendered(self.sheet(), "plain", Style())
 
 
 def breakdown(

@@ -1,5 +1,7 @@
 """What an answer looks like before it has a format: columns, rows of typed cells, and lines above and below."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -48,32 +50,47 @@ class Rounded(NamedTuple):
     value: float
 
 
+class Short(NamedTuple):
+    """A whole number of which three figures tell enough; ``billion`` is the prefix of 10⁹ (B of parameters)."""
+
+    value: int
+    billion: str = "G"
+
+
 class Order(NamedTuple):
     """A growth, written O(…)."""
 
     growth: Polynomial
 
 
-Cell = str | int | float | Polynomial | Share | Bytes | Times | Factors | Rounded | Order | None
+Cell = str | int | float | Polynomial | Share | Bytes | Times | Factors | Rounded | Short | Order | None
+
+LONGEST_FORMULA = 25
+"""Characters of a formula that a table shows unasked, if none of its formulas has more."""
 
 
 class Column(NamedTuple):
     """A heading; whether its cells are numbers (set flush right); what becomes of them where room is short.
 
-    Those that ``folds`` marks fold first; the ``spare`` are left out, with a word about it, before a table falls apart.
+    Those that ``folds`` marks are wrapped between words. The ``spare`` are left out, the highest number first, before a
+    table is wider than the terminal. A ``formula`` column is there where all formulas are short, or with --formulas.
     """
 
     heading: str
     numeric: bool = True
     folds: bool = False
-    spare: bool = False
+    spare: int = 0
+    formula: bool = False
 
 
 class Sheet(NamedTuple):
-    """One table under a ``title`` and a ``subtitle``, with ``notes`` and the ``legend`` of its letters below.
+    """One table under a ``title`` and a ``subtitle``, and the lines below it.
 
-    ``quiet`` is what ``-q`` prints: the answer alone. ``depths`` indent the first column, and ``paths`` say in full
-    what the indentation means, for programs.
+    ``title`` is the verdict or the number. ``quiet`` is what ``-q`` prints: the answer alone. ``depths`` indent the
+    first column, and ``paths`` say in full what the indentation means, for programs. Below the table stand ``notes``
+    (what belongs to the answer), then a line each of what it ``assumes``, what is ``not_counted``, and commands to
+    ``see_also``; the full ``assumptions`` stand there with --assumptions, the ``legend`` where there are formulas.
+    ``detailed`` is the same answer with everything opened: for --formulas, and for programs.
     """
 
     title: str
@@ -82,9 +99,14 @@ class Sheet(NamedTuple):
     quiet: Cell
     subtitle: str = ""
     notes: Sequence[str] = ()
+    assumes: Sequence[str] = ()
+    not_counted: str = ""
+    see_also: Sequence[str] = ()
+    assumptions: Sequence[str] = ()
     legend: Mapping[str, str] = MappingProxyType({})
     depths: Sequence[int] = ()
     paths: Sequence[str] = ()
+    detailed: Sheet | None = None
 
     def depth(self, row: int) -> int:
         """How far the first cell of a row is indented."""
@@ -94,14 +116,41 @@ class Sheet(NamedTuple):
         """The lines over the table."""
         return [line for line in (self.title, self.subtitle) if line]
 
+    def as_asked(self, style: Style) -> Sheet:
+        """Without the formulas, or with all of them, as the style asks for and as they are short enough for."""
+        sheet = self.detailed if style.formulas and self.detailed else self
+        if style.formulas or not any(column.formula for column in sheet.columns):
+            return sheet
+        formulas = [place for place, column in enumerate(sheet.columns) if column.formula]
+        if all(len(for_people(row[place], style)) <= LONGEST_FORMULA for row in sheet.rows for place in formulas):
+            return sheet
+        return sheet.without(formulas)
+
+    def without(self, places: Sequence[int]) -> Sheet:
+        """The same without these columns; without any formula there is no legend either."""
+        left = [place for place in range(len(self.columns)) if place not in places]
+        columns = [self.columns[place] for place in left]
+        legend = self.legend if any(column.formula for column in columns) else {}
+        return self._replace(columns=columns, rows=[[row[place] for place in left] for row in self.rows], legend=legend)
+
     def below(self, style: Style) -> list[str]:
-        """The notes, and the legend in the letters of this style."""
-        meanings = ", ".join(f"{style.formula(symbol(letter))} {meaning}" for letter, meaning in self.legend.items())
-        return [*self.notes, meanings] if meanings else list(self.notes)
+        """The lines below the table, with the legend in the letters of this style."""
+        lines = list(self.notes)
+        if self.legend:
+            lines.append(", ".join(f"{style.formula(symbol(letter))} {what}" for letter, what in self.legend.items()))
+        if self.assumes:
+            lines.append(f"Assumes: {', '.join(self.assumes)}")
+        if self.not_counted:
+            lines.append(f"Not counted: {self.not_counted}")
+        if style.assumptions:
+            lines += self.assumptions
+        if self.see_also:
+            lines.append(f"See also: {'  '.join(self.see_also)}")
+        return lines
 
 
 def for_people(cell: Cell, style: Style) -> str:
-    """``44,140,544``, ``n(4h² + 4h)``, ``42.8 %``, ``168.38 MiB``."""
+    """``44,140,544``, ``n(4h² + 4h)``, ``42.8 %``, ``168 MiB``."""
     match cell:
         case None:
             return ""
@@ -119,6 +168,8 @@ def for_people(cell: Cell, style: Style) -> str:
             return short_bytes(cell.size, style.units)
         case Rounded():
             return f"{cell.value:,.4g}"
+        case Short():
+            return short(cell.value, billion=cell.billion)
         case Times():
             return f"{cell.copies:,} × {_rounded(cell, style)}" if cell.copies != 1 else ""
         case _:
@@ -136,7 +187,7 @@ def for_programs(cell: Cell, style: Style) -> str:
             return f"{cell.fraction:.6f}"
         case Bytes():
             return str(cell.size)
-        case Rounded():
+        case Rounded() | Short():
             return str(cell.value)
         case _:
             return str(cell)
@@ -144,10 +195,10 @@ def for_programs(cell: Cell, style: Style) -> str:
 
 def _spelt(cell: Factors, style: Style) -> str:
     """``3 × (h × h)``."""
-    written = [style.formula(factor) for factor in cell.each]
-    each = " × ".join(f"({factor})" if " + " in factor else factor for factor in written)
-    copies = [style.formula(count) for count in cell.copies if count != 1]
-    return " × ".join([*copies, f"({each})" if copies and len(written) > 1 else each])
+    copies = [count for count in cell.copies if count != 1]
+    if not copies or len(cell.each) == 1:
+        return style.product([*copies, *cell.each])
+    return style.product([*copies, 1]).removesuffix("1") + f"({style.product(cell.each)})"
 
 
 def _rounded(cell: Times, style: Style) -> str:

@@ -12,8 +12,8 @@ from tfcalc.blocks.layer import _span
 from tfcalc.configs.config import MOST_LAYERS
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held, Tensor
-from tfcalc.core.measure import SMALLEST_BUFFER
 from tfcalc.core.number import Num, divide
+from tfcalc.core.traced import Traced
 from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.formats import Format
 from tfcalc.held.formats.gguf_files import Facts
@@ -59,7 +59,7 @@ def weights(
     A plain format stores every tensor; any other those that its library quantizes: the matrices of linear maps (of
     experts, one each), and with llama.cpp's those of the vocabulary. Embeddings, the output head, routers, norms,
     biases, convolutions and frozen tensors stay in ``dtype`` (llama.cpp's: fp32), like the modules that ``keep`` names.
-    A tied matrix is held once. Buffers have 16 bits at least. Layers that differ are told apart (``layers[0-3,6]``).
+    A tied matrix is held once, and buffers are counted apart. Layers that differ are told apart (``layers[0-3,6]``).
 
     Source: bitsandbytes' replacement in transformers (``get_keys_to_not_convert``: the head and what is tied to it);
     vLLM, Fp8Config; AutoAWQ and GPTQModel (linear maps of the layers); llama.cpp, ``tensor_allows_quantization``.
@@ -105,7 +105,6 @@ class _Holding:
         self.formats: list[Format] = []  # of each matrix so far: layers whose matrices have the same are alike
         rest = recipe.format.rest or recipe.dtype
         self.rest = recipe.format if isinstance(recipe.format, Format) and recipe.format.plain else _plain(rest)
-        self.bits = max(self.rest.bits, SMALLEST_BUFFER)
 
     def component(self, component: Component, place: _Place) -> Component:
         parts = tuple(
@@ -134,8 +133,6 @@ class _Holding:
         for tensor in component.own.weights:
             if tensor.tied_to is None:
                 yield from self.tensor(component, tensor, place)
-        for buffer in component.own.buffers:
-            yield Held(buffer.name, buffer.shape, self.bits)
 
     def tensor(self, component: Component, tensor: Tensor, place: _Place) -> Iterator[Held]:
         if self.stays(component, tensor, place):
@@ -180,16 +177,15 @@ def matrix(tensor: Tensor) -> tuple[Num, Num]:
 def _places(part: Component) -> Sequence[int]:
     if part.places:
         return part.places
-    if not isinstance(part.copies, int) or not isinstance(part.under, int):
+    count, under = (one.value if isinstance(one, Traced) else one for one in (part.copies, part.under))
+    if not isinstance(count, int) or not isinstance(under, int):
         raise InvalidModel(
-            f"the format of a weight depends on its layer, and there are {part.copies}",
+            f"the format of a weight depends on its layer, and there are {count}",
             "give the number of layers, or a format that is the same in all",
         )
-    if part.copies > MOST_LAYERS:
-        raise InvalidModel(
-            f"{part.copies:,} layers are too many to tell apart", "take a format that is the same in all"
-        )
-    return range(part.under, part.under + part.copies)
+    if count > MOST_LAYERS:
+        raise InvalidModel(f"{count:,} layers are too many to tell apart", "take a format that is the same in all")
+    return range(under, under + count)
 
 
 def _plain(dtype: str) -> Format:

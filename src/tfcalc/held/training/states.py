@@ -47,7 +47,7 @@ def model_states(
     frozen_bits: int | None = None,
     sized: Component | None = None,
 ) -> States:
-    """The states of a model's tree by this precision; ``sized`` is the same tree of numbers where this is one of symbols.
+    """The states of a model's tree by this precision; ``sized`` is the same tree of numbers, where this is of symbols.
 
     ====================  =================================================================
     weights               P·bits; those that are frozen P_f·``frozen_bits``

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 
+from tests.verify.peaks import from_now, most, now
 from tfcalc.verify.cuda_choices import cuda_choices
-from tfcalc.verify.peaks import from_now, most, now
 
 
 class InferencePeaks(NamedTuple):

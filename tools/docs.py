@@ -1,11 +1,13 @@
-"""The generated parts of README.md and formulas.md: ``python -m tfcalc.docs [--write] FILE…``.
+"""The generated parts of README.md, formulas.md and docs/: ``python -m tools.docs [--write] FILE…``.
 
-Prose is written by hand; what tfcalc says is not. Three kinds of blocks are generated:
+Prose is written by hand; what tfcalc says is not. These blocks are generated:
 
 * a fenced block that opens with ```` ```console ````: each line ``$ tfcalc …`` is run, and its output follows it;
 * ``<!-- formulas QUANTITY TARGET… -->`` to ``<!-- end -->``: a table of closed forms;
 * ``<!-- symbols -->`` and ``<!-- elementwise -->`` to ``<!-- end -->``: the glossary, and the operations per element;
-* ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (:mod:`tfcalc.docs_memory`);
+* ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (:mod:`tools.docs_memory`);
+* ``<!-- reference TABLE -->`` to ``<!-- end -->``: what can be named and asked (:mod:`tools.docs_reference`);
+* ``<!-- accuracy TABLE -->`` to ``<!-- end -->``: what was held against PyTorch (:mod:`tools.docs_accuracy`);
 * ``<!-- patterns -->`` and ``<!-- positions -->`` to ``<!-- end -->``: the pairs of each, and what each adds.
 """
 
@@ -25,12 +27,12 @@ from typing import Any
 
 from tfcalc.cli.main import main as program
 from tfcalc.core.component import Component
+from tfcalc.core.letters import NOTATIONS
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
-from tfcalc.core.notation import NOTATIONS, write
+from tfcalc.core.notation import write
 from tfcalc.core.pairs import Pairs
 from tfcalc.core.patterns import KINDS, Pattern
 from tfcalc.core.polynomial import symbol
-from tfcalc.docs_memory import TABLES as TABLES_OF_MEMORY
 from tfcalc.families.transformer import POSITIONS, TABLES, Transformer
 from tfcalc.families.transformer_check import FOR_DISTANCES
 from tfcalc.leaves import (
@@ -63,13 +65,13 @@ from tfcalc.questions.formula import formula
 from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
+from tools.docs_accuracy import TABLES as TABLES_OF_ACCURACY
+from tools.docs_memory import TABLES as TABLES_OF_MEMORY
+from tools.docs_reference import TABLES as TABLES_OF_REFERENCE
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
-GENERATED = re.compile(
-    r"(<!-- (formulas|symbols|elementwise|patterns|positions|conventions|source|memory)([^>]*?) -->\n)"
-    r"(.*?)(<!-- end -->)",
-    re.DOTALL,
-)
+GENERATED_KINDS = "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy"
+GENERATED = re.compile(rf"(<!-- ({GENERATED_KINDS})([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 WIDTH = "80"
 
 
@@ -117,6 +119,10 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
             yield from _source(*arguments)
         case "memory":
             yield from TABLES_OF_MEMORY[arguments[0]]()
+        case "reference":
+            yield from TABLES_OF_REFERENCE[arguments[0]](*arguments[1:])
+        case "accuracy":
+            yield from TABLES_OF_ACCURACY[arguments[0]]()
         case _:
             yield from _elementwise()
 

@@ -1,0 +1,133 @@
+"""Names as people type them: each finds its preset, or is answered with the names that may be meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Program
+from tfcalc import catalog
+from tfcalc.errors import UnknownModel
+
+FOUND = {
+    "llama3-8b": "llama-3-8b",
+    "Llama 3 8B": "llama-3-8b",
+    "llama3:8b": "llama-3-8b",
+    "meta-llama-3-8b": "llama-3-8b",
+    "Meta-Llama/meta-llama-3-8b": "llama-3-8b",
+    "meta-llama/Meta-Llama-3-8B-Instruct": "llama-3-8b",
+    "llama-3-70b-instruct": "llama-3-70b",
+    "Llama-3.1-8B-Instruct": "llama-3.1-8b",
+    "meta-llama/Llama-3.1-8B-Instruct": "llama-3.1-8b",
+    "llama-2-7b-chat-hf": "llama-2-7b",
+    "llama2-7b": "llama-2-7b",
+    "llama-3.3-70b": "llama-3.3-70b-instruct",
+    "mistral-7b": "mistral-7b",
+    "mistral-7b-instruct-v0.3": "mistral-7b-v0.3",
+    "mistralai/Mixtral-8x7B-Instruct-v0.1": "mixtral-8x7b",
+    "mixtral-8x7b-v0.1": "mixtral-8x7b",
+    "gpt-2": "gpt2",
+    "gpt2-xl": "gpt2-xl",
+    "gpt-2-xl": "gpt2-xl",
+    "openai-community/GPT2": "gpt2",
+    "gpt3": "gpt-3",
+    "gptj-6b": "gpt-j-6b",
+    "gptoss-20b": "gpt-oss-20b",
+    "qwen2.5-7b-instruct": "qwen2.5-7b",
+    "Qwen/Qwen2.5-7B-Instruct": "qwen2.5-7b",
+    "qwen-2.5-7b": "qwen2.5-7b",
+    "qwen3-8b-base": "qwen3-8b",
+    "gemma2-9b-it": "gemma-2-9b",
+    "gemma-3-4b": "gemma-3-4b-it",
+    "phi3-mini": "phi-3-mini",
+    "deepseekv3": "deepseek-v3",
+    "deepseek-ai/deepseek-v3": "deepseek-v3",
+    "deepseek-r1-distill-qwen-7b": "qwen2.5-7b",
+    "deepseek-ai/DeepSeek-R1-Distill-Llama-8B": "llama-3.1-8b",
+    "falcon-40b-instruct": "falcon-40b",
+    "yi-34b-chat": "yi-34b",
+    "internlm2-chat-7b": "internlm2-7b",
+    "command-r-plus": "c4ai-command-r-plus",
+    "Google-BERT/BERT-Base-Uncased": "bert-base-uncased",
+    "debertav3-base": "deberta-v3-base",
+    "nemotron-nano-9b-v2": "nvidia-nemotron-nano-9b-v2",
+}
+
+
+@pytest.mark.parametrize(("typed", "name"), FOUND.items())
+def test_a_name_finds_its_preset(typed: str, name: str) -> None:
+    assert catalog.preset(typed).name == name
+
+
+SEVERAL = {
+    "llama3": ["llama-3-8b", "llama-3-70b", "llama-3.1-8b"],
+    "llama-2": ["llama-2-7b", "llama-2-13b", "llama-2-70b"],
+    "gemma3": ["gemma-3-270m", "gemma-3-4b-it", "gemma-3-12b-it"],
+    "bert-base": ["bert-base-cased", "bert-base-uncased"],
+    "phi-3": ["phi-3-mini", "phi-3-medium-4k-instruct"],
+    "gpt-oss": ["gpt-oss-20b", "gpt-oss-120b"],
+    "whisper-large": ["whisper-large-v2", "whisper-large-v3"],
+    "qwen2.5": ["qwen2.5-0.5b", "qwen2.5-7b"],
+    "mixtral": ["mixtral-8x7b", "mixtral-8x22b-v0.1"],
+    "deepseek-r1-distill": ["deepseek-r1-distill-qwen-7b", "deepseek-r1-distill-llama-8b"],
+}
+
+
+@pytest.mark.parametrize(("typed", "names"), SEVERAL.items())
+def test_the_name_of_a_family_is_answered_with_its_presets(typed: str, names: list[str]) -> None:
+    with pytest.raises(UnknownModel, match=f"{typed!r} names several: ") as refused:
+        catalog.preset(typed)
+    listed = refused.value.message.partition(": ")[2].split(", ")
+    assert set(names) <= {name.partition(" and ")[0] for name in listed}
+
+
+NEAREST = {
+    "lama-3-8b": "did you mean llama-3-8b?",
+    "llama-3-30b": "did you mean llama-3-8b or llama-3-70b?",
+    "llama4": "did you mean llama-4-maverick-17b-128e-instruct?",
+    "mistal-7b": "did you mean mistral-7b or ",
+    "qwne2.5-7b": "did you mean qwen2.5-7b or ",
+    "gpt-oss-20": "did you mean gpt-oss-20b or gpt-oss-120b?",
+    "gemma-3-27b": "did you mean gemma-3-270m or gemma-3-4b-it or gemma-3-12b-it?",
+    "glm-4.5": "did you mean glm-4.5-air?",
+    "kimi-k2": "did you mean kimi-k2.5?",
+    "jamba": "did you mean ai21-jamba-1.5-large?",
+    "qwen3-next": "a qwen3_next config.json, or its Hub id, can be read",
+    "deepseek-r1-distill-qwen-1.5b": "did you mean deepseek-r1?",
+    "xyzzy": "tfcalc models lists them",
+}
+
+
+@pytest.mark.parametrize(("typed", "hint"), NEAREST.items())
+def test_any_other_name_is_answered_with_the_nearest(typed: str, hint: str) -> None:
+    with pytest.raises(UnknownModel) as refused:
+        catalog.preset(typed)
+    assert hint in refused.value.hint
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("size", ["llama-3-8b", "llama-30b", "llama-2-7b", "gemma-2b"])
+def test_a_version_is_never_read_as_a_size(size: str) -> None:
+    """``llama3`` is a Llama 3, and not the Llama of 30 billion parameters."""
+    from tfcalc.model_names import meant
+
+    assert (size in meant("llama3", catalog.names())) is (size == "llama-3-8b")
+
+
+@pytest.mark.parametrize("id", ["TheBloke/Llama-2-7B", "Qwen/Qwen2.5-7B-Instruct-AWQ", "someone/gpt2"])
+def test_another_owners_repository_or_another_format_is_no_preset(id: str) -> None:
+    from tfcalc.model_names import resolve
+
+    assert resolve(id, catalog.repositories()) is None
+
+
+def test_the_heading_says_which_config_was_used(tfcalc: Program) -> None:
+    answer = tfcalc("params", "meta-llama/Llama-3.1-8B-Instruct", "--offline")
+    assert answer.returncode == 0
+    assert "llama-3.1-8b: LlamaForCausalLM" in answer.stdout
+
+
+@pytest.mark.parametrize("name", ["", "/", "a/b/c", "-", "\0", "x" * 5000, "llama\n3", "é" * 120, "../llama-3-8b", "3"])
+def test_no_name_breaks_the_search(name: str) -> None:
+    with pytest.raises(UnknownModel):
+        catalog.preset(name)

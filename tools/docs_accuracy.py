@@ -1,0 +1,102 @@
+"""The generated tables of docs/accuracy.md: ``<!-- accuracy TABLE -->`` to ``<!-- end -->``.
+
+What was held against PyTorch is read where it is recorded: the exceptions in the tests that make the comparison, the
+errors in measured.csv, the recorded numbers in tests/oracle, the versions in .ci/torch.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+
+from tests.verify.random_configs import load
+from tests.verify.test_against_transformers import NO_DEFAULT
+from tests.verify.test_flops_against_transformers import UNEQUAL
+from tfcalc.configs.family import find, modules
+from tfcalc.implementations.transformers.measured import MOST, errors
+
+TOP = Path(__file__).parents[1]
+ORACLE = TOP / "tests" / "oracle"
+PINNED = re.compile(r"\b(torch|transformers)==([\d.]+)")
+NAMES = {"torch": "PyTorch", "transformers": "transformers"}
+
+
+def versions() -> Iterator[str]:
+    """What it was held against."""
+    pinned = dict(PINNED.findall((TOP / ".ci" / "torch").read_text(encoding="utf-8")))
+    yield "Versions: " + ", ".join(f"{NAMES[name]} {version}" for name, version in pinned.items()) + "."
+
+
+def summary() -> Iterator[str]:
+    """How many families agree, by what was compared."""
+    compared = _compared()
+    measured = errors()
+    exact = sum(error == 0 for error in measured.values())
+    close = sum(0 < abs(error) <= MOST for error in measured.values())
+    yield "| compared | families | equal | not equal |"
+    yield "| --- | ---: | ---: | --- |"
+    yield f"| parameters, each tensor by its name and shape | {len(compared)} | {len(compared)} | none |"
+    equal = len(compared) - len(UNEQUAL)
+    yield f"| FLOPs, forward and backward | {len(compared)} | {equal} | {', '.join(f'`{name}`' for name in UNEQUAL)} |"
+    rest = f"{close} within {MOST:.0%}; {len(measured) - exact - close} farther off, and refused"
+    yield f"| bytes that autograd keeps for backward | {len(measured)} | {exact} | {rest} |"
+
+
+def families() -> Iterator[str]:
+    """Every family: how its numbers compare."""
+    yield "| `model_type` | class | parameters | FLOPs, forward and backward | kept for backward |"
+    yield "| --- | --- | --- | --- | --- |"
+    compared, measured = _compared(), errors()
+    for name in sorted(compared | measured.keys()):
+        params = "not compared" if name not in compared else "equal, random configs" if name in NO_DEFAULT else "equal"
+        flops = "not compared" if name not in compared else UNEQUAL.get(name, "equal")
+        yield f"| `{name}` | `{find(name).architecture}` | {params} | {flops} | {_kept(measured.get(name))} |"
+
+
+def alone() -> Iterator[str]:
+    """Model types that are counted and stand in no comparison of their own."""
+    known = {name for names in modules().values() for name in names}
+    rest = sorted(known - _compared() - errors().keys())
+    yield f"{len(rest)} of {len(known)} model types: {', '.join(f'`{name}`' for name in rest)}."
+
+
+def _compared() -> set[str]:
+    known = {name for names in modules().values() for name in names}
+    return known & load().keys()
+
+
+def _kept(error: float | None) -> str:
+    if error is None:
+        return "not compared: refused"
+    if error == 0:
+        return "equal"
+    if not isfinite(error):
+        return "layers of one kind keep unequal bytes: refused"
+    return f"{error:+.2%}" if abs(error) <= MOST else f"{error:+.0%}: refused"
+
+
+def recorded() -> Iterator[str]:
+    """The recorded numbers that the tests read, with their provenance."""
+    yield "| file of tests/oracle | rows | what, and from where |"
+    yield "| --- | ---: | --- |"
+    for line in (ORACLE / "README.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("| `"):
+            files, _, what = (cell.strip() for cell in line.strip("|").split("|"))
+            counts = [_rows(ORACLE / name) for name in re.findall(r"`([^`]+)`", files)]
+            yield f"| {files} | {', '.join(map(str, counts))} | {what} |"
+
+
+def _rows(path: Path) -> int:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        return len(json.loads(text))
+    if path.suffix == ".csv":
+        return len(list(csv.reader(text.splitlines()))) - 1
+    return sum(bool(line.strip()) and not line.startswith("#") for line in text.splitlines())
+
+
+TABLES = {"versions": versions, "summary": summary, "families": families, "alone": alone, "recorded": recorded}

@@ -1,0 +1,144 @@
+"""The generated tables of docs/reference.md: ``<!-- reference TABLE -->`` to ``<!-- end -->``."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tfcalc import catalog, hardware
+from tfcalc.cli.commands import COMMANDS, command
+from tfcalc.cli.main import main as program
+from tfcalc.cli.options import Option
+from tfcalc.configs.family import find, modules
+from tfcalc.questions.params import parameter_count
+
+LONGEST = 60
+"""Characters of an example value."""
+
+OPEN = ("model", "config", "defaults", "changed")
+"""Keys of JSON whose own keys are the fields of the model that was asked about."""
+
+
+def commands() -> Iterator[str]:
+    """What each command answers."""
+    yield "| command | what it answers |"
+    yield "| --- | --- |"
+    for name, what in COMMANDS.items():
+        yield _row(f"`tfcalc {name}`", what)
+
+
+def presets() -> Iterator[str]:
+    """Every model that can be named."""
+    yield "| model | `model_type` | parameters | longest sequence | source |"
+    yield "| --- | --- | ---: | ---: | --- |"
+    for name in catalog.names():
+        one = catalog.preset(name)
+        model = one.model()
+        longest = f"{model.longest:,}" if isinstance(model.longest, int) else ""
+        yield _row(f"`{name}`", f"`{one.family}`", f"{parameter_count(model):,}", longest, one.source)
+
+
+def model_types() -> Iterator[str]:
+    """Every ``model_type`` of a config.json that is counted."""
+    yield "| `model_type` | class, where a config names none |"
+    yield "| --- | --- |"
+    for name in sorted(name for names in modules().values() for name in names):
+        yield _row(f"`{name}`", f"`{find(name).architecture}`")
+
+
+def cards() -> Iterator[str]:
+    """Every accelerator: dense peaks in TFLOP/s, and memory."""
+    formats = hardware.PRECISIONS
+    yield _row("accelerator", "memory", "its driver reports", *formats, "sources")
+    yield _row("---", "---", "---", *("---:" for _ in formats), "---")
+    for card in hardware.accelerators():
+        peaks = (f"{card.peaks[name] / hardware.TERA:,.4g}" if name in card.peaks else "" for name in formats)
+        doubt = hardware.STATUS[card.status]
+        sources = f"{doubt}: {card.sources}" if doubt else card.sources
+        yield _row(f"`{card.name}`", card.memory, card.memory_reported, *peaks, sources)
+
+
+def options(of: str) -> Iterator[str]:
+    """The options of one command, in the order of its help."""
+    yield "| option | value | meaning |"
+    yield "| --- | --- | --- |"
+    for one in command(of).options:
+        yield _row(_flags(one), _value(one), one.help)
+
+
+def _flags(option: Option) -> str:
+    return option.name.upper() if option.argument else ", ".join(f"`{flag}`" for flag in option.flags)
+
+
+def _value(option: Option) -> str:
+    if option.known:
+        return ", ".join(f"`{word}`" for word in option.known)
+    if option.switch:
+        return ""
+    return "whole number" if option.number else "amount" if option.amount else "text"
+
+
+def json_keys(of: str) -> Iterator[str]:
+    """The keys of a command's ``--json``, as the examples of its help print them, each with the first value seen."""
+    yield "| key | of type | for example |"
+    yield "| --- | --- | --- |"
+    found: dict[str, Any] = {}
+    for line in command(of).examples:
+        if (answer := _answer(line)) is not None:
+            for key, value in _keys(answer):
+                found.setdefault(key, value)
+    for key, value in found.items():
+        example = json.dumps(value, ensure_ascii=False)
+        shown = f"`{example}`" if len(example) <= LONGEST else ""
+        yield _row(f"`{key}`", _type(value), shown)
+
+
+def _answer(line: str) -> dict[str, Any] | None:
+    """What an example prints as JSON, or nothing where its answer has another form."""
+    _, *arguments = shlex.split(line)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        program([word for word in arguments if word != "-q"] + ["--json"])
+    try:
+        answer = json.loads(out.getvalue())
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _keys(value: dict[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key with its value, and after it those of an object or of a list's objects, unless they are alike."""
+    for name, inner in value.items():
+        key = f"{within}{name}"
+        yield key, inner
+        if name in OPEN:
+            continue
+        if isinstance(inner, dict):
+            yield from _keys(inner, f"{key}.")
+        elif isinstance(inner, list):
+            for item in inner:
+                if isinstance(item, dict) and item.keys() != value.keys():
+                    yield from _keys(item, f"{key}[].")
+
+
+def _type(value: Any) -> str:
+    names = {dict: "object", list: "list", str: "text", bool: "boolean", int: "integer", float: "number"}
+    return names.get(type(value), "null")
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+TABLES: dict[str, Callable[..., Iterator[str]]] = {
+    "presets": presets,
+    "model-types": model_types,
+    "cards": cards,
+    "commands": commands,
+    "options": options,
+    "json": json_keys,
+}

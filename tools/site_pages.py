@@ -1,0 +1,43 @@
+"""What mkdocs adds to docs/ (its hook): the documents at the top of the repository are pages of the site.
+
+Links in them and to them are written for the repository, where they work as they stand; in the site they lead from page
+to page.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mkdocs.structure.files import Files
+
+TOP = Path(__file__).parents[1]
+PAGES = {
+    "README.md": "index.md",
+    "formulas.md": "formulas.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+"""Documents at the top of the repository, and the page that each is."""
+
+LINK = re.compile(r"\]\((?:docs/|\.\./)?([\w./-]+\.md)(#[\w-]*)?\)")
+
+
+def on_files(files: Files, config: Any, **_: Any) -> Files:
+    """Add them to the files of docs/."""
+    from mkdocs.structure.files import File
+
+    for document, page in PAGES.items():
+        files.append(File.generated(config, page, abs_src_path=str(TOP / document)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Lead links between documents to their pages.
+
+    >>> on_page_markdown("[a](docs/flops.md), [b](../formulas.md#symbols), [c](../README.md)")
+    '[a](flops.md), [b](formulas.md#symbols), [c](index.md)'
+    """
+    return LINK.sub(lambda link: f"]({PAGES.get(link[1], link[1])}{link[2] or ''})", markdown)
