@@ -12,6 +12,8 @@ from tfcalc.configs.published import Published
 from tfcalc.conventions import DTYPES
 from tfcalc.errors import UsageError
 from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
+from tfcalc.held.training.precisions import precision
+from tfcalc.implementations.kernel_choice import chosen
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
@@ -70,9 +72,7 @@ def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[
     if plan.precision == AUTO:
         plan = plan.replaced(precision=compute_dtype(model))
     if workload.kernel == AUTO:
-        from tfcalc.questions.kernels import chosen
-
-        workload = workload.replaced(kernel=chosen(model, workload, plan))
+        workload = workload.replaced(kernel=chosen(model, workload, precision(plan.precision).compute))
     return workload, plan
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Program
 
 TRAIN = ("memory", "gpt2", "--train", "--batch", "8", "--seq", "1024", "--precision", "bf16")
-SERVE = ("memory", "llama-3-8b", "--serve", "--context", "8192", "--concurrency", "4")
+SERVE = ("memory", "llama-3-8b", "--serve", "--context", "8k", "--concurrency", "4")
 KEYS = {
     "total_bytes",
     "weights_bytes",
@@ -117,7 +117,7 @@ def test_every_term_opens_up(tfcalc: Program, term: str) -> None:
 
 
 def test_a_settings_file_may_say_how_one_trains(tfcalc: Program, tmp_path: Any) -> None:
-    (tmp_path / "tfcalc.toml").write_text('recipe = "bf16"\noptimizer = "sgd"\n')
+    (tmp_path / "tfcalc.toml").write_text('precision = "bf16"\noptimizer = "sgd"\n')
     assert answer(tfcalc, "memory", "gpt2", "--train")["conventions"]["optimizer"] == "sgd"
 
 

@@ -17,9 +17,9 @@ from tfcalc.implementations.transformers.measured import MOST, errors
 TYPES = sorted({name for names in modules().values() for name in names})
 STEP = Workload(phase="train", batch_size=2, seq_len=20)
 ASKED: dict[str, dict[str, Any]] = {
-    "train": {"run": STEP, "training": Training(precision="bf16")},
-    "recompute": {"run": STEP.replaced(recompute="full"), "training": Training(precision="bf16-mixed")},
-    "serve": {"run": Workload(seq_len=20), "serving": Serving()},
+    "train": {"workload": STEP, "training": Training(precision="bf16")},
+    "recompute": {"workload": STEP.replaced(recompute="full"), "training": Training(precision="bf16-mixed")},
+    "serve": {"workload": Workload(seq_len=20), "serving": Serving()},
 }
 MORE: dict[str, dict[str, Any]] = {
     "fused": {"run": STEP, "training": Training(recipe="bf16", implementation="fused", optimizer="sgd")},
