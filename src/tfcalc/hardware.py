@@ -63,7 +63,7 @@ class Accelerator(NamedTuple):
 
     ``memory`` is what the vendor prints (``80 GB``), ``memory_reported`` what the driver says (``79.1 GiB``; empty
     where it is not known; the least where several are said). ``bandwidth`` is that of its memory and ``link`` that to
-    the others of its ``domain`` of so many accelerators, in bytes per second and one direction; 0 where unknown. Each
+    the others of its ``domain`` of so many accelerators, in bytes per second and one direction. Each
     group of figures has its own status and sources.
     """
 
@@ -131,10 +131,23 @@ def accelerators() -> tuple[Accelerator, ...]:
 
 
 def _accelerator(row: dict[str, str]) -> Accelerator:
-    rates = {name: float(row.pop(name) or 0) * GIGA for name in ("bandwidth", "link")}
-    peaks = {name: float(peak) * TERA for name in PRECISIONS if (peak := row.pop(name))}
-    domain = int(row.pop("domain"))
-    return Accelerator(peaks=peaks, domain=domain, **rates, **{name: row[name] for name in row if name != "vendor"})
+    return Accelerator(
+        row["name"],
+        {name: float(row[name]) * TERA for name in PRECISIONS if row[name]},
+        row["memory"],
+        row["memory_reported"],
+        float(row["bandwidth"]) * GIGA,
+        float(row["link"]) * GIGA,
+        int(row["domain"]),
+        row["status"],
+        row["sources"],
+        row["caveat"],
+        row["memory_status"],
+        row["memory_sources"],
+        row["memory_note"],
+        row["rates_status"],
+        row["rates_sources"],
+    )
 
 
 def parse_gpu(text: str) -> tuple[int, str]:
@@ -162,8 +175,7 @@ def named(name: str, instead: str = "--peak") -> list[Accelerator]:
     (['H100-SXM', 'H100-PCIe', 'H100-NVL'], 'RTX-4090', 'A100-SXM-80')
     """
     if re.fullmatch(r"\s*[\d.,]+\s*[GMTgmt]i?[Bb]\s*", name, re.ASCII):
-        amount = short_memory(name)
-        return [Accelerator(f"a card of {amount}", {}, amount)]
+        return [Accelerator("a card", {}, short_memory(name))]
     known, asked = accelerators(), "".join(_words(name))
     for ends in (_beginnings, _endings):
         found = [one for one in known if re.search(r"\d", asked) and asked in ends(_words(one.name))]
