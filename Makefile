@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 TOOL = $(PYTHON) -m
 DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
-.PHONY: check lint types test docs-fresh docs site dist golden check-torch benchmark venv
+.PHONY: check lint types test docs-fresh docs site dist golden check-torch explore fuzz benchmark venv
 
 check: lint types test docs-fresh
 
@@ -37,6 +37,16 @@ golden:
 
 check-torch:
 	$(TOOL) pytest -m torch
+
+# The property tests with many new random examples.
+explore:
+	$(TOOL) pytest --hypothesis-profile=explore -m hypothesis
+
+# Hostile inputs for the whole program: make fuzz N=200000 SEED=7
+N ?= 20000
+SEED ?= 1
+fuzz:
+	$(TOOL) tools.fuzz --n $(N) --seed $(SEED)
 
 benchmark:
 	$(PYTHON) benchmarks/start_up.py

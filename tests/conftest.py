@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import tests.examples  # noqa: F401  # it registers the profiles
+
 HERE = Path(__file__).parent
 
-settings.register_profile("ci", derandomize=True)  # the same examples in every run; elsewhere new ones each time
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+settings.load_profile("repeatable")  # nothing random decides; --hypothesis-profile=explore draws new examples
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -1,25 +1,52 @@
 """An independent reader of printed formulas: it evaluates the text, and knows nothing of how it was written.
 
-Grammar: sum of products; factors stand side by side or with · or * between them; ² or ^2 are powers; O(…), ⌊a/b⌋,
-floor(a/b) and min(a, b) are calls; single letters are symbols, longer ones have an underscore or are whole words
-with ``*``.
+Grammar: sum of products; factors stand side by side or with ·, * or × between them; ² or ^2 are powers; O(…), ⌊a/b⌋,
+floor(a/b) and min(a, b) are calls; single letters are symbols, longer ones have an underscore or are named in ``at``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-TOKEN = re.compile(r"\s*(floor|min(?=\()|[a-zA-Z]+_[a-zA-Z_]+|[a-zA-Z]|\d+|[²³⁴⁵⁶⁷⁸⁹]|.)")
+TOKEN = r"\s*(floor|min(?=\()|[a-zA-Z]+_[a-zA-Z0-9_]+|{words}[a-zA-Z]|\d+|[²³⁴⁵⁶⁷⁸⁹]|.)"
+LATEX = (
+    (r"\\left\\lfloor", "⌊"),
+    (r"\\right\\rfloor", "⌋"),
+    (r"\\times", "×"),
+    (r"\\min", "min"),
+    (r"\\mathrm\{([a-zA-Z0-9_\\]+)\}", lambda found: found[1].replace("\\", "")),
+    (r"_\{([^}]*)\}", lambda found: "_" + found[1].replace(",", "_")),
+    (r"\^\{(\d+)\}", r"^\1"),
+    (r"(?<=[a-zA-Z0-9_)⌋]) (?=[a-zA-Z0-9_(⌊])", "*"),
+)
+"""What LaTeX writes, and what this reader reads."""
 POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
 def evaluate(text: str, at: Mapping[str, int]) -> int:
     """The value of a printed formula where its symbols have these values."""
-    tokens = TOKEN.findall(text)
+    tokens = _tokens(text, at)
     value, rest = _sum(tokens, at)
     assert not rest, f"{''.join(rest)!r} is left over of {text!r}"
     return value
+
+
+def from_latex(text: str) -> str:
+    """The same formula without LaTeX's commands."""
+    for written, read in LATEX:
+        text = re.sub(written, read, text)
+    return text
+
+
+def letters_of(text: str, words: Iterable[str] = ()) -> set[str]:
+    """The letters of a printed formula, whole ``words`` among them."""
+    return {token for token in _tokens(text, words) if token[0].isalpha()} - {"floor", "min", "O"}
+
+
+def _tokens(text: str, words: Iterable[str]) -> list[str]:
+    known = "".join(rf"{re.escape(word)}|" for word in sorted(words, key=len, reverse=True) if len(word) > 1)
+    return re.findall(TOKEN.format(words=known), text)
 
 
 def _sum(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
@@ -38,7 +65,7 @@ def _product(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
             divisor, tokens = _power(tokens[1:], at)
             value //= divisor
         else:
-            factor, tokens = _power(tokens[1:] if tokens[0] in "·*" else tokens, at)
+            factor, tokens = _power(tokens[1:] if tokens[0] in "·*×" else tokens, at)
             value *= factor
     return value, tokens
 

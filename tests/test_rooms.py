@@ -30,6 +30,7 @@ ROOMS = [
     ("tape",),
     ("core", "units", "hardware", "model_names"),
     ("errors",),
+    ("printable",),
 ]
 """Each may import from its own row and from those below it."""
 

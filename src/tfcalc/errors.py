@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tfcalc.printable import printable, quoted, shortened
+
+LONGEST, LONGEST_HINT = 480, 320
+"""Characters of an error, and of its hint: beyond that, names in a config or in a file are cut in the middle."""
+
 
 class TfcalcError(Exception):
     """A question that cannot be answered as asked.
 
-    ``message`` states the fact and repeats the value that was given; ``hint`` says what would do.
+    ``message`` states the fact and repeats the value that was given; ``hint`` says what would do. Both are made one
+    line of bounded length that a terminal can be given, whatever is repeated in them.
     """
 
     code = "error"
@@ -21,9 +27,9 @@ class TfcalcError(Exception):
     """Whether the answer would have been JSON, so that the refusal is to be."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
-        self.message = message
-        self.hint = hint
+        self.hint = shortened(printable(hint), LONGEST_HINT)
+        self.message = shortened(printable(message), LONGEST - len(self.hint))
+        super().__init__(self.message, self.hint)
 
     def __str__(self) -> str:
         return f"{self.message}; {self.hint}" if self.hint else self.message
@@ -49,6 +55,13 @@ class UnknownModel(InvalidModel):
     """A name that no model has (exit 3)."""
 
     code = "unknown-model"
+
+
+class Bug(TfcalcError):
+    """A fault of tfcalc itself (exit 70)."""
+
+    code = "bug"
+    exit_code = 70
 
 
 class Unavailable(TfcalcError):
@@ -91,7 +104,7 @@ def one_of(what: str, word: str, known: Iterable[str]) -> str:
     """
     words = list(known)
     if not is_one_of(word.lower(), words):
-        raise UsageError(f"{what} {word[:80]!r} is not known", nearest(word.lower(), words))
+        raise UsageError(f"{what} {quoted(word)} is not known", nearest(word.lower(), words))
     return word.lower()
 
 

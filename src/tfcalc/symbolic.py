@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.core.component import Component
+from tfcalc.core.letters import spelled
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Polynomial
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
@@ -34,8 +35,8 @@ def sympy_symbol(letter: str) -> sympy.Symbol:
     return sympy.Symbol(letter, integer=True, positive=True)
 
 
-def to_sympy(number: Polynomial | int) -> sympy.Expr:
-    """The same closed form as a sympy expression.
+def to_sympy(number: Polynomial | int, notation: str = "lbhn") -> sympy.Expr:
+    """The same closed form as a sympy expression, its symbols named as this notation prints them.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> h, f = symbols("h f")
@@ -48,17 +49,17 @@ def to_sympy(number: Polynomial | int) -> sympy.Expr:
         return sympy.Integer(number)
     return sympy.Add(
         *(
-            sympy.Mul(factor, *(_atom(atom) ** power for atom, power in powers))
+            sympy.Mul(factor, *(_atom(atom, notation) ** power for atom, power in powers))
             for powers, factor in number.terms.items()
         )
     )
 
 
-def _atom(atom: Atom) -> Any:
+def _atom(atom: Atom, notation: str) -> Any:
     import sympy
 
     if isinstance(atom, Floor):
-        return sympy.floor(to_sympy(atom.dividend) / to_sympy(atom.divisor))
+        return sympy.floor(to_sympy(atom.dividend, notation) / to_sympy(atom.divisor, notation))
     if isinstance(atom, Minimum):
-        return sympy.Min(to_sympy(atom.one), to_sympy(atom.other))
-    return sympy_symbol(atom)
+        return sympy.Min(to_sympy(atom.one, notation), to_sympy(atom.other, notation))
+    return sympy_symbol(spelled(atom, notation))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tfcalc.core.letters import spelled
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import traced
@@ -57,17 +58,28 @@ def values(*described: Sized) -> dict[str, Num]:
     return {letter: value for one in described for letter, value in one.values().items()}
 
 
-def letters(names: Iterable[str], *described: Sized) -> dict[str, str]:
-    """The letter of each of these sizes, which go by name or by letter. Raises UsageError for one that is no size."""
-    known: Mapping[str, str] = {
+def letters(names: Iterable[str], *described: Sized, notation: str = "lbhn") -> dict[str, str]:
+    """The letter of each of these sizes, which go by name or by how a notation spells the letter.
+
+    Raises UsageError for one that is no size, with the notation's letter where another notation's is given.
+
+    >>> from tfcalc.workload import Workload
+    >>> letters(["batch_size", "l"], Workload()), letters(["L"], Workload(), notation="bsld")
+    ({'batch_size': 'b', 'l': 'l'}, {'L': 'l'})
+    """
+    sizes = [(one, name, size) for one in described for name, size in one.dimensions().items()]
+    own = {size.symbol for _, _, size in sizes}
+    known = {
         called: size.symbol
-        for one in described
-        for name, size in one.dimensions().items()
-        for called in (size.symbol, name, *one.also_called(name))
-    }
+        for one, name, size in sizes
+        for called in (name, *one.also_called(name), *(flag.strip("-").replace("-", "_") for flag in size.flags))
+    } | {spelled(letter, notation): letter for letter in own}
     for name in names:
-        if name not in known:
-            raise UsageError(f"symbol {name!r} is not known", nearest(name, known))
+        if name in known:
+            continue
+        if name in own:
+            raise UsageError(f"{name!r} is no letter of notation {notation}", f"write {spelled(name, notation)}")
+        raise UsageError(f"symbol {name!r} is not known", nearest(name, known))
     return {name: known[name] for name in names}
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Program
+from tests.examples import examples
 from tfcalc.cli.main import main
 
 CASES = {
@@ -108,7 +109,7 @@ WORDS = st.text(max_size=12) | st.sampled_from(
 
 
 @given(st.lists(WORDS, max_size=5))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_nothing_typed_after_a_command_is_a_bug_of_ours(words: list[str]) -> None:
     words = [word for word in words if "\0" not in word and not word.startswith(("-o", "--ou", "--install", "--show"))]
     assert main(["params", *words]) in (0, 2, 3)

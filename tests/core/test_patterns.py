@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.formula_reader import evaluate
 from tfcalc import Transformer, Workload, flops, formula, params
 from tfcalc.core.notation import ASCII, write
@@ -59,7 +60,7 @@ def test_pairs_and_the_last_query(kind: str, n: int, k: int) -> None:
     assert pattern.last(n) == sum(SEES[kind](n - 1, j, k) for j in range(n))
 
 
-@settings(max_examples=40, deadline=None)  # sympy is slow
+@examples(40)  # sympy is slow
 @given(kinds, lengths, reaches)
 def test_symbols_and_arrays_give_the_same(kind: str, n: int, k: int) -> None:
     l, c = symbols("l k")

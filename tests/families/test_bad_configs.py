@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Program
+from tests.examples import examples
 from tfcalc import catalog
 from tfcalc.configs.published import Published
 from tfcalc.errors import InvalidModel
@@ -115,7 +116,7 @@ JUNK = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.data())
 def test_a_config_with_junk_is_answered_or_refused(data: st.DataObject) -> None:
     preset = data.draw(st.sampled_from(PRESETS))

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.examples import examples
 from tests.laws.models import models_and_runs
 from tfcalc import Transformer, Workload
 from tfcalc.core import measure
@@ -50,7 +51,7 @@ def with_arrays(described: Any, kind: Callable[[int], Any]) -> Any:
 
 
 @given(models_and_runs)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_symbols_evaluated_at_the_sizes_give_the_ints(case: tuple[Transformer, Workload]) -> None:
     model, run = case
     at = values(model, run)
@@ -80,7 +81,7 @@ def all_values(model: Transformer, run: Workload) -> dict[str, Any]:
 
 
 @given(models_and_runs)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_sympy_gives_the_same_closed_forms(case: tuple[Transformer, Workload]) -> None:
     model, run = case
     at = {sympy_symbol(letter): value for letter, value in values(model, run).items()}
@@ -91,7 +92,7 @@ def test_sympy_gives_the_same_closed_forms(case: tuple[Transformer, Workload]) -
 
 
 @given(models_and_runs)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @pytest.mark.parametrize("dtype", [object, np.float64])
 def test_arrays_give_a_value_for_each_of_their_points(dtype: type, case: tuple[Transformer, Workload]) -> None:
     model, run = case

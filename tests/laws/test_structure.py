@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
+from tests.examples import examples
 from tests.laws.models import models, models_and_runs
 from tfcalc import Transformer, Workload, flops, memory, params
 from tfcalc.core.component import Component
@@ -21,7 +22,7 @@ def leaves(component: Component, copies: int = 1) -> list[tuple[Component, int]]
 
 
 @given(models_and_runs)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_the_total_is_the_sum_of_the_leaves(case: tuple[Transformer, Workload]) -> None:
     root = case[0].tree(case[1])
     for measure in (count, matmul_flops):
@@ -29,7 +30,7 @@ def test_the_total_is_the_sum_of_the_leaves(case: tuple[Transformer, Workload]) 
 
 
 @given(models_and_runs)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_only_leaves_cost_anything(case: tuple[Transformer, Workload]) -> None:
     for node in case[0].tree(case[1]).walk():
         if node.component.parts:
@@ -37,7 +38,7 @@ def test_only_leaves_cost_anything(case: tuple[Transformer, Workload]) -> None:
 
 
 @given(models_and_runs)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_every_breakdown_adds_up_at_every_depth(case: tuple[Transformer, Workload]) -> None:
     model, run = case
     for depth in (None, 0, 1, 2, 3, 9):
@@ -48,7 +49,7 @@ def test_every_breakdown_adds_up_at_every_depth(case: tuple[Transformer, Workloa
 
 
 @given(models_and_runs)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_flops_are_linear_in_the_batch_and_params_do_not_see_it(case: tuple[Transformer, Workload]) -> None:
     model, run = case
     assume(model.positions not in ("transformer-xl", "deberta"))  # a map of distances is run once for all sequences
@@ -58,13 +59,13 @@ def test_flops_are_linear_in_the_batch_and_params_do_not_see_it(case: tuple[Tran
 
 
 @given(models())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_grouped_query_attention_with_a_group_per_head_is_multi_head(model: Transformer) -> None:
     assert params(replace(model, n_kv_heads=model.n_heads)).answer == params(replace(model, n_kv_heads=None)).answer
 
 
 @given(models())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_leaving_out_what_follows_changes_nothing(model: Transformer) -> None:
     spelt = replace(model, d_ff=model.d_ff or 4 * model.d_model, n_kv_heads=model.n_kv_heads or model.n_heads)
     ours, theirs = params(spelt).to_dict(), params(model).to_dict()
@@ -72,7 +73,7 @@ def test_leaving_out_what_follows_changes_nothing(model: Transformer) -> None:
 
 
 @given(models())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_a_tied_head_stores_nothing_and_runs_all_the_same(model: Transformer) -> None:
     assume(model.vocab_size is not None and not model.output_bias)
     tied, untied = replace(model, output_head="tied"), replace(model, output_head="untied")
@@ -82,7 +83,7 @@ def test_a_tied_head_stores_nothing_and_runs_all_the_same(model: Transformer) ->
 
 
 @given(models_and_runs)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_a_training_step_with_plain_kernels_is_three_forward_passes(case: tuple[Transformer, Workload]) -> None:
     model, run = (
         case[0],
@@ -94,7 +95,7 @@ def test_a_training_step_with_plain_kernels_is_three_forward_passes(case: tuple[
 
 
 @given(models())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_exact_causal_pairs_lie_between_half_and_all(model: Transformer) -> None:
     assume(model.kind != "encoder")
     half, exact, full = (

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
+from tests.examples import examples
 from tests.laws.models import models_and_runs
 from tfcalc import Conventions, Transformer, UsageError, Workload, explain, flops, memory, params
 from tfcalc.symbols import values
 
 
 @given(models_and_runs)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_the_lines_of_the_whole_add_up_to_the_answer(case: tuple[Transformer, Workload]) -> None:
     model, run = case
     root = model.tree(run).name
@@ -22,7 +23,7 @@ def test_the_lines_of_the_whole_add_up_to_the_answer(case: tuple[Transformer, Wo
 
 
 @given(models_and_runs)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_each_line_is_its_formula_at_the_sizes(case: tuple[Transformer, Workload]) -> None:
     model, run = case
     at = values(model, run)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import recorded
+from tests.examples import examples
 from tests.implementations.test_training_rows import RECOMPUTED, model, named, workload
 from tfcalc import Transformer, UsageError, Workload, load
 from tfcalc.catalog import from_config
@@ -48,7 +49,7 @@ def test_a_recorded_peak_is_the_line_between_fitting_and_not(row: dict[str, Any]
     assert fewer.value < row["batch"]
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(
     b=st.integers(1, 64),
     l=st.integers(1, 256),

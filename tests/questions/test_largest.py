@@ -7,9 +7,10 @@ from itertools import accumulate
 from math import isqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tfcalc import Workload, load
 from tfcalc.catalog import from_config
 from tfcalc.held.plans import Serving, Training
@@ -119,7 +120,7 @@ def test_one_more_does_not_fit_in_training(kernel: str, recompute: str, field: s
         assert len(set(need.asked)) <= trials
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     layers=st.integers(1, 4),
     heads=st.sampled_from([1, 2, 4]),

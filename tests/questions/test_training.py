@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Program, recorded
+from tests.examples import examples
 from tfcalc import Conventions, Transformer, UsageError, Workload, flops, load
 from tfcalc.questions.six_nd import ATTENTION, LOOKED_UP, TIED, UNLIKE, six_nd
 from tfcalc.questions.training import PF_DAY, training
@@ -122,7 +123,7 @@ def test_tokens_that_do_not_fill_a_step_are_counted_in_proportion() -> None:
 
 
 @given(tokens=st.integers(1, 10**18), length=st.integers(1, 99), batch=st.integers(1, 9))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_the_total_is_exact_at_any_size(tokens: int, length: int, batch: int) -> None:
     model, run = Transformer(n_layers=1), Workload(batch_size=batch, seq_len=length, phase="train")
     found = training(model, tokens, run)

@@ -15,10 +15,11 @@ from tfcalc import Transformer, Workload, flops, params
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
-from hypothesis import given, settings  # noqa: E402  # after the skip, like what follows
+from hypothesis import given  # noqa: E402  # after the skip, like what follows
 from hypothesis import strategies as st  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
+from tests.examples import examples  # noqa: E402
 from tfcalc.families.transformer import POSITIONS  # noqa: E402
 from tfcalc.verify.count import NOT_BUILT, verify  # noqa: E402
 from tfcalc.verify.reference import build  # noqa: E402
@@ -84,7 +85,7 @@ built_and_runs = models(BUILT, ("dense",)).flatmap(lambda model: st.tuples(st.ju
 
 
 @given(built_and_runs)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_random_models_agree(case: tuple[Transformer, Workload]) -> None:
     model, run = case
     assert verify(model).agrees

@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import cast
 
 from tfcalc.cli.commands import COMMANDS
-from tfcalc.errors import TfcalcError, UsageError, nearest
+from tfcalc.cli.messages import tell
+from tfcalc.errors import Bug, TfcalcError, UsageError, nearest
 
-BUG = 70
 INTERRUPTED = 130
 REPORT = "please report it with the command that you typed; --debug shows the traceback"
 
@@ -26,8 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(asked)
     except TfcalcError as error:
-        _refuse(error.code, error.message, error.hint, as_json=error.as_json or _wants_json(asked))
-        return error.exit_code
+        return _refuse(error, asked)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -40,8 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "--debug" in asked or os.environ.get("TFCALC_DEBUG"):
             raise
         text = f"internal error: {type(error).__name__}: {_one_line(str(error))}"
-        _refuse("bug", text, REPORT, as_json=_wants_json(asked))
-        return BUG
+        return _refuse(Bug(text, REPORT), asked)
 
 
 def _unread() -> int:
@@ -127,17 +125,15 @@ def _elsewhere(flag: str) -> str:
     return f"it is an option of {', '.join(having)}" if having else ""
 
 
-def _refuse(code: str, message: str, hint: str, *, as_json: bool) -> None:
-    if sys.stderr is None:
-        return
-    if as_json:
+def _refuse(error: TfcalcError, asked: Sequence[str]) -> int:
+    """Say what is wrong, and return the exit code."""
+    if error.as_json or _wants_json(asked):
         import json
 
-        print(json.dumps({"code": code, "message": message, "hint": hint}), file=sys.stderr)
+        tell(json.dumps({"code": error.code, "message": error.message, "hint": error.hint}))
     else:
-        line = f"tfcalc: {message}; {hint}" if hint else f"tfcalc: {message}"
-        encoding = sys.stderr.encoding or "utf-8"
-        print(_one_line(line).encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
+        tell(f"tfcalc: {error}", ascii_only="--ascii" in asked)
+    return error.exit_code
 
 
 def _wants_json(asked: Sequence[str]) -> bool:

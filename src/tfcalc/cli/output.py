@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
+from tfcalc.printable import printable
 
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
     from tfcalc.report.style import Style
 
 STANDARD_OUTPUT = "-"
-WITH_FORMULAS = ("csv", "latex")
-"""Formats that have the formulas anyway."""
-BEYOND_ASCII = "²·×ᵀγ█─⌊"
 
 
 def show(answer: Answer, settings: Settings) -> None:
@@ -29,6 +27,8 @@ def show(answer: Answer, settings: Settings) -> None:
 def deliver(text: str, settings: Settings) -> None:
     """Write a text and a newline to the file that was asked for, or to the standard output."""
     target = settings.get("output", STANDARD_OUTPUT)
+    if settings.get("ascii"):
+        text = text.encode("ascii", "backslashreplace").decode()
     try:
         if target == STANDARD_OUTPUT:
             _print(text + "\n")
@@ -63,20 +63,10 @@ def _written(answer: Answer, settings: Settings) -> str:
         from tfcalc.report.sheet import for_people
 
         style = style._replace(script="latex") if form == "latex" else style
-        return str(sheet.quiet) if isinstance(sheet.quiet, int) else for_people(sheet.quiet, style)
-    sheet = sheet.as_asked(style._replace(formulas=style.formulas or form in WITH_FORMULAS))
-    match form:
-        case "csv":
-            from tfcalc.render.as_csv import render
-        case "markdown":
-            from tfcalc.render.markdown import render
-        case "latex":
-            from tfcalc.render.latex import render
-        case "plain":
-            from tfcalc.render.plain import render
-        case _:
-            from tfcalc.render.table import render
-    return render(sheet, style)
+        return str(sheet.quiet) if isinstance(sheet.quiet, int) else printable(for_people(sheet.quiet, style))
+    from tfcalc.render import rendered
+
+    return rendered(sheet, form, style)
 
 
 def _style(settings: Settings) -> Style:
@@ -99,8 +89,10 @@ def _terminal() -> bool:
 
 
 def _shows_mathematics() -> bool:
+    from tfcalc.report.style import TRANSLITERATED
+
     try:
-        BEYOND_ASCII.encode((sys.stdout.encoding if sys.stdout else None) or "utf-8")
+        "".join(TRANSLITERATED).encode((sys.stdout.encoding if sys.stdout else None) or "utf-8")
     except UnicodeEncodeError:
         return False
     return True

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from tfcalc.cli.messages import tell
 from tfcalc.cli.options import MODEL_FIELDS, RUN, Option, every, plans
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
@@ -96,7 +96,7 @@ class Settings:
         if isinstance(named, Transformer):
             return self.fill(named)
         for warning in named.warnings:
-            print(f"tfcalc: {warning}", file=sys.stderr)
+            tell(f"tfcalc: {warning}", ascii_only=self.get("ascii", False))
         # Settings files and variables describe the classic model; what overrides a config is typed.
         typed = {name: self.given[name] for name in MODEL_NAMES if name in self.given}
         sizes: dict[str, Any] = {name: given.value for name, given in typed.items() if given.source == FLAG}

@@ -2,25 +2,16 @@
 
 Two ways of grouping are in use. What is stored (parameters, bytes) is written as a polynomial per layer count:
 ``n(28h² + 32h) + (4 + 2V)h``. What is run (FLOPs) has its common factor taken out: ``4nlbh(14h + 3l) + 2lbhV``.
+In both, what is alike for several counts is written once: ``12(n - 1)lbh(6h + l)``.
 """
 
-from collections.abc import Callable, Mapping
-from functools import reduce
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
-from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial
-
-COUNTS = ("n", "n_e", "n_d")
-"""Symbols that count equal parts; they go to the front and stay there."""
-
-ORDER = (*COUNTS, "l", "s", "b", "h", "a", "g", "d", "d_v", "f", "T", "V", "V_t")
-"""From left to right in a product."""
-
-TABLES = ("T", "V", "V_t")
-"""Rows of a table: written first where a table is meant (Vh), last where a product is (2lbhV)."""
-
-WORKLOAD = ("l", "s", "b")
+from tfcalc.core.letters import ORDER, TABLES, WORKLOAD, counts, is_table, place
+from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial, letters_of
 
 
 class Script(NamedTuple):
@@ -31,6 +22,7 @@ class Script(NamedTuple):
     times: str
     floor: tuple[str, str]
     minimum: tuple[str, str] = ("min(", ")")
+    cross: str = " × "
 
 
 def _superscript(base: str, power: int) -> str:
@@ -45,40 +37,16 @@ def _latex_symbol(letter: str) -> str:
 
 
 UNICODE = Script(str, _superscript, "·", ("⌊", "⌋"))
-ASCII = Script(str, lambda base, power: f"{base}^{power}", "*", ("floor(", ")"))
+ASCII = Script(str, lambda base, power: f"{base}^{power}", "*", ("floor(", ")"), cross=" x ")
 LATEX = Script(
     _latex_symbol,
     lambda base, power: f"{base}^{{{power}}}",
     " ",
     (r"\left\lfloor ", r"\right\rfloor "),
     (r"\min(", ")"),
+    r" \times ",
 )
 SCRIPTS = {"text": UNICODE, "ascii": ASCII, "latex": LATEX}
-
-NOTATIONS: dict[str, dict[str, str]] = {
-    "lbhn": {},
-    "bsld": {"b": "bs", "l": "L", "h": "d", "n": "N_l", "n_e": "N_e", "n_d": "N_d", "a": "h", "d": "d_k", "f": "d_ff"},
-    "names": {
-        "b": "batch_size",
-        "l": "seq_len",
-        "s": "source_len",
-        "h": "d_model",
-        "n": "n_layers",
-        "n_e": "encoder_layers",
-        "n_d": "decoder_layers",
-        "a": "n_heads",
-        "g": "n_kv_heads",
-        "d": "head_dim",
-        "d_v": "value_dim",
-        "f": "d_ff",
-        "V": "vocab_size",
-        "V_t": "target_vocab_size",
-        "T": "max_len",
-        "D": "max_distance",
-        "B": "buckets",
-    },
-}
-"""Other letters for the same symbols; those not named keep their own."""
 
 
 def write(
@@ -90,7 +58,8 @@ def write(
 ) -> str:
     """A polynomial (or a plain number) in print.
 
-    ``factored`` takes out what its terms share; by default that is done where the size of a workload stands in it.
+    ``letters`` are printed in the place of its own. ``factored`` takes out what its terms share; by default that is
+    done where the size of a workload stands in it.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> h, l, b, n, V = symbols("h l b n V")
@@ -98,59 +67,201 @@ def write(
     'n(28h² + 32h) + (4 + 2V)h'
     >>> write(8 * l * b * h * h + 4 * l * l * b * h)
     '4lbh(2h + l)'
+    >>> write(12 * (n - 1) * l * b * h * (6 * h + l) + 2 * l * b * h * V)
+    '12(n - 1)lbh(6h + l) + 2lbhV'
     """
     if not isinstance(number, Polynomial):
         return f"{number}"
     writer = _Writer(script, letters or {})
     if factored is None:
         factored = not number.free_symbols.isdisjoint(WORKLOAD)
-    groups = _by_count(number)
     group = writer.factored if factored else writer.collected
-    return " + ".join(group(count, rest) for count, rest in groups).replace("+ -", "- ") or "0"
+    return _added(group(count, rest) for count, rest in _merged(_by_count(number)))
 
 
-def _by_count(number: Polynomial) -> list[tuple[Monomial, Polynomial]]:
+def write_product(
+    factors: Iterable[object], *, script: Script = UNICODE, letters: Mapping[str, str] | None = None
+) -> str:
+    """Factors with a sign between them, sums in brackets.
+
+    >>> from tfcalc.core.polynomial import symbols
+    >>> h, n = symbols("h n")
+    >>> write_product([n - 1, 4 * h, h])
+    '(n - 1) × 4h × h'
+    """
+    written = [write(factor, script=script, letters=letters) for factor in factors]
+    alone = len(written) == 1
+    return script.cross.join(text if alone else bracketed(text) for text in written)
+
+
+def bracketed(formula: str) -> str:
+    """A printed formula as it stands as a factor: in brackets where it is a sum, or negative.
+
+    >>> bracketed("n - 1"), bracketed("n(h + 1)")
+    ('(n - 1)', 'n(h + 1)')
+    """
+    return f"({formula})" if formula.startswith("-") or len(terms(formula)) > 1 else formula
+
+
+def wrap(formula: str, width: int) -> list[str]:
+    """A printed formula as lines of at most ``width`` columns, each but the first beginning with its sign.
+
+    It is broken at the ``+`` and ``-`` between its terms; a term that is wider than a line at those inside its
+    brackets. A name or a product is never broken, so a line is too wide where one of these is.
+
+    >>> wrap("n(28h² + 32h) + (4 + 2V)h", 20)
+    ['n(28h² + 32h)', '+ (4 + 2V)h']
+    >>> wrap("n(28h² + 32h) + (4 + 2V)h", 12)
+    ['n(28h²', '+ 32h)', '+ (4 + 2V)h']
+    """
+    lines: list[str] = []
+    for piece in _pieces(formula, width):
+        if lines and len(lines[-1]) + 1 + len(piece) <= width:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(piece)
+    return lines
+
+
+def terms(formula: str) -> list[str]:
+    """The terms of a printed sum, each but the first with its sign.
+
+    >>> terms("n(28h² + 32h) - h")
+    ['n(28h² + 32h)', '- h']
+    """
+    return _cut(formula, [index for index, depth in _signs(formula) if depth == 0])
+
+
+def _pieces(formula: str, width: int) -> list[str]:
+    """What stays together: the terms that fit, and what is inside those that do not."""
+    signs = _signs(formula)
+    if len(formula) <= width or not signs:
+        return [formula]
+    outermost = min(depth for _, depth in signs)
+    parts = _cut(formula, [index for index, depth in signs if depth == outermost])
+    return [piece for part in parts for piece in _pieces(part, width)]
+
+
+def _signs(formula: str) -> list[tuple[int, int]]:
+    """Where a plus or a minus stands between two terms, and in how many brackets."""
+    found, depth = [], 0
+    for index, character in enumerate(formula):
+        depth += (character in "(⌊") - (character in ")⌋")
+        if formula[index - 1 : index + 2] in (" + ", " - "):
+            found.append((index, depth))
+    return found
+
+
+def _cut(formula: str, places: list[int]) -> list[str]:
+    return [formula[start:end].rstrip() for start, end in zip([0, *places], [*places, None], strict=True)]
+
+
+Group = tuple[Polynomial, Polynomial]
+"""How many, and of what."""
+
+
+def _by_count(number: Polynomial) -> list[Group]:
     """The terms by what they count (n, n_e, …), each with what is counted."""
     groups: dict[Monomial, dict[Monomial, int]] = {}
     for powers, factor in number.terms.items():
-        count = tuple(item for item in powers if item[0] in COUNTS)
-        rest = tuple(item for item in powers if item[0] not in COUNTS)
+        count = tuple(item for item in powers if _counts(item[0]))
+        rest = tuple(item for item in powers if not _counts(item[0]))
         groups.setdefault(count, {})[rest] = factor
     ranked = sorted(groups.items(), key=lambda group: (-len(group[0]), _rank_all(group[0])))
-    return [(count, Polynomial(terms)) for count, terms in ranked]
+    return [(Polynomial({count: 1}), Polynomial(rest)) for count, rest in ranked]
+
+
+def _merged(groups: list[Group]) -> list[Group]:
+    """Groups whose terms are in proportion as one: ``n(4h² + 4h) - 4h² - 4h`` is ``4(n - 1)(h² + h)``."""
+    if len(groups) == 1:
+        return groups
+    merged: list[Group] = []
+    rest = list(groups)
+    while rest:
+        (count, number), *rest = rest
+        shape, size = _primitive(number)
+        shares = [_share(other, shape) for _, other in rest]
+        if any(shares):
+            count = count * size + sum(share * many for share, (many, _) in zip(shares, rest, strict=True))
+            rest = [(many, other - shape * share) for share, (many, other) in zip(shares, rest, strict=True)]
+            rest = [(many, other) for many, other in rest if other.terms]
+            number = shape
+        merged.append((count, number))
+    return merged
+
+
+def _primitive(number: Polynomial) -> tuple[Polynomial, int]:
+    """A sum without its common number, which is negative where all of its terms are; and that number."""
+    size = gcd(*number.terms.values())
+    if all(factor < 0 for factor in number.terms.values()):
+        size = -size
+    return Polynomial({powers: factor // size for powers, factor in number.terms.items()}), size
+
+
+def _share(number: Polynomial, shape: Polynomial) -> int:
+    """How often a shape is in a sum, whole: 0 where a term is not there so often. A single term must be all of it."""
+    if not shape.free_symbols or len(shape.terms) == 1 != len(number.terms):
+        return 0
+    ratios = {divmod(number.terms.get(powers, 0), factor) for powers, factor in shape.terms.items()}
+    ((share, left),) = ratios if len(ratios) == 1 else ((0, 0),)
+    return 0 if left else share
+
+
+def _added(texts: Iterable[str]) -> str:
+    """A sum of texts, one that is positive first if there is one."""
+    ordered = list(texts)
+    first = next((index for index, text in enumerate(ordered) if not text.startswith("-")), 0)
+    ordered.insert(0, ordered.pop(first)) if ordered else ordered.append("0")
+    return ordered[0] + "".join(f" - {text[1:]}" if text.startswith("-") else f" + {text}" for text in ordered[1:])
 
 
 class _Writer(NamedTuple):
     script: Script
     letters: Mapping[str, str]
 
-    def collected(self, count: Monomial, rest: Polynomial) -> str:
+    def collected(self, count: Polynomial, rest: Polynomial) -> str:
         """``n(12h² + 13h)``; by the hidden size where that stands alone: ``(4 + 2V)h``."""
-        if len(rest.terms) == 1:
-            ((powers, factor),) = rest.terms.items()
-            return self.monomial(factor, (*count, *powers))
-        shared = _shared(rest)
+        if len(rest.terms) == 1 or len(count.terms) > 1:
+            return self.product(count, rest, shared=())
+        if all(factor < 0 for factor in rest.terms.values()):
+            text = self.collected(count, -rest)
+            return f"-{text}" if len(terms(text)) == 1 else self.sum(rest)
+        powers, shared = _only(count), _shared(rest)
         inner = _without(rest, shared)
         if [atom for atom, _ in shared] == ["h"] and "h" not in inner.free_symbols and () in inner.terms:
-            return self.join([*self.powers(count), self.bracketed(inner), *self.powers(shared)])
-        shared_by_all = reduce(gcd, rest.terms.values())
-        if not count and len(rest.terms) > 2 and shared_by_all > 2:  # so many equal layers: 58(…)
-            return self.join([str(shared_by_all), self.bracketed(_without(rest, (), shared_by_all))])
-        return self.join([*self.powers(count), self.bracketed(rest)]) if count else self.sum(rest)
+            return self.join([*self.powers(powers), self.bracketed(inner), *self.powers(shared)])
+        if powers:
+            return self.join([*self.powers(powers), self.bracketed(rest)])
+        layers = gcd(*rest.terms.values())
+        if len(rest.terms) > 2 and layers > 2:  # so many equal layers: 58(…)
+            return self.join([str(layers), self.bracketed(_without(rest, (), layers))])
+        return self.sum(rest)
 
-    def factored(self, count: Monomial, rest: Polynomial) -> str:
+    def factored(self, count: Polynomial, rest: Polynomial) -> str:
         """``4nlbh(14h + 3l)``."""
-        if len(rest.terms) == 1:
-            return self.collected(count, rest)
-        shared = _shared(rest)
-        factor = reduce(gcd, rest.terms.values())
-        inner = _without(rest, shared, factor)
-        outer = [*([str(factor)] if factor != 1 else []), *self.powers((*count, *shared))]
-        return self.join([*outer, self.bracketed(inner)]) if outer else self.sum(inner)
+        return self.product(count, rest, shared=_shared(rest))
+
+    def product(self, count: Polynomial, rest: Polynomial, shared: Monomial) -> str:
+        """What both have in common as a number, how many, what is ``shared``, and in brackets what is left."""
+        (many, size), (shape, factor) = _primitive(count), _primitive(rest)
+        if len(count.terms) == len(rest.terms) == 1:
+            return self.monomial(size * factor, (*_only(many), *_only(shape)))
+        taken = [*self.bracketed_if_sum(many, shared), *self.bracketed_if_sum(_without(shape, shared), ())]
+        number = size * factor
+        sign, numeral = "-" if number < 0 else "", [str(abs(number))] if abs(number) != 1 else []
+        if not numeral and taken in ([self.bracketed(many)], [self.bracketed(shape)]):  # nothing stands beside it
+            return self.sum(count * rest)
+        return sign + self.join([*numeral, *taken])
+
+    def bracketed_if_sum(self, number: Polynomial, shared: Monomial) -> list[str]:
+        """Its letters, with those ``shared``; or itself in brackets, and these."""
+        if len(number.terms) == 1:
+            return self.powers((*_only(number), *shared))
+        return [self.bracketed(number), *self.powers(shared)]
 
     def sum(self, number: Polynomial) -> str:
         ranked = sorted(number.terms.items(), key=lambda term: _rank(term[0]))
-        return " + ".join(self.monomial(factor, powers) for powers, factor in ranked).replace("+ -", "- ")
+        return _added(self.monomial(factor, powers) for powers, factor in ranked)
 
     def bracketed(self, number: Polynomial) -> str:
         return f"({self.sum(number)})"
@@ -175,12 +286,15 @@ class _Writer(NamedTuple):
         return text if list(number.terms.values()) == [1] and sum(map(len, number.terms)) == 1 else f"({text})"
 
     def join(self, pieces: list[str]) -> str:
-        """Letters stand side by side; longer names need a sign between them, and LaTeX a space."""
+        """Letters stand side by side; longer names need a sign on either side, numbers before them, LaTeX a space."""
         if self.script is LATEX:
             return " ".join(pieces)
-        worded = any(piece[0].isalpha() and len(piece.rstrip("⁰¹²³⁴⁵⁶⁷⁸⁹^0123456789")) > 1 for piece in pieces)
+        text = pieces[0] if pieces else ""
         numeric = any(piece[0].isdigit() for piece in pieces[1:])
-        return (self.script.times if worded or numeric else "").join(pieces)
+        for before, after in pairwise(pieces):
+            apart = numeric or _worded(before) or _worded(after)
+            text += self.script.times * apart + after
+        return text
 
     def power(self, atom: Atom, power: int) -> str:
         if isinstance(atom, Floor):
@@ -195,26 +309,52 @@ class _Writer(NamedTuple):
         return base if power == 1 else self.script.power(base, power)
 
 
+def _worded(piece: str) -> bool:
+    """Whether a piece of a product begins like a word, so that a letter beside it would be read as part of it."""
+    return piece[0].isalpha() and len(piece.rstrip("⁰¹²³⁴⁵⁶⁷⁸⁹^0123456789")) > 1
+
+
+def _counts(atom: Atom) -> bool:
+    """Whether it counts equal parts: ``n``, and ``⌊n/2⌋``."""
+    return counts(atom) if isinstance(atom, str) else all(map(counts, letters_of(atom)))
+
+
+def _only(number: Polynomial) -> Monomial:
+    """The monomial of a number that is but one."""
+    (powers,) = number.terms
+    return powers
+
+
 def _place(atom: Atom) -> int:
-    return ORDER.index(atom) if isinstance(atom, str) and atom in ORDER else len(ORDER)
+    return place(atom) if isinstance(atom, str) else len(ORDER)
 
 
 def _arranged(powers: Monomial) -> list[tuple[Atom, int]]:
     running = any(atom in WORKLOAD for atom, _ in powers)
 
-    def place(item: tuple[Atom, int]) -> tuple[bool, int, bool, str]:
-        first = item[0] in COUNTS or (item[0] in TABLES and not running)
-        return (not first, _place(item[0]), not isinstance(item[0], str), str(item[0]))
+    def key(item: tuple[Atom, int]) -> tuple[bool, int, bool, str]:
+        atom = item[0]
+        first = _counts(atom) or (not running and isinstance(atom, str) and is_table(atom))
+        return (not first, _place(atom), not isinstance(atom, str), str(atom))
 
-    return sorted(powers, key=place)
+    return sorted(powers, key=key)
 
 
 def _rank(powers: Monomial) -> tuple[int, ...]:
     """Terms by falling powers of h, then of the other symbols; those of a table by rising ones."""
-    exponents = dict(powers)
-    first = ("h", *(letter for letter in ORDER if letter not in ("h", *TABLES)))
-    others = sum(power for atom, power in powers if _place(atom) == len(ORDER))
-    return (*(-exponents.get(letter, 0) for letter in first), *(exponents.get(t, 0) for t in TABLES), -others)
+    exponents: dict[int, int] = {}
+    for atom, power in powers:
+        exponents[_place(atom)] = exponents.get(_place(atom), 0) + power
+    return (
+        *(-exponents.get(index, 0) for index in FIRST),
+        *(exponents.get(index, 0) for index in LAST),
+        -exponents.get(len(ORDER), 0),
+        -sum(power for atom, power in powers if atom in ORDER),
+    )
+
+
+LAST = tuple(ORDER.index(letter) for letter in TABLES)
+FIRST = (ORDER.index("h"), *(index for index, letter in enumerate(ORDER) if letter not in ("h", *TABLES)))
 
 
 def _rank_all(powers: Monomial) -> tuple[int, ...]:

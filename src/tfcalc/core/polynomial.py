@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from math import gcd
 from typing import Any, NamedTuple
 
 from tfcalc.core.number import Num, minimum
@@ -58,7 +59,7 @@ class Polynomial:
     @property
     def free_symbols(self) -> frozenset[str]:
         """The letters that stand in it, those under a floor included."""
-        return frozenset(letter for powers in self.terms for atom, _ in powers for letter in _letters(atom))
+        return frozenset(letter for powers in self.terms for atom, _ in powers for letter in letters_of(atom))
 
     def __add__(self, other: Polynomial | int) -> Polynomial:
         terms = dict(self.terms)
@@ -108,7 +109,9 @@ class Polynomial:
         rest = Polynomial({powers: factor % divisor for powers, factor in self.terms.items()})
         if not rest.free_symbols:  # a constant below the divisor
             return even
-        return even + Polynomial({((Floor(rest, divisor), 1),): 1})
+        common = gcd(divisor, *rest.terms.values())  # ⌊4h/16⌋ is ⌊h/4⌋
+        rest = Polynomial({powers: factor // common for powers, factor in rest.terms.items()})
+        return even + Polynomial({((Floor(rest, divisor // common), 1),): 1})
 
     def __rfloordiv__(self, other: int) -> Polynomial:
         return Polynomial({(): other}) // self
@@ -201,7 +204,8 @@ def _times(left: Monomial, right: Monomial) -> Monomial:
     return tuple(sorted(((atom, power) for atom, power in powers.items() if power), key=_order))
 
 
-def _letters(atom: Atom) -> frozenset[str]:
+def letters_of(atom: Atom) -> frozenset[str]:
+    """The letters that stand in it."""
     if isinstance(atom, str):
         return frozenset((atom,))
     parts = (part for part in atom if isinstance(part, Polynomial))

@@ -160,7 +160,7 @@ def _counted(model: Model, once: Workload, exactly: int) -> Iterator[Convention]
         yield Convention("as run", "groups of convolutions minded", as_run, "--grouped-convolutions run")
     yield Convention("multiply-adds", "exact / 2", exactly // MULTIPLY_ADD, "ptflops, thop, fvcore")
     yield Convention("causal", "pairs that no mask hides", by("causal"), "--attention causal")
-    yield Convention("causal-half", "l²/2 pairs", by("causal-half"), "Megatron-LM's code, MaxText")
+    yield Convention("causal-half", "half of all pairs", by("causal-half"), "Megatron-LM's code, MaxText")
     yield Convention("all operations", "exact + elementwise", by(count="all"), "--count all")
 
 

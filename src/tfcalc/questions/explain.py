@@ -144,7 +144,7 @@ class _Leaf(NamedTuple):
 def _leaves(
     component: Component, twin: Component, counts: int, where: str = "", copies: Num = 1, copies_twin: Num = 1
 ) -> Iterator[_Leaf]:
-    if not component.parts:
+    if not component.parts and copies != 0:
         yield _Leaf(where, component, twin, copies, copies_twin)
     for part, part_twin in zip(component.parts, twin.parts, strict=True):
         has_place = part.parts or part.kind in BLOCKS

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Conventions
+from tfcalc.core.letters import spelled
 from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
@@ -76,12 +77,13 @@ class Formula:
         return f"${self.latex()}$"
 
     def sheet(self) -> Sheet:
-        """One row: the formula; its legend below."""
+        """One row: the formula, or the number that it is once all symbols are; its legend below."""
+        cell = self.cell() if self.order or self.closed.free_symbols else self.closed.terms.get((), 0)
         return Sheet(
             title=f"{self.title} of {self.target}" + (f" ({self.path})" if self.path != self.target else ""),
             columns=[Column("formula", numeric=False)],
-            rows=[[self.cell()]],
-            quiet=self.cell(),
+            rows=[[cell]],
+            quiet=cell,
             notes=self.notes,
             legend=self.legend,
         )
@@ -114,6 +116,7 @@ def formula(
     big_o: bool = False,
     general: bool = False,
     substitute: Mapping[str, int] | None = None,
+    notation: str = "lbhn",
     training: Training | None = None,
     serving: Serving | None = None,
 ) -> Formula:
@@ -121,8 +124,9 @@ def formula(
 
     ``approx`` drops biases and norms; ``big_o`` keeps the growth alone; ``general`` gives a symbol of its own to each
     size that follows from others by default (f instead of 4h); ``substitute`` puts numbers in for symbols, by letter
-    or by name. With a ``training`` or ``serving`` plan, or where the workload trains, memory is that of its terms
-    (``activations``, ``optimizer``, ``cache``). Raises UsageError for an unknown target, quantity or symbol.
+    (of this ``notation``) or by name. With a ``training`` or ``serving`` plan, or where the workload trains, memory is
+    that of its terms (``activations``, ``optimizer``, ``cache``). Raises UsageError for an unknown target, quantity or
+    symbol.
 
     >>> print(formula("mha"), "|", formula("encoder-layer", "flops"), "|", formula("complete"))
     4h² + 4h | 4lbh(6h + l) | n(28h² + 32h) + (4 + 2V)h
@@ -158,18 +162,20 @@ def formula(
         *others(numbers_root, target, find(numbers_root, target)),
         *(chosen.remarks(run) if of in ("flops", "time") else ()),
         *in_words(of, run, by, sizes=False),
-        *([f"and {REACH} ≤ l"] if order and REACH in meanings else []),
+        *([f"and {meanings[REACH]} ≤ sequence length"] if order and REACH in meanings else []),
     ]
     if substitute:
-        by_letter = letters(substitute, chosen, run)
+        by_letter = letters(substitute, chosen, run, notation=notation)
         for name, value in substitute.items():
             check_size(name, value)
         numbers = {by_letter[name]: value for name, value in substitute.items()}
         notes += [
-            f"{letter} does not stand in it, or follows from another: see --general"
+            f"{spelled(letter, notation)} does not occur in it, or follows from another size (see --general)"
             for letter in sorted(numbers.keys() - meanings)
         ]
         closed = polynomial(closed.at(numbers))
+        meanings = {letter: meaning for letter, meaning in meanings.items() if letter in closed.free_symbols}
+        notes.insert(0, f"with {', '.join(f'{name} = {value:,}' for name, value in substitute.items())}")
     return Formula(
         target=target,
         path=node.path,

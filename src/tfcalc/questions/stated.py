@@ -12,8 +12,8 @@ PARAMETERS = "unique trainable tensors, a tied matrix once, buffers apart"
 OPERATIONS = {"matmul": "matrix products only", "all": "matrix products and elementwise work"}
 PAIRS = {
     "full": "masked pairs are counted, too",
-    "causal": "causal attention counts the l(l+1)/2 pairs that are not masked, fewer in windows and chunks",
-    "causal-half": "causal attention counts l²/2 pairs",
+    "causal": "causal attention counts the pairs that are not masked, fewer in windows and chunks",
+    "causal-half": "causal attention counts half of all pairs",
 }
 BACKWARD = {
     False: "each product twice again",
@@ -28,7 +28,7 @@ PHASES = {
 }
 LOGITS = {"all": "on every position", "last": "on the last position of each sequence"}
 LATENT = {"expanded": "keys and values expanded", "absorbed": "keys and values absorbed"}
-TIME = "all operations and lookups of one sequence, constant factors dropped, a ≤ h"
+TIME = "all operations and lookups of one sequence, constant factors dropped, heads ≤ hidden size"
 PACKING = "each tensor padded to whole bytes, no scales"
 BUFFERS = "as the weights, 16 bits at least"
 NOT_COUNTED = "gradients, optimizer, activations, cache, allocator rounding, CUDA context"

@@ -1,1 +1,50 @@
 """From an answer to text: one module per format, from the same sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from tfcalc.printable import printable
+
+if TYPE_CHECKING:
+    from tfcalc.report.sheet import Sheet
+    from tfcalc.report.style import Style
+
+
+WITH_FORMULAS = ("csv", "latex")
+"""Formats that have the formulas anyway."""
+
+
+def rendered(sheet: Sheet, form: str, style: Style) -> str:
+    """The sheet as text in this format: ``csv``, ``html``, ``latex``, ``markdown``, ``plain``, or else a table.
+
+    What a config or a file is the author of cannot move a cursor or break a line, as every text of the sheet is made
+    printable here.
+    """
+    sheet = sheet.as_asked(style._replace(formulas=style.formulas or form in WITH_FORMULAS))._replace(detailed=None)
+    match form:
+        case "csv":
+            from tfcalc.render.as_csv import render
+        case "html":
+            from tfcalc.render.html import render
+        case "latex":
+            from tfcalc.render.latex import render
+        case "markdown":
+            from tfcalc.render.markdown import render
+        case "plain":
+            from tfcalc.render.plain import render
+        case _:
+            from tfcalc.render.table import render
+    return style.text(render(cast("Sheet", shown(sheet)), style))
+
+
+def shown(value: Any) -> Any:
+    """The same with every text in it printable, however deep it stands."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return {shown(key): shown(inner) for key, inner in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(shown, value))
+    return [shown(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -10,7 +10,6 @@ from tfcalc.report.style import Style
 
 def render(sheet: Sheet, style: Style) -> str:
     """A table with its title as caption and its notes below."""
-    sheet = sheet.as_asked(style)
     heading = "".join(f"<th>{escape(column.heading)}</th>" for column in sheet.columns)
     rows = []
     for index, row in enumerate(sheet.rows):

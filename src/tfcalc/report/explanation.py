@@ -104,6 +104,6 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        from tfcalc.render.plain import render
+        from tfcalc.render import rendered
 
-        return render(self.sheet(), Style())
+        return rendered(self.sheet(), "plain", Style())

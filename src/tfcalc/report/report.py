@@ -266,16 +266,16 @@ class Report(NamedTuple):
         return dump(self.to_dict())
 
     def _repr_html_(self) -> str:
-        from tfcalc.render.html import render
+        from tfcalc.render import rendered
         from tfcalc.report.style import Style
 
-        return render(self.sheet(), Style())
+        return rendered(self.sheet(), "html", Style())
 
     def __str__(self) -> str:
-        from tfcalc.render.plain import render
+        from tfcalc.render import rendered
         from tfcalc.report.style import Style
 
-        return render(self.sheet().as_asked(Style()), Style())
+        return rendered(self.sheet(), "plain", Style())
 
 
 def breakdown(

@@ -205,10 +205,10 @@ def for_programs(cell: Cell, style: Style) -> str:
 
 def _spelt(cell: Factors, style: Style) -> str:
     """``3 × (h × h)``."""
-    written = [style.formula(factor) for factor in cell.each]
-    each = " × ".join(f"({factor})" if " + " in factor else factor for factor in written)
-    copies = [style.formula(count) for count in cell.copies if count != 1]
-    return " × ".join([*copies, f"({each})" if copies and len(written) > 1 else each])
+    copies = [count for count in cell.copies if count != 1]
+    if not copies or len(cell.each) == 1:
+        return style.product([*copies, *cell.each])
+    return style.product([*copies, 1]).removesuffix("1") + f"({style.product(cell.each)})"
 
 
 def _rounded(cell: Times, style: Style) -> str:

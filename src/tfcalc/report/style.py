@@ -1,33 +1,60 @@
 """How the user wants to read an answer; what it says does not depend on it."""
 
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from tfcalc.core.notation import NOTATIONS, SCRIPTS, write
+from tfcalc.core.letters import spelled
+from tfcalc.core.notation import SCRIPTS, write, write_product
 from tfcalc.core.polynomial import Polynomial
 
-# What an encoding without the characters of mathematics gets instead.
-TRANSLITERATED = str.maketrans(
-    {
-        "×": "x",
-        "·": "*",
-        "²": "^2",
-        "³": "^3",
-        "√": "sqrt",
-        "γ": "gamma",
-        "β": "beta",
-        "τ": "tau",
-        "ρ": "rho",
-        "μ": "mu",
-        "ᵀ": "^T",
-        "−": "-",
-        "…": "...",
-        "≤": "<=",
-        "█": "#",
-        "─": "-",
-        "░": ".",
-        "–": "-",
-    }
-)
+TRANSLITERATED = {
+    "×": "x",
+    "·": "*",
+    "∗": "*",
+    "√": "sqrt",
+    "⌊": "floor(",
+    "⌋": ")",
+    "Δ": "Delta",
+    "Σ": "Sum",
+    "α": "alpha",
+    "β": "beta",
+    "γ": "gamma",
+    "δ": "delta",
+    "λ": "lambda",
+    "μ": "mu",
+    "ρ": "rho",
+    "τ": "tau",
+    "ᵀ": "^T",
+    "\u0303": "~",
+    "−": "-",
+    "–": "-",
+    "…": "...",
+    "≤": "<=",
+    "█": "#",
+    "░": ".",
+    "─": "-",
+}
+"""What stands for a character where there is nothing but ASCII."""
+
+RAISED, LOWERED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "₀₁₂₃₄₅₆₇₈₉₊₋"
+TRANSLITERATED |= {mark: f"^{plain}" for mark, plain in zip(RAISED, "0123456789+-", strict=True)}
+TRANSLITERATED |= {mark: f"_{plain}" for mark, plain in zip(LOWERED, "0123456789+-", strict=True)}
+FURTHER = f"(?<=[{RAISED}])[{RAISED}]|(?<=[{LOWERED}])[{LOWERED}]"
+"""The digits after the first of an index or a power: ``2³⁰`` is 2^30."""
+
+PLAIN = str.maketrans(TRANSLITERATED)
+
+
+def in_ascii(words: str) -> str:
+    """Words in ASCII, as far as they are our own: what a config's author wrote beyond it stays.
+
+    >>> in_ascii("2³⁰ × ⌊l/2⌋")
+    '2^30 x floor(l/2)'
+    """
+    if words.isascii():
+        return words
+    return re.sub(FURTHER, lambda mark: TRANSLITERATED[mark[0]][1:], words).translate(PLAIN)
 
 
 class Style(NamedTuple):
@@ -46,7 +73,17 @@ class Style(NamedTuple):
 
     def formula(self, number: Polynomial | int, *, factored: bool | None = None) -> str:
         """A closed form in this script and notation; ``factored`` as in :func:`tfcalc.core.notation.write`."""
-        return write(number, script=SCRIPTS[self.script], letters=NOTATIONS[self.notation], factored=factored)
+        return write(number, script=SCRIPTS[self.script], letters=self._letters(number), factored=factored)
+
+    def product(self, factors: Iterable[Polynomial | int]) -> str:
+        """Factors with a sign between them: ``(n - 1) × 4h × h``."""
+        factors = list(factors)
+        letters = {letter: other for factor in factors for letter, other in self._letters(factor).items()}
+        return write_product(factors, script=SCRIPTS[self.script], letters=letters)
+
+    def _letters(self, number: Polynomial | int) -> dict[str, str]:
+        letters = number.free_symbols if isinstance(number, Polynomial) else ()
+        return {letter: spelled(letter, self.notation) for letter in letters}
 
     def plain(self) -> "Style":
         """The same letters in ASCII."""
@@ -54,4 +91,4 @@ class Style(NamedTuple):
 
     def text(self, words: str) -> str:
         """Words as this script can show them: without ``×`` or ``²`` in ASCII."""
-        return words.translate(TRANSLITERATED) if self.script == "ascii" else words
+        return in_ascii(words) if self.script == "ascii" else words

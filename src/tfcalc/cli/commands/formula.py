@@ -20,7 +20,7 @@ FORMS = (
     Option("approx", ("--approx",), "drop biases and norms", switch=True),
     Option("big_o", ("--big-o",), "the growth alone", switch=True),
     Option("general", ("--general",), "a symbol for every size, also those that follow from others", switch=True),
-    Option("substitute", ("--substitute",), "numbers for symbols: h=512,n=6"),
+    Option("substitute", ("--substitute",), "numbers for symbols, by letter (of --notation) or name: h=512,n_layers=6"),
     Option("latex", ("--latex",), "the formula alone, in LaTeX", switch=True),
     Option("sympy", ("--sympy",), "the formula alone, as sympy prints it", switch=True),
 )
@@ -31,6 +31,7 @@ def run(settings: Settings) -> int:
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked = memory_plans(settings, model, run) if of == "memory" else {}
+    notation = "lbhn" if settings.wants_json else settings.get("notation", "lbhn")
     answer = formula(
         named(settings),
         of,
@@ -42,13 +43,14 @@ def run(settings: Settings) -> int:
         big_o=settings.get("big_o", False),
         general=settings.get("general", False),
         substitute=_numbers(settings.get("substitute")),
+        notation=notation,
     )
     if settings.get("sympy"):
         from tfcalc.symbolic import to_sympy
 
-        deliver(f"{to_sympy(answer.closed)}", settings)
+        deliver(f"{to_sympy(answer.closed, notation)}", settings)
     elif settings.get("latex"):
-        deliver(answer.text(Style(script="latex", notation=settings.get("notation", "lbhn"))), settings)
+        deliver(answer.text(Style(script="latex", notation=notation)), settings)
     else:
         show(answer, settings)
     return 0

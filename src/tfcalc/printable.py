@@ -1,0 +1,49 @@
+"""Text from outside (a config's names, what was typed) as it may be printed: a terminal shows it, and obeys none."""
+
+from __future__ import annotations
+
+ELLIPSIS = "…"
+QUOTED = 80
+"""Characters of a value that an error repeats."""
+
+
+def printable(text: str) -> str:
+    r"""The text with every character that cannot be seen written as Python writes it: one line, whatever is in it.
+
+    That is what moves a cursor, changes a colour or the direction of writing, breaks a line, or is half a character.
+
+    >>> print(printable("wte\x1b[31m\n\u202e"))
+    wte\x1b[31m\n\u202e
+    """
+    return text if text.isprintable() else "".join(map(_seen, text))
+
+
+def _seen(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or where it is longer than ``most`` its beginning and its end.
+
+    >>> shortened("abcdefghij", 7)
+    'abcd…ij'
+    """
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 3
+    return f"{text[: most - 1 - end]}{ELLIPSIS}{text[len(text) - end :]}"
+
+
+def quoted(value: object, most: int = QUOTED) -> str:
+    """A value as an error repeats it: as Python writes it, cut where it is long.
+
+    >>> print(quoted("a" * 100, 20), quoted([1, None]), quoted(10**5000))
+    'aaaaaaaaaaaa…aaaaa' [1, None] a number of over 4300 digits
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write out a number that is longer, alone or in a list
+        text = f"a {'number' if isinstance(value, int) else type(value).__name__} of over 4300 digits"
+    except RecursionError:
+        text = f"a {type(value).__name__} that is nested too deeply"
+    return shortened(text, most)
