@@ -21,6 +21,9 @@ ROOM_FOR_BARS = 20  # the bars themselves, and some air
 LEAST = 12  # width of a column that folds
 MOST_LINES = 4  # of a cell that folds, where its column is to spare
 GAP = 2
+INDENT = "  "
+"""Of the further lines of a cell that folds."""
+
 KEPT_TOGETHER = "\u00a0"
 """A space at which no line is broken: between a flag and its value."""
 
@@ -80,11 +83,14 @@ def _laid_out(columns: Sequence[Column], cells: list[list[str]], width: int) -> 
     needed = [
         max(map(cell_len, (column.heading, *(row[place] for row in cells)))) for place, column in enumerate(columns)
     ]
+    least = [
+        max(LEAST, *(_longest_word(row[place]) for row in cells)) if cells else LEAST for place in range(len(columns))
+    ]
     shown = list(range(len(columns)))
     while True:
         folding = [place for place in shown if columns[place].folds]
         fixed = sum(needed[place] for place in shown if place not in folding) + GAP * (len(shown) - 1)
-        widths = _shared(width - fixed, [needed[place] for place in folding])
+        widths = _shared(width - fixed, [needed[place] for place in folding], [least[place] for place in folding])
         spare = [place for place in shown if columns[place].spare]
         fits = fixed + sum(widths) <= width
         crowded = any(-(-needed[place] // each) > MOST_LINES for place, each in zip(folding, widths, strict=True))
@@ -94,19 +100,24 @@ def _laid_out(columns: Sequence[Column], cells: list[list[str]], width: int) -> 
         shown.remove(max(spare, key=lambda place: (columns[place].spare, place)))
 
 
-def _shared(room: int, needed: list[int]) -> list[int]:
+def _shared(room: int, needed: list[int], least: list[int]) -> list[int]:
     """The room that columns get which may fold: the narrow ones all that they need, the others what is left."""
     found = dict.fromkeys(range(len(needed)), 0)
     left = room
     for count, place in zip(range(len(needed), 0, -1), sorted(found, key=lambda at: needed[at]), strict=True):
-        found[place] = max(min(needed[place], left // count), min(LEAST, needed[place]))
+        found[place] = max(min(needed[place], left // count), min(least[place], needed[place]))
         left -= found[place]
     return [found[place] for place in range(len(needed))]
 
 
+def _longest_word(cell: str) -> int:
+    """What a cell that folds needs, as no word is broken; its further lines are indented."""
+    return max((len(word) + len(INDENT) for word in _together(cell).split(" ")), default=0)
+
+
 def _wrapped(row: list[str], widths: list[int], columns: Sequence[Column]) -> list[str]:
     return [
-        filled(cell, width, "  ") if column.folds and len(cell) > width else cell
+        filled(cell, width, INDENT) if column.folds and len(cell) > width else cell
         for cell, width, column in zip(row, widths, columns, strict=True)
     ]
 
