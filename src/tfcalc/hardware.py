@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfcalc.errors import UsageError, nearest
+from tfcalc.printable import quoted
 from tfcalc.units import parse_bytes, short_bytes
 
 TABLE = Path(__file__).parent / "hardware.csv"
@@ -161,7 +162,7 @@ def parse_gpu(text: str) -> tuple[int, str]:
     counted = re.fullmatch(r"\s*(\d{1,9})\s*[xX×*]\s*(\S.*?)\s*", text, re.ASCII)
     count, name = (int(counted[1]), counted[2]) if counted else (1, text.strip())
     if not 0 < count <= MOST_GPUS:
-        raise UsageError(f"{text[:80]!r} is {count} GPUs", f"write a number from 1 to {MOST_GPUS:,}: 8xh100")
+        raise UsageError(f"{quoted(text)} is {count} GPUs", f"write a number from 1 to {MOST_GPUS:,}: 8xh100")
     return count, name
 
 
@@ -182,7 +183,7 @@ def named(name: str, instead: str = "--peak") -> list[Accelerator]:
         if found:
             return _of_memory(found, name)
     hint = nearest(name.upper(), list(dict.fromkeys(_kin(one.name) for one in known)))
-    raise UsageError(f"accelerator {name[:80]!r} is not known", f"{hint}; or give {instead}".replace("?;", "?"))
+    raise UsageError(f"accelerator {quoted(name)} is not known", f"{hint}; or give {instead}".replace("?;", "?"))
 
 
 def short_memory(amount: str) -> str:
@@ -205,7 +206,7 @@ def _of_memory(found: list[Accelerator], name: str) -> list[Accelerator]:
     far = {one.name: abs(asked - float(one.memory.split()[0])) / asked for one in found}
     if min(far.values()) > SAME_MEMORY:
         has = ", ".join(f"{one.name} ({one.memory})" for one in found)
-        raise UsageError(f"no accelerator {name[:80]!r} is known", f"there is {has}")
+        raise UsageError(f"no accelerator {quoted(name)} is known", f"there is {has}")
     return sorted(found, key=lambda one: far[one.name])
 
 

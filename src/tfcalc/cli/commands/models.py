@@ -11,6 +11,7 @@ from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
 from tfcalc.held.formats.quantization_config import stated_format
+from tfcalc.printable import quoted
 from tfcalc.questions.params import parameter_count
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet, Short, Tokens
@@ -157,7 +158,7 @@ def _models(family: str | None, *, with_sources: bool) -> Models:
     presets = [catalog.preset(name) for name in catalog.names()]
     known = {preset.family for preset in presets}
     if family is not None and family not in known:
-        raise UsageError(f"no preset is of family {family[:80]!r}", nearest(family, sorted(known)))
+        raise UsageError(f"no preset is of family {quoted(family)}", nearest(family, sorted(known)))
     return Models([_row(preset) for preset in presets if family in (None, preset.family)], with_sources)
 
 
