@@ -24,6 +24,7 @@ ROOM_FOR_BARS = 20  # the bars themselves, and some air
 LEAST = 12  # width of a column that folds
 MOST_LINES = 4  # of a cell that folds, where its column is to spare
 GAP = 2
+INDENT = "  "
 KEPT_TOGETHER = "\u00a0"
 """A space at which no line is broken: between a flag and its value."""
 
@@ -97,11 +98,12 @@ def _together(text: str) -> str:
 def _laid_out(columns: Sequence[Column], cells: list[list[str]], width: int) -> tuple[list[int], dict[int, int]]:
     """The places of the columns that there is room for, and the room that each of them has."""
     needed = dict(enumerate(_needed(columns, cells)))
+    least = {place: max([LEAST, *(_longest_word(row[place]) for row in cells)]) for place in needed}
     shown = list(needed)
     while True:
         folding = [place for place in shown if columns[place].folds]
         fixed = sum(needed[place] for place in shown if place not in folding) + GAP * (len(shown) - 1)
-        widths = _shared(width - fixed, [needed[place] for place in folding])
+        widths = _shared(width - fixed, [(needed[place], least[place]) for place in folding])
         room = needed | dict(zip(folding, widths, strict=True))
         spare = [place for place in shown if columns[place].spare]
         crowded = any(needed[place] > MOST_LINES * room[place] for place in folding)
@@ -120,21 +122,30 @@ def _needed(columns: Sequence[Column], cells: list[list[str]]) -> list[int]:
     ]
 
 
-def _shared(room: int, needed: list[int]) -> list[int]:
-    """The room that columns get which may fold: the narrow ones all that they need, the others what is left."""
-    found = dict.fromkeys(range(len(needed)), 0)
-    left = room
-    for count, place in zip(range(len(needed), 0, -1), sorted(found, key=lambda at: needed[at]), strict=True):
-        found[place] = max(min(needed[place], left // count), min(LEAST, needed[place]))
-        left -= found[place]
-    return [found[place] for place in range(len(needed))]
+def _longest_word(text: str) -> int:
+    """What a cell that folds needs, as no word is broken; its further lines are indented."""
+    return max(len(word) + len(INDENT) for word in _together(text).split(" "))
+
+
+def _shared(room: int, needed: list[tuple[int, int]]) -> list[int]:
+    """The room of columns that may fold, of which each has all that it needs and the least that it can do with.
+
+    The narrow ones get all that they need, the others what is left, but never less than their least.
+    """
+    found = [0] * len(needed)
+    by_width = sorted(range(len(needed)), key=lambda place: needed[place])
+    for count, place in zip(range(len(needed), 0, -1), by_width, strict=True):
+        whole, least = needed[place]
+        found[place] = max(min(whole, room // count), min(least, whole))
+        room -= found[place]
+    return found
 
 
 def _wrapped(text: str, width: int, cell: Cell) -> str:
     """The text of a cell in lines: formulas are broken before a sign, anything else between words."""
     if len(text) <= width:
         return text
-    return "\n".join(wrap_formula(text, width)) if isinstance(cell, Polynomial) else filled(text, width, "  ")
+    return "\n".join(wrap_formula(text, width)) if isinstance(cell, Polynomial) else filled(text, width, INDENT)
 
 
 def _rounded(text: str, cell: Cell) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.report.style import Style
-from tfcalc.units import grouped, short, short_bytes
+from tfcalc.units import grouped, short, short_bytes, short_tokens
 
 
 class Share(NamedTuple):
@@ -57,13 +57,19 @@ class Short(NamedTuple):
     billion: str = "G"
 
 
+class Tokens(NamedTuple):
+    """A length in tokens, where k is 1,024 as people say it: ``128k``, ``1M``, ``514``."""
+
+    length: int
+
+
 class Order(NamedTuple):
     """A growth, written O(…)."""
 
     growth: Polynomial
 
 
-Cell = str | int | float | Polynomial | Share | Bytes | Times | Factors | Rounded | Short | Order | None
+Cell = str | int | float | Polynomial | Share | Bytes | Times | Factors | Rounded | Short | Tokens | Order | None
 
 LONGEST_FORMULA = 25
 """Characters of a formula that a table shows unasked, if none of its formulas has more."""
@@ -174,6 +180,8 @@ def for_people(cell: Cell, style: Style) -> str:
             return f"{cell.value:,.4g}"
         case Short():
             return short(cell.value, billion=cell.billion)
+        case Tokens():
+            return short_tokens(cell.length)
         case Times():
             return f"{cell.copies:,} × {_rounded(cell, style)}" if cell.copies != 1 else ""
         case _:
@@ -191,6 +199,8 @@ def for_programs(cell: Cell, style: Style) -> str:
             return f"{cell.fraction:.6f}"
         case Bytes():
             return str(cell.size)
+        case Tokens():
+            return str(cell.length)
         case Rounded() | Short():
             return str(cell.value)
         case _:
