@@ -68,6 +68,10 @@ def test_no_result_in_the_prose_is_typed_by_hand() -> None:
     assert set(stated) <= checked
 
 
+def test_no_command_of_the_page_is_refused() -> None:
+    assert not re.findall(r"^tfcalc: .*", TEXT, flags=re.MULTILINE)
+
+
 def answers() -> list[str]:
     """The answers to the exercises, each with its commands."""
     return re.split(r"^(?=\*\*[\d, ]+\.\*\*)", COURSE.partition("## 14. Answers")[2], flags=re.MULTILINE)[1:]
