@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Definitions
-from tfcalc.questions.common import asked_run, run_tree
+from tfcalc.questions.common import asked_run, check_arguments, run_tree
 from tfcalc.questions.quantities import measure_of
 from tfcalc.report import polynomial
 from tfcalc.symbols import letters, values, with_symbols
@@ -41,6 +41,7 @@ def sweep(
     """
     import numpy as np
 
+    check_arguments(model, run, definitions)
     run = asked_run(model, run)
     by_letter = letters(sizes, model, run)
     model, run = model.with_present(*sizes), run.with_present(*sizes)

@@ -15,7 +15,7 @@ from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.errors import UsageError, one_of
 from tfcalc.families.transformer import Transformer
-from tfcalc.questions.common import subject
+from tfcalc.questions.common import check_arguments, check_plans, subject
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, find_term, others
@@ -54,7 +54,9 @@ def explain(
     """
     by = definitions or Definitions()
     one_of("quantity", of, COUNTS)
-    model = model or Transformer()
+    model = Transformer() if model is None else model
+    check_arguments(model, run, definitions)
+    check_plans(training, serving)
     if of == "memory" and (training or serving or (run is not None and run.training)):
         from tfcalc.questions.opened_memory import opened_memory
 

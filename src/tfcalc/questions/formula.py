@@ -12,7 +12,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
-from tfcalc.questions.common import asked_run, run_tree
+from tfcalc.questions.common import asked_run, check_arguments, check_plans, run_tree
 from tfcalc.questions.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, needs_vocabulary, others
@@ -131,7 +131,9 @@ def formula(
     """
     from tfcalc.families.transformer import Transformer
 
-    by, chosen = definitions or Definitions(), model or Transformer()
+    by, chosen = definitions or Definitions(), Transformer() if model is None else model
+    check_arguments(chosen, run, definitions)
+    check_plans(training, serving)
     if of == "memory" and (training or serving or (run is not None and run.training)):
         from tfcalc.questions.opened_memory import memory_formula
 

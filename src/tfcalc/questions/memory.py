@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfcalc.conventions import DTYPES, Definitions
 from tfcalc.core.measure import held_bytes, weight_bytes
 from tfcalc.core.traced import value_of
-from tfcalc.questions.common import Subject, subject
+from tfcalc.questions.common import Subject, check_arguments, check_plans, subject
 from tfcalc.questions.stated import NOT_COUNTED, for_programs, in_words
 from tfcalc.report import Report, breakdown, exact
 from tfcalc.symbols import legend
@@ -40,6 +40,8 @@ def memory(
     >>> memory(Transformer()).answer
     176562176
     """
+    check_arguments(model, run, definitions)
+    check_plans(training, serving)
     definitions = definitions or Definitions()
     if training is not None or (run is not None and run.training):
         from tfcalc.held.plans import Training
