@@ -8,6 +8,7 @@ from typing import Any
 
 from tfcalc.configs.config import MOST_LAYERS, Config, Reading
 from tfcalc.configs.family import find
+from tfcalc.configs.plain import check_plain
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
@@ -73,6 +74,7 @@ class Published:
         instead: Mapping[str, Num] | None = None,
         changed: Mapping[str, Num] | None = None,
     ) -> None:
+        check_plain(data)
         self.data = data
         self.changed = dict(changed or {})
         self.name = name

@@ -9,7 +9,7 @@ from tfcalc.core.measure import held_bytes, weight_bytes
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import AUTO, own_format, resolve_dtype
 from tfcalc.errors import UsageError
-from tfcalc.questions.common import Subject, default_run, subject
+from tfcalc.questions.common import Subject, check_arguments, check_plans, default_run, subject
 from tfcalc.questions.effects import refuse_idle
 from tfcalc.questions.stated import NOT_COUNTED, for_programs, in_words
 from tfcalc.report import Footer, Report, breakdown, exact
@@ -57,6 +57,8 @@ def memory(
     >>> memory(Transformer()).answer
     176562176
     """
+    check_arguments(model, workload, conventions)
+    check_plans(training, serving)
     conventions = conventions or Conventions()
     if training is not None or (workload is not None and workload.training):
         from tfcalc.held.plans import Training
