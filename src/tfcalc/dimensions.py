@@ -166,7 +166,9 @@ def check_sizes(described: Any) -> None:
             if known.known and not (
                 isinstance(value, str) and is_one_of(known.spellings.get(value, value), known.known)
             ):
-                raise InvalidModel(f"{item.name} {quoted(value)} is not known", nearest(quoted(value).strip("'"), known.known))
+                raise InvalidModel(
+                    f"{item.name} {quoted(value)} is not known", nearest(quoted(value).strip("'"), known.known)
+                )
             if not known.known and not isinstance(value, bool):
                 raise InvalidModel(f"{item.name} {quoted(value)} is neither true nor false")
 
