@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tfcalc as library
-from tests.conftest import Program
+from tests.cli.conftest import Quick
 from tfcalc.errors import InvalidModel, TfcalcError
 
 DIGITS = "9" * 5_000
@@ -30,9 +30,9 @@ def refused(result: Any, *codes: int) -> None:
 
 @pytest.mark.parametrize("field", ["x", "layer_types", "rope_parameters", "quantization_config", "architectures"])
 @pytest.mark.parametrize("depth", NESTED)
-def test_a_config_is_nested_a_few_levels(tfcalc: Program, field: str, depth: int) -> None:
+def test_a_config_is_nested_a_few_levels(quick: Quick, field: str, depth: int) -> None:
     text = '{"model_type": "llama", "' + field + '": ' + '{"a":' * depth + "1" + "}" * depth + "}"
-    result = tfcalc("params", "-", input=text)
+    result = quick("params", "-", input=text)
     refused(result, 3)
     assert "nested too deeply" in result.stderr
 
@@ -40,8 +40,8 @@ def test_a_config_is_nested_a_few_levels(tfcalc: Program, field: str, depth: int
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("number", [DIGITS, f"-{DIGITS}", "9" * 4_300, "9" * 1_001])
 @pytest.mark.parametrize("config", ['{"model_type": "gpt2", "n_layer": N}', '{"model_type": "gpt2", "x": [{"y": N}]}'])
-def test_numbers_in_a_config_have_an_end(tfcalc: Program, command: list[str], number: str, config: str) -> None:
-    result = tfcalc(*command, "--model", "-", input=config.replace("N", number))
+def test_numbers_in_a_config_have_an_end(quick: Quick, command: list[str], number: str, config: str) -> None:
+    result = quick(*command, "--model", "-", input=config.replace("N", number))
     refused(result, 2, 3)
     assert "digits" in result.stderr
 
@@ -50,18 +50,18 @@ def test_numbers_in_a_config_have_an_end(tfcalc: Program, command: list[str], nu
     "value", [DIGITS, f"[{DIGITS}]", "0x" + "f" * 5_000, f"[[0x{'f' * 5_000}]]", "[" * 500 + "]" * 500]
 )
 @pytest.mark.parametrize("key", ["d_model", "norm", "tied", "quiet", "budget"])
-def test_numbers_in_a_settings_file_have_an_end(tfcalc: Program, tmp_path: Path, key: str, value: str) -> None:
+def test_numbers_in_a_settings_file_have_an_end(quick: Quick, tmp_path: Path, key: str, value: str) -> None:
     (tmp_path / "tfcalc.toml").write_text(f"{key} = {value}\n")
-    refused(tfcalc("params"), 3)
+    refused(quick("params"), 3)
 
 
 @pytest.mark.parametrize("number", [DIGITS, "1e" + DIGITS, "0x" + "f" * 5_000, f"-{DIGITS}", "٣" * 5_000])
-def test_numbers_that_are_typed_have_an_end(tfcalc: Program, number: str) -> None:
-    refused(tfcalc("params", "--layers", number), 2)
-    refused(tfcalc("params", env={"TFCALC_LAYERS": number}), 2)
-    refused(tfcalc("formula", "mha", "--substitute", f"h={number}"), 2)
-    assert tfcalc("params", "-q", env={"COLUMNS": number}).stdout == "44140544\n"
-    assert tfcalc("params", env={"COLUMNS": number}).returncode == 0
+def test_numbers_that_are_typed_have_an_end(quick: Quick, number: str) -> None:
+    refused(quick("params", "--layers", number), 2)
+    refused(quick("params", env={"TFCALC_LAYERS": number}), 2)
+    refused(quick("formula", "mha", "--substitute", f"h={number}"), 2)
+    assert quick("params", "-q", env={"COLUMNS": number}).stdout == "44140544\n"
+    assert quick("params", env={"COLUMNS": number}).returncode == 0
 
 
 def safetensors(folder: Path, header: str) -> str:
@@ -82,44 +82,35 @@ SHAPES = [
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("form", [[], ["--json"], ["-q"]], ids=["table", "json", "quiet"])
-def test_a_tensor_has_an_end(tfcalc: Program, tmp_path: Path, shape: str, form: list[str]) -> None:
+def test_a_tensor_has_an_end(quick: Quick, tmp_path: Path, shape: str, form: list[str]) -> None:
     place = safetensors(tmp_path, '{"wte.weight": {"dtype": "F32", "shape": ' + shape + "}}")
-    refused(tfcalc("verify", "gpt2", "--checkpoint", place, *form), 3)
+    refused(quick("verify", "gpt2", "--checkpoint", place, *form), 3)
 
 
-def test_a_tensor_of_gguf_has_an_end(tfcalc: Program, tmp_path: Path) -> None:
+def test_a_tensor_of_gguf_has_an_end(quick: Quick, tmp_path: Path) -> None:
     name, sides = b"token_embd.weight", struct.pack("<8Q", *[2**63] * 8)
     tensor = struct.pack("<Q", len(name)) + name + struct.pack("<I", 8) + sides + bytes(12)
     (tmp_path / "m.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + tensor)
-    refused(tfcalc("verify", "gpt2", "--checkpoint", "m.gguf"), 3)
+    refused(quick("verify", "gpt2", "--checkpoint", "m.gguf"), 3)
 
 
 @pytest.mark.parametrize("name", ["\0", "m\0.safetensors", "\ud800", "\x1b[31m", "a" * 300, "😀" * 90])
-def test_an_index_names_files_that_can_be(tfcalc: Program, tmp_path: Path, name: str) -> None:
+def test_an_index_names_files_that_can_be(quick: Quick, tmp_path: Path, name: str) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-    refused(tfcalc("verify", "gpt2", "--checkpoint", "model.safetensors.index.json"), 3)
+    refused(quick("verify", "gpt2", "--checkpoint", "model.safetensors.index.json"), 3)
 
 
 NAMES = ["\0", "a\0.json", "./\0", "\ud800", "./\ud800", "/\ud800.json", "😀" * 90, "/" + "a" * 300, "./" + "😀" * 90]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
-def test_a_path_that_cannot_be_is_refused(
-    name: str, tmp_path: Path, tfcalc: Program, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tfcalc.cli.main import main
-
-    monkeypatch.chdir(tmp_path)
+def test_a_path_that_cannot_be_is_refused(name: str, tmp_path: Path, quick: Quick) -> None:
     for arguments in (["params", name], ["params", "-o", name], ["verify", "gpt2", "--checkpoint", name]):
-        code = main(arguments)
-        out, err = capsys.readouterr()
-        assert code in (2, 3, 4)
-        assert out == ""
-        assert err.count("\n") == 1
+        refused(quick(*arguments), 2, 3, 4)
     with pytest.raises(TfcalcError):
         library.load(name)
     (tmp_path / "tfcalc.toml").write_text('output = "a\\u0000b"\n')
-    refused(tfcalc("params"), 2, 3)
+    refused(quick("params"), 2, 3)
 
 
 @pytest.mark.skipif(not hasattr(os, "setuid"), reason="homes are POSIX's")
