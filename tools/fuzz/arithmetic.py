@@ -10,7 +10,11 @@ SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
 
 def evaluated(text: str) -> Fraction | None:
-    """What a formula with numbers in it comes to: ``2(3·4² + ⌊7/2⌋)``. None where it has letters left."""
+    """What a formula with numbers in it comes to; None where it has letters left.
+
+    >>> evaluated("2(3·4² + ⌊7/2⌋) - 1/2"), evaluated("2h")
+    (Fraction(203, 2), None)
+    """
     text = text.replace(",", "").replace("−", "-")
     text = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda match: "^" + match[0].translate(SUPERSCRIPTS), text)
     tokens: list[str] = re.findall(r"\d+|[A-Za-zτρμ]\w*|[-+*/^()⌊⌋·,]|√", text)

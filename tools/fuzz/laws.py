@@ -9,6 +9,7 @@ from typing import Any
 
 import tfcalc
 from tfcalc import Conventions, Serving, Training, Workload
+from tfcalc.defaults import compute_dtype
 from tfcalc.errors import TfcalcError
 from tfcalc.questions.common import asked_run
 from tfcalc.questions.serving_memory import at_work
@@ -170,7 +171,7 @@ def law_dtypes(_: random.Random, name: str, model: Any) -> None:
             continue
     for less, more in (
         ("nf4", "int8"),
-        ("int8", "bf16"),
+        ("int8", compute_dtype(model)),  # what is not quantized stays as the checkpoint has it
         ("bf16", "fp32"),
         ("q4_k_m", "q8_0"),
         ("gptq-3bit", "gptq"),
@@ -302,7 +303,7 @@ def law_lora(draw: random.Random, name: str, model: Any) -> None:
     run = Workload(seq_len=l, phase="train", kernel="flash")
 
     def of(rank: int, **more: Any) -> Any:
-        return memory_of(model, workload=run, training=Training(lora=rank, optimizer="adamw", **more))
+        return memory_of(model, workload=run, training=Training(lora=rank, optimizer="adamw", precision="fp32", **more))
 
     try:
         one, two = of(r), of(2 * r)
@@ -315,7 +316,7 @@ def law_lora(draw: random.Random, name: str, model: Any) -> None:
     law("lora-formula", g1 == 4 * expected, name, r, g1, 4 * expected)
     dora = of(r, dora=True)
     law("dora>=lora", dora.totals["gradients_bytes"] >= g1, name)
-    full = memory_of(model, workload=run, training=Training())
+    full = memory_of(model, workload=run, training=Training(precision="fp32"))
     law(
         "lora-states<=full",
         one.totals["gradients_bytes"] + one.totals["optimizer_bytes"]
@@ -384,8 +385,8 @@ def law_serving(draw: random.Random, name: str, model: Any) -> None:
     except TfcalcError:
         pass
     try:
-        widths = [of(c, n, weights=one_).totals["weights_bytes"] for one_ in ("int4", "int8", "bf16")]
-        law("served-int4<int8<bf16", widths[0] <= widths[1] <= widths[2], name, widths)
+        widths = [of(c, n, weights=one_).totals["weights_bytes"] for one_ in ("int4", "int8", compute_dtype(model))]
+        law("served-int4<int8<own", widths[0] <= widths[1] <= widths[2], name, widths)
     except TfcalcError:
         pass
 
