@@ -31,7 +31,7 @@ def test_hostile_inputs_find_no_bug(seed: int, tmp_path: Path) -> None:
     assert "200 inputs" in found
 
 
-def test_the_fuzzer_finds_what_is_wrong(tmp_path: Path) -> None:
+def test_the_fuzzer_finds_what_is_wrong() -> None:
     """Errors of two lines, say: exit 1, and the report names them."""
     program = (
         "import sys\n"

@@ -57,8 +57,8 @@ def verify_checkpoint(model: Model, place: str) -> Verification:
 def _stored(path: Path) -> Shapes:
     """What the file stores, by plain name."""
     with reading(path, safetensors.BadCheckpoint):
-        found = path.is_file()
-    if not found:
+        there = path.is_file()
+    if not there:
         raise safetensors.BadCheckpoint(f"file {str(path)!r} does not exist", "name a .safetensors or .gguf file")
     if path.suffix == ".gguf":
         named = [(gguf.NAMES.get(plain(name), plain(name)), shape) for name, shape in gguf.shapes(path).items()]
