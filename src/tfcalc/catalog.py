@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.errors import Unavailable, UnknownModel
+from tfcalc.errors import InvalidModel, Unavailable, UnknownModel
 from tfcalc.model_names import ALIASES, alike, listed, meant, resolve, spelled
 from tfcalc.printable import quoted
 
@@ -146,7 +146,10 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
 def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "") -> Published:
     """The model that these fields of a config.json describe. Raises InvalidModel, or UnknownModel for its family."""
     from tfcalc.configs.published import Published
+    from tfcalc.plain_data import flaw
 
+    if wrong := flaw(config):
+        raise InvalidModel(wrong, "give what a config.json can hold")
     return Published(config, name=name, treated_as=treat_as)
 
 
@@ -154,7 +157,7 @@ def _preset_of(name: str) -> str | None:
     """The name of the preset that is meant, as its file has it; None where there is none."""
     from tfcalc.reader import is_place
 
-    if not 0 < len(name) <= LONGEST or any(mark in name for mark in "\\\0"):
+    if not 0 < len(name) <= LONGEST or not name.isascii() or any(mark in name for mark in "\\\0"):
         return None
     own = spelled(name)
     if "/" not in own and (FOLDER / f"{own}.json").is_file():  # without opening the files of all others

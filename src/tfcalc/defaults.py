@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import Published
 from tfcalc.conventions import DTYPES
+from tfcalc.dimensions import check_sizes
 from tfcalc.errors import UsageError
 from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
 from tfcalc.held.training.precisions import precision
@@ -68,7 +69,11 @@ def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
 
 
 def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
-    """The workload of a training step and its plan, with the checkpoint's precision and sdpa's own kernel for auto."""
+    """The workload of a training step and its plan, with the checkpoint's precision and sdpa's own kernel for auto.
+
+    Raises InvalidModel for a plan with a field that cannot be.
+    """
+    check_sizes(plan)
     if plan.precision == AUTO:
         plan = plan.replaced(precision=compute_dtype(model))
     if workload.kernel == AUTO:
@@ -77,7 +82,11 @@ def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[
 
 
 def resolve_serving(model: Model, workload: Workload, plan: Serving) -> tuple[Workload, Serving]:
-    """The workload and the plan of serving: the model's longest context, flash attention, the cache as computed."""
+    """The workload and the plan of serving: the model's longest context, flash attention, the cache as computed.
+
+    Raises InvalidModel for a plan with a field that cannot be.
+    """
+    check_sizes(plan)
     if plan.context is None:
         longest = model.longest
         plan = plan.replaced(context=workload.seq_len if longest is None else longest)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfcalc.dimensions import on_one_line
 from tfcalc.errors import InvalidModel
+from tfcalc.printable import quoted
 
 PLAIN = (str, int, float, type(None))
 """Values without parts; True and False are ints."""
@@ -17,13 +17,13 @@ DEEPEST = 64
 def check_plain(data: Mapping[str, Any]) -> None:
     """Raise InvalidModel for the first field that holds another object, such as a number of numpy's or a dtype."""
     if not isinstance(data, Mapping):
-        raise InvalidModel(f"{on_one_line(data)} is no config", "give the fields of a config.json as a dict")
+        raise InvalidModel(f"{quoted(data)} is no config", "give the fields of a config.json as a dict")
     for path, value, depth in _values(data, "", 0):
         if depth > DEEPEST:
             raise InvalidModel(f"{path[:80]}… is nested in more than {DEEPEST} levels", "leave it out")
         if not isinstance(value, PLAIN):
             raise InvalidModel(
-                f"{path[:80]} {on_one_line(value)} is no value of a config.json: {type(value).__name__}",
+                f"{path[:80]} {quoted(value)} is no value of a config.json: {type(value).__name__}",
                 "convert it by int(…), float(…), str(…) or list(…)",
             )
 

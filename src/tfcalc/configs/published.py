@@ -13,6 +13,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.printable import quoted
 from tfcalc.workload import Workload, check_phase
 
 SAME_AS = {
@@ -95,7 +96,7 @@ class Published:
         if given is None or given == []:
             return self.family.architecture
         if not isinstance(given, list) or not isinstance(given[0], str):
-            raise InvalidModel(f"architectures {given!r:.80} is not a list of names", 'write ["LlamaForCausalLM"]')
+            raise InvalidModel(f"architectures {quoted(given)} is not a list of names", 'write ["LlamaForCausalLM"]')
         if self.treated_as and not any(given[0].endswith(head) for head in self.family.heads):
             return self.family.architecture
         return given[0]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component, Measure, Node
 from tfcalc.core.measure import matmul_flops, params
-from tfcalc.dimensions import check_sizes, on_one_line
+from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
+from tfcalc.printable import quoted
 from tfcalc.report import Entry, breakdown
 from tfcalc.symbols import legend, with_symbols
 from tfcalc.workload import DEFAULT_LENGTH, Workload
@@ -66,11 +67,11 @@ def run_tree(model: Model, run: Workload) -> Component:
 def check_arguments(model: Model, run: Workload | None, conventions: Conventions | None) -> None:
     """Raise InvalidModel where one of these is something else, or holds what is no size and no known word."""
     if not hasattr(model, "tree"):
-        raise InvalidModel(f"{on_one_line(model)} is not a model", "give tfcalc.Transformer(…), or tfcalc.load(name)")
+        raise InvalidModel(f"{quoted(model)} is not a model", "give tfcalc.Transformer(…), or tfcalc.load(name)")
     if not isinstance(run, Workload | None):
-        raise InvalidModel(f"{on_one_line(run)} is not a workload", "give tfcalc.Workload(…)")
+        raise InvalidModel(f"{quoted(run)} is not a workload", "give tfcalc.Workload(…)")
     if not isinstance(conventions, Conventions | None):
-        raise InvalidModel(f"{on_one_line(conventions)} are no conventions", "give tfcalc.Conventions(…)")
+        raise InvalidModel(f"{quoted(conventions)} are no conventions", "give tfcalc.Conventions(…)")
     for given in (run, conventions):
         if given is not None:
             check_sizes(given)
@@ -82,7 +83,7 @@ def check_plans(training: Training | None, serving: Serving | None) -> None:
 
     for given, kind in ((training, Training), (serving, Serving)):
         if not isinstance(given, kind | None):
-            raise InvalidModel(f"{on_one_line(given)} is no plan", f"give tfcalc.{kind.__name__}(…)")
+            raise InvalidModel(f"{quoted(given)} is no plan", f"give tfcalc.{kind.__name__}(…)")
         if given is not None:
             check_sizes(given)
 

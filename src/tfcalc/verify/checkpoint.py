@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tfcalc.core.component import Component
 from tfcalc.core.tensors import plain, shapes, tensors, tied
 from tfcalc.errors import UsageError
+from tfcalc.reader import reading
 from tfcalc.report import exact
 from tfcalc.verify import gguf, safetensors
 from tfcalc.verify.safetensors import Shape
@@ -55,8 +56,10 @@ def verify_checkpoint(model: Model, place: str) -> Verification:
 
 def _stored(path: Path) -> Shapes:
     """What the file stores, by plain name."""
-    if not path.is_file():
-        raise safetensors.BadCheckpoint(f"file {str(path)[:200]!r} does not exist", "name a .safetensors or .gguf file")
+    with reading(path, safetensors.BadCheckpoint):
+        there = path.is_file()
+    if not there:
+        raise safetensors.BadCheckpoint(f"file {str(path)!r} does not exist", "name a .safetensors or .gguf file")
     if path.suffix == ".gguf":
         named = [(gguf.NAMES.get(plain(name), plain(name)), shape) for name, shape in gguf.shapes(path).items()]
     elif path.suffix in (".safetensors", ".json"):

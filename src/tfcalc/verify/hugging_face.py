@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.core.tensors import plain, tensors
 from tfcalc.errors import Unavailable, UsageError
+from tfcalc.printable import quoted
 from tfcalc.report import exact
 from tfcalc.verify.verification import Verification, side_by_side
 from tfcalc.workload import Workload
@@ -60,7 +61,7 @@ def _architecture(data: Mapping[str, Any]) -> str:
     kind = str(data.get("model_type"))
     found = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind) or MODEL_MAPPING_NAMES.get(kind)
     if not isinstance(found, str):
-        raise Unavailable(f"transformers knows no model_type {kind[:80]!r}", "name its class in architectures")
+        raise Unavailable(f"transformers knows no model_type {quoted(kind)}", "name its class in architectures")
     return found
 
 
