@@ -51,7 +51,7 @@ def parse_length(text: str | int) -> int:
     >>> parse_length("8k"), parse_length("128K"), parse_length("1M"), parse_length("4_096"), parse_length("1.5k")
     (8192, 131072, 1048576, 4096, 1536)
     """
-    if isinstance(text, str) and text[-1:] in ("k", "K", "M"):
+    if isinstance(text, str) and text.strip()[-1:] in ("k", "K", "M"):
         text = f"{text.strip()}i".replace("k", "K")
     return parse_count(text)
 

@@ -17,9 +17,10 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfcalc.defaults import resolve_training
 from tfcalc.dimensions import Choice, Described, Dimension, Text, facet
 from tfcalc.held.training.precisions import precision
-from tfcalc.questions.kernels import chosen
+from tfcalc.implementations.kernel_choice import chosen
 from tfcalc.report import exact
 
 if TYPE_CHECKING:
@@ -78,10 +79,11 @@ Group = tuple[Change, ...]
 
 def of_training(model: Model, run: Workload, plan: Training) -> list[Group]:
     """What could be otherwise in training, in the order of this module."""
+    resolved, plan = resolve_training(model, run, plan)
     by = precision(plan.precision)
-    kernel = chosen(model, run, plan)
+    kernel = chosen(model, run, by.compute)
     found: list[Group] = []
-    if not run.fused and kernel in ("efficient", "flash"):
+    if not resolved.fused and kernel in ("efficient", "flash"):
         found.append((Change(f"attention kernel {kernel}", {"kernel": kernel}, transient=True),))
     if plan.optimizer in ADAM:
         found.append((Change("fused AdamW", plan={"optimizer": "adamw-fused"}),))
@@ -144,9 +146,8 @@ def _smaller_micro_batches(run: Workload, plan: Training) -> Iterator[Change]:
 def _recipes(model: Model, run: Workload, plan: Training, names: tuple[str, ...]) -> Iterator[Change]:
     """Fewer bits; with the kernel that PyTorch then chooses, where it chose the one that was asked for."""
     for name in names:
-        fewer = plan.replaced(precision=name)
-        kernel = chosen(model, run, fewer)
-        follows = run.kernel != kernel and run.kernel == chosen(model, run, plan)
+        kernel = chosen(model, run, precision(name).compute)
+        follows = run.kernel != kernel and run.kernel == chosen(model, run, precision(plan.precision).compute)
         yield Change(f"precision {name}", {"kernel": kernel} if follows else NOTHING, {"precision": name})
 
 

@@ -125,7 +125,9 @@ class Sheet(NamedTuple):
     def as_asked(self, style: Style) -> Sheet:
         """Without the formulas, or with all of them, as the style asks for and as they are short enough for."""
         sheet = self.detailed if style.formulas and self.detailed else self
-        if style.formulas or not any(column.formula for column in sheet.columns):
+        if style.formulas:
+            return sheet._replace(columns=[c._replace(spare=0) if c.formula else c for c in sheet.columns])
+        if not any(column.formula for column in sheet.columns):
             return sheet
         formulas = [place for place, column in enumerate(sheet.columns) if column.formula]
         if all(len(for_people(row[place], style)) <= LONGEST_FORMULA for row in sheet.rows for place in formulas):
@@ -133,10 +135,10 @@ class Sheet(NamedTuple):
         return sheet.without(formulas)
 
     def without(self, places: Sequence[int]) -> Sheet:
-        """The same without these columns; without any formula there is no legend either."""
+        """The same without these columns, and without the legend where these were the formulas."""
         left = [place for place in range(len(self.columns)) if place not in places]
         columns = [self.columns[place] for place in left]
-        legend = self.legend if any(column.formula for column in columns) else {}
+        legend = {} if any(self.columns[place].formula for place in places) else self.legend
         return self._replace(columns=columns, rows=[[row[place] for place in left] for row in self.rows], legend=legend)
 
     def below(self, style: Style) -> list[str]:
@@ -150,8 +152,10 @@ class Sheet(NamedTuple):
             lines.append(f"Not counted: {self.not_counted}")
         if style.assumptions:
             lines += self.assumptions
-        if self.see_also:
-            lines.append(f"See also: {'  '.join(self.see_also)}")
+        asked = {"--formulas": style.formulas, "--assumptions": style.assumptions}
+        further = [command for command in self.see_also if not asked.get(command)]
+        if further:
+            lines.append(f"See also: {'  '.join(further)}")
         return lines
 
 
