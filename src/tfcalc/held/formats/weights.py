@@ -180,7 +180,7 @@ def _places(part: Component) -> Sequence[int]:
     copies, under = known(part.copies), known(part.under)
     if copies is None or under is None:
         raise InvalidModel(
-            f"the format of a weight depends on its layer, and there are {count}",
+            f"the format of a weight depends on its layer, and there are {part.copies}",
             "give the number of layers, or a format that is the same in all",
         )
     if copies > MOST_LAYERS:
