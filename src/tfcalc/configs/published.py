@@ -56,15 +56,16 @@ LAYERS, LAYER_TYPES = "num_hidden_layers", "layer_types"
 class Published:
     """The fields of a config.json, and the family that knows what they mean.
 
-    ``instead`` puts other numbers (symbols, arrays) in the place of sizes, by the field's path. Raises UnknownModel for
-    a ``model_type`` that no family has, InvalidModel for fields that fit no model.
+    ``instead`` puts other numbers (symbols, arrays) in the place of sizes, by the field's path; ``dtype_note`` says
+    that its ``dtype`` is assumed. Raises UnknownModel for a ``model_type`` that no family has, InvalidModel for fields
+    that fit no model.
 
     >>> from tfcalc.core.measure import params
     >>> Published({"model_type": "gpt2"}).tree(Workload()).total(params)
     124439808
     """
 
-    __slots__ = ("_read", "changed", "data", "family", "instead", "name", "treated_as")
+    __slots__ = ("_read", "changed", "data", "dtype_note", "family", "instead", "name", "treated_as")
 
     def __init__(
         self,
@@ -74,9 +75,11 @@ class Published:
         treated_as: str = "",
         instead: Mapping[str, Num] | None = None,
         changed: Mapping[str, Num] | None = None,
+        dtype_note: str = "",
     ) -> None:
         check_plain(data)
         self.data = data
+        self.dtype_note = dtype_note
         self.changed = dict(changed or {})
         self.name = name
         self.treated_as = treated_as
@@ -191,7 +194,7 @@ class Published:
         if not sizes:
             return self
         paths = {path: size for name, size in sizes.items() for path in self._paths_of(name)}
-        same = {"name": self.name, "treated_as": self.treated_as}
+        same = {"name": self.name, "treated_as": self.treated_as, "dtype_note": self.dtype_note}
         if all(isinstance(size, int) for size in paths.values()):
             changed = {**self.changed, **paths}
             return Published(_put(self.data, paths), instead=self.instead, changed=changed, **same)
