@@ -28,13 +28,15 @@ def verify_config(model: Published) -> Verification:
     for path, field in model.reading.fields.items():
         if field.letter.startswith("n") and model.reading.sizes[path] > MOST_LAYERS:
             raise UsageError(f"{path} {model.reading.sizes[path]} is too much to build", f"at most {MOST_LAYERS}")
-    theirs = parameters(build(model.config, model.architecture))
+    built = build(model.config, model.architecture)
+    theirs = parameters(built)
     ours = {name: exact(size) for name, size in tensors(model.tree(Workload())).items()}
     import transformers
 
     return Verification(
         heading=model.summary,
-        against="transformers",
+        compared=f"{len(list(_once(built))):,} tensors",
+        against=f"transformers {transformers.__version__}",
         column="transformers",
         reference=f"{model.architecture} of transformers {transformers.__version__} on the meta device, "
         "unique parameters after tie_weights()",
