@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Conventions
+from tfcalc.defaults import resolve_dtype
 from tfcalc.questions.common import asked_run, run_tree
 from tfcalc.questions.quantities import measure_of
 from tfcalc.report import polynomial
@@ -41,11 +42,12 @@ def sweep(
     """
     import numpy as np
 
-    run = asked_run(model, run)
+    run, by = asked_run(model, run), conventions or Conventions()
+    by = resolve_dtype(model, by) if of == "memory" else by
     by_letter = letters(sizes, model, run)
     model, run = model.with_present(*sizes), run.with_present(*sizes)
     root = run_tree(with_symbols(model), with_symbols(run))
-    closed = polynomial(root.total(measure_of(of, run, conventions or Conventions())))
+    closed = polynomial(root.total(measure_of(of, run, by)))
     arrays = np.broadcast_arrays(*(np.asarray(size, object if exact else np.float64) for size in sizes.values()))
     points = values(model, run) | {by_letter[name]: array for name, array in zip(sizes, arrays, strict=True)}
     shape = arrays[0].shape if arrays else ()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import Published
+from tfcalc.conventions import AUTO, DTYPES, Conventions
+from tfcalc.errors import UsageError
 from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
 from tfcalc.held.training.precisions import precision
 from tfcalc.implementations.kernel_choice import chosen
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
-AUTO = "auto"
 CLASSIC = "fp32"
 """The number format of the model without a name, and of a config that states none: PyTorch's default dtype."""
 COMPUTED = ("fp32", "bf16", "fp16")
@@ -47,6 +48,24 @@ def compute_dtype(model: Model) -> str:
     """The format that the layers compute in by default: the checkpoint's, or bf16 where it has fewer than 16 bits."""
     dtype = own_dtype(model)
     return dtype if dtype in COMPUTED else QUANTIZED
+
+
+def stored_packed(model: Model) -> bool:
+    """Whether the checkpoint stores its weights in a format that packs them, with scales and what is not quantized."""
+    own = own_format(model)
+    return own is not None and own.format.name not in DTYPES
+
+
+def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
+    """The conventions with the checkpoint's number format for auto.
+
+    Raises UsageError for a checkpoint whose tensors have more than one: a closed form is of one number format.
+    """
+    if conventions.dtype != AUTO:
+        return conventions
+    if stored_packed(model):
+        raise UsageError(f"the tensors of {model.summary} are stored in several formats", "name one: --dtype bf16")
+    return conventions.replaced(dtype=own_dtype(model))
 
 
 def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:

@@ -11,6 +11,7 @@ from tfcalc.core.letters import spelled
 from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
 from tfcalc.questions.common import asked_run, run_tree
@@ -147,6 +148,7 @@ def formula(
     if approx and of != "params":
         raise UsageError(f"only parameters can be approximate, not {of}", "leave out approx, or ask for params")
     chosen.check(run)
+    by = resolve_dtype(chosen, by) if of == "memory" else by
     shown = chosen.described()
     if needs_vocabulary(target):
         chosen = chosen.with_vocabulary(symbol("V"))

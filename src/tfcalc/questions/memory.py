@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.conventions import DTYPES, Conventions
+from tfcalc.conventions import AUTO, DTYPES, Conventions
 from tfcalc.core.measure import held_bytes, weight_bytes
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import AUTO, own_dtype, own_format
+from tfcalc.defaults import own_dtype, stored_packed
 from tfcalc.errors import UsageError
 from tfcalc.questions.common import Subject, default_run, subject
 from tfcalc.questions.effects import refuse_idle
@@ -89,8 +89,7 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
         fact = f"--dtype {conventions.dtype} and --weights {weights} both give the format"
         raise UsageError(fact, "leave one of them out")
     if conventions.dtype == AUTO:
-        own = own_format(model)
-        if weights or (own and own.format.name not in DTYPES):
+        if weights or stored_packed(model):
             return _in_format(asked, weights or "", conventions, depth)
         conventions = conventions.replaced(dtype=own_dtype(model))
     bits = DTYPES[conventions.dtype]
