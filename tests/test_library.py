@@ -117,6 +117,8 @@ def test_what_is_no_model_is_refused(wrong: object) -> None:
         tfcalc.params(wrong)  # type: ignore[arg-type]
     with pytest.raises(tfcalc.InvalidModel, match="is not a workload"):
         tfcalc.flops(tfcalc.Transformer(), 1024)  # type: ignore[arg-type]
+    with pytest.raises(tfcalc.InvalidModel, match="is not a workload"):
+        tfcalc.memory(tfcalc.Transformer(), tfcalc.Conventions())  # type: ignore[arg-type]
 
 
 def test_a_numpy_integer_is_refused_with_the_way_out() -> None:

@@ -42,11 +42,13 @@ def sweep(
     """
     import numpy as np
 
-    run, by = asked_run(model, run), conventions or Conventions()
-    by = resolve_dtype(model, by) if of == "memory" else by
+    run = asked_run(model, run)
     by_letter = letters(sizes, model, run)
     model, run = model.with_present(*sizes), run.with_present(*sizes)
     root = run_tree(with_symbols(model), with_symbols(run))
+    by = conventions or Conventions()
+    if of == "memory":
+        by = resolve_dtype(model, by)
     closed = polynomial(root.total(measure_of(of, run, by)))
     arrays = np.broadcast_arrays(*(np.asarray(size, object if exact else np.float64) for size in sizes.values()))
     points = values(model, run) | {by_letter[name]: array for name, array in zip(sizes, arrays, strict=True)}

@@ -9,18 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import Published
-from tfcalc.conventions import AUTO, DTYPES, Conventions
+from tfcalc.conventions import DTYPES
 from tfcalc.errors import UsageError
 from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
 from tfcalc.held.training.precisions import precision
 from tfcalc.implementations.kernel_choice import chosen
 
 if TYPE_CHECKING:
+    from tfcalc.conventions import Conventions
     from tfcalc.held.formats.weights import Recipe
     from tfcalc.held.plans import Serving, Training
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
+AUTO = "auto"
 CLASSIC = "fp32"
 """The number format of the model without a name, and of a config that states none: PyTorch's default dtype."""
 COMPUTED = ("fp32", "bf16", "fp16")
@@ -50,21 +52,18 @@ def compute_dtype(model: Model) -> str:
     return dtype if dtype in COMPUTED else QUANTIZED
 
 
-def stored_packed(model: Model) -> bool:
-    """Whether the checkpoint stores its weights in a format that packs them, with scales and what is not quantized."""
-    own = own_format(model)
-    return own is not None and own.format.name not in DTYPES
-
-
 def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
-    """The conventions with the checkpoint's number format for auto.
+    """The conventions with the checkpoint's own number format for auto.
 
-    Raises UsageError for a checkpoint whose tensors have more than one: a closed form is of one number format.
+    Raises UsageError where that is a quantized format: its tensors differ, so that no one closed form covers a part.
     """
     if conventions.dtype != AUTO:
         return conventions
-    if stored_packed(model):
-        raise UsageError(f"the tensors of {model.summary} are stored in several formats", "name one: --dtype bf16")
+    own = own_format(model)
+    if own and own.format.name not in DTYPES:
+        raise UsageError(
+            f"the checkpoint is stored in {own.format.name}, whose tensors have no one formula", "add --dtype bf16"
+        )
     return conventions.replaced(dtype=own_dtype(model))
 
 

@@ -127,6 +127,18 @@ def short(number: int | float, *, billion: str = "G") -> str:
     return f"{number}"
 
 
+def short_tokens(count: int) -> str:
+    """A length as :func:`parse_length` reads it: ``131,072`` is ``128k``; in full where it is no multiple of 1,024.
+
+    >>> short_tokens(131_072), short_tokens(2**20), short_tokens(514), short_tokens(10_000)
+    ('128k', '1M', '514', '10000')
+    """
+    for scale, prefix in ((2**20, "M"), (2**10, "k")):
+        if count and count % scale == 0:
+            return f"{count // scale}{prefix}"
+    return str(count)
+
+
 def short_bytes(number: float, system: str = "iec") -> str:
     """Three figures and a unit: ``168 MiB`` (iec, powers of 1024) or ``177 MB`` (si, powers of 1000).
 

@@ -337,7 +337,7 @@ def test_13_every_example_runs(tfcalc: Program, line: str) -> None:
         (["parms"], "params"),
         (["params", "--d-modle", "5"], "--d-model"),
         (["params", "--laers", "5"], "--layers"),
-        (["params", "transformer-bse"], "transformer-base"),
+        (["params", "transformer-bse"], "transformer-base or transformer-big"),
         (["params", "--norm", "rmsnrom"], "rmsnorm"),
         (["params", "--kind", "encodr"], "encoder"),
         (["params", "--format", "jsn"], "json"),

@@ -38,7 +38,7 @@ def _share_keys(parts: Sequence[Component]) -> bool:
     if any(part.own.limit is not None for part in parts):
         return False
     for part in parts:
-        widths = {tensor.name: tensor.shape[-1] for leaf in part.parts for tensor in leaf.own.weights}
+        widths = {tensor.name: tensor.shape[-1] for leaf in part.parts for tensor in leaf.own.weights if tensor.shape}
         if "W_K" in widths and widths["W_K"] != widths.get("W_Q", widths["W_K"]):
             return True
     return False

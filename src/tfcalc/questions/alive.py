@@ -22,7 +22,7 @@ LETTERS = {
 def alive(states: Placed, saved: Component, buffers: Component, passing: Component, peak: Phase) -> Component:
     """What is alive at the peak, term by term; what has been released, or is yet to come, is taken off."""
     whole = states.device
-    parts = [*(term(state) for state in (whole.weights, whole.master, whole.optimizer)), buffers]
+    parts = [*(term(state) for state in (whole.weights, whole.master, whole.optimizer)), buffers, states.communication]
     if peak.gradients:
         parts.append(less(term(whole.gradients), peak.gradients, MISSING, "not made yet"))
     if peak.activations:

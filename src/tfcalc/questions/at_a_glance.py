@@ -22,6 +22,7 @@ TERMS = {
     "gradients": "gradients",
     "activations": "activations",
     "gathered": "gathered weights",
+    "communication": "DDP buckets",
     "cache": "KV cache",
     "buffers": "buffers",
     "buffers and inputs": "inputs and buffers",

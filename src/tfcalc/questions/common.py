@@ -64,14 +64,19 @@ def run_tree(model: Model, run: Workload) -> Component:
 
 def subject(model: Model, run: Workload | None, conventions: Conventions | None = None) -> Subject:
     """Check the model against the workload and build both trees. Raises InvalidModel."""
+    check_kinds(model, run, conventions)
+    run = asked_run(model, run)
+    model.check(run)
+    check_sizes(conventions or Conventions())
+    root, twin = run_tree(model, run), run_tree(with_symbols(model), with_symbols(run))
+    return Subject(model, run, root.root(), twin.root())
+
+
+def check_kinds(model: object, run: object, conventions: object) -> None:
+    """Raise InvalidModel for what is no model, no workload, or no conventions."""
     if not hasattr(model, "tree"):
         raise InvalidModel(f"{model!r} is not a model", "give tfcalc.Transformer(…), or tfcalc.load(name)")
     if not isinstance(run, Workload | None):
         raise InvalidModel(f"{run!r} is not a workload", "give tfcalc.Workload(…)")
     if not isinstance(conventions, Conventions | None):
         raise InvalidModel(f"{conventions!r} are no conventions", "give tfcalc.Conventions(…)")
-    run = asked_run(model, run)
-    model.check(run)
-    check_sizes(conventions or Conventions())
-    root, twin = run_tree(model, run), run_tree(with_symbols(model), with_symbols(run))
-    return Subject(model, run, root.root(), twin.root())

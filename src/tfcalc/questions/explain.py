@@ -60,8 +60,9 @@ def explain(
         from tfcalc.questions.opened_memory import opened_memory
 
         return _opened(target, of, opened_memory(model, run, by, training=training, serving=serving))
-    by = resolve_dtype(model, by) if of == "memory" else by
     asked = subject(model, run, by)
+    if of == "memory":
+        by = resolve_dtype(model, by)
 
     def items(cost: Cost) -> list[Item]:
         if of == "flops":

@@ -144,11 +144,11 @@ def formula(
             raise UsageError("the memory of training and serving has one form, the exact one", "leave the others out")
         return memory_formula(target, chosen, run, by, training=training, serving=serving)
     run = asked_run(chosen, run)
-    one_of("quantity", of, QUANTITIES)
+    if one_of("quantity", of, QUANTITIES) == "memory":
+        by = resolve_dtype(chosen, by)
     if approx and of != "params":
         raise UsageError(f"only parameters can be approximate, not {of}", "leave out approx, or ask for params")
     chosen.check(run)
-    by = resolve_dtype(chosen, by) if of == "memory" else by
     shown = chosen.described()
     if needs_vocabulary(target):
         chosen = chosen.with_vocabulary(symbol("V"))

@@ -14,10 +14,10 @@ from tfcalc.held.formats.weights import weights
 from tfcalc.held.training.adapters import thawed
 from tfcalc.held.training.optimizers import optimizer
 from tfcalc.held.training.peak import Phase, Standing
-from tfcalc.held.training.placement import Placed, placed
+from tfcalc.held.training.placement import Placed, ddp_buckets, placed
 from tfcalc.held.training.precisions import Precision, precision
 from tfcalc.questions.alive import term
-from tfcalc.questions.training_plan import placement_of
+from tfcalc.questions.training_plan import MEGATRON, placement_of
 
 if TYPE_CHECKING:
     from tfcalc.held.plans import Training
@@ -44,6 +44,7 @@ class TrainingStep(NamedTuple):
         parts = (
             *states,
             self.buffers,
+            self.placed.communication,
             self.saved,
             self.placed.gathered,
             term(self.passing._replace(name="temporary")),
@@ -56,6 +57,8 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     placement = placement_of(plan)
     by, chosen = precision(plan.precision), optimizer(plan.optimizer)
     made = placed(tree, by, chosen, placement, sized=(sized, placement))
+    if plan.gpus != 1 and not placement.stage and plan.backend != MEGATRON:
+        made = made._replace(communication=ddp_buckets(tree, by))
     if not plan.base_weights:
         return made
     if placement.stage == 3:
@@ -68,7 +71,7 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
 def standing_of(states: Placed, buffers: Component) -> Standing:
     """What is there all the time, in bytes."""
     device = states.device
-    held = (device.weights, device.master, device.optimizer, buffers)
+    held = (device.weights, device.master, device.optimizer, buffers, states.communication)
     return Standing(*(bytes_in(each) for each in held))
 
 

@@ -79,7 +79,7 @@ def training_memory(
         more={"timeline": [described(phase) for phase in step.phases]},
         footer=Footer(
             assumes=in_short(run, plan),
-            not_counted="CUDA context, fragmentation (allow 5-10 %)",
+            not_counted=f"CUDA context, {_between_gpus(plan)}fragmentation (allow 5-10 %)",
             see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
             assumptions=tuple(notes(run, plan)),
         ),
@@ -91,6 +91,13 @@ def training_memory(
             conventions.units,
         ),
     )
+
+
+def _between_gpus(plan: Training) -> str:
+    """What GPUs exchange gradients and weights in, as far as it is not counted."""
+    if plan.gpus == 1:
+        return ""
+    return "NCCL's buffers, " if plan.zero == "0" else "communication buffers of ZeRO or FSDP, "
 
 
 def _other_phases(step: TrainingStep, units: str) -> str:
@@ -134,6 +141,7 @@ def totals(step: TrainingStep) -> dict[str, int | str]:
         "kv_cache_bytes": 0,
         "buffers_bytes": _bytes(step.buffers),
         "gathered_bytes": step.peak.gathered,
+        "communication_bytes": _bytes(step.placed.communication),
         "temporary_bytes": step.peak.temporary,
         "host_bytes": sum(_bytes(state) for state in step.placed.host),
     }
@@ -190,6 +198,8 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield DEVICES[plan.device]
     if plan.gpus != 1 or plan.zero != "0":
         yield f"one of {plan.gpus:,} GPUs, ZeRO stage {plan.zero}, tensors split {plan.layout}, offload {plan.offload}"
+    if plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
+        yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"
     yield "peak = the largest amount of memory live at once (--timeline shows each phase)"

@@ -11,12 +11,13 @@ FORWARD, LOSS, BACKWARD, STEP = "forward", "loss", "backward", "step"
 
 
 class Standing(NamedTuple):
-    """Bytes that are there all the time: weights, master weights, optimizer states, buffers and inputs."""
+    """Bytes that are there all the time: weights, master weights, optimizer states, buffers, DDP's buckets."""
 
     weights: int
     master: int
     optimizer: int
     buffers: int
+    communication: int = 0
 
 
 class Phase(NamedTuple):

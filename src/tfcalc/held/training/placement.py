@@ -8,7 +8,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.held.training.optimizers import Optimizer
 from tfcalc.held.training.precisions import Precision
-from tfcalc.held.training.sharding import Placement, pieces, units
+from tfcalc.held.training.sharding import Placement, pieces, trained_numbers, units
 from tfcalc.held.training.states import States, gradients, master, optimizer_states, step_temporary, weights
 
 NOTHING = Component("nothing", "memory")
@@ -19,13 +19,15 @@ HOSTED = {"none": (), "optimizer": (1, 2, 3), "all": (0, 1, 2, 3)}
 class Placed(NamedTuple):
     """What a ``device`` holds, what the ``host`` holds for it, what is ``gathered`` for a while, and a step's need.
 
-    Where the optimizer's part is offloaded, the ``step`` needs its memory on the host.
+    Where the optimizer's part is offloaded, the ``step`` needs its memory on the host. ``communication`` are buffers
+    beside the states that gradients are reduced in.
     """
 
     device: States
     host: States
     gathered: Component
     step: Component
+    communication: Component = NOTHING
 
 
 def placed(
@@ -93,6 +95,23 @@ def gathered(
         Held(f"gradients of {name}", (trained,), precision.gradients),
     )
     return Component("gathered", "memory", Cost(held=kept))
+
+
+def ddp_buckets(tree: Component, precision: Precision) -> Component:
+    """DistributedDataParallel's buckets: a copy of all gradients, which it reduces, from the first step to the last.
+
+    Nothing where gradients have a format of their own: those are reduced in the buffers that they are summed up in.
+
+    Source: torch.nn.parallel.DistributedDataParallel, ``gradient_as_bucket_view=False``: with True "the saved memory
+    size will be equal to the total gradients memory size".
+    """
+    if precision.gradients != precision.weights:
+        return NOTHING
+    return Component(
+        "communication",
+        "communication",
+        Cost(held=(Held("DDP buckets", (tree.total(trained_numbers),), precision.gradients),)),
+    )
 
 
 def _emptied(state: Component) -> Component:
