@@ -60,7 +60,10 @@ def test_a_recorded_peak_is_the_line_between_fitting_and_not(row: dict[str, Any]
 )
 def test_the_verdict_is_exact_and_never_clipped(b: int, l: int, recipe: str, spare: int) -> None:
     small = from_config({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 64, "vocab_size": 1000})
-    run, plan = Workload(batch_size=b, seq_len=l, phase="train", kernel="eager"), Training(precision=recipe, optimizer="adamw")
+    run, plan = (
+        Workload(batch_size=b, seq_len=l, phase="train", kernel="eager"),
+        Training(precision=recipe, optimizer="adamw"),
+    )
     peak = training_peak(small, run, plan)
     found = fits(small, max(peak + spare, 1), workload=run, training=plan)
     assert found.headroom == max(spare, 1 - peak)
@@ -103,8 +106,8 @@ def test_the_verdict_stands_first() -> None:
     assert "12GiB: short by " in short
     spare = trained("80GB", Training())
     assert spare.sheet().title.startswith("fits: ")
-    assert "80GB = 74.51 GiB" in spare.verdict
-    assert spare.sheet().quiet == spare.headroom
+    assert "80GB = 74.5 GiB" in spare.verdict
+    assert spare.sheet().quiet == spare.report.answer
 
 
 def test_a_length_beyond_the_positions_is_remarked_on() -> None:
@@ -114,7 +117,9 @@ def test_a_length_beyond_the_positions_is_remarked_on() -> None:
 
 def test_changes_come_in_their_order() -> None:
     """What is learned stays the same; fewer bits; another optimizer; fewer weights trained; more devices."""
-    groups = of_training(load("gpt2"), TRAINING.replaced(kernel="math"), Training(precision="bf16-master", optimizer="adamw"))
+    groups = of_training(
+        load("gpt2"), TRAINING.replaced(kernel="math"), Training(precision="bf16-master", optimizer="adamw")
+    )
     order = [
         "attention kernel flash",
         "fused AdamW",
@@ -134,9 +139,7 @@ def test_changes_come_in_their_order() -> None:
 
 
 def test_what_is_done_already_is_no_change() -> None:
-    plan = Training(
-        precision="bf16", optimizer="sgd", backend="fused", lora=8, base_weights="nf4-dq", zero="3", gpus=8
-    )
+    plan = Training(precision="bf16", optimizer="sgd", backend="fused", lora=8, base_weights="nf4-dq", zero="3", gpus=8)
     run = TRAINING.replaced(batch_size=1, recompute="full")
     assert of_training(load("gpt2"), run, plan) == []
     assert of_serving(Workload(kernel="flash"), Serving(weights="int4", kv="fp8", cache="paged")) == []
@@ -167,7 +170,7 @@ def test_where_no_change_is_enough_sets_of_them_are_given() -> None:
     assert found.remedies
     assert all(len(remedy.changes) > 1 and remedy.total <= 80 * 10**9 for remedy in found.remedies)
     assert "no change makes it fit alone" in found.sheet().notes
-    assert found.flags[0] == "--recompute full --optimizer adamw-fused"
+    assert found.flags[0] == "--checkpointing full --optimizer adamw-fused"
 
 
 def test_where_nothing_is_enough_the_closest_is_given() -> None:
