@@ -23,7 +23,7 @@ def test_the_lines_of_the_whole_add_up_to_the_answer(case: tuple[Transformer, Wo
     assert explain(root, model, "flops", run).answer == flops(model, run).answer
     everything = Conventions(count="all", dtype="int4")
     assert explain(root, model, "flops", run, everything).answer == flops(model, run, everything).answer
-    assert explain(root, model, "memory", None, everything).answer == memory(model, everything).answer
+    assert explain(root, model, "memory", None, everything).answer == memory(model, None, everything).answer
 
 
 @given(models_and_runs)
