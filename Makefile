@@ -5,7 +5,7 @@ DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
 .PHONY: check lint types test docs-fresh docs site dist golden check-torch explore fuzz benchmark venv
 
-check: lint types test docs-fresh
+check: lint types test docs-fresh site
 
 lint:
 	$(TOOL) ruff check .
@@ -27,9 +27,9 @@ site: # into site/; needs the dependency group docs
 	NO_MKDOCS_2_WARNING=1 $(TOOL) mkdocs build --quiet
 	$(TOOL) tools.links site
 
-dist: # the same bytes for the same commit; needs the dependency group package
+dist: # the same bytes for the same commit (without git: for the same files); needs the dependency group package
 	rm -rf dist
-	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(TOOL) build
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600)} $(TOOL) build
 	$(TOOL) twine check --strict dist/*
 
 golden:

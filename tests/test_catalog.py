@@ -218,7 +218,7 @@ def test_a_config_can_be_read_as_another_family(tmp_path: Path, tfcalc: Program)
     assert "--as" in unknown.stderr
     assert "--via torch" in unknown.stderr
     answered = tfcalc("params", str(tmp_path), "--as", "llama")
-    assert f"{TOTAL:,} parameters" in answered.stdout
+    assert f"parameters ({TOTAL:,})" in answered.stdout
     assert "treated as llama" in answered.stdout
 
 
@@ -237,3 +237,59 @@ def test_every_type_that_must_be_there_is() -> None:
     lines = (Path(__file__).parent / "oracle" / "model_types.txt").read_text(encoding="utf-8").splitlines()
     must = {line.split("\t")[1] for line in lines if line.startswith("must")}
     assert must <= {name for names in modules().values() for name in names}
+
+
+def _table(tfcalc: Program, width: int, *flags: str) -> list[str]:
+    return tfcalc("models", *flags, env={"COLUMNS": str(width)}).stdout.splitlines()
+
+
+def test_at_80_columns_a_preset_is_a_line_with_all_its_columns(tfcalc: Program) -> None:
+    lines = _table(tfcalc, 80)
+    assert max(map(len, lines)) <= 80
+    assert lines[2].split() == ["model", "family", "size", "ctx", "dtype"]
+    rows = {cells[0]: cells[1:] for line in lines[4:] if (cells := line.split())}
+    assert set(catalog.names()) <= set(rows)
+    assert rows["llama-3-8b"] == ["llama", "8.03B", "8k", "bf16"]
+    assert rows["gpt-oss-20b"] == ["gpt_oss", "20.9B", "128k", "mxfp4"]
+    assert rows["deepseek-v3"] == ["deepseek_v3", "671B", "160k", "fp8"]
+
+
+def test_at_40_columns_each_name_is_a_line_and_whole(tfcalc: Program) -> None:
+    lines = _table(tfcalc, 40)
+    assert max(map(len, lines)) <= 40
+    assert set(catalog.names()) <= set(lines)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_sources_are_never_cut(tfcalc: Program, width: int) -> None:
+    text = " ".join(" ".join(_table(tfcalc, width, "--sources", "--family", "gpt_oss")).split())
+    assert "pkg/hfutil/modelconfig/testdata/gpt_oss_20b.json" in text
+    assert "…" not in text
+
+
+def test_json_has_repository_context_and_sources(tfcalc: Program) -> None:
+    models = {one["name"]: one for one in json.loads(tfcalc("models", "--json").stdout)["models"]}
+    assert models["llama-3-8b"]["repository"] == "meta-llama/Meta-Llama-3-8B"
+    assert models["llama-3-8b"]["context"] == 8192
+    assert models["falcon-7b"]["context"] == 2048
+    assert models["mpt-7b"]["context"] == 2048  # max_seq_len
+    assert models["gpt-3"]["repository"] == ""
+    assert models["gpt-3"]["sources"]["dtype"] == "assumed: no checkpoint was published"
+
+
+def test_the_types_whose_training_memory_is_answered(tfcalc: Program) -> None:
+    """Each that is listed is answered; one that is not is refused with the number of those that are."""
+    listed = tfcalc("models", "--trainable", "-q").stdout.split()
+    answer = json.loads(tfcalc("models", "--trainable", "--json").stdout)
+    assert answer["trainable_count"] == len(answer["trainable"]) == len(listed)
+    assert {"llama", "gpt2", "bert", "t5", "mixtral"} <= set(listed)
+    assert not {"mamba", "rwkv", "xlnet"} & set(listed)
+    refused = tfcalc("memory", "mamba-2.8b", "--train")
+    expected = "training memory is not supported for mamba; tfcalc models --trainable lists the"
+    assert refused.returncode == 2
+    assert f"{expected} {len(listed)} families that are" in refused.stderr
+
+
+@pytest.mark.parametrize("flags", [("--supported", "--trainable"), ("--trainable", "--family", "llama")])
+def test_one_list_at_a_time(tfcalc: Program, flags: tuple[str, ...]) -> None:
+    assert tfcalc("models", *flags).returncode == 2

@@ -68,6 +68,25 @@ def test_no_result_in_the_prose_is_typed_by_hand() -> None:
     assert set(stated) <= checked
 
 
+def test_no_command_of_the_page_is_refused() -> None:
+    assert not re.findall(r"^tfcalc: .*", TEXT, flags=re.MULTILINE)
+
+
+def answers() -> list[str]:
+    """The answers to the exercises, each with its commands."""
+    return re.split(r"^(?=\*\*[\d, ]+\.\*\*)", COURSE.partition("## 14. Answers")[2], flags=re.MULTILINE)[1:]
+
+
+@pytest.mark.parametrize("answer", answers(), ids=lambda answer: str(answer.partition(" ")[0]))
+def test_what_an_answer_works_out_is_what_its_commands_print(answer: str) -> None:
+    generated = re.compile(r"```.*?```|<!-- course.*?<!-- end -->", re.DOTALL)
+    printed = "\n".join(line for line in " ".join(generated.findall(answer)).splitlines() if line[:1] != "$")
+    assert re.search(r"\d{4,}", without_commas(printed))
+    worked_out = [without_commas(span) for span in SPAN.findall(generated.sub("", answer)) if " = " in span]
+    numbers = re.findall(r"\d{4,}", " ".join(worked_out))
+    assert not numbers or any(number in without_commas(printed) for number in numbers)
+
+
 @pytest.mark.torch
 def test_pytorch_prints_what_the_examples_say() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")

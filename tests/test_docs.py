@@ -60,7 +60,7 @@ def test_every_printed_formula_gives_what_the_code_counts(of: str, target: str, 
     run = Workload(batch_size=at["b"], seq_len=at["l"])
     root = model.tree(run)
     part = find(root.root(), target).component
-    assert evaluate(form, {**at, "T": 5000}) == part.each(measure_of(of, run, Conventions()))
+    assert evaluate(form, {**at, "T": 5000}) == part.each(measure_of(of, run, Conventions(dtype="fp32")))
 
 
 def rows(block: str) -> list[list[str]]:

@@ -17,6 +17,7 @@ ROOMS = [
     ("render",),
     ("questions",),
     ("report",),
+    ("defaults",),
     ("held",),
     ("implementations",),
     ("hub",),

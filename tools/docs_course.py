@@ -81,7 +81,7 @@ def share_of_flops() -> Iterator[str]:
         kinds = flops(model, Workload(seq_len=l)).by_kind()
         pairs = _growth(model)[1] * l**2
         parts = [kinds["attention"] - pairs, pairs, kinds["ffn"], kinds.get("output", 0)]
-        shares = " | ".join(f"{float(part / sum(kinds.values())):.1%}" for part in parts)
+        shares = " | ".join(f"{float(part) / sum(kinds.values()):.1%}" for part in parts)
         yield f"| {h:,} | {l:,} | {vocabulary or 0:,} | {shares} |"
 
 

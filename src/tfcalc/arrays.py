@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Conventions
+from tfcalc.defaults import resolve_dtype
 from tfcalc.questions.common import asked_run, run_tree
 from tfcalc.questions.quantities import measure_of
 from tfcalc.report import polynomial
@@ -45,7 +46,10 @@ def sweep(
     by_letter = letters(sizes, model, run)
     model, run = model.with_present(*sizes), run.with_present(*sizes)
     root = run_tree(with_symbols(model), with_symbols(run))
-    closed = polynomial(root.total(measure_of(of, run, conventions or Conventions())))
+    by = conventions or Conventions()
+    if of == "memory":
+        by = resolve_dtype(model, by)
+    closed = polynomial(root.total(measure_of(of, run, by)))
     arrays = np.broadcast_arrays(*(np.asarray(size, object if exact else np.float64) for size in sizes.values()))
     points = values(model, run) | {by_letter[name]: array for name, array in zip(sizes, arrays, strict=True)}
     shape = arrays[0].shape if arrays else ()

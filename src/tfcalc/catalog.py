@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.errors import Unavailable, UnknownModel
 from tfcalc.model_names import ALIASES, alike, listed, meant, resolve, spelled
+from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import Published
@@ -165,7 +166,7 @@ def _unknown(name: str) -> UnknownModel:
     """The refusal of a name, with those that may be meant."""
     from tfcalc.configs.family import modules
 
-    asked, short = name[:LONGEST], f"{name[:80]!r}"
+    asked, short = name[:LONGEST], quoted(name)
     several, known_type = meant(asked, [*repositories(), *ALIASES]), spelled(asked).replace("-", "_")
     if len(several) > 1:
         return UnknownModel(f"{short} names several: {listed(several)}", "tfcalc models lists all")

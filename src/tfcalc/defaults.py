@@ -9,9 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import Published
+from tfcalc.conventions import DTYPES
+from tfcalc.errors import UsageError
 from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
+from tfcalc.held.training.precisions import precision
+from tfcalc.implementations.kernel_choice import chosen
 
 if TYPE_CHECKING:
+    from tfcalc.conventions import Conventions
     from tfcalc.held.formats.weights import Recipe
     from tfcalc.held.plans import Serving, Training
     from tfcalc.model import Model
@@ -47,14 +52,27 @@ def compute_dtype(model: Model) -> str:
     return dtype if dtype in COMPUTED else QUANTIZED
 
 
+def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
+    """The conventions with the checkpoint's own number format for auto.
+
+    Raises UsageError where that is a quantized format: its tensors differ, so that no one closed form covers a part.
+    """
+    if conventions.dtype != AUTO:
+        return conventions
+    own = own_format(model)
+    if own and own.format.name not in DTYPES:
+        raise UsageError(
+            f"the checkpoint is stored in {own.format.name}, whose tensors have no one formula", "add --dtype bf16"
+        )
+    return conventions.replaced(dtype=own_dtype(model))
+
+
 def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
     """The workload of a training step and its plan, with the checkpoint's precision and sdpa's own kernel for auto."""
     if plan.precision == AUTO:
         plan = plan.replaced(precision=compute_dtype(model))
     if workload.kernel == AUTO:
-        from tfcalc.questions.kernels import chosen
-
-        workload = workload.replaced(kernel=chosen(model, workload, plan))
+        workload = workload.replaced(kernel=chosen(model, workload, precision(plan.precision).compute))
     return workload, plan
 
 

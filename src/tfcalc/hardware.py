@@ -1,4 +1,4 @@
-"""Accelerators, their dense peaks and their memory: facts in hardware.csv, each row with its source.
+"""Accelerators: dense peaks, memory, bandwidth and links, as facts in hardware.csv, each with its source and status.
 
 A peak with sparsity is twice the dense one, and no transformer reaches it: no such figure stands in the table. Memory
 is what vendors print, and what the driver reports where it is known: "80 GB" are 79.1 GiB, and not 80·10⁹ bytes.
@@ -9,21 +9,27 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from tfcalc.errors import UsageError, nearest
+from tfcalc.printable import quoted
 from tfcalc.units import parse_bytes, short_bytes
 
 TABLE = Path(__file__).parent / "hardware.csv"
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4")
 STATUS = {"V": "", "S": "from a secondary source", "U": "unverified"}
-"""How sure a figure is: seen on the vendor's page, on a page that quotes it, or recalled."""
+"""How sure a figure is: the vendor's, seen there or on a page that links to it; on a page that quotes it; recalled."""
 
 CONTEXT = 2**29
 """Bytes that the driver's context and its libraries take of a process: 0.5 GiB, an assumption (usual: 0.3 to 0.6)."""
 
-TERA = 10**12
+TERA, GIGA = 10**12, 10**9
+MOST_GPUS = 10**6
+SAME_MEMORY = 0.1
+"""Amounts that differ by less may be one card's: its 192 GB are printed as 180 GB, too."""
+
 SPARSITY = 2
 ALIKE = 0.005
 """Two printed figures that differ by less are the same one, rounded."""
@@ -57,18 +63,26 @@ class Accelerator(NamedTuple):
     """``peaks`` are FLOP/s without sparsity, by precision; ``status`` and ``caveat`` say how far to trust them.
 
     ``memory`` is what the vendor prints (``80 GB``), ``memory_reported`` what the driver says (``79.1 GiB``; empty
-    where it is not known; the least where several are said), with a status and a note of their own.
+    where it is not known; the least where several are said). ``bandwidth`` is that of its memory and ``link`` that to
+    the others of its ``domain`` of so many accelerators, in bytes per second and one direction. Each
+    group of figures has its own status and sources.
     """
 
     name: str
     peaks: dict[str, float]
-    status: str
-    sources: str
-    caveat: str
     memory: str
-    memory_reported: str
-    memory_status: str
-    memory_note: str
+    memory_reported: str = ""
+    bandwidth: float = 0
+    link: float = 0
+    domain: int = 1
+    status: str = "V"
+    sources: str = ""
+    caveat: str = ""
+    memory_status: str = "V"
+    memory_sources: str = ""
+    memory_note: str = ""
+    rates_status: str = "V"
+    rates_sources: str = ""
 
     def usable(self, context: int = CONTEXT) -> Usable:
         """What is left to a process: as the driver reports, or else as the vendor's unit says, less the ``context``.
@@ -98,9 +112,8 @@ class Accelerator(NamedTuple):
     def peak(self, precision: str) -> float:
         """Its dense peak. Raises UsageError with those that it has."""
         if precision not in self.peaks:
-            raise UsageError(
-                f"no dense {precision} peak of {self.name} is known", f"it has {', '.join(self.peaks)}; or give --peak"
-            )
+            known = f"it has {', '.join(self.peaks)}; or " if self.peaks else ""
+            raise UsageError(f"no dense {precision} peak of {self.name} is known", f"{known}give --peak")
         return self.peaks[precision]
 
     def doubts(self) -> Iterator[str]:
@@ -111,41 +124,90 @@ class Accelerator(NamedTuple):
             yield f"{self.name}: {self.caveat}"
 
 
-def accelerators() -> list[Accelerator]:
+@cache
+def accelerators() -> tuple[Accelerator, ...]:
     """All that are known, in the order of the table."""
     with TABLE.open(encoding="utf-8", newline="") as file:
-        return [
-            Accelerator(
-                row["name"],
-                {name: float(row[name]) * TERA for name in PRECISIONS if row[name]},
-                row["status"],
-                row["sources"],
-                row["caveat"],
-                row["memory"],
-                row["memory_reported"],
-                row["memory_status"],
-                row["memory_note"],
-            )
-            for row in csv.DictReader(file)
-        ]
+        return tuple(_accelerator(row) for row in csv.DictReader(file))
+
+
+def _accelerator(row: dict[str, str]) -> Accelerator:
+    return Accelerator(
+        row["name"],
+        {name: float(row[name]) * TERA for name in PRECISIONS if row[name]},
+        row["memory"],
+        row["memory_reported"],
+        float(row["bandwidth"]) * GIGA,
+        float(row["link"]) * GIGA,
+        int(row["domain"]),
+        row["status"],
+        row["sources"],
+        row["caveat"],
+        row["memory_status"],
+        row["memory_sources"],
+        row["memory_note"],
+        row["rates_status"],
+        row["rates_sources"],
+    )
+
+
+def parse_gpu(text: str) -> tuple[int, str]:
+    """How many of which accelerator: ``8xh100``, ``8 x H100`` and ``8×h100`` are eight, ``h100`` is one.
+
+    Raises UsageError for a number that none has.
+
+    >>> parse_gpu("8xh100"), parse_gpu("16 x RTX 4090"), parse_gpu("4090"), parse_gpu("2*80GB")
+    ((8, 'h100'), (16, 'RTX 4090'), (1, '4090'), (2, '80GB'))
+    """
+    counted = re.fullmatch(r"\s*(\d{1,9})\s*[xX×*]\s*(\S.*?)\s*", text, re.ASCII)
+    count, name = (int(counted[1]), counted[2]) if counted else (1, text.strip())
+    if not 0 < count <= MOST_GPUS:
+        raise UsageError(f"{quoted(text)} is {count} GPUs", f"write a number from 1 to {MOST_GPUS:,}: 8xh100")
+    return count, name
 
 
 def named(name: str, instead: str = "--peak") -> list[Accelerator]:
     """Those that a name may mean, the likeliest first: ``h100``, ``NVIDIA A100 80GB``, ``4090``, ``TPU v5p``.
 
-    Raises UsageError with the nearest, where there is none, and the option that would do ``instead``.
+    An amount of memory alone, ``24GB``, is any card that has it, of which nothing else is known. Raises UsageError with
+    the nearest, where there is none, and the option that would do ``instead``.
 
-    >>> [one.name for one in named("h100")], named("rtx_4090")[0].name
-    (['H100-SXM', 'H100-PCIe', 'H100-NVL'], 'RTX-4090')
+    >>> [one.name for one in named("h100")], named("rtx_4090")[0].name, named("a100-80gb")[0].name
+    (['H100-SXM', 'H100-PCIe', 'H100-NVL'], 'RTX-4090', 'A100-SXM-80')
     """
+    if re.fullmatch(r"\s*[\d.,]+\s*[GMTgmt]i?[Bb]\s*", name, re.ASCII):
+        return [Accelerator("a card", {}, short_memory(name))]
     known, asked = accelerators(), "".join(_words(name))
-    memory = re.search(r"(\d+) ?gi?b", name.lower())
     for ends in (_beginnings, _endings):
         found = [one for one in known if re.search(r"\d", asked) and asked in ends(_words(one.name))]
         if found:
-            return sorted(found, key=lambda one: memory is not None and one.memory.split()[0] != memory[1])
+            return _of_memory(found, name)
     hint = nearest(name.upper(), list(dict.fromkeys(_kin(one.name) for one in known)))
-    raise UsageError(f"accelerator {name[:80]!r} is not known", f"{hint}; or give {instead}".replace("?;", "?"))
+    raise UsageError(f"accelerator {quoted(name)} is not known", f"{hint}; or give {instead}".replace("?;", "?"))
+
+
+def short_memory(amount: str) -> str:
+    """An amount of memory with a space before its unit: ``24gb`` is ``24 GB``. Raises UsageError where it is none.
+
+    >>> short_memory("24gb"), short_memory("80 GiB")
+    ('24 GB', '80 GiB')
+    """
+    parse_bytes(amount)
+    number, unit = re.match(r"\s*([\d.,]+)\s*(\w+)", amount).groups()  # type: ignore[union-attr]  # it was parsed
+    return f"{number} {unit[0].upper()}{'iB' if 'i' in unit.lower() else 'B'}"
+
+
+def _of_memory(found: list[Accelerator], name: str) -> list[Accelerator]:
+    """Those that have as much memory as the name says, first; where none has, that is an error."""
+    said = re.search(r"(\d+) ?gi?b", name.lower())
+    if not said:
+        return found
+    asked = int(said[1])
+    far = {one.name: abs(asked - float(one.memory.split()[0])) / asked for one in found}
+    if min(far.values()) > SAME_MEMORY:
+        has = ", ".join(f"{one.name} ({one.memory})" for one in found)
+        raise UsageError(f"no accelerator {quoted(name)} is known", f"there is {has}")
+    return sorted(found, key=lambda one: far[one.name])
 
 
 def looks_sparse(peak: float, precision: str) -> Accelerator | None:

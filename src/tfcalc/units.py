@@ -51,7 +51,7 @@ def parse_length(text: str | int) -> int:
     >>> parse_length("8k"), parse_length("128K"), parse_length("1M"), parse_length("4_096"), parse_length("1.5k")
     (8192, 131072, 1048576, 4096, 1536)
     """
-    if isinstance(text, str) and text[-1:] in ("k", "K", "M"):
+    if isinstance(text, str) and text.strip()[-1:] in ("k", "K", "M"):
         text = f"{text.strip()}i".replace("k", "K")
     return parse_count(text)
 
@@ -125,6 +125,18 @@ def short(number: int | float, *, billion: str = "G") -> str:
         if rounded >= scale:
             return f"{rounded / scale:.3g}{prefix}"
     return f"{number}"
+
+
+def short_tokens(count: int) -> str:
+    """A length as :func:`parse_length` reads it: ``131,072`` is ``128k``; in full where it is no multiple of 1,024.
+
+    >>> short_tokens(131_072), short_tokens(2**20), short_tokens(514), short_tokens(10_000)
+    ('128k', '1M', '514', '10000')
+    """
+    for scale, prefix in ((2**20, "M"), (2**10, "k")):
+        if count and count % scale == 0:
+            return f"{count // scale}{prefix}"
+    return str(count)
 
 
 def short_bytes(number: float, system: str = "iec") -> str:

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Program
 
 TRAIN = ("memory", "gpt2", "--train", "--batch", "8", "--seq", "1024", "--precision", "bf16")
-SERVE = ("memory", "llama-3-8b", "--serve", "--context", "8192", "--concurrency", "4")
+SERVE = ("memory", "llama-3-8b", "--serve", "--context", "8k", "--concurrency", "4")
 KEYS = {
     "total_bytes",
     "weights_bytes",
@@ -117,5 +117,19 @@ def test_every_term_opens_up(tfcalc: Program, term: str) -> None:
 
 
 def test_a_settings_file_may_say_how_one_trains(tfcalc: Program, tmp_path: Any) -> None:
-    (tmp_path / "tfcalc.toml").write_text('recipe = "bf16"\noptimizer = "sgd"\n')
+    (tmp_path / "tfcalc.toml").write_text('precision = "bf16"\noptimizer = "sgd"\n')
     assert answer(tfcalc, "memory", "gpt2", "--train")["conventions"]["optimizer"] == "sgd"
+
+
+@pytest.mark.parametrize("asked", [("--train",), ("--serve",), ("--train", "--gpu", "h100")], ids=" ".join)
+def test_positions_that_lack_a_size_are_refused_whatever_is_asked(tfcalc: Program, asked: tuple[str, ...]) -> None:
+    ran = tfcalc("memory", "--kind", "decoder", "--positions", "relative", "--vocab-size", "100", *asked)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("tfcalc: relative positions without max_distance; give max_distance")
+
+
+def test_a_model_whose_training_is_not_known_says_so(tfcalc: Program) -> None:
+    """CLIP has a scale of its logits: a parameter without a shape."""
+    ran = tfcalc("memory", "clip-vit-base-patch32", "--train", "--batch", "8")
+    assert ran.returncode == 2
+    assert "training a clip model" in ran.stderr

@@ -119,6 +119,20 @@ def test_parameters_and_the_attention_to_a_source_know_no_pattern() -> None:
     assert across[0] == across[1]
 
 
+@pytest.mark.parametrize("kind", SEES)
+def test_a_reach_as_long_as_the_sequence_leaves_all_pairs_or_own_keys(kind: str) -> None:
+    for reach in (64, 65, 1000):
+        assert Pattern(kind, reach).pairs(64) == (64 if kind == "atrous" else 64 * 64)
+
+
+@pytest.mark.parametrize("pattern", ["atrous:64", "atrous:70", "sliding:1", "chunked:1"])
+def test_where_a_query_sees_its_own_key_alone_a_causal_mask_takes_nothing_off(pattern: str) -> None:
+    """h 8, f 32: projections 8lh² and 4lhf, and 4h for each of l pairs, 64 tokens."""
+    model = Transformer(kind="decoder", d_model=8, n_heads=2, n_layers=1, pattern=pattern)
+    found = {pairs: flops(model, Workload(seq_len=64, attention=pairs)).answer for pairs in ("full", "causal")}
+    assert found["full"] == found["causal"] == 64 * (8 * 8**2 + 4 * 8 * 32 + 4 * 8)
+
+
 @pytest.mark.parametrize(
     ("pattern", "growth"),
     [

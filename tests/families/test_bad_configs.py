@@ -47,6 +47,10 @@ CASES: dict[str, tuple[Any, str]] = {
     "architectures of no list": (LLAMA | {"architectures": "LlamaForCausalLM"}, "architectures"),
     "an unknown head": (LLAMA | {"architectures": ["LlamaForPoetry"]}, "LlamaForPoetry"),
     "an activation of no known name": (LLAMA | {"hidden_act": "__import__('os')"}, "activation"),
+    "an object for a layer": (
+        {"model_type": "llava_next", "vision_feature_layer": {"factor": 8}},
+        "vision_feature_layer {'factor': 8} is not a whole number",
+    ),
     "a list": ([LLAMA], "a list, not an object"),
     "nothing": ("", "a string"),
 }

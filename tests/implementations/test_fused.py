@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from tests.implementations.test_training_rows import CONFIGS
-from tfcalc import Workload
+from tfcalc import Workload, memory
 from tfcalc.configs.published import Published
 from tfcalc.core.number import total
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
+from tfcalc.held.plans import Training
 from tfcalc.implementations.transformers.program import running
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.operations import Numerics
@@ -94,6 +95,27 @@ def test_the_loss_never_holds_more_logits_than_those_of_a_chunk() -> None:
     peak = m.t.ledger.new_phase().total
     assert peak - m.t.ledger.saved == 2048 * 32000 * 2 + rows * (4 + 8 + 2 * 4096)
     assert loss.storage.size == 4
+
+
+def test_the_peak_with_sgd_is_in_backward_and_adds_up() -> None:
+    """One layer of Llama 2, 4 · 4096 tokens, 16 bits: most is live when the gradient of the down projection is made.
+
+    There are the weights; token ids and labels; what the layer keeps, cos and sin; the gradients of the head and of the
+    last norm, which are done; and, of the tensors that pass, the gradients of the stream, of the down projection's
+    input and of its weight, beside the loss and its gradient.
+    """
+    h, f, a, kv = sizes("llama-2-7b")
+    vocabulary, tokens = 32000, 4 * 4096
+    layer = 2 * h * h + 2 * h * kv + 3 * h * f + 2 * h
+    weights = 2 * (2 * vocabulary * h + layer + h)
+    kept = tokens * (2 * (6 * h + 2 * kv + 3 * f) + 2 * 4 + 4 * a) + 24 + 2 * 4096 * 128 * 2
+    gradients = 2 * (vocabulary * h + h)
+    passing = 2 * tokens * h + 2 * tokens * f + 2 * h * f + 4 + 4
+    model = Published(dict(CONFIGS["llama-2-7b"]) | {"num_hidden_layers": 1})
+    plan = Training(recipe="bf16", optimizer="sgd", implementation="fused")
+    found = memory(model, run=Workload(phase="train", batch_size=4, seq_len=4096), training=plan)
+    assert found.totals["temporary_bytes"] == passing
+    assert found.answer == weights + 8 * tokens + kept + gradients + passing
 
 
 def test_backward_hands_out_the_gradients_that_forward_made() -> None:

@@ -16,7 +16,7 @@ from tfcalc.core.measure import bytes_held, params
 from tfcalc.errors import InvalidModel
 from tfcalc.held.training.optimizers import OPTIMIZERS as OPTIMIZERS_BY_NAME
 from tfcalc.held.training.optimizers import optimizer
-from tfcalc.held.training.precisions import precision
+from tfcalc.held.training.precisions import PRECISIONS, precision
 from tfcalc.held.training.states import model_states, step_temporary
 from tfcalc.held.training.stored import largest_tensor, packed, tensor_count
 from tfcalc.leaves import parameter
@@ -26,7 +26,7 @@ CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").
 TRAINING = recorded("memory/training.public.jsonl")
 OF_TORCH = recorded("memory/nn-transformer.public.jsonl")
 OPTIMIZERS = recorded("memory/optimizers.jsonl")
-RECORDED_RECIPES = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "bf16-mixed"}
+RECORDED_PRECISIONS = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "bf16-mixed"}
 RECORDED_OPTIMIZERS = {"sgd_mom": "momentum", "adamw_fused": "adamw-fused", "adamw_forloop": "adamw-forloop"}
 TRAIN = Workload(phase="train", seq_len=16)
 
@@ -41,7 +41,7 @@ def tree_of(row: dict[str, Any]) -> Component:
 
 
 def compare(tree: Component, row: dict[str, Any]) -> None:
-    by = precision(RECORDED_RECIPES[row["recipe"]])
+    by = precision(RECORDED_PRECISIONS[row["recipe"]])
     name = row["optimizer"]
     chosen = optimizer(RECORDED_OPTIMIZERS.get(name, name))
     states, phases = model_states(tree, by, chosen), row["phases"]
@@ -107,8 +107,8 @@ BYTES_WITH_ADAMW = {  # Rajbhandari et al. 2020, section 3.1; Megatron-LM's 18; 
 
 
 @pytest.mark.parametrize("name", sorted(BYTES_WITH_ADAMW))
-def test_recipes_have_the_bytes_per_parameter_of_their_sources(name: str) -> None:
-    by = RECIPES[name]
+def test_precisions_have_the_bytes_per_parameter_of_their_sources(name: str) -> None:
+    by = PRECISIONS[name]
     assert (by.weights, by.gradients, by.master, 2 * by.moments) == tuple(8 * size for size in BYTES_WITH_ADAMW[name])
 
 
@@ -142,7 +142,7 @@ def test_the_largest_tensor_of_gpt2_is_its_vocabulary() -> None:
     assert largest_tensor(Published(CONFIGS["gpt2"]).tree(TRAIN)).shape == (50257, 768)
 
 
-@pytest.mark.parametrize("ask", [recipe, optimizer])
+@pytest.mark.parametrize("ask", [precision, optimizer])
 def test_an_unknown_name_is_refused_with_the_value_and_the_nearest(ask: Any) -> None:
     with pytest.raises(InvalidModel, match="'fp31a' is not known; "):
         ask("fp31a")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import recorded
-from tfcalc import catalog
+from tfcalc import catalog, memory
 from tfcalc.configs.published import Published
 from tfcalc.core.component import Component
 from tfcalc.core.measure import buffer_elements, bytes_held, params
@@ -15,7 +15,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.names import format_named, single
 from tfcalc.held.formats.quantization_config import stated_format
 from tfcalc.held.formats.weights import hold, weights
-from tfcalc.questions.memory import memory
+from tfcalc.held.plans import Serving
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 
@@ -318,3 +318,24 @@ def test_a_mixture_needs_to_know_how_many_layers_there_are() -> None:
     tree = Published(model.data, instead={"num_hidden_layers": n}).tree(Workload())
     with pytest.raises(InvalidModel, match="sizes that are symbols"):
         weights(tree, format_named("q4_k_m"))
+
+
+def test_layers_named_by_a_quantized_config_are_told_apart_in_an_answer() -> None:
+    """int8 by llm-int8, layer 0 left in 16 bits: a scale in fp32 for each of a quantized matrix's outputs.
+
+    h 256, f 512: 4h² + 3hf = 655,360 numbers and 4h + 2f + h = 2,304 outputs in a layer; 2 · 1000 · 256 in the tables.
+    """
+    model = _config(quant_method="bitsandbytes", load_in_8bit=True, llm_int8_skip_modules=["lm_head", "model.layers.0"])
+    matrices, outputs, norms, tables = 655_360, 2_304, (2 * 4 + 1) * 256, 2 * 1000 * 256
+    stored = 3 * (matrices + 4 * outputs) + 2 * (matrices + norms + tables)
+    assert memory(model, weights="").totals["weights_bytes"] == stored
+    serving = memory(model, run=Workload(seq_len=8), serving=Serving()).totals
+    assert serving["weights_bytes"] == stored
+
+
+def test_rows_that_a_block_does_not_divide_have_another_type_in_an_answer_too() -> None:
+    """h 192 and f 288 are no multiples of 256: q5_0 instead of q4_k, 22 bytes for 32 numbers; norms in fp32."""
+    sizes = {"hidden_size": 192, "intermediate_size": 288, "num_hidden_layers": 4, "num_attention_heads": 3}
+    model = Published({"model_type": "llama", **sizes, "num_key_value_heads": 3, "vocab_size": 100})
+    numbers = 4 * (4 * 192 * 192 + 3 * 192 * 288) + 2 * 100 * 192
+    assert memory(model, weights="q4_k-pure").totals["weights_bytes"] == numbers * 22 // 32 + (2 * 4 + 1) * 192 * 4

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
+
+import pytest
 from hypothesis import assume, given
 
 from tests.examples import examples
 from tests.laws.models import models_and_runs
-from tfcalc import Conventions, Transformer, UsageError, Workload, explain, flops, memory, params
+from tfcalc import Conventions, Transformer, UsageError, Workload, catalog, explain, flops, memory, params
+from tfcalc.conventions import DTYPES
 from tfcalc.symbols import values
 
 
@@ -35,3 +39,17 @@ def test_each_line_is_its_formula_at_the_sizes(case: tuple[Transformer, Workload
         for line in explained.lines:
             assert line.formula.at(at) == line.value
         assert explained.formula.at(at) == explained.answer
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["gpt2", "mixtral-8x7b", "transformer-base"])
+def test_a_line_of_memory_at_rest_is_the_product_of_its_factors(name: str, dtype: str) -> None:
+    model = catalog.load(name)
+    found = explain(model.tree(Workload()).name, model, "memory", definitions=Conventions(dtype=dtype)).to_dict()
+    for line in found["items"]:
+        assert line["bytes"] == line["copies"] * len(line["names"]) * prod(line["factors"])
+
+
+def test_the_bytes_of_a_number_stand_in_front_of_its_sizes() -> None:
+    (line, *_) = explain("attention", catalog.load("gpt2"), "memory").to_dict()["items"]
+    assert (line["factors"], line["bytes"]) == ([4, 768, 3 * 768], 4 * 768 * 3 * 768)

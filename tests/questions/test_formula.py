@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import Program
 from tests.formula_reader import evaluate, letters_of
-from tfcalc import InvalidModel, Transformer, UsageError, Workload, formula, load
+from tfcalc import InvalidModel, Transformer, UsageError, Workload, explain, formula, load, sweep
 from tfcalc.core.letters import NOTATIONS, spelled
 from tfcalc.questions.formula import Formula
 from tfcalc.report.style import Style
@@ -130,3 +130,11 @@ def test_remarks_name_no_letters_that_another_notation_has_otherwise(of: str) ->
         assert not {"l²/2", "l(l+1)/2", "a ≤ h", "k ≤ l"} & set(note.replace(",", "").split(" "))
         assert " ≤ h" not in note
         assert " ≤ l" not in note
+
+
+def test_memory_at_rest_is_in_the_models_own_number_format() -> None:
+    """fp32 for the classic model, 4 bytes for each of 4h² + 4h; and so wherever it is asked for."""
+    form = formula("mha", "memory")
+    assert form.at(h=512) == 4 * (4 * 512**2 + 4 * 512)
+    assert sum(line.value for line in explain("mha", of="memory").lines) == form.at(h=512)
+    assert sweep(Transformer(), "memory", d_model=[512]).tolist() == [4 * 44_140_544]

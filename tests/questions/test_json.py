@@ -71,6 +71,39 @@ def test_parts_add_up_to_the_whole(tfcalc: Program, command: str) -> None:
         assert component[key] % component["copies"] == 0
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("gpt2",),
+        ("gpt2", "--count", "all"),
+        ("gpt2", "--train"),
+        ("gpt2", "--train", "--count", "all", "--recompute", "full"),
+        ("gpt2", "--train", "--recompute", "every:5", "--early-stop"),
+        ("gpt2", "--phase", "prefill", "--logits", "last"),
+        ("gpt2", "--phase", "decode", "--cached", "100", "--count", "all"),
+        ("mixtral-8x7b", "--train", "--attention", "causal-half", "--attention-kernel", "flash"),
+        ("vit-base-patch16-224", "--train", "--batch", "3"),
+        ("gpt2", "--train", "--tokens", "1M"),
+    ],
+    ids=" ".join,
+)
+def test_the_flops_of_components_are_those_that_were_asked_for(tfcalc: Program, asked: tuple[str, ...]) -> None:
+    found = answer(tfcalc, "flops", *asked, *(() if "--tokens" in asked else ("--depth", "9")))
+    assert sum(part["flops"] for part in found["components"]) == found["total_flops"]
+    for component in walk(found["components"]):
+        if component["parts"]:
+            assert sum(part["flops"] for part in component["parts"]) == component["flops"]
+
+
+@pytest.mark.parametrize("command", ["params", "memory"])
+def test_beside_another_quantity_they_are_forward_products_and_it_says_so(tfcalc: Program, command: str) -> None:
+    """512 tokens: 24lh² + 4l²h in each of 12 layers of GPT-2 (l 512, h 768), and 2lVh in its head."""
+    found = answer(tfcalc, command, "gpt2")
+    assert found["conventions"]["component_flops"] == "matrix products of a forward pass of 1 x 512 tokens"
+    by_hand = 12 * (2 * 512 * 12 * 768**2 + 4 * 512**2 * 768) + 2 * 512 * 50257 * 768
+    assert sum(part["flops"] for part in found["components"]) == by_hand
+
+
 def test_the_core_by_its_sizes(tfcalc: Program) -> None:
     found = answer(tfcalc, "params", "--d-model", "512", "--layers", "6")
     assert found["total_params"] == 44_140_544  # torch.nn.Transformer()

@@ -17,7 +17,7 @@ from tfcalc.held.plans import Training
 from tfcalc.questions.training_memory import training_peak, training_step
 from tfcalc.symbols import values
 
-RECIPES = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "bf16-mixed"}
+PRECISIONS = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "bf16-mixed"}
 OPTIMIZERS = {"adamw_fused": "adamw-fused", "adamw_forloop": "adamw-forloop", "sgd_mom": "momentum"}
 TIE = 0.0005
 """Of two phases that were recorded closer together, either may be the highest (one row: backward 0.03 % over step)."""
@@ -26,12 +26,12 @@ PHASES = {"fwd_peak": "forward", "bwd_peak": "backward", "step_peak": "step"}
 
 def plan(row: dict[str, Any]) -> Training:
     optimizer = OPTIMIZERS.get(row["optimizer"], row["optimizer"])
-    return Training(precision=RECIPES[row["recipe"]], optimizer=optimizer)
+    return Training(precision=PRECISIONS[row["recipe"]], optimizer=optimizer, device="recorded")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
 def test_a_training_step_is_answered_as_it_was_recorded(row: dict[str, Any]) -> None:
-    totals = memory(model(row), workload=workload(row), training=plan(row)).totals
+    totals = memory(model(row), workload(row), training=plan(row)).totals
     phases = row["phases"]
     assert totals["weights_bytes"] == phases["start"]["Parameter"]
     assert totals["gradients_bytes"] == phases["bwd_end"]["Gradient"]
@@ -54,7 +54,8 @@ def test_so_is_one_of_torch_nn_transformer(row: dict[str, Any]) -> None:
         kernel=row["attention"],
         dropout=bool(row["dropout"]),
     )
-    totals = memory(classic, workload=run, training=Training(precision=RECIPES[row["recipe"]])).totals
+    asked = Training(precision=PRECISIONS[row["recipe"]], optimizer="adamw", device="recorded")
+    totals = memory(classic, run, training=asked).totals
     assert totals["weights_bytes"] == row["param_bytes"]
     assert totals["activations_bytes"] == row["saved_bytes"]
     assert totals["optimizer_bytes"] == row["phases"]["start"]["Optstate"]
@@ -64,8 +65,10 @@ def test_so_is_one_of_torch_nn_transformer(row: dict[str, Any]) -> None:
 
 PLANS = [
     Training(),
+    Training(precision="fp32", optimizer="adamw", device="recorded"),
+    Training(precision="bf16-master", optimizer="adamw", device="recorded"),
     Training(precision="bf16-master"),
-    Training(precision="bf16-master-fp32-grads", optimizer="adamw-fused"),
+    Training(precision="bf16-master-fp32-grads"),
     Training(precision="bf16-mixed", grad_accum=4),
     Training(precision="bf16", lora=8),
     Training(precision="bf16", lora=8, base_weights="nf4-dq"),
@@ -79,9 +82,7 @@ PLANS = [
 @pytest.mark.parametrize("asked", PLANS, ids=repr)
 @pytest.mark.parametrize("recompute", ["none", "selective", "full", "every:5"])
 def test_the_terms_at_the_peak_add_up_to_it(asked: Training, recompute: str) -> None:
-    run = Workload(phase="train", batch_size=2, seq_len=64, kernel="flash", recompute=recompute)
-    if asked.recipe == "fp32":
-        run = run.replaced(kernel="efficient")
+    run = Workload(phase="train", batch_size=2, seq_len=64, recompute=recompute)
     step = training_step(load("gpt2"), run, asked)
     assert value_of(step.alive.total(bytes_held)) == step.peak.total
     assert max(phase.total for phase in step.phases) == step.peak.total
@@ -102,7 +103,7 @@ def test_formulas_have_the_values_that_stand_beside_them(name: str) -> None:
 
 def test_states_of_a_step_are_not_added_to_what_is_not_there() -> None:
     run = Workload(phase="train", batch_size=8, seq_len=1024, kernel="flash")
-    totals = memory(load("gpt2"), workload=run, training=Training(precision="bf16")).totals
+    totals = memory(load("gpt2"), run, training=Training(precision="bf16")).totals
     terms = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "temporary_bytes")
     assert int(totals["peak_bytes"]) < sum(int(totals[term]) for term in terms)
 
@@ -120,16 +121,16 @@ def test_gradients_that_are_accumulated_are_there_from_the_start() -> None:
     [
         (Training(precision="bf17"), "bf17"),
         (Training(optimizer="adamx"), "adamx"),
-        (Training(zero="3", gpus=0), "devices 0"),
+        (Training(zero="3", gpus=0), "gpus 0"),
         (Training(lora=8, lora_targets="nothing"), "nothing"),
-        (Training(tensor_parallel=8), "tensor 8"),
+        (Training(tensor_parallel=8), "--tp 8"),
         (Training(backend="torch"), "torch"),
         (Training(offload="all"), "offload"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_with_what_was_given(asked: Training, said: str) -> None:
     with pytest.raises(InvalidModel, match=said):
-        memory(load("gpt2"), workload=Workload(phase="train"), training=asked)
+        memory(load("gpt2"), Workload(phase="train"), training=asked)
 
 
 def test_what_reads_images_makes_nothing_of_text_and_the_answer_says_so() -> None:
@@ -137,7 +138,7 @@ def test_what_reads_images_makes_nothing_of_text_and_the_answer_says_so() -> Non
     assert isinstance(whole, Published)
     shallow = Published({**whole.data, "vision_config": {**whole.data["vision_config"], "depth": 1}})
     run = Workload(phase="train", seq_len=64)
-    deep, flat = (memory(each, workload=run, training=Training()) for each in (whole, shallow))
+    deep, flat = (memory(each, run, training=Training()) for each in (whole, shallow))
     assert deep.totals["weights_bytes"] != flat.totals["weights_bytes"]
     assert deep.totals["activations_bytes"] == flat.totals["activations_bytes"]
     assert "sequences of text alone: nothing is counted of what visual would make" in deep.notes

@@ -63,7 +63,8 @@ def _written(answer: Answer, settings: Settings) -> str:
         from tfcalc.report.sheet import for_people
 
         style = style._replace(script="latex") if form == "latex" else style
-        return str(sheet.quiet) if isinstance(sheet.quiet, int) else printable(for_people(sheet.quiet, style))
+        lines = str(sheet.quiet) if isinstance(sheet.quiet, int) else for_people(sheet.quiet, style)
+        return "\n".join(map(printable, lines.split("\n")))
     from tfcalc.render import rendered
 
     return rendered(sheet, form, style)

@@ -145,9 +145,8 @@ def settle(options: Iterable[Option], flags: Mapping[str, Any], environ: Mapping
             given[option.name] = Given(value, FILE, option.name)
     for option in options:
         if option.short_for and option.name in given and given[option.name].value:
-            for name, value in option.short_for:
-                meant = given[option.name].value if value is None else value
-                _lengthen(given, option.name, name, meant)
+            for name, meant in option.short_for:
+                _lengthen(given, option.name, name, given[option.name].value if meant is None else meant)
     return Settings(given)
 
 

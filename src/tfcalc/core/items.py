@@ -24,9 +24,21 @@ def stored(cost: Cost) -> list[Item]:
 
 def held(cost: Cost, bits: int) -> list[Item]:
     """The bytes of the weights that are stored here, and of the buffers."""
-    weights = [Item(name, factors, bytes_of(size, bits)) for name, factors, size in stored(cost)]
+    weights = [in_bytes(name, factors, bits) for name, factors, _ in stored(cost)]
     wide = max(bits, SMALLEST_BUFFER)
-    return weights + [Item(buffer.name, buffer.shape, bytes_of(buffer.size, wide)) for buffer in cost.buffers]
+    return weights + [in_bytes(buffer.name, buffer.shape, wide) for buffer in cost.buffers]
+
+
+def in_bytes(name: str, factors: tuple[Num, ...], bits: int) -> Item:
+    """The bytes of a tensor: those of one number times its sizes; of numbers that share a byte, their sum.
+
+    >>> in_bytes("W_1", (512, 2048), 16).factors, in_bytes("W_1", (3, 5), 4).factors
+    ((2, 512, 2048), (8,))
+    """
+    size = bytes_of(product(factors), bits)
+    if bits % 8:
+        return Item(name, (size,), size)
+    return Item(name, factors if bits == 8 else (bits // 8, *factors), size)
 
 
 def work(cost: Cost, *, training: bool, everything: bool) -> list[Item]:

@@ -1,7 +1,8 @@
 """Sparse attention: which pairs of query and key a pattern leaves, by their distance, exactly and at the edges too.
 
 Every pattern is the same both ways, and a query sees its own key. So of the pairs of a sequence of n tokens (``pairs``)
-a causal mask leaves ``(pairs + n) / 2``. A ``reach`` that is longer than the sequence leaves all n².
+a causal mask leaves ``(pairs + n) / 2``: fewer, unless a query sees its own key alone. A ``reach`` as long as the
+sequence leaves all n², but for ``atrous``, whose distances are then too far apart: that leaves the n own keys.
 
 Source: Child et al. 2019 (arXiv 1904.10509), section 4; Beltagy et al. 2020 (Longformer, arXiv 2004.05150), section
 3.1.
@@ -37,10 +38,10 @@ def sliding(length: Num, reach: Num) -> Num:
 def atrous(length: Num, reach: Num) -> Num:
     """Distances that are multiples of k: ``n + 2nq − kq(q + 1)`` with q = ⌊n/k⌋, about n²/k.
 
-    There are n − qk pairs at the distance qk, each way.
+    There are n − qk pairs at the distance qk, each way; none but those of own keys where k ≥ n.
 
-    >>> atrous(5, 2), atrous(5, 1)
-    (13, 25)
+    >>> atrous(5, 2), atrous(5, 1), atrous(5, 5)
+    (13, 25, 5)
     """
     steps: Num = floor_div(length, reach)
     return length + 2 * length * steps - reach * steps * (steps + 1)

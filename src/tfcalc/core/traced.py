@@ -121,6 +121,16 @@ def value_of(number: Any) -> int:
     return number.value if isinstance(number, Traced) else int(number)
 
 
+def known(number: Any) -> int | None:
+    """The int that a size is; None where letters or arrays stand for it.
+
+    >>> known(traced("l", 200)), known(7), known(symbol("l"))
+    (200, 7, None)
+    """
+    size = number.value if isinstance(number, Traced) else number
+    return size if isinstance(size, int) else None
+
+
 def formula_of(number: Any) -> Any:
     """The closed form; a plain number's is itself."""
     return number.formula if isinstance(number, Traced) else Polynomial({(): number})

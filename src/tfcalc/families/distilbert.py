@@ -122,6 +122,7 @@ NORM_KINDS = {"layer_norm": "layernorm", "no_norm": "affine"}
     trigram_input=True,
     use_bottleneck=True,
     intra_bottleneck_size=128,
+    true_hidden_size=None,
     use_bottleneck_attention=False,
     key_query_shared_bottleneck=True,
     num_feedforward_networks=4,
@@ -152,13 +153,13 @@ def mobilebert_words(c: Config, run: Workload) -> Component:
 
 def mobilebert_parts(c: Config, run: Workload) -> Iterator[Component]:
     """Down into the bottleneck, attention, feed-forward networks, and up again."""
-    h, w, narrow = c.size("hidden_size"), inner_width(c), c.flag("use_bottleneck")
+    h, w, narrow = c.size("hidden_size"), c.size(inner_width(c)), c.flag("use_bottleneck")
     tokens, further = run.target.tokens, c.number("num_feedforward_networks") - 1
     if narrow:
-        yield from projected("bottleneck.input", h, w, c, run.target)
+        yield from projected("bottleneck.input", h, c.size("intra_bottleneck_size"), c, run.target)
     if narrow and c.flag("key_query_shared_bottleneck"):
         shared = nothing(run) if c.flag("use_bottleneck_attention") else run.target
-        yield from projected("bottleneck.attention", h, w, c, shared)
+        yield from projected("bottleneck.attention", h, c.size("intra_bottleneck_size"), c, shared)
     yield mobilebert_attention(c, run)
     yield scaled("attention.output.LayerNorm", w, c, run.target)
     if further > 0:
@@ -171,14 +172,16 @@ def mobilebert_parts(c: Config, run: Workload) -> Iterator[Component]:
         yield from projected("output.bottleneck", w, h, c, run.target)
 
 
-def inner_width(c: Config) -> Num:
-    """The width within a layer."""
-    return c.size("intra_bottleneck_size" if c.flag("use_bottleneck") else "hidden_size")
+def inner_width(c: Config) -> str:
+    """The field that is the width within a layer: ``true_hidden_size`` where the config states it."""
+    if c.get("true_hidden_size") is not None:
+        return "true_hidden_size"
+    return "intra_bottleneck_size" if c.flag("use_bottleneck") else "hidden_size"
 
 
 def mobilebert_attention(c: Config, run: Workload) -> Component:
     """Queries and keys of the narrow vectors; values of the stream itself, unless ``use_bottleneck_attention``."""
-    field = "intra_bottleneck_size" if c.flag("use_bottleneck") else "hidden_size"
+    field = inner_width(c)
     w, a, d = c.size(field), c.size("num_attention_heads"), c.quotient(field, "num_attention_heads")
     seen = w if c.flag("use_bottleneck_attention") else c.size("hidden_size")
     block = Attention(w, a, a, d, d, bias=True, value_width=seen, names=NAMES)
@@ -187,7 +190,7 @@ def mobilebert_attention(c: Config, run: Workload) -> Component:
 
 def mobilebert_ffn(name: str, c: Config, run: Workload) -> Component:
     """One of the feed-forward networks."""
-    block = FeedForward(inner_width(c), c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=FFN)
+    block = FeedForward(c.size(inner_width(c)), c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=FFN)
     return block(name, run.target, run)
 
 

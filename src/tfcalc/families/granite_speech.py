@@ -154,7 +154,7 @@ def _projector(c: Config, run: Workload, encoder: Config) -> Component:
     queries, width = window // c.number("downsample_rate"), inner.size("hidden_size")
     windows = run.batch_size * ceil_div(run.source.length, window)
     within = run.replaced(batch_size=windows, seq_len=queries, source_len=window)
-    reads = reader(inner, within, within.target if run.decoding else within.target._replace(batch=1))
+    reads = reader(inner, within, same_queries=not run.decoding)
     return Component(
         "projector",
         "projector",

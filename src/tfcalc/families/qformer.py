@@ -29,16 +29,13 @@ from tfcalc.workload import Sequences, Workload
 )
 def qformer(c: Config, run: Workload) -> Component:
     """Li et al. 2023 (BLIP-2, arXiv 2301.12597): some layers read the encoder; texts have networks of their own."""
-    return reader(c, run, run.target)
+    return reader(c, run)
 
 
-def reader(c: Config, run: Workload, asked: Sequences) -> Component:
-    """The same, whose queries are those that are ``asked`` until they read, where they differ for what they read.
-
-    Queries that are the same for all (a batch of one) are so up to the first layer's cross-attention.
-    """
+def reader(c: Config, run: Workload, *, same_queries: bool = False) -> Component:
+    """The same; ``same_queries`` for all that is read are one batch up to the first layer's cross-attention."""
     h, stream, depth = c.size("hidden_size"), run.target, c.number("num_hidden_layers")
-    step, apart = c.number("cross_attention_frequency"), asked != stream
+    step, asked = c.number("cross_attention_frequency"), stream._replace(batch=1) if same_queries else stream
 
     def make(kind: tuple[bool, bool]) -> Component:
         reads, first = kind
@@ -46,7 +43,7 @@ def reader(c: Config, run: Workload, asked: Sequences) -> Component:
 
     layers = stack(
         "layer",
-        [(place % step == 0, apart and place == 0) for place in range(depth)],
+        [(place % step == 0, same_queries and place == 0) for place in range(depth)],
         c.size("num_hidden_layers"),
         make,
     )

@@ -88,8 +88,9 @@ def two_maps(
 
 def feature_layers(c: Config) -> list[int]:
     """The layers of the tower whose vectors are taken, side by side."""
-    chosen = c.get("vision_feature_layer")
-    return c.numbers("vision_feature_layer", least=-MOST_LAYERS) if isinstance(chosen, list | tuple) else [chosen]
+    if isinstance(c.get("vision_feature_layer"), list | tuple):
+        return c.numbers("vision_feature_layer", least=-MOST_LAYERS)
+    return [c.number("vision_feature_layer", least=-MOST_LAYERS)]
 
 
 def as_read(c: Config, run: Workload, vision: Config, tower: Component) -> Component:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tfcalc.core.number import Num, divide
+from tfcalc.core.number import Num, ceil_div, divide
+from tfcalc.core.traced import value_of
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.tape.ledger import Storage
 from tfcalc.tape.value import Value
@@ -62,18 +63,25 @@ def _gradient(m: Running, of: Value | None) -> Value | None:
 def _logits(m: Running, x: Value, width: Num, weight: Value) -> None:
     """Those of one chunk, with the weight's copy that autocast makes; the losses of all rows are there, too.
 
-    ``chunk_size = min(next_power_of_2(ceil(rows / ceil(V / h))), rows)``; where nothing is watched, sizes may be
-    symbols, and what is there for a moment is not counted.
+    Where nothing is watched, sizes may be symbols, and what is there for a moment is not counted.
     """
     if not m.t.ledger.watch:
         return
     kind = m.t.numerics.compute
     rows, vocabulary = divide(x.elements, width), divide(weight.elements, width)
-    assert isinstance(rows, int)
-    assert isinstance(vocabulary, int)
-    assert isinstance(width, int)
-    chunk = min(1 << (-(-rows // -(-vocabulary // width)) - 1).bit_length(), rows)
+    chunk = _chunk(rows, vocabulary, width)
     there: list[Storage] = [m.t.new(rows, "float32", "losses"), m.t.new(chunk * vocabulary, kind, "logits")]
     if weight.dtype != kind:
         there.append(m.t.new(weight.elements, kind, "weight in autocast"))
     del there
+
+
+def _chunk(rows: Num, vocabulary: Num, width: Num) -> Num:
+    """``min(next_power_of_2(ceil(rows / ceil(V / h))), rows)``; a power of two is a number, whatever it follows from.
+
+    >>> _chunk(4 * 4096, 32000, 4096), _chunk(3, 100, 8)
+    (2048, 1)
+    """
+    wanted = ceil_div(value_of(rows), ceil_div(value_of(vocabulary), value_of(width)))
+    power: int = 1 << (wanted - 1).bit_length()
+    return rows if value_of(rows) <= power else power

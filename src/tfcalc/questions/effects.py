@@ -38,11 +38,34 @@ def refuse_idle(workload: Workload, effective: Collection[str], where: str) -> N
 
 def refuse_idle_source(model: Model, workload: Workload) -> None:
     """Raise UsageError for a source's length of a model that reads no source."""
-    if workload.source_len is None:
-        return
-    other = workload.replaced(source_len=workload.source_len + 1)
-    if model.tree(workload) == model.tree(other):
+    if workload.source_len is not None and not _changes(model, workload, "source_len"):
         raise idle_error("source_len", workload.source_len, f"in {model.summary}", "it reads no source; leave it out")
+
+
+IN_BACKWARD = ("kernel", "dropout", "input_gradient")
+"""What changes the FLOPs of a backward pass alone."""
+STRUCTURAL = ("attention", "logits", "latent", "experts", "source_len")
+"""What changes the FLOPs of some models, or of some phases."""
+
+
+def refuse_idle_in_flops(model: Model, workload: Workload, names: Collection[str]) -> None:
+    """Raise UsageError for one of these fields that is not at its default and changes no FLOPs of this model."""
+    for item in fields(workload):
+        value = getattr(workload, item.name)
+        if item.name not in names or value == item.default:
+            continue
+        if item.name in IN_BACKWARD and not workload.training:
+            raise idle_error(item.name, value, "without --train", "add --train")
+        if item.name in STRUCTURAL and not _changes(model, workload, item.name):
+            raise idle_error(item.name, value, f"on the FLOPs of {model.summary}")
+
+
+def _changes(model: Model, workload: Workload, name: str) -> bool:
+    """Whether a field makes another tree than its default, at a length at which it might."""
+    default = next(item.default for item in fields(workload) if item.name == name)
+    probe = workload if workload.decoding else workload.replaced(seq_len=workload.seq_len + 1)
+    other = {name: probe.seq_len + 1 if name == "source_len" else default}
+    return model.tree(probe) != model.tree(probe.replaced(**other))
 
 
 def idle_error(name: str, value: object, where: str, remedy: str = "") -> UsageError:

@@ -13,6 +13,7 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, held, stored, work
 from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
+from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import subject
@@ -60,6 +61,8 @@ def explain(
 
         return _opened(target, of, opened_memory(model, run, by, training=training, serving=serving))
     asked = subject(model, run, by)
+    if of == "memory":
+        by = resolve_dtype(model, by)
 
     def items(cost: Cost) -> list[Item]:
         if of == "flops":

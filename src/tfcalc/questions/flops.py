@@ -16,7 +16,8 @@ from tfcalc.core.measure import (
     matmul_flops,
 )
 from tfcalc.questions.common import subject
-from tfcalc.questions.remarks import LENGTHS, SAMPLES, idle, overcounted, remarks
+from tfcalc.questions.effects import refuse_idle_in_flops
+from tfcalc.questions.remarks import LENGTHS, SAMPLES, overcounted, remarks
 from tfcalc.questions.stated import for_programs, in_short, in_words, sizes_in_words
 from tfcalc.report import Footer, Report, exact
 from tfcalc.workload import Workload
@@ -54,6 +55,7 @@ def flops(
     conventions = conventions or Conventions()
     asked = subject(model, run, conventions)
     run = asked.run
+    refuse_idle_in_flops(model, run, ("latent", "experts", "source_len"))
     root, everything = asked.node.component, conventions.count == "all"
 
     def amount(measure: Measure) -> int:
@@ -62,13 +64,14 @@ def flops(
     matmul = {name: amount(measure) for name, measure in MATMUL.items() if name == "forward" or run.training}
     small = {name: amount(measure) for name, measure in ELEMENTWISE.items() if name == "forward" or run.training}
     parts = {name: count + (small[name] if everything else 0) for name, count in matmul.items()}
-    entry = asked.entry(flops_of(run.training, everything), {}, depth)
-    told, of_any_length = run.replaced(**idle(model, run)), not LENGTHS.isdisjoint(entry.formula.free_symbols)
+    asked_for = flops_of(run.training, everything)
+    entry = asked.entry(asked_for, {"flops": asked_for}, depth)
+    of_any_length = not LENGTHS.isdisjoint(entry.formula.free_symbols)
     tokens = exact(run.target.tokens if of_any_length else run.batch_size)
     per_token, rest = divmod(entry.value, tokens)
     return Report(
         command="flops",
-        heading=f"{asked.model.summary}, {sizes_in_words(told) if of_any_length else f'{run.batch_size:,} samples'}",
+        heading=f"{asked.model.summary}, {sizes_in_words(run) if of_any_length else f'{run.batch_size:,} samples'}",
         title=TITLES[run.phase],
         unit="flops",
         answer=entry.value,
@@ -83,17 +86,17 @@ def flops(
             "flops_per_token": entry.value / tokens if rest else per_token,
         },
         model=asked.model.described(),
-        conventions=for_programs("flops", told, conventions) | ({} if of_any_length else {"tokens": SAMPLES}),
+        conventions=for_programs("flops", run, conventions) | ({} if of_any_length else {"tokens": SAMPLES}),
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
         notes=tuple(remarks(model, run)),
         footer=Footer(
-            assumes=in_short(told, conventions),
+            assumes=in_short(run, conventions),
             not_counted="" if everything else "norms, softmax, activations, rotations (--count all)",
             see_also=("--train", "--formulas", "--assumptions")
             if run.phase == "forward"
             else ("--formulas", "--assumptions"),
-            assumptions=tuple(in_words("flops", told, conventions, sizes=of_any_length)),
+            assumptions=tuple(in_words("flops", run, conventions, sizes=of_any_length)),
         ),
     )

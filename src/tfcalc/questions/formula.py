@@ -11,6 +11,7 @@ from tfcalc.core.letters import spelled
 from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
 from tfcalc.questions.common import asked_run, run_tree
@@ -143,7 +144,8 @@ def formula(
             raise UsageError("the memory of training and serving has one form, the exact one", "leave the others out")
         return memory_formula(target, chosen, run, by, training=training, serving=serving)
     run = asked_run(chosen, run)
-    one_of("quantity", of, QUANTITIES)
+    if one_of("quantity", of, QUANTITIES) == "memory":
+        by = resolve_dtype(chosen, by)
     if approx and of != "params":
         raise UsageError(f"only parameters can be approximate, not {of}", "leave out approx, or ask for params")
     chosen.check(run)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfcalc.conventions import DTYPES, Conventions
 from tfcalc.core.measure import held_bytes, weight_bytes
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import AUTO, own_dtype, own_format
+from tfcalc.defaults import AUTO, own_format, resolve_dtype
 from tfcalc.errors import UsageError
 from tfcalc.questions.common import Subject, default_run, subject
 from tfcalc.questions.effects import refuse_idle
@@ -88,11 +88,10 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
     if weights and conventions.dtype != AUTO:
         fact = f"--dtype {conventions.dtype} and --weights {weights} both give the format"
         raise UsageError(fact, "leave one of them out")
-    if conventions.dtype == AUTO:
-        own = own_format(model)
-        if weights or (own and own.format.name not in DTYPES):
-            return _in_format(asked, weights or "", conventions, depth)
-        conventions = conventions.replaced(dtype=own_dtype(model))
+    own = own_format(model) if conventions.dtype == AUTO else None
+    if weights or (own and own.format.name not in DTYPES):
+        return _in_format(asked, weights or "", conventions, depth)
+    conventions = resolve_dtype(model, conventions)
     bits = DTYPES[conventions.dtype]
     held = held_bytes(bits)
     root = asked.node.component

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
-from tfcalc.core.items import Item
-from tfcalc.core.measure import bytes_held, bytes_of
-from tfcalc.core.number import Num, product
+from tfcalc.core.items import Item, in_bytes
+from tfcalc.core.measure import bytes_held
 from tfcalc.defaults import resolve_serving, resolve_training
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.plans import Training
@@ -98,11 +97,4 @@ def _tree(
 
 def _items(cost: Cost) -> list[Item]:
     """The bytes of each tensor: its numbers, and the bytes or bits of each."""
-    return [_item(held.name, held.factors, held.bits) for held in cost.held]
-
-
-def _item(name: str, factors: tuple[Num, ...], bits: int) -> Item:
-    size = bytes_of(product(factors), bits)
-    if bits % 8:  # several to a byte
-        return Item(name, (size,), size)
-    return Item(name, factors if bits == 8 else (bits // 8, *factors), size)
+    return [in_bytes(held.name, held.factors, held.bits) for held in cost.held]

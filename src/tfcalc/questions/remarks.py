@@ -18,28 +18,13 @@ LENGTHS = frozenset("lcs")
 """Letters of which one stands in the FLOPs of every model that reads sequences of any length."""
 
 SAMPLES = "none: samples of the one size that the model reads"
-FLAGS = {"latent": "--mla", "experts": "--experts", "source_len": "--source-seq"}
-"""What changes nothing in a model that has no such part."""
-
-
-def idle(model: Model, run: Workload) -> dict[str, object]:
-    """Of what was switched, that which changes nothing in this model, with its default."""
-    tree = model.tree(run)
-    defaults = {"latent": "expanded", "experts": "chosen"}
-    switched: dict[str, object] = {name: value for name, value in defaults.items() if getattr(run, name) != value}
-    found = {name: value for name, value in switched.items() if model.tree(run.replaced(**{name: value})) == tree}
-    if run.source_len is not None and model.tree(run.replaced(source_len=run.source_len + 1)) == tree:
-        found["source_len"] = None
-    return found
 
 
 def remarks(model: Model, run: Workload) -> Iterator[str]:
-    """A sentence each: what does not fit, what has no effect, and what is counted though few would expect it."""
+    """A sentence each: what does not fit, and what is counted though few would expect it."""
     yield from model.remarks(run)
-    for name in idle(model, run):
-        yield f"{FLAGS[name]} {getattr(run, name)} changes nothing: this model has no such part"
     if run.decoding and run.latent == "expanded" and model.tree(run.replaced(latent="absorbed")) != model.tree(run):
-        yield "keys and values of all cached tokens are expanded again, as transformers runs it (--mla absorbed: not)"
+        yield "Keys and values of all cached tokens are expanded again, as transformers does (not so: --mla absorbed)"
     yield from _overcounted(model, run)
 
 
@@ -53,11 +38,11 @@ def _overcounted(model: Model, run: Workload) -> Iterator[str]:
     count = overcounted(model, run)
     if count and run.convolutions == "counter":
         yield (
-            f"{count:,} of these FLOPs are not run: PyTorch's counter forgets the groups of a convolution in backward "
+            f"{count:,} of these FLOPs are not run: PyTorch's counter ignores the groups of convolutions in backward "
             "(--grouped-convolutions run leaves them out)"
         )
     elif count:
-        yield f"a step has not the {count:,} FLOPs that PyTorch's counter adds, in error, for grouped convolutions"
+        yield f"Left out: {count:,} FLOPs that PyTorch's counter adds in error for grouped convolutions"
 
 
 def needs_tokens(step: Report, what: str) -> None:

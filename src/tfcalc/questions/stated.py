@@ -41,10 +41,11 @@ def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, Any]:
             return {
                 "parameters": PARAMETERS,
                 "embedding_params": "token and position embeddings, the output head not among them",
-                "component_flops": f"matrix products of a forward pass of {run.batch_size} x {run.seq_len} tokens",
+                "component_flops": _forward_products(run),
             }
         case "flops":
             return {
+                "component_flops": "as asked: components add up to total_flops",
                 "batch_size": run.batch_size,
                 "seq_len": run.target.length,
                 "source_len": run.source.seen,
@@ -77,9 +78,14 @@ def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, Any]:
                 "packing": PACKING,
                 "units": by.units,
                 "not_counted": NOT_COUNTED,
+                "component_flops": _forward_products(run),
             }
         case _:
             return {"time": TIME}
+
+
+def _forward_products(run: Workload) -> str:
+    return f"matrix products of a forward pass of {run.batch_size} x {run.seq_len} tokens"
 
 
 def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True) -> list[str]:

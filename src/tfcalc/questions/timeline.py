@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tfcalc.report import Report
-from tfcalc.report.sheet import Bytes, Column, Share, Sheet
+from tfcalc.report.sheet import Bytes, Column, Sheet
 
 KEYS = ("states_bytes", "gradients_bytes", "activations_bytes", "gathered_bytes", "temporary_bytes")
 HEADINGS = ("states", "gradients", "activations", "gathered", "temporary")
+MARKS = "█▓▒≡░"
+"""What each of them is drawn with."""
+WIDE = 30
+"""Characters of the peak."""
 
 
 class Timeline(NamedTuple):
@@ -21,33 +25,39 @@ class Timeline(NamedTuple):
         return self.report.to_dict()
 
     def sheet(self) -> Sheet:
-        """A row for each phase."""
+        """A row for each phase, with its memory as a stacked bar."""
         report, phases = self.report, self.report.more["timeline"]
         shown = [place for place, key in enumerate(KEYS) if any(phase[key] for phase in phases)]
+        marks = ", ".join(f"{MARKS[place]} {HEADINGS[place]}" for place in shown)
         return report.sheet()._replace(
             columns=[
                 Column("phase", numeric=False),
-                *(Column(HEADINGS[place]) for place in shown),
-                Column("most"),
-                Column("share"),
+                Column("memory"),
+                Column("over the step", numeric=False, spare=1),
+                *(Column(HEADINGS[place], spare=2) for place in shown),
             ],
             rows=[
                 [
-                    phase["phase"],
-                    *(Bytes(phase[KEYS[place]]) for place in shown),
+                    NAMES.get(phase["phase"], phase["phase"]),
                     Bytes(phase["peak_bytes"]),
-                    Share(phase["peak_bytes"], report.answer),
+                    _bar([phase[key] for key in KEYS], report.answer),
+                    *(Bytes(phase[KEYS[place]]) for place in shown),
                 ]
                 for phase in phases
             ],
-            notes=[STATES, *report.notes],
+            notes=[f"{marks}; states: weights, optimizer, buffers", *report.notes[1:]],
+            see_also=[command for command in report.footer.see_also if command not in ("--timeline", "--formulas")],
             legend={},
             depths=(),
             paths=(),
+            detailed=None,
         )
 
 
-STATES = (
-    "states: weights, master weights, optimizer states, buffers and inputs, which are there all the time; "
-    "activations: what backward still needs"
-)
+NAMES = {"step": "optimizer step"}
+
+
+def _bar(sizes: list[int], peak: int) -> str:
+    """One mark for each thirtieth of the peak, each kind as long as its sum with those before it ends."""
+    ends = [round(WIDE * sum(sizes[: place + 1]) / peak) for place in range(len(sizes))]
+    return "".join(mark * (end - begin) for mark, begin, end in zip(MARKS, [0, *ends], ends, strict=False))

@@ -8,8 +8,11 @@ from itertools import pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from tfcalc.core.notation import wrap as wrap_formula
+from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.sheet import Cell, Column, Share, Sheet, for_people
 from tfcalc.report.style import Style
+from tfcalc.units import short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +24,7 @@ ROOM_FOR_BARS = 20  # the bars themselves, and some air
 LEAST = 12  # width of a column that folds
 MOST_LINES = 4  # of a cell that folds, where its column is to spare
 GAP = 2
+INDENT = "  "
 KEPT_TOGETHER = "\u00a0"
 """A space at which no line is broken: between a flag and its value."""
 
@@ -29,7 +33,7 @@ def render(sheet: Sheet, style: Style) -> str:
     """The sheet with a rule under its headings and, where there is room, a bar for every share.
 
     Nothing is cut, and no name, number or flag is broken. Where room is short the columns wrap that may, then those are
-    left out that are to spare; a table that is still too wide is as wide as it takes.
+    left out that are to spare, then large numbers are rounded; a table that is still too wide is as wide as it takes.
     """
     from rich.text import Text
 
@@ -38,9 +42,19 @@ def render(sheet: Sheet, style: Style) -> str:
     for index, row in enumerate(cells):
         row[0] = "  " * sheet.depth(index) + row[0]
     bars = [_bar(next((cell for cell in row if isinstance(cell, Share)), None)) for row in sheet.rows]
-    shown, widths = _laid_out(sheet.columns, cells, width)
+    shown, room = _laid_out(sheet.columns, cells, width)
+    if sum(room[place] for place in shown) + GAP * (len(shown) - 1) > width:
+        cells = [
+            [_rounded(*both) for both in zip(row, kinds, strict=True)]
+            for row, kinds in zip(cells, sheet.rows, strict=True)
+        ]
+        room = dict(enumerate(_needed(sheet.columns, cells)))
     sheet = sheet.without([place for place in range(len(sheet.columns)) if place not in shown])
-    cells = [_wrapped([row[place] for place in shown], widths, sheet.columns) for row in cells]
+    cells = [
+        [_wrapped(row[place], room[place], kind) for place, kind in zip(shown, kinds, strict=True)]
+        for row, kinds in zip(cells, sheet.rows, strict=True)
+    ]
+    widths = _needed(sheet.columns, cells)
     needed = sum(widths) + GAP * (len(widths) - 1)
     out = io.StringIO()
     console = _console(out, style, max(width, needed))
@@ -59,7 +73,15 @@ def render(sheet: Sheet, style: Style) -> str:
 
 def filled(text: str, width: int, indent: str = "") -> str:
     """Text in lines of at most so many characters, broken between words alone; flags keep their values."""
-    lines = wrap(_together(text), width, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
+    lead = text[: len(text) - len(text.lstrip())]
+    lines = wrap(
+        _together(text.strip()),
+        width,
+        break_long_words=False,
+        break_on_hyphens=False,
+        initial_indent=lead,
+        subsequent_indent=lead + indent,
+    )
     return "\n".join(lines or [""]).replace(KEPT_TOGETHER, " ")
 
 
@@ -73,42 +95,65 @@ def _together(text: str) -> str:
     return found
 
 
-def _laid_out(columns: Sequence[Column], cells: list[list[str]], width: int) -> tuple[list[int], list[int]]:
-    """The places of the columns that there is room for, and how wide each is."""
-    from rich.cells import cell_len
-
-    needed = [
-        max(map(cell_len, (column.heading, *(row[place] for row in cells)))) for place, column in enumerate(columns)
-    ]
-    shown = list(range(len(columns)))
+def _laid_out(columns: Sequence[Column], cells: list[list[str]], width: int) -> tuple[list[int], dict[int, int]]:
+    """The places of the columns that there is room for, and the room that each of them has."""
+    needed = dict(enumerate(_needed(columns, cells)))
+    least = {place: max([LEAST, *(_longest_word(row[place]) for row in cells)]) for place in needed}
+    shown = list(needed)
     while True:
         folding = [place for place in shown if columns[place].folds]
         fixed = sum(needed[place] for place in shown if place not in folding) + GAP * (len(shown) - 1)
-        widths = _shared(width - fixed, [needed[place] for place in folding])
+        widths = _shared(width - fixed, [(needed[place], least[place]) for place in folding])
+        room = needed | dict(zip(folding, widths, strict=True))
         spare = [place for place in shown if columns[place].spare]
-        fits = fixed + sum(widths) <= width
-        crowded = any(-(-needed[place] // each) > MOST_LINES for place, each in zip(folding, widths, strict=True))
-        if not spare or (fits and not crowded):
-            by_place = dict(zip(folding, widths, strict=True))
-            return shown, [by_place.get(place, needed[place]) for place in shown]
+        crowded = any(needed[place] > MOST_LINES * room[place] for place in folding)
+        if not spare or (fixed + sum(widths) <= width and not crowded):
+            return shown, room
         shown.remove(max(spare, key=lambda place: (columns[place].spare, place)))
 
 
-def _shared(room: int, needed: list[int]) -> list[int]:
-    """The room that columns get which may fold: the narrow ones all that they need, the others what is left."""
-    found = dict.fromkeys(range(len(needed)), 0)
-    left = room
-    for count, place in zip(range(len(needed), 0, -1), sorted(found, key=lambda at: needed[at]), strict=True):
-        found[place] = max(min(needed[place], left // count), min(LEAST, needed[place]))
-        left -= found[place]
-    return [found[place] for place in range(len(needed))]
+def _needed(columns: Sequence[Column], cells: list[list[str]]) -> list[int]:
+    """How wide each column is, with its lines as they are."""
+    from rich.cells import cell_len
 
-
-def _wrapped(row: list[str], widths: list[int], columns: Sequence[Column]) -> list[str]:
     return [
-        filled(cell, width, "  ") if column.folds and len(cell) > width else cell
-        for cell, width, column in zip(row, widths, columns, strict=True)
+        max(cell_len(line) for cell in (column.heading, *(row[place] for row in cells)) for line in cell.split("\n"))
+        for place, column in enumerate(columns)
     ]
+
+
+def _longest_word(text: str) -> int:
+    """What a cell that folds needs, as no word is broken; its further lines are indented."""
+    return max(len(word) + len(INDENT) for word in _together(text).split(" "))
+
+
+def _shared(room: int, needed: list[tuple[int, int]]) -> list[int]:
+    """The room of columns that may fold, of which each has all that it needs and the least that it can do with.
+
+    The narrow ones get all that they need, the others what is left, but never less than their least.
+    """
+    found = [0] * len(needed)
+    by_width = sorted(range(len(needed)), key=lambda place: needed[place])
+    for count, place in zip(range(len(needed), 0, -1), by_width, strict=True):
+        whole, least = needed[place]
+        found[place] = max(min(whole, room // count), min(least, whole))
+        room -= found[place]
+    return found
+
+
+def _wrapped(text: str, width: int, cell: Cell) -> str:
+    """The text of a cell in lines: formulas are broken before a sign, anything else between words."""
+    if len(text) <= width:
+        return text
+    return "\n".join(wrap_formula(text, width)) if isinstance(cell, Polynomial) else filled(text, width, INDENT)
+
+
+def _rounded(text: str, cell: Cell) -> str:
+    return short(cell) if isinstance(cell, int) and abs(cell) >= MILLION else text
+
+
+MILLION = 10**6
+"""From where on a number is rounded where there is no room for its digits."""
 
 
 def _console(out: io.StringIO, style: Style, width: int) -> Console:

@@ -63,9 +63,9 @@ class Explanation:
             subtitle=f"{self.path} of {self.heading}",
             columns=[
                 Column("what", numeric=False, folds=True),
-                Column("in symbols", numeric=False),
-                Column("in numbers", numeric=False, folds=True),
-                Column("formula", numeric=False),
+                Column("in symbols", numeric=False, spare=2),
+                Column("in numbers", numeric=False, folds=True, spare=1),
+                Column("formula", numeric=False, folds=True),
                 Column("value"),
             ],
             rows=rows,

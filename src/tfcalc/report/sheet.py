@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.report.style import Style
-from tfcalc.units import grouped, parse_bytes, short, short_bytes
+from tfcalc.units import grouped, parse_bytes, short, short_bytes, short_tokens
 
 
 class Share(NamedTuple):
@@ -64,13 +64,21 @@ class Short(NamedTuple):
     billion: str = "G"
 
 
+class Tokens(NamedTuple):
+    """A length in tokens, where k is 1,024 as people say it: ``128k``, ``1M``, ``514``."""
+
+    length: int
+
+
 class Order(NamedTuple):
     """A growth, written O(…)."""
 
     growth: Polynomial
 
 
-Cell = str | int | float | Polynomial | Share | Bytes | InUnit | Times | Factors | Rounded | Short | Order | None
+Cell = (
+    str | int | float | Polynomial | Share | Bytes | InUnit | Times | Factors | Rounded | Short | Tokens | Order | None
+)
 
 LONGEST_FORMULA = 25
 """Characters of a formula that a table shows unasked, if none of its formulas has more."""
@@ -126,7 +134,9 @@ class Sheet(NamedTuple):
     def as_asked(self, style: Style) -> Sheet:
         """Without the formulas, or with all of them, as the style asks for and as they are short enough for."""
         sheet = self.detailed if style.formulas and self.detailed else self
-        if style.formulas or not any(column.formula for column in sheet.columns):
+        if style.formulas:
+            return sheet._replace(columns=[c._replace(spare=0) if c.formula else c for c in sheet.columns])
+        if not any(column.formula for column in sheet.columns):
             return sheet
         formulas = [place for place, column in enumerate(sheet.columns) if column.formula]
         if all(len(for_people(row[place], style)) <= LONGEST_FORMULA for row in sheet.rows for place in formulas):
@@ -134,10 +144,10 @@ class Sheet(NamedTuple):
         return sheet.without(formulas)
 
     def without(self, places: Sequence[int]) -> Sheet:
-        """The same without these columns; without any formula there is no legend either."""
+        """The same without these columns, and without the legend where these were the formulas."""
         left = [place for place in range(len(self.columns)) if place not in places]
         columns = [self.columns[place] for place in left]
-        legend = self.legend if any(column.formula for column in columns) else {}
+        legend = {} if any(self.columns[place].formula for place in places) else self.legend
         return self._replace(columns=columns, rows=[[row[place] for place in left] for row in self.rows], legend=legend)
 
     def below(self, style: Style) -> list[str]:
@@ -151,8 +161,10 @@ class Sheet(NamedTuple):
             lines.append(f"Not counted: {self.not_counted}")
         if style.assumptions:
             lines += self.assumptions
-        if self.see_also:
-            lines.append(f"See also: {'  '.join(self.see_also)}")
+        asked = {"--formulas": style.formulas, "--assumptions": style.assumptions}
+        further = [command for command in self.see_also if not asked.get(command)]
+        if further:
+            lines.append(f"See also: {'  '.join(further)}")
         return lines
 
 
@@ -179,6 +191,8 @@ def for_people(cell: Cell, style: Style) -> str:
             return f"{cell.value:,.4g}"
         case Short():
             return short(cell.value, billion=cell.billion)
+        case Tokens():
+            return short_tokens(cell.length)
         case Times():
             return f"{cell.copies:,} × {_rounded(cell, style)}" if cell.copies != 1 else ""
         case _:
@@ -196,6 +210,8 @@ def for_programs(cell: Cell, style: Style) -> str:
             return f"{cell.fraction:.6f}"
         case Bytes() | InUnit():
             return str(cell.size)
+        case Tokens():
+            return str(cell.length)
         case Rounded() | Short():
             return str(cell.value)
         case _:

@@ -9,6 +9,7 @@ from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN,
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
+from tfcalc.questions.effects import refuse_idle_in_flops
 from tfcalc.questions.flops import flops
 
 if TYPE_CHECKING:
@@ -63,18 +64,28 @@ def _answer(settings: Settings) -> Answer:
         case [_]:
             return _comparison(settings)
         case _:
-            model = settings.model()
-            return flops(model, settings.workload(model), settings.conventions(), depth=settings.get("depth"))
+            return _breakdown(settings)
 
 
 def _only(settings: Settings, options: tuple[Option, ...], where: str) -> None:
-    """Refuse what was typed and says nothing here."""
+    """Refuse what was typed and has no effect here."""
     for option in options:
         given = settings.given.get(option.name)
         if given and given.source == FLAG:
             value = "" if option.switch else f" {given.value}"
             remedy = "add --mfu" if option in MACHINES else "leave it out"
-            raise UsageError(f"{option.flags[0]}{value} says nothing {where}", remedy)
+            raise UsageError(f"{option.flags[0]}{value} has no effect {where}", remedy)
+
+
+def _breakdown(settings: Settings) -> Answer:
+    model = settings.model()
+    workload = settings.workload(model)
+    typed = [name for name, given in settings.given.items() if given.source == FLAG]
+    refuse_idle_in_flops(model, workload, typed)
+    report = flops(model, workload, settings.conventions(), depth=settings.get("depth"))
+    if not report.totals["overcounted_flops"]:
+        settings.refuse(("convolutions",), "without grouped convolutions and --train", {})
+    return report
 
 
 def _run(settings: Settings) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.plans import PLANS, memory_plans
+from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import deliver, show
 from tfcalc.cli.settings import Settings
@@ -30,7 +30,7 @@ def run(settings: Settings) -> int:
     """Answer it."""
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
-    asked = memory_plans(settings, model, run) if of == "memory" else {}
+    asked = plans_for(settings, of, model, run)
     notation = "lbhn" if settings.wants_json else settings.get("notation", "lbhn")
     answer = formula(
         named(settings),

@@ -10,45 +10,100 @@ from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
+from tfcalc.held.formats.quantization_config import stated_format
+from tfcalc.printable import quoted
 from tfcalc.questions.params import parameter_count
 from tfcalc.report import SCHEMA_VERSION
-from tfcalc.report.sheet import Column, Sheet
+from tfcalc.report.sheet import Cell, Column, Sheet, Short, Tokens
+
+COLUMNS = "size in parameters, ctx (the longest sequence) in tokens with k = 1,024, dtype of the checkpoint's weights"
+LISTS = ("supported", "trainable")
+"""What lists model types, and not presets."""
 
 
 class Row(NamedTuple):
-    """A preset: its family (model_type), parameters, the longest sequence it can read, and where its sizes stand."""
+    """A preset: its family (model_type), parameters, longest sequence, and how its checkpoint stores the weights.
+
+    ``repository`` is the id of the checkpoint on the Hub, ``source`` says where the sizes stand, and ``sources`` where
+    single figures do that are from elsewhere, or are recalled or assumed.
+    """
 
     name: str
     family: str
     total_params: int
     context: int | None
+    dtype: str
+    repository: str
     source: str
+    sources: dict[str, str]
 
 
 class Models(NamedTuple):
-    """The presets with their sizes."""
+    """The presets with their sizes, or with their ``sources``."""
 
     rows: list[Row]
+    with_sources: bool = False
 
     def sheet(self) -> Sheet:
         """A row per model."""
+        columns, rows = self._sources() if self.with_sources else self._sizes()
         return Sheet(
             title=f"{len(self.rows)} models",
-            columns=[
-                Column("model", numeric=False),
-                Column("family", numeric=False),
-                Column("parameters"),
-                Column("context"),
-                Column("source", numeric=False, folds=True),
-            ],
-            rows=[row._replace(context=row.context or "") for row in self.rows],  # type: ignore[arg-type]  # cells
+            columns=columns,
+            rows=rows,
             quiet="\n".join(row.name for row in self.rows),
+            notes=[] if self.with_sources else [COLUMNS],
+            see_also=[] if self.with_sources else ["tfcalc models --sources"],
         )
+
+    def _sizes(self) -> tuple[list[Column], list[list[Cell]]]:
+        columns = [
+            Column("model", numeric=False),
+            Column("family", numeric=False, spare=4),
+            Column("size", spare=1),
+            Column("ctx", spare=2),
+            Column("dtype", numeric=False, spare=3),
+        ]
+        return columns, [
+            [row.name, row.family, Short(row.total_params, "B"), row.context and Tokens(row.context), row.dtype]
+            for row in self.rows
+        ]
+
+    def _sources(self) -> tuple[list[Column], list[list[Cell]]]:
+        columns = [
+            Column("model", numeric=False),
+            Column("repository", numeric=False, spare=1),
+            Column("sources", numeric=False, folds=True),
+        ]
+        others = (
+            "; ".join([row.source, *(f"{name}: {where}" for name, where in row.sources.items())]) for row in self.rows
+        )
+        return columns, [[row.name, row.repository, where] for row, where in zip(self.rows, others, strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
         """As in ``--json``."""
         rows = [row._asdict() for row in self.rows]
         return {"schema_version": SCHEMA_VERSION, "command": "models", "models": rows}
+
+
+class Trainable(NamedTuple):
+    """The model types whose training memory is answered."""
+
+    known: tuple[str, ...]
+
+    def sheet(self) -> Sheet:
+        """A row per model type."""
+        return Sheet(
+            title=f"training memory is answered for {len(self.known)} model types",
+            columns=[Column("model_type", numeric=False)],
+            rows=[[name] for name in self.known],
+            quiet="\n".join(self.known),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in ``--json``."""
+        counted = {"trainable_count": len(self.known), "trainable": list(self.known)}
+        return {"schema_version": SCHEMA_VERSION, "command": "models", **counted}
 
 
 class Supported(NamedTuple):
@@ -84,27 +139,47 @@ class Supported(NamedTuple):
 def run(settings: Settings) -> int:
     """Answer it."""
     family = settings.get("family")
+    types, presets = ([name for name in names if settings.get(name)] for names in (LISTS, ("family", "sources")))
+    if len(types) > 1 or (types and presets):
+        fact = f"--{types[0]} lists model types, and --{[*types[1:], *presets][0]} " + (
+            "others" if types[1:] else "presets"
+        )
+        raise UsageError(fact, "leave one of them out")
     if settings.get("supported"):
-        if family:
-            raise UsageError("--supported lists model types, and --family presets", "leave one of them out")
         show(_supported(), settings)
+    elif settings.get("trainable"):
+        show(_trainable(), settings)
     else:
-        show(_models(family.lower() if family else None), settings)
+        show(_models(family.lower() if family else None, with_sources=bool(settings.get("sources"))), settings)
     return 0
 
 
-def _models(family: str | None) -> Models:
+def _models(family: str | None, *, with_sources: bool) -> Models:
     presets = [catalog.preset(name) for name in catalog.names()]
     known = {preset.family for preset in presets}
     if family is not None and family not in known:
-        raise UsageError(f"no preset is of family {family[:80]!r}", nearest(family, sorted(known)))
-    return Models([_row(preset) for preset in presets if family in (None, preset.family)])
+        raise UsageError(f"no preset is of family {quoted(family)}", nearest(family, sorted(known)))
+    return Models([_row(preset) for preset in presets if family in (None, preset.family)], with_sources)
 
 
 def _row(preset: catalog.Preset) -> Row:
     model = preset.model()
     longest = model.longest if isinstance(model.longest, int) else None
-    return Row(preset.name, preset.family, parameter_count(model), longest, preset.source)
+    params, stored = parameter_count(model), _format(model)
+    return Row(preset.name, preset.family, params, longest, stored, preset.repository, preset.source, preset.sources)
+
+
+def _format(model: object) -> str:
+    """How the checkpoint stores the weights, without the sizes of groups: ``bf16``, ``fp8``, ``int4``."""
+    recipe = stated_format(model)
+    name = recipe.format.name.partition("-")[0] if recipe else "fp32"
+    return "int4" if name == "int" else name
+
+
+def _trainable() -> Trainable:
+    from tfcalc.implementations.transformers.measured import trainable
+
+    return Trainable(trainable())
 
 
 def _supported() -> Supported:
@@ -119,7 +194,16 @@ COMMAND = Command(
     (
         Option("family", ("--family",), "only those of this model_type"),
         Option("supported", ("--supported",), "the model types of config.json that tfcalc can count", switch=True),
+        Option("trainable", ("--trainable",), "the model types whose training memory is answered", switch=True),
+        Option("sources", ("--sources",), "each preset's repository, and where its figures stand", switch=True),
         *SHOW,
     ),
-    ("tfcalc models", "tfcalc models --family llama", "tfcalc models --supported", "tfcalc models --json"),
+    (
+        "tfcalc models",
+        "tfcalc models --family llama",
+        "tfcalc models --sources --family gpt_oss",
+        "tfcalc models --supported",
+        "tfcalc models --trainable",
+        "tfcalc models --json",
+    ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.cli.options import RUN, Option, serving, training
+from tfcalc.cli.options import DTYPE, RUN, Option, serving, training
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.held.plans import Serving, Training
 from tfcalc.questions.common import default_run
@@ -31,7 +31,9 @@ IN_SERVING = ("source_len", "kernel")
 def sound(model: Model) -> None:
     """Raise InvalidModel, marked as the model's own fault, where the model makes no sense whatever is asked of it."""
     try:
-        model.tree(default_run(model))
+        run = default_run(model)
+        model.check(run)
+        model.tree(run)
     except InvalidModel as error:
         error.of_model = True
         raise
@@ -57,4 +59,14 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> dict[s
     settings.refuse((option.name for option in TRAINING), "without --train", {}, "add --train")
     settings.refuse((o.name for o in SERVING if o.name != "weights"), "without --serve", {}, "add --serve")
     settings.refuse((option.name for option in RUN), "on a model at rest", {}, "add --train or --serve")
+    return {}
+
+
+def plans_for(settings: Settings, of: str, model: Model, workload: Workload) -> dict[str, Any]:
+    """The same where memory is one of several quantities; options that have no effect on this one are refused."""
+    if of == "memory":
+        return memory_plans(settings, model, workload)
+    settings.refuse((option.name for option in (*PLANS, *DTYPE)), f"on {of}", {}, "add --of memory, or leave it out")
+    if of == "params":
+        settings.refuse((option.name for option in RUN), "on params", {}, "add --of flops, or leave it out")
     return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfcalc.core.traced import known
 from tfcalc.held.formats.formats import TABLES, Format, Piece
 
 BLOCKS = {
@@ -68,6 +69,7 @@ def block_type(name: str) -> Format:
 def fitting(name: str, columns: object) -> Format:
     """This type, or what llama.cpp takes for rows that its blocks do not divide; symbols are taken to be divided."""
     found = block_type(name)
-    if not isinstance(columns, int) or columns % found.block == 0:
+    size = known(columns)
+    if size is None or size % found.block == 0:
         return found
     return fitting(found.instead, columns) if found.instead else HALF

@@ -13,7 +13,7 @@ from tfcalc.configs.config import MOST_LAYERS
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held, Tensor
 from tfcalc.core.number import Num, divide
-from tfcalc.core.traced import Traced
+from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.formats import Format
 from tfcalc.held.formats.gguf_files import Facts
@@ -177,15 +177,15 @@ def matrix(tensor: Tensor) -> tuple[Num, Num]:
 def _places(part: Component) -> Sequence[int]:
     if part.places:
         return part.places
-    count, under = (one.value if isinstance(one, Traced) else one for one in (part.copies, part.under))
-    if not isinstance(count, int) or not isinstance(under, int):
+    copies, under = known(part.copies), known(part.under)
+    if copies is None or under is None:
         raise InvalidModel(
-            f"the format of a weight depends on its layer, and there are {count}",
+            f"the format of a weight depends on its layer, and there are {part.copies}",
             "give the number of layers, or a format that is the same in all",
         )
-    if count > MOST_LAYERS:
-        raise InvalidModel(f"{count:,} layers are too many to tell apart", "take a format that is the same in all")
-    return range(under, under + count)
+    if copies > MOST_LAYERS:
+        raise InvalidModel(f"{copies:,} layers are too many to tell apart", "take a format that is the same in all")
+    return range(under, under + copies)
 
 
 def _plain(dtype: str) -> Format:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.component import Component
 from tfcalc.implementations.transformers import leaves
 from tfcalc.implementations.transformers.disentangled import without_padding
-from tfcalc.implementations.transformers.running import Running
+from tfcalc.implementations.transformers.running import Running, in_sequence
 from tfcalc.tape.value import Value
 
 
@@ -21,7 +21,7 @@ def embeddings(m: Running, part: Component, x: Value) -> Value:
             elif place and each.kind == "embedding":
                 x = m.t.add(x, leaves.segments(m, each))
             else:
-                x = m.rules[each.kind](m, each, x)
+                x = m.rules.get(each.kind, in_sequence)(m, each, x)
         x = _tokens_dropped(m, x) if not place and m.field("token_dropout") else x
     if m.habits.disentangled:
         x = without_padding(m, x)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import csv
 from functools import cache
-from math import isfinite
 from pathlib import Path
 
 from tfcalc.errors import InvalidModel
 
 TABLE = Path(__file__).with_name("measured.csv")
 MOST = 0.25
-"""Beyond it an estimate is of no use."""
+"""Beyond it an estimate is of no use, as is one of a family whose layers kept unequal bytes (an infinite error)."""
 
 
 @cache
@@ -25,14 +24,16 @@ def errors() -> dict[str, float]:
         return {model_type: float(error) for model_type, error in csv.reader(file)}
 
 
+@cache
+def trainable() -> tuple[str, ...]:
+    """The model types whose training memory is answered: those whose error is known and small enough."""
+    return tuple(sorted(model_type for model_type, error in errors().items() if abs(error) <= MOST))
+
+
 def error_of(model_type: str) -> float:
     """The family's error. Raises InvalidModel where it is not known, or too large to say anything."""
-    known = errors()
-    hint = f"{len(known)} families are known, Llama's, GPT-2's, BERT's and T5's kin among them"
+    known = trainable()
     if model_type not in known:
-        raise InvalidModel(f"what training a {model_type} model keeps was never held against PyTorch", hint)
-    error = known[model_type]
-    if not abs(error) <= MOST:
-        off = f"{error:+.0%} off PyTorch's" if isfinite(error) else "layers of one kind kept unequal bytes"
-        raise InvalidModel(f"what training a {model_type} model keeps is not known: {off}", hint)
-    return error
+        hint = f"tfcalc models --trainable lists the {len(known)} families that are"
+        raise InvalidModel(f"training memory is not supported for {model_type}", hint)
+    return errors()[model_type]

@@ -168,8 +168,9 @@ def _reads_images(part: Component) -> bool:
 
 
 def by_letter(part: Component) -> dict[str, Component]:
-    """The linear maps of a block by the names of their weights (``W_Q``, ``W_1``)."""
-    return {leaf.own.weights[0].name: leaf for leaf in part.parts if leaf.own.products and leaf.own.weights}
+    """The linear maps of a block by the names of their weights (``W_Q``, ``W_1``); adapters stand beside them."""
+    maps = [leaf for leaf in part.parts if leaf.own.products and leaf.own.weights and leaf.kind != "adapter"]
+    return {leaf.own.weights[0].name: leaf for leaf in maps}
 
 
 def of_kind(part: Component, kind: str) -> Component:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.held.training.precisions import precision
-
 if TYPE_CHECKING:
     from tfcalc.core.component import Component
-    from tfcalc.held.plans import Training
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
 
-def chosen(model: Model, run: Workload, plan: Training) -> str:
+def chosen(model: Model, run: Workload, compute: str) -> str:
     """``flash`` for 16-bit numbers, ``efficient`` for fp32; ``math`` where fp32 heads share keys in all layers.
+
+    ``compute`` is the number format that layers compute in.
 
     Flash attention takes no fp32, and no values of another width than keys (latent attention's); the memory-efficient
     kernel no shared keys (``enable_gqa``). Source: aten's sdp_utils.cpp (``check_tensor_shapes``,
@@ -23,7 +22,7 @@ def chosen(model: Model, run: Workload, plan: Training) -> str:
     needs one.
     """
     parts = [node.component for node in model.tree(run.telling_masks).walk()]
-    if precision(plan.precision).compute != "fp32":
+    if compute != "fp32":
         return "flash" if _of_one_width(parts) else "efficient"
     return "math" if _share_keys(parts) else "efficient"
 
@@ -39,7 +38,7 @@ def _share_keys(parts: Sequence[Component]) -> bool:
     if any(part.own.limit is not None for part in parts):
         return False
     for part in parts:
-        widths = {tensor.name: tensor.shape[-1] for leaf in part.parts for tensor in leaf.own.weights}
+        widths = {tensor.name: tensor.shape[-1] for leaf in part.parts for tensor in leaf.own.weights if tensor.shape}
         if "W_K" in widths and widths["W_K"] != widths.get("W_Q", widths["W_K"]):
             return True
     return False
