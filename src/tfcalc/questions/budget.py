@@ -32,11 +32,11 @@ class Budget(NamedTuple):
     assumes: tuple[str, ...] = ()
 
     def has(self, system: str) -> str:
-        """``RTX 4090 has 23.0 GiB usable``, ``the budget is 80GB (74.5 GiB)``."""
+        """``RTX 4090 has 23.0 GiB usable``, ``the budget is 80GB = 74.5 GiB``."""
         amount = short_bytes(self.bytes, system)
         if self.card:
             return f"{self.stated} has {amount} usable"
-        also = "" if self.stated.replace(" ", "") in _spellings(amount) else f" ({amount})"
+        also = "" if self.stated.replace(" ", "") in _spellings(amount) else f" = {amount}"
         return f"the budget is {self.stated}{also}"
 
     def utilized(self, share: float) -> Budget:
@@ -49,7 +49,7 @@ def stated(amount: str | int) -> Budget:
     """An amount as people write it, or a number of bytes. Raises UsageError.
 
     >>> stated("80GB").has("iec"), stated("80GB").has("si"), stated("24 GiB").has("iec")
-    ('the budget is 80GB (74.5 GiB)', 'the budget is 80GB', 'the budget is 24 GiB')
+    ('the budget is 80GB = 74.5 GiB', 'the budget is 80GB', 'the budget is 24 GiB')
     """
     if isinstance(amount, int):
         if isinstance(amount, bool) or amount < 1:

@@ -27,7 +27,7 @@ STATELESS = ("none", "sgd")
 RANK, QUANTIZED = 16, "nf4-dq"
 GPUS = (2, 4, 8, 16, 32, 64)
 STAGES = ("1", "2", "3")
-UNQUANTIZED = ("", AUTO, "fp32", "bf16", "fp16")
+PLAIN_CACHES = (AUTO, "fp32", "bf16", "fp16")
 MULTIPLE = 128
 """Lengths in tokens are proposed in multiples of it."""
 SHORTEST = 1024
@@ -45,17 +45,21 @@ class Storage(Described):
 
 
 class Change(NamedTuple):
-    """Fields of the workload or of the plan that get other values; ``name`` says it alone, ``short`` beside others."""
+    """Fields of the workload or of the plan that get other values; ``name`` says it alone, ``short`` beside others.
+
+    ``lessens``: it is less of what was asked for.
+    """
 
     name: str
     values: Mapping[str, Any]
     short: str = ""
+    lessens: bool = False
 
     def __add__(self, other: object) -> Change:
         """Both together."""
         assert isinstance(other, Change), "changes are added to changes"
         name = f"{self.short or self.name} + {other.short or other.name}"
-        return Change(name, {**self.values, **other.values}, name)
+        return Change(name, {**self.values, **other.values}, name, self.lessens or other.lessens)
 
     def goes_with(self, other: Change) -> bool:
         """Whether no field would get two values."""
@@ -151,21 +155,7 @@ OF_TRAINING = (
     "gpus+checkpointing+offload",
     "gpus+lora+checkpointing",
 )
-OF_SERVING = (
-    "int8+kv",
-    "int4+kv",
-    "context+int8",
-    "context+int4",
-    "context+kv",
-    "concurrency+int8",
-    "concurrency+int4",
-    "concurrency+kv",
-    "context+int8+kv",
-    "context+int4+kv",
-    "concurrency+int8+kv",
-    "concurrency+int4+kv",
-    "context+concurrency+int4",
-)
+OF_SERVING = ("int8+kv", "int4+kv", "context+int4+kv", "concurrency+int4+kv")
 """What people combine; the first by its degrees."""
 
 
@@ -191,24 +181,24 @@ def of_training(model: Model, run: Workload, plan: Training) -> Ways:
 
 def of_serving(run: Workload, plan: Serving) -> Ways:
     """What could be otherwise in serving, in the order of this module; the ``plan`` is resolved."""
-    kv = plan.kv in UNQUANTIZED
+    kv = plan.kv in PLAIN_CACHES
     slow = run.kernel not in (AUTO, "flash", "efficient")
     return Ways(
         {
             "kernel": [Change("flash attention", {"kernel": "flash"})] if slow else [],
             "paged": [Change("paged KV cache", {"cache": "paged"})] if plan.cache != "paged" else [],
             **{
-                name: [Change(f"weights in {name}", {"weights": name}, name)] if plan.weights in UNQUANTIZED else []
+                name: [Change(f"weights in {name}", {"weights": name}, name)] if plan.weights != name else []
                 for name in ("int8", "int4")
             },
             "kv": [Change("KV cache in fp8", {"kv": "fp8"}, "fp8 KV cache")] if kv else [],
             "context": [
-                Change(f"context {size:,}", {"context": size})
+                Change(f"context {size:,}", {"context": size}, lessens=True)
                 for size in _halves(exact(plan.context or 0), MULTIPLE)
                 if size >= SHORTEST
             ],
             "concurrency": [
-                Change(f"{size:,} request{'s' if size > 1 else ''} at once", {"concurrency": size})
+                Change(f"{size:,} request{'s' if size > 1 else ''}", {"concurrency": size}, lessens=True)
                 for size in _halves(exact(plan.concurrency))
             ],
         }
@@ -218,10 +208,9 @@ def of_serving(run: Workload, plan: Serving) -> Ways:
 def at_rest(storage: Storage) -> Ways:
     """Formats of fewer bits; where one for all tensors was asked for, others of that kind."""
     if storage.dtype != AUTO:
-        return Ways({name: [Change(f"weights in {name}", {"dtype": name})] for name in ("bf16", "int8", "int4")})
-    if storage.weights not in UNQUANTIZED:
-        return Ways({})
-    names = ("bf16", "int8", "nf4", "q4_k_m", "q2_k")
+        others = (name for name in ("bf16", "int8", "int4") if name != storage.dtype)
+        return Ways({name: [Change(f"weights in {name}", {"dtype": name})] for name in others})
+    names = (name for name in ("bf16", "int8", "nf4", "q4_k_m", "q2_k") if name != storage.weights)
     return Ways({name: [Change(f"weights in {name}", {"weights": name})] for name in names})
 
 
@@ -268,7 +257,7 @@ def _optimizer(name: str, option: str, plan: Training) -> list[Change]:
 def _offload(plan: Training) -> list[Change]:
     if plan.offload != "none" or plan.optimizer in STATELESS:
         return []
-    return [Change("optimizer offloaded to the CPU", {"offload": "optimizer"}, "optimizer offload")]
+    return [Change("optimizer offloaded to the CPU", {"offload": "optimizer"}, "CPU offload")]
 
 
 def _smaller_batches(run: Workload, plan: Training) -> Iterator[Change]:
@@ -277,7 +266,9 @@ def _smaller_batches(run: Workload, plan: Training) -> Iterator[Change]:
     for micro in dict.fromkeys(_divisor(batch, most) for most in _halves(batch)):
         times = steps * (batch // micro)
         yield Change(
-            f"batch {micro:,} with gradient accumulation", {"batch_size": micro, "grad_accum": times}, f"batch {micro:,}"
+            f"batch {micro:,} with gradient accumulation",
+            {"batch_size": micro, "grad_accum": times},
+            f"batch {micro:,}",
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from tfcalc.questions.changes import Change, Changes, Group, Ways
@@ -45,6 +44,7 @@ class Room(NamedTuple):
 def remedies(ways: Ways, combined: Sequence[str], need: Need, room: Room, least: Need) -> list[Remedy]:
     """Single changes that fit; where none does with the margin to spare, those ``combined`` by two, then by three.
 
+    What gives less than was asked for is not enough either to leave out the latter.
     Of the same changes by degrees the least that fits with the margin stands for all. Those that fit tightly come last.
     Where nothing fits so, all changes together that help, without those that it fits without; or what comes closest.
     ``least`` is a lower bound of the need that is found at once.
@@ -53,13 +53,13 @@ def remedies(ways: Ways, combined: Sequence[str], need: Need, room: Room, least:
     found: list[Remedy] = []
     for tier in ways.tiers(*combined):
         found += (remedy for group in tier for remedy in search.first(group))
-        if any(not room.tight(remedy.total) for remedy in found):
+        if any(not room.tight(remedy.total) and not remedy.change.lessens for remedy in found):
             break
     if found:
         return sorted(found, key=lambda remedy: room.tight(remedy.total))[:LISTED]
     furthest = search.furthest(ways.furthest)
     if furthest and room.holds(furthest.total):
-        return [search.fewer(furthest)]
+        return [search.gentlest(search.fewer(furthest), ways)]
     return [furthest] if furthest else []
 
 
@@ -112,5 +112,13 @@ class _Search:
         """The same without those that it fits without."""
         for change in found.changes:
             rest = tuple(each for each in found.changes if each is not change)
-            found = next(islice(self.fitting([rest] if rest else []), 1), found)
+            found = next(self.fitting([rest] if rest else []), found)
+        return found
+
+    def gentlest(self, found: Remedy, ways: Ways) -> Remedy:
+        """The same with each change by the least degree that it fits with."""
+        for place, change in enumerate(found.changes):
+            before, after = found.changes[:place], found.changes[place + 1 :]
+            degrees = next(degrees for degrees in ways.known.values() if change in degrees)
+            found = next(self.fitting((*before, degree, *after) for degree in degrees), found)
         return found

@@ -16,12 +16,14 @@ from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
 from tfcalc.units import short_bytes
 
-CONTEXT = "CUDA context, "
+CONTEXT = "CUDA context"
 """What is deducted from a card, so that it is counted there."""
 SEE_ALSO = ("--assumptions", "--json (exact boundaries)")
 TIGHT = " (tight)"
 BESIDE_ROWS = 5
 """Lines that are blank, or headings with their rule."""
+LONGEST_NAME = 40
+"""Characters of a name that is not folded."""
 BESIDE_FLAGS = 21
 """Columns of the numbers and of the gaps between columns."""
 
@@ -66,9 +68,7 @@ class Fit:
         if not self.fits:
             return f"DOES NOT FIT: {facts} ({self._short(-self.headroom)} short)"
         spare = f"{self._short(self.headroom)} to spare"
-        if self.tight:
-            return f"FITS, TIGHTLY: {facts} ({spare}, less than {self.margin} %)"
-        return f"FITS: {facts} ({spare})"
+        return f"FITS{', TIGHTLY' if self.tight else ''}: {facts} ({spare})"
 
     def to_dict(self) -> dict[str, Any]:
         """As in ``--json``: the keys of the memory report, the verdict and what would fit."""
@@ -110,7 +110,7 @@ class Fit:
             title=self.verdict,
             subtitle=self.subtitle,
             columns=(
-                Column(first, numeric=False),
+                Column(first, numeric=False, folds=any(len(line.name) > LONGEST_NAME for line in told)),
                 Column(f"peak {unit}"),
                 Column("free"),
                 Column("add", numeric=False, folds=True),
@@ -138,7 +138,8 @@ class Fit:
         if self.fits:
             yield Line("as asked", self.report.answer)
             for each in self.largest:
-                yield Line(f"largest {each.of.words}: {each.number}", each.total, each.flags)
+                flags = each.flags if each.value != each.of.asked else ""
+                yield Line(f"largest {each.of.words}: {each.number}", each.total, flags)
         for remedy, flags in zip(self.remedies, self.flags, strict=True):
             tight = TIGHT if self._room.tight(remedy.total) else ""
             yield Line(remedy.change.name + tight, remedy.total, " ".join(flags))
@@ -172,10 +173,10 @@ class Fit:
     def _footer(self) -> Footer:
         """That of the report, with the margin, and with what was assumed of the card."""
         footer = self.report.footer
-        context_too = footer.not_counted if not self.budget.card else footer.not_counted.removeprefix(CONTEXT)
+        deducted = CONTEXT if self.budget.card else ""
         return Footer(
             (*footer.assumes, *self.budget.assumes, f"margin {self.margin} %"),
-            context_too,
+            ", ".join(part for part in footer.not_counted.split(", ") if part != deducted),
             SEE_ALSO,
             (*self.budget.notes, *footer.assumptions),
         )
