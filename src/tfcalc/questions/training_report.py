@@ -38,6 +38,7 @@ DEVICES = {
     "recorded": "saved tensors as in PyTorch 2.13 with CUDA's kernels on CPU tensors (--device recorded)",
     "cuda": "saved tensors as in PyTorch 2.13 on CUDA",
 }
+OTHER_PHASES = "Other phases: "
 NOT_COUNTED = (
     "CUDA context (0.3 to 0.6 GB), kernel workspaces, the allocator's rounding and fragmentation, communication buffers"
 )
@@ -103,7 +104,7 @@ def _between_gpus(plan: Training) -> str:
 def _other_phases(step: TrainingStep, units: str) -> str:
     """``Other phases: forward 70.5 GiB, optimizer step 74.8 GiB``."""
     others = (phase for phase in step.phases if phase.name != step.peak.name)
-    return "Other phases: " + ", ".join(
+    return OTHER_PHASES + ", ".join(
         f"{PHASES[phase.name].removeprefix('the ')} {short_bytes(phase.total, units)}" for phase in others
     )
 
