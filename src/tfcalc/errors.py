@@ -55,6 +55,8 @@ class UnknownModel(InvalidModel):
     """A name that no model has (exit 3)."""
 
     code = "unknown-model"
+    near = False
+    """Whether the hint names models that may be meant."""
 
 
 class Bug(TfcalcError):

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from tfcalc.cli.options import Option
     from tfcalc.cli.settings import Settings
 
+OVERVIEW = "overview"
+"""The command that answers where a model stands in the place of one."""
 COMMANDS = {
+    OVERVIEW: "A model at a glance, the same as tfcalc MODEL.",
     "params": "How many parameters, where, and by which formula.",
     "flops": "How many floating-point operations: a pass, a training step or run, a decoded token.",
     "memory": "How many bytes it takes to hold, to train, or to serve it, term by term.",
