@@ -14,9 +14,10 @@ from tfcalc.core.items import Item, held, stored, work
 from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.defaults import resolve_dtype
-from tfcalc.errors import UsageError, one_of
+from tfcalc.errors import one_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import check_arguments, check_plans, subject
+from tfcalc.questions.nothing import why_zero
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, find_term, others
@@ -107,11 +108,9 @@ def _opened(target: str, of: str, tree: Tree) -> Explanation:
         lines += [
             _line(side_by_side[0], each, twin_item, sizes) for *each, twin_item in zip(*opened, symbolic, strict=True)
         ]
-    if not lines:
-        raise UsageError(
-            f"{target} has no {of} of its own",
-            "ask for another part, or for all FLOPs (--count all) or the memory of it",
-        )
+    answer = sum(line.value for line in lines)
+    nothing = "0: nothing of it is held then" if tree.of_terms else why_zero(node.component, of, tree.run)
+    reason = () if answer else (nothing,)
     closed = polynomial(total(line.formula for line in lines))
     return Explanation(
         heading=tree.model.summary,
@@ -123,12 +122,12 @@ def _opened(target: str, of: str, tree: Tree) -> Explanation:
         lines=tuple(lines),
         formula=closed,
         substituted=write(closed, letters={letter: str(size) for letter, size in sizes.items()}),
-        answer=sum(line.value for line in lines),
+        answer=answer,
         legend=legend(closed.free_symbols, tree.model, tree.run)
         | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},
         model=tree.model.described(),
         conventions=dict(tree.conventions),
-        notes=(*(() if tree.of_terms else others(tree.node, target, node)), *tree.notes),
+        notes=(*reason, *(() if tree.of_terms else others(tree.node, target, node)), *tree.notes),
     )
 
 

@@ -17,6 +17,7 @@ from tfcalc.core.measure import (
 )
 from tfcalc.questions.common import subject
 from tfcalc.questions.effects import refuse_idle_in_flops
+from tfcalc.questions.nothing import why_zero
 from tfcalc.questions.remarks import LENGTHS, SAMPLES, overcounted, remarks
 from tfcalc.questions.stated import for_programs, in_short, in_words, sizes_in_words
 from tfcalc.report import Footer, Report, exact
@@ -90,7 +91,7 @@ def flops(
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
-        notes=tuple(remarks(model, run)),
+        notes=(*([] if entry.value else [why_zero(root, "flops", run)]), *remarks(model, run)),
         footer=Footer(
             assumes=in_short(run, conventions),
             not_counted="" if everything else "norms, softmax, activations, rotations (--count all)",

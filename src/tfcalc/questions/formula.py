@@ -15,6 +15,7 @@ from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
 from tfcalc.questions.common import asked_run, check_arguments, check_plans, run_tree
+from tfcalc.questions.nothing import why_zero
 from tfcalc.questions.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, needs_vocabulary, others
@@ -163,6 +164,7 @@ def formula(
     meanings = legend(closed.free_symbols, chosen, run)
     numbers_root = run_tree(chosen, run).root()
     notes = [
+        *([why_zero(find(numbers_root, target).component, of, run)] if closed == 0 else []),
         *others(numbers_root, target, find(numbers_root, target)),
         *(chosen.remarks(run) if of in ("flops", "time") else ()),
         *in_words(of, run, by, sizes=False),
