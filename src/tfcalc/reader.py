@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfcalc.errors import InvalidModel, TfcalcError
-from tfcalc.plain_data import flaw, whole_number
+from tfcalc.plain_data import check_plain, whole_number
 
 LARGEST = 4 << 20
 """Bytes of a config.json; published ones have a few thousand."""
@@ -66,8 +66,7 @@ def parse(raw: bytes, called: str) -> dict[str, Any]:
         raise BadConfig(f"{called} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise BadConfig(f"{called} holds {_article(found)}, not an object", 'a config.json is { "model_type": …, … }')
-    if wrong := flaw(found):
-        raise BadConfig(f"{called}: {wrong}", "a config.json is a few levels of words and sizes")
+    check_plain(found, called=called, failure=BadConfig)
     return found
 
 

@@ -12,7 +12,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.plain_data import flaw
+from tfcalc.plain_data import check_plain
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload, check_phase
 
@@ -79,8 +79,7 @@ class Published:
     ) -> None:
         if not isinstance(data, Mapping):
             raise InvalidModel(f"{quoted(data)} is no config", "give the fields of a config.json as a dict")
-        if wrong := flaw(data):
-            raise InvalidModel(wrong, "give what a config.json can hold: text, numbers, lists and objects")
+        check_plain(data)
         self.data = data
         self.dtype_note = dtype_note
         self.changed = dict(changed or {})
