@@ -8,11 +8,11 @@ from typing import Any
 
 from tfcalc.configs.config import MOST_LAYERS, Config, Reading
 from tfcalc.configs.family import find
-from tfcalc.configs.plain import check_plain
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.plain_data import flaw
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload, check_phase
 
@@ -77,7 +77,10 @@ class Published:
         changed: Mapping[str, Num] | None = None,
         dtype_note: str = "",
     ) -> None:
-        check_plain(data)
+        if not isinstance(data, Mapping):
+            raise InvalidModel(f"{quoted(data)} is no config", "give the fields of a config.json as a dict")
+        if wrong := flaw(data):
+            raise InvalidModel(wrong, "give what a config.json can hold: text, numbers, lists and objects")
         self.data = data
         self.dtype_note = dtype_note
         self.changed = dict(changed or {})

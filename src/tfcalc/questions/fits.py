@@ -7,9 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Conventions
-from tfcalc.defaults import AUTO, resolve_serving
+from tfcalc.defaults import resolve_serving
 from tfcalc.dimensions import Described
-from tfcalc.errors import InvalidModel, TfcalcError, UsageError
+from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.questions.at_a_glance import called
 from tfcalc.questions.budget import UTILIZATION, Budget, stated
 from tfcalc.questions.changes import OF_SERVING, OF_TRAINING, Change, Storage, Ways, at_rest, of_serving, of_training
