@@ -112,8 +112,8 @@ def test_the_peak_with_sgd_is_in_backward_and_adds_up() -> None:
     gradients = 2 * (vocabulary * h + h)
     passing = 2 * tokens * h + 2 * tokens * f + 2 * h * f + 4 + 4
     model = Published(dict(CONFIGS["llama-2-7b"]) | {"num_hidden_layers": 1})
-    plan = Training(recipe="bf16", optimizer="sgd", implementation="fused")
-    found = memory(model, run=Workload(phase="train", batch_size=4, seq_len=4096), training=plan)
+    plan = Training(precision="bf16", optimizer="sgd", backend="fused")
+    found = memory(model, Workload(phase="train", batch_size=4, seq_len=4096), training=plan)
     assert found.totals["temporary_bytes"] == passing
     assert found.answer == weights + 8 * tokens + kept + gradients + passing
 

@@ -22,15 +22,15 @@ ASKED: dict[str, dict[str, Any]] = {
     "serve": {"workload": Workload(seq_len=20), "serving": Serving()},
 }
 MORE: dict[str, dict[str, Any]] = {
-    "fused": {"run": STEP, "training": Training(recipe="bf16", implementation="fused", optimizer="sgd")},
+    "fused": {"workload": STEP, "training": Training(precision="bf16", backend="fused", optimizer="sgd")},
     "fused, recomputed": {
-        "run": STEP.replaced(recompute="full"),
-        "training": Training(recipe="amp", implementation="fused", optimizer="sgd"),
+        "workload": STEP.replaced(recompute="full"),
+        "training": Training(precision="bf16-mixed", backend="fused", optimizer="sgd"),
     },
-    "adapters": {"run": STEP, "training": Training(recipe="bf16", lora=4, optimizer="sgd")},
-    "fused, adapters": {"run": STEP, "training": Training(implementation="fused", lora=4, optimizer="sgd")},
-    "one token": {"run": STEP.replaced(batch_size=1, seq_len=1), "training": Training(optimizer="sgd")},
-    "serve, paged": {"run": Workload(seq_len=20), "serving": Serving(cache="paged")},
+    "adapters": {"workload": STEP, "training": Training(precision="bf16", lora=4, optimizer="sgd")},
+    "fused, adapters": {"workload": STEP, "training": Training(backend="fused", lora=4, optimizer="sgd")},
+    "one token": {"workload": STEP.replaced(batch_size=1, seq_len=1), "training": Training(optimizer="sgd")},
+    "serve, paged": {"workload": Workload(seq_len=20), "serving": Serving(cache="paged")},
 }
 """Asked of one config of each family: with SGD the peak is seldom the optimizer's step, and the tape runs twice."""
 
@@ -100,7 +100,7 @@ def test_adapters_beside_queries_of_layers_that_reuse_keys_are_no_projections_of
         "attention_k_eq_v": False,
     }
     model = Published({"model_type": "gemma4_text", **text, "architectures": ["Gemma4ForCausalLM"]})
-    found = memory(model, run=STEP, training=Training(lora=2, optimizer="adamw"))
+    found = memory(model, STEP, training=Training(lora=2, optimizer="adamw"))
     own, reusing = (32 + 32) + 2 * (16 + 8), 32 + 32
     trained = 2 * (2 * own + reusing + 3 * 3 * (16 + 24))
     tensors = 2 * (2 * 7 + 5)
