@@ -7,9 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Conventions
-from tfcalc.defaults import AUTO, resolve_serving
+from tfcalc.defaults import resolve_serving
 from tfcalc.dimensions import Described
-from tfcalc.errors import InvalidModel, TfcalcError, UsageError
+from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.questions.at_a_glance import called
 from tfcalc.questions.budget import UTILIZATION, Budget, stated
 from tfcalc.questions.changes import OF_SERVING, OF_TRAINING, Change, Storage, Ways, at_rest, of_serving, of_training
@@ -88,8 +88,8 @@ def fits(
         return _AtRest(model, budget, margin, report, default_run(model), storage).fit()
     if budget.card and (utilization is not None or serving.cache == "paged"):
         budget = budget.utilized(UTILIZATION if utilization is None else utilization)
-    run, plan = resolve_serving(model, workload or default_run(model), serving)
-    return _Serving(model, budget, margin, report, run, plan, conventions.dtype).fit()
+    run, serving = resolve_serving(model, workload or default_run(model), serving)
+    return _Serving(model, budget, margin, report, run, serving, conventions.dtype).fit()
 
 
 def _on_gpus(plan: Training, budget: Budget) -> Training:
@@ -167,8 +167,9 @@ class _Asked:
         """A size of the workload or of the plan, with what it needs."""
 
         def need(value: int) -> int:
-            other = described.replaced(**{name: value})
-            run, plan = (other, self.plan) if described is self.run else (self.run, other)
+            size = {name: value}
+            run = self.run.replaced(**size) if described is self.run else self.run
+            plan = self.plan if described is self.run else self.plan.replaced(**size)
             least = self._least(run, plan)
             return least if least > self.budget.bytes else self.peak(run, plan)
 
@@ -227,7 +228,7 @@ class _Serving(_Asked):
 
 
 class _AtRest(_Asked):
-    def _peak(self, run: Workload, plan: Any) -> int:
+    def _peak(self, _run: Workload, plan: Any) -> int:
         return memory(self.model, None, Conventions(dtype=plan.dtype), weights=plan.weights or None).answer
 
     def ways(self) -> Ways:

@@ -63,7 +63,7 @@ class Fit:
     @property
     def verdict(self) -> str:
         """``DOES NOT FIT: needs 75.4 GiB, RTX 4090 has 23.0 GiB usable (52.4 GiB short)``."""
-        each = " per GPU" if self.budget.gpus > 1 else ""
+        each = " per GPU" if self.report.conventions.get("gpus", 1) != 1 else ""
         facts = f"needs {self._short(self.report.answer)}{each}, {self.budget.has(self._units)}"
         if not self.fits:
             return f"DOES NOT FIT: {facts} ({self._short(-self.headroom)} short)"
@@ -140,9 +140,9 @@ class Fit:
             for each in self.largest:
                 flags = each.flags if each.value != each.of.asked else ""
                 yield Line(f"largest {each.of.words}: {each.number}", each.total, flags)
-        for remedy, flags in zip(self.remedies, self.flags, strict=True):
+        for remedy, to_add in zip(self.remedies, self.flags, strict=True):
             tight = TIGHT if self._room.tight(remedy.total) else ""
-            yield Line(remedy.change.name + tight, remedy.total, " ".join(flags))
+            yield Line(remedy.change.name + tight, remedy.total, " ".join(to_add))
 
     def _sizes(self, line: Line) -> tuple[int | None, int | None]:
         """A row's peak, and what it leaves."""
