@@ -103,7 +103,7 @@ def test_the_answer_for_programs() -> None:
 def test_the_verdict_stands_first_and_the_answer_is_the_bytes_that_it_takes() -> None:
     short, spare = trained("5GiB", Training()), trained("80GB", Training())
     assert short.sheet().title.startswith("DOES NOT FIT: needs ")
-    assert "the budget is 5GiB = 5.00 GiB (" in short.verdict
+    assert "the budget is 5GiB (" in short.verdict, "an amount in the units of the answer stands once"
     assert short.verdict.endswith(" short)")
     assert spare.sheet().title.startswith("FITS: needs ")
     assert "the budget is 80GB = 74.5 GiB (" in spare.verdict

@@ -20,6 +20,8 @@ CONTEXT = "CUDA context"
 """What is deducted from a card, so that it is counted there."""
 SEE_ALSO = ("--assumptions", "--json (exact boundaries)")
 TIGHT = " (tight)"
+INDENT = "  "
+"""Of the further lines of a cell."""
 BESIDE_ROWS = 5
 """Lines that are blank, or headings with their rule."""
 LONGEST_NAME = 40
@@ -116,7 +118,11 @@ class Fit:
                 Column("add", numeric=False, folds=True),
             ),
             rows=[
-                [line.name, *(size if size is None else InUnit(size, unit) for size in self._sizes(line)), line.flags]
+                [
+                    line.name,
+                    *(size if size is None else InUnit(size, unit) for size in self._sizes(line)),
+                    " ".join(line.flags),
+                ]
                 for line in _shown(told, room)
             ],
             quiet=self.report.answer,
@@ -127,7 +133,11 @@ class Fit:
             detailed=sheet._replace(
                 columns=(Column(first, numeric=False), Column("peak"), Column("free"), Column("add", numeric=False)),
                 rows=[
-                    [line.name, *(size if size is None else Bytes(size) for size in self._sizes(line)), line.flags]
+                    [
+                        line.name,
+                        *(size if size is None else Bytes(size) for size in self._sizes(line)),
+                        " ".join(line.flags),
+                    ]
                     for line in told
                 ],
             )
@@ -138,11 +148,11 @@ class Fit:
         if self.fits:
             yield Line("as asked", self.report.answer)
             for each in self.largest:
-                flags = each.flags if each.value != each.of.asked else ""
+                flags = (each.flags,) if each.value and each.value != each.of.asked else ()
                 yield Line(f"largest {each.of.words}: {each.number}", each.total, flags)
         for remedy, to_add in zip(self.remedies, self.flags, strict=True):
             tight = TIGHT if self._room.tight(remedy.total) else ""
-            yield Line(remedy.change.name + tight, remedy.total, " ".join(to_add))
+            yield Line(remedy.change.name + tight, remedy.total, to_add)
 
     def _sizes(self, line: Line) -> tuple[int | None, int | None]:
         """A row's peak, and what it leaves."""
@@ -209,11 +219,22 @@ class Line(NamedTuple):
 
     name: str
     total: int | None
-    flags: str = ""
+    flags: Sequence[str] = ()
 
 
 def _shown(told: Sequence[Line], room: int) -> list[Line]:
     """As many rows as there is room for at 80 columns, two of them at least."""
-    width = WIDE - BESIDE_FLAGS - max((len(line.name) for line in told), default=0)
-    heights = accumulate(-(-len(line.flags) // max(width, 1)) or 1 for line in told)
+    name = max((len(line.name) for line in told), default=0)
+    width = WIDE - BESIDE_FLAGS - min(name, LONGEST_NAME)
+    heights = accumulate(max(_height(line.flags, width), -(-len(line.name) // LONGEST_NAME)) for line in told)
     return [line for place, (line, height) in enumerate(zip(told, heights, strict=True)) if height <= room or place < 2]
+
+
+def _height(flags: Sequence[str], width: int) -> int:
+    """Lines of a cell with these flags, none of which is broken."""
+    lines, left = 1, width
+    for flag in flags:
+        if len(flag) > left and left < width:
+            lines, left = lines + 1, width - len(INDENT)
+        left -= len(flag) + 1
+    return lines
