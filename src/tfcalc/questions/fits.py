@@ -64,7 +64,7 @@ def fits(
 
     Raises:
         InvalidModel: as in :func:`memory`.
-        UsageError: a budget that is no amount; several GPUs for anything but training.
+        UsageError: a budget that is no amount, a margin that is no percentage; several GPUs for anything but training.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> found = fits(Transformer(), "100MB")
@@ -73,6 +73,8 @@ def fits(
     """
     budget = budget if isinstance(budget, Budget) else stated(budget)
     conventions = conventions or Conventions()
+    if not 0 <= margin <= 100:
+        raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
     if training is not None or (workload is not None and workload.training):
         from tfcalc.held.plans import Training
 

@@ -175,10 +175,11 @@ class Fit:
         if not self._cured:
             yield "No change that tfcalc knows makes it fit, nor do all of them together"
         elif all(len(remedy.changes) > 1 for remedy in self.remedies):
-            first, *others = ([change.name for change in remedy.changes] for remedy in self.remedies)
-            common = [name for name in first if others and all(name in other for other in others)]
-            verb = "is" if len(common) == 1 else "are"
-            yield "No single change is enough" + (f"; {' and '.join(common)} {verb} part of each" if common else "")
+            first, *others = (remedy.changes for remedy in self.remedies)
+            common = [change for change in first if others and all(change in other for other in others)]
+            names = [change.name if len(common) == 1 else change.short or change.name for change in common]
+            part = f"; {' and '.join(names)} {'is' if len(names) == 1 else 'are'} part of each" if names else ""
+            yield f"No single change is enough{part}"
 
     def _footer(self) -> Footer:
         """That of the report, with the margin, and with what was assumed of the card."""
@@ -223,11 +224,11 @@ class Line(NamedTuple):
 
 
 def _shown(told: Sequence[Line], room: int) -> list[Line]:
-    """As many rows as there is room for at 80 columns, two of them at least."""
+    """As many rows as there is room for at 80 columns, one of them at least; programs get all."""
     name = max((len(line.name) for line in told), default=0)
     width = WIDE - BESIDE_FLAGS - min(name, LONGEST_NAME)
     heights = accumulate(max(_height(line.flags, width), -(-len(line.name) // LONGEST_NAME)) for line in told)
-    return [line for place, (line, height) in enumerate(zip(told, heights, strict=True)) if height <= room or place < 2]
+    return [line for place, (line, height) in enumerate(zip(told, heights, strict=True)) if height <= room or not place]
 
 
 def _height(flags: Sequence[str], width: int) -> int:
