@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tfcalc.questions.flops import flops
     from tfcalc.questions.formula import formula
     from tfcalc.questions.memory import memory
+    from tfcalc.questions.overview import Overview, overview
     from tfcalc.questions.params import params
     from tfcalc.workload import Workload
 
@@ -48,6 +49,8 @@ _HOME = {
     "from_config": "catalog",
     "load": "catalog",
     "memory": "questions.memory",
+    "overview": "questions.overview",
+    "Overview": "questions.overview",
     "params": "questions.params",
     "sweep": "arrays",
 }
@@ -56,6 +59,7 @@ __all__ = [
     "Component",
     "Conventions",
     "InvalidModel",
+    "Overview",
     "Serving",
     "TfcalcError",
     "Training",
@@ -70,6 +74,7 @@ __all__ = [
     "from_config",
     "load",
     "memory",
+    "overview",
     "params",
     "sweep",
 ]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.conftest import recorded
 from tests.examples import examples
 from tests.implementations.test_training_rows import RECOMPUTED, model, named, workload
+from tests.questions.test_training_memory import plan as recorded_plan
 from tfcalc import Transformer, UsageError, Workload, load
 from tfcalc.catalog import from_config
 from tfcalc.held.plans import Serving, Training
@@ -21,7 +22,6 @@ from tfcalc.questions.memory import memory
 from tfcalc.questions.training_memory import Peaks, training_peak
 from tfcalc.questions.verdict import Fit
 
-RECIPES = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "bf16-mixed"}
 ROWS = [
     row
     for row in recorded("memory/training.public.jsonl")
@@ -37,7 +37,7 @@ def trained(budget: str | int | Budget, plan: Training, run: Workload = TRAINING
 @pytest.mark.parametrize("row", ROWS[::9], ids=named)
 def test_a_recorded_peak_is_the_line_between_fitting_and_not(row: dict[str, Any]) -> None:
     """Within the 1 % of the count: so much more fits, so much less does not, and the batch is then the largest."""
-    run, plan = workload(row), Training(precision=RECIPES[row["recipe"]], optimizer="adamw", device="recorded")
+    run, plan = workload(row), recorded_plan(row)
     assert run.recompute == RECOMPUTED[row["recompute"]]
     more, less = (fits(model(row), row["peak_bytes"] * part // 100, workload=run, training=plan) for part in (101, 99))
     assert more.fits

@@ -15,11 +15,14 @@ from tfcalc.errors import InvalidModel, TfcalcError
 
 ABOUT = """\b
 Examples:
+  tfcalc llama-3-8b
+  tfcalc compare llama-3-8b qwen3-8b
   tfcalc params --d-model 512 --layers 6
   tfcalc flops --seq 1024 --batch 8
   tfcalc formula mha --latex
 
 What a transformer costs, exactly: parameters, FLOPs, memory.
+tfcalc MODEL [OPTIONS] shows a model at a glance.
 
 \b
 Exit codes:

@@ -10,9 +10,11 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import cast
 
-from tfcalc.cli.commands import COMMANDS
+from tfcalc.cli.commands import COMMANDS, OVERVIEW
 from tfcalc.cli.messages import tell
-from tfcalc.errors import Bug, TfcalcError, UsageError, nearest
+from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
+from tfcalc.printable import quoted
+from tfcalc.reader import STANDARD_INPUT, is_place
 
 INTERRUPTED = 130
 REPORT = "please report it with the command that you typed; --debug shows the traceback"
@@ -58,19 +60,35 @@ def _version() -> int:
 def _run(asked: list[str]) -> int:
     if asked[:1] == ["help"]:
         asked = [*asked[1:2], "--help"]
-    called = asked[0] if asked and asked[0] in COMMANDS else None
-    if asked and not called and not asked[0].startswith("-"):
-        raise UsageError(f"command {asked[0][:80]!r} is not known", nearest(asked[0], COMMANDS))
     completes = "_TFCALC_COMPLETE" in os.environ
     if not asked and not completes:
         return _short_help()
+    named = asked and asked[0] not in COMMANDS and (asked[0] == STANDARD_INPUT or not asked[0].startswith("-"))
+    if named and not completes:
+        return _overview(asked)
+    called = asked[0] if asked and asked[0] in COMMANDS else None
     return _typer(asked, None if completes else called)
+
+
+def _overview(asked: list[str]) -> int:
+    """``tfcalc MODEL``: what is no command is a model, or a slip of either."""
+    try:
+        return _typer([OVERVIEW, *asked], OVERVIEW)
+    except UnknownModel as error:
+        command = nearest(asked[0].lower(), COMMANDS)
+        slipped = command.startswith("did you mean")
+        if is_place(asked[0]) or (error.near and not slipped):
+            raise
+        models = error.hint if error.near or not slipped else ""
+        hint = f"{command.replace('mean ', 'mean the command ')} {models}" if slipped else models
+        raise UsageError(f"{quoted(asked[0])} is neither a command nor a model", hint.strip()) from None
 
 
 def _short_help() -> int:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {help}" for name, help in COMMANDS.items()]
-    print("usage: tfcalc COMMAND [OPTIONS]\n", *lines, "\ntfcalc COMMAND --help shows more", sep="\n", file=sys.stderr)
+    usage = "usage: tfcalc MODEL [OPTIONS]          a model at a glance\n       tfcalc COMMAND [MODEL] [OPTIONS]\n"
+    print(usage, *lines, "\ntfcalc COMMAND --help shows more", sep="\n", file=sys.stderr)
     return UsageError.exit_code
 
 

@@ -8,7 +8,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
-from tfcalc.dimensions import check_sizes
 from tfcalc.held.training.activations import activations
 from tfcalc.held.training.peak import STEP, Phase, highest, phases
 from tfcalc.held.training.placement import Placed
@@ -42,7 +41,6 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     The states are those of the plan. What is saved, and what is live beside it, is that of the implementation's code,
     run on a tape; sizes remember their formulas, so that all but the temporary has a closed form.
     """
-    check_sizes(plan)
     run, plan = resolve_training(model, run, plan)
     if plan.backend == MEGATRON:
         return on_megatron(model, run, plan)

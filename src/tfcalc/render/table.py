@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from textwrap import wrap
@@ -27,6 +28,8 @@ GAP = 2
 INDENT = "  "
 KEPT_TOGETHER = "\u00a0"
 """A space at which no line is broken: between a flag and its value."""
+UNIT = re.compile(r"([KMGTP]i|[kMGTP])?B[,;.)]*|%[,;.)]*")
+"""What no line parts from its number."""
 
 
 def render(sheet: Sheet, style: Style) -> str:
@@ -86,11 +89,12 @@ def filled(text: str, width: int, indent: str = "") -> str:
 
 
 def _together(text: str) -> str:
-    """Each flag and its value, and each command to see, as one word."""
+    """Each flag and its value, and each number and its unit, as one word."""
     words = text.split(" ")
     found = words[0]
     for before, word in pairwise(words):
-        joined = before.startswith("--") and word and not word.startswith(("-", "("))
+        flagged = before.startswith("--") and word and not word.startswith(("-", "("))
+        joined = flagged or (before[-1:].isdigit() and UNIT.fullmatch(word))
         found += (KEPT_TOGETHER if joined else " ") + word
     return found
 
@@ -162,6 +166,7 @@ def _console(out: io.StringIO, style: Style, width: int) -> Console:
     return Console(
         file=out,
         width=width,
+        height=1,  # without one, rich reads the size from the environment
         force_terminal=style.color,
         color_system="standard" if style.color else None,
         no_color=not style.color,

@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from tfcalc.cli.options import Option
     from tfcalc.cli.settings import Settings
 
+OVERVIEW = "overview"
+"""The command that answers where a model stands in the place of one."""
 COMMANDS = {
+    OVERVIEW: "A model at a glance, the same as tfcalc MODEL.",
     "params": "How many parameters, where, and by which formula.",
     "flops": "How many floating-point operations: a pass, a training step or run, a decoded token.",
     "memory": "How many bytes it takes to hold, to train, or to serve it, term by term.",
     "formula": "The closed form of any of these, with its legend.",
     "explain": "One number opened up, matrix by matrix.",
-    "verify": "The parameters as PyTorch counts them, beside tfcalc's.",
+    "verify": "Beside PyTorch's counts, or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "The models that can be named.",
 }
 

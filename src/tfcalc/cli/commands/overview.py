@@ -1,0 +1,51 @@
+"""``tfcalc MODEL``, and ``tfcalc overview``."""
+
+from __future__ import annotations
+
+import shlex
+
+from tfcalc.cli.commands import Command
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, of_fields
+from tfcalc.cli.output import show
+from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.questions.overview import default_workload, overview
+from tfcalc.workload import Workload
+
+
+def run(settings: Settings) -> int:
+    """Answer it."""
+    model = settings.model()
+    workload = settings.fill(default_workload(model))
+    show(overview(model, workload, settings.conventions(), asked=_as_typed(settings)), settings)
+    return 0
+
+
+def _as_typed(settings: Settings) -> str:
+    """The model and its options, as they stand in the commands that an overview names."""
+    words = [settings.model_name] if settings.model_name else []
+    for option in (*READ_AS, *MODEL_FIELDS):
+        given = settings.given.get(option.name)
+        if given and given.source == FLAG:
+            words += (
+                [option.flags[0].split("/")[given.value is False]]
+                if option.switch
+                else [given.called, f"{given.value}"]
+            )
+    return shlex.join(words)
+
+
+COMMAND = Command(
+    run,
+    (
+        MODEL_ARGUMENT,
+        *MODEL_OPTIONS,
+        *of_fields(Workload, "batch_size", "seq_len", "recompute"),
+        *UNITS,
+        *(option for option in SHOW if option.name != "formulas"),
+    ),
+    (
+        "tfcalc llama-3-8b",
+        "tfcalc llama-3-8b --layers 16 --seq 8k",
+        "tfcalc deepseek-v3 --json",
+    ),
+)
