@@ -40,7 +40,9 @@ class Budget(NamedTuple):
         return f"the budget is {self.stated}{also}"
 
     def utilized(self, share: float) -> Budget:
-        """What is left of a card to an engine that takes this share of its memory."""
+        """What is left of a card to an engine that takes this share of its memory. Raises UsageError."""
+        if not 0 < share <= 1:
+            raise UsageError(f"--gpu-memory-utilization {share:g} is not from 0 to 1", "vLLM's default is 0.9")
         assumed = f"{100 * share:g} % of the card's memory as in vLLM"
         return self._replace(bytes=min(self.bytes, int(share * self.memory)), assumes=(*self.assumes, assumed))
 

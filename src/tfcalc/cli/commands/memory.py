@@ -26,7 +26,6 @@ BUDGET = (
         "per cent of the memory that should stay free: less is tight [default: 5]",
         number=True,
         least=0,
-        most=99,
     ),
     Option(
         "utilization",
