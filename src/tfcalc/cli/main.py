@@ -14,7 +14,7 @@ from tfcalc.cli.commands import COMMANDS, OVERVIEW
 from tfcalc.cli.messages import tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
-from tfcalc.reader import STANDARD_INPUT, is_place
+from tfcalc.reader import STANDARD_INPUT
 
 INTERRUPTED = 130
 REPORT = "please report it with the command that you typed; --debug shows the traceback"
@@ -74,14 +74,28 @@ def _overview(asked: list[str]) -> int:
     """``tfcalc MODEL``: what is no command is a model, or a slip of either."""
     try:
         return _typer([OVERVIEW, *asked], OVERVIEW)
-    except UnknownModel as error:
-        command = nearest(asked[0].lower(), COMMANDS)
-        slipped = command.startswith("did you mean")
-        if is_place(asked[0]) or (error.near and not slipped):
-            raise
-        models = error.hint if error.near or not slipped else ""
-        hint = f"{command.replace('mean ', 'mean the command ')} {models}" if slipped else models
-        raise UsageError(f"{quoted(asked[0])} is neither a command nor a model", hint.strip()) from None
+    except (UnknownModel, UsageError) as error:
+        raise _slip(asked[0], error) from None
+
+
+def _slip(word: str, error: TfcalcError) -> TfcalcError:
+    """What is wrong with a first word that is neither a command nor a model; the ``error`` itself where it is one."""
+    from tfcalc.catalog import preset
+    from tfcalc.hub import is_id
+    from tfcalc.reader import is_place
+
+    if is_place(word) or is_id(word):
+        return error
+    try:
+        preset(word)
+    except UnknownModel as unknown:
+        command = nearest(word.lower(), COMMANDS)
+        meant = command.startswith("did you mean")
+        if unknown.near and not meant:
+            return unknown
+        hints = [command.replace("mean ", "mean the command ")] * meant + [unknown.hint] * (unknown.near or not meant)
+        return UsageError(f"{quoted(word)} is neither a command nor a model", " ".join(hints))
+    return error
 
 
 def _short_help() -> int:

@@ -55,7 +55,7 @@ def own_name(model: Model) -> str:
 
 
 def kv_bytes_per_token(model: Model, workload: Workload, plan: Serving) -> int:
-    """The bytes that a token adds to the cache of a request: of all layers, before any window is full. A state adds none.
+    """The bytes that a token adds to the cache of a request, in all layers, before a window is full; a state adds none.
 
     Raises InvalidModel for a model that writes no text.
     """

@@ -68,8 +68,8 @@ class Overview:
     context: int
     kv_per_token: int | Unknown
     kv_cache: int | Unknown
-    forward_flops: int | float | Unknown
-    training_flops: int | float | Unknown
+    forward_flops: int | float
+    training_flops: int | float
     serving: int | Unknown
     finetune: Mapping[str, int | Unknown]
     notes: tuple[str, ...]
@@ -182,12 +182,8 @@ class Overview:
         else:
             whole = f"per token; {self._short(self.kv_cache)} at {self.context:,}"
             yield ["KV cache", Bytes(self.kv_per_token), whole, "memory --serve"]
-        for name, flops, command in (
-            ("forward", self.forward_flops, "flops"),
-            ("training", self.training_flops, "flops --train"),
-        ):
-            known = not isinstance(flops, Unknown)
-            yield [name, short(flops) if known else NONE, f"FLOPs per {per}" if known else flops.short, command]
+        yield ["forward", short(self.forward_flops), f"FLOPs per {per}", "flops"]
+        yield ["training", short(self.training_flops), f"FLOPs per {per}", "flops --train"]
         yield self._placed("serving", self.serving, "memory --serve")
         for method, (called, _, flags) in METHODS.items():
             yield self._placed(called, self.finetune[method], f"memory --train{flags.partition(' 1')[0]}")
@@ -333,5 +329,4 @@ def _served(model: Model, plan: Serving) -> tuple[int | Unknown, int | Unknown]:
 
 def _tuned(model: Model, workload: Workload, plan: Training) -> int | Unknown:
     """The peak of fine-tuning by this plan."""
-    family = model.family.model_type if isinstance(model, Published) else "such models"
-    return known(lambda: training_peak(model, workload.replaced(phase="train"), plan), f"not known for {family}")
+    return known(lambda: training_peak(model, workload.replaced(phase="train"), plan), "not known for this family")
