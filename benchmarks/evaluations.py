@@ -50,11 +50,12 @@ def main() -> None:
     points = 1_000_000
     h, n, l = 8 * rng.integers(1, 512, points), rng.integers(1, 100, points), rng.integers(1, 8192, points)
     for of in ("params", "flops"):
+        sizes_of = {"d_model": h, "n_layers": n, **({"seq_len": l} if of == "flops" else {})}
         start = time.perf_counter()
-        swept = tfcalc.sweep(model, of, d_model=h, n_layers=n, seq_len=l)
+        swept = tfcalc.sweep(model, of, **sizes_of)
         taken = time.perf_counter() - start
         sample = rng.integers(0, points, 200)
-        exact = tfcalc.sweep(model, of, d_model=h[sample], n_layers=n[sample], seq_len=l[sample], exact=True)
+        exact = tfcalc.sweep(model, of, exact=True, **{name: size[sample] for name, size in sizes_of.items()})
         fits = exact < 2**53
         agree = bool(np.all(swept[sample][fits.astype(bool)] == exact[fits.astype(bool)]))
         print(f"{of}: {points:,} points in {taken:.3f} s; equal to exact ints where those fit: {agree}")

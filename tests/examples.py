@@ -13,4 +13,4 @@ settings.register_profile("explore", derandomize=False, deadline=None, database=
 
 def examples(count: int) -> settings:
     """So many examples, or ``MORE`` times as many where new ones are drawn in each run."""
-    return settings(max_examples=count if settings.default.derandomize else MORE * count)
+    return settings(max_examples=count if settings().derandomize else MORE * count)

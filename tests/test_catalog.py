@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Program
-from tfcalc import Workload, catalog, params
-from tfcalc.core.measure import bytes_held
+from tfcalc import Workload, catalog, memory, params
+from tfcalc.core.measure import buffer_elements, bytes_held
 from tfcalc.errors import Unavailable, UnknownModel
 from tfcalc.held.formats.quantization_config import stated_format
 from tfcalc.held.formats.weights import hold
@@ -71,12 +71,18 @@ def test_every_preset_states_its_checkpoint_and_the_number_format_of_it() -> Non
         assert bool(preset.repository) is not unpublished, preset.name
         assert preset.config.get("dtype") in NUMBER_FORMATS or preset.family == "transformer", preset.name
         assert preset.sources["dtype"], preset.name
-        assert bool(preset.caveats) or not unpublished, preset.name
+        assert preset.dtype_note or not unpublished, preset.name
 
 
-def test_a_figure_that_no_page_states_is_marked() -> None:
-    assert catalog.preset("gpt-3").caveats == ("gpt-3: dtype float16 is assumed: no checkpoint was published",)
-    assert catalog.preset("llama-3-8b").caveats == ()
+@pytest.mark.parametrize("flags", [(), ("--train", "--seq", "128", "--layers", "1"), ("--serve", "--context", "128")])
+def test_an_assumed_number_format_is_named_in_the_answer(tfcalc: Program, flags: tuple[str, ...]) -> None:
+    answer = " ".join(tfcalc("memory", "gpt-3-small", *flags).stdout.split())
+    assert "dtype float16 assumed: no checkpoint was published" in answer
+
+
+def test_a_number_format_that_is_known_or_given_is_not_assumed(tfcalc: Program) -> None:
+    assert "assumed" not in tfcalc("memory", "gpt2").stdout
+    assert "assumed" not in tfcalc("memory", "gpt-3-small", "--dtype", "bf16").stdout
 
 
 PUBLISHED_FILES = {
@@ -118,6 +124,13 @@ def test_nemotron_3_super_holds_its_experts_and_mambas_projections_in_a_byte() -
     scales = 2 * 4 * 40 * (512 * 2 + 2 + 2)
     rest = 2 * (120_668_687_360 - experts - mamba)
     assert _in_its_own_format("nvidia-nemotron-3-super-120b-a12b-fp8") == experts + mamba + scales + rest
+
+
+def test_a_model_at_rest_is_answered_in_its_checkpoints_quantization() -> None:
+    """One scale for a whole matrix is fp8 as well, but not 8 bits for everything."""
+    model = catalog.load("nvidia-nemotron-3-super-120b-a12b-fp8")
+    buffers = model.tree(Workload()).total(buffer_elements)
+    assert memory(model).answer == _in_its_own_format("nvidia-nemotron-3-super-120b-a12b-fp8") + 2 * buffers  # type: ignore[operator]
 
 
 def _in_its_own_format(name: str) -> int:

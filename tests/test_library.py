@@ -117,6 +117,8 @@ def test_what_is_no_model_is_refused(wrong: object) -> None:
         tfcalc.params(wrong)  # type: ignore[arg-type]
     with pytest.raises(tfcalc.InvalidModel, match="is not a workload"):
         tfcalc.flops(tfcalc.Transformer(), 1024)  # type: ignore[arg-type]
+    with pytest.raises(tfcalc.InvalidModel, match="is not a workload"):
+        tfcalc.memory(tfcalc.Transformer(), tfcalc.Conventions())  # type: ignore[arg-type]
 
 
 def test_a_numpy_integer_is_refused_with_the_way_out() -> None:
@@ -157,8 +159,8 @@ def test_units() -> None:
         10**12,
         1024,
     ]
-    assert short_bytes(176_562_176) == "168.38 MiB"
-    assert short_bytes(1024**5 * 2000) == "2,000.00 PiB"
+    assert short_bytes(176_562_176) == "168 MiB"
+    assert short_bytes(1024**5 * 2000) == "2,000 PiB"
     assert short(999_999) == "1M"
     assert short(1) == "1"
 
@@ -209,3 +211,30 @@ def test_other_amounts_of_memory_are_refused(text: str, told: str) -> None:
     with pytest.raises(tfcalc.UsageError) as caught:
         parse_bytes(text)
     assert told in str(caught.value)
+
+
+def test_a_sweep_refuses_what_changes_nothing() -> None:
+    model, step = tfcalc.Transformer(kind="decoder", vocab_size=1000), tfcalc.Workload(phase="train")
+    for sweep, said in (
+        (lambda: tfcalc.sweep(model, "memory", step, seq_len=[512, 1024]), "no memory of training"),
+        (lambda: tfcalc.sweep(model, "memory", step), "no memory of training"),
+        (lambda: tfcalc.sweep(model, "params", step, d_model=[512]), "a workload changes nothing in a sweep of params"),
+        (lambda: tfcalc.sweep(model, "params", seq_len=[512]), "seq_len changes nothing"),
+        (lambda: tfcalc.sweep(model, "memory", b=[1, 2]), "b changes nothing"),
+        (lambda: tfcalc.sweep(model, "flops", source_len=[1, 2]), "source_len changes nothing"),
+        (lambda: tfcalc.sweep(model, "flops", cached=[1, 2]), "cached changes nothing"),
+    ):
+        with pytest.raises(tfcalc.UsageError, match=said) as refusal:
+            sweep()
+        assert "\n" not in str(refusal.value)
+
+
+def test_a_size_of_the_model_that_a_quantity_does_not_depend_on_is_an_answer() -> None:
+    """An encoder layer has 12h² + 13h, whatever its heads, and 2h stand in the last norm; h 512."""
+    model, every = tfcalc.Transformer(kind="encoder", n_layers=1), 12 * 512**2 + 15 * 512
+    assert tfcalc.sweep(model, n_heads=[4, 8, 16]).tolist() == [every] * 3
+
+
+def test_a_sweep_of_a_model_that_lacks_a_size_is_refused() -> None:
+    with pytest.raises(tfcalc.InvalidModel, match="relative positions without max_distance"):
+        tfcalc.sweep(tfcalc.Transformer(positions="relative"), "flops", d_model=[512])

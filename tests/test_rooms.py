@@ -31,7 +31,7 @@ ROOMS = [
     ("tape",),
     ("core", "units", "hardware", "model_names"),
     ("errors",),
-    ("printable",),
+    ("printable", "plain_data"),
 ]
 """Each may import from its own row and from those below it."""
 

@@ -86,7 +86,7 @@ def test_source_and_target_of_different_length() -> None:
 def test_the_weights_of_the_core_in_fp32() -> None:
     report = memory(Transformer())
     assert report.answer == 176_562_176
-    assert report.rounded() == "168.38 MiB"
+    assert report.rounded() == "168 MiB"
 
 
 def test_the_shares_of_the_core() -> None:

@@ -8,6 +8,7 @@ Prose is written by hand; what tfcalc says is not. These blocks are generated:
 * ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (:mod:`tools.docs_memory`);
 * ``<!-- reference TABLE -->`` to ``<!-- end -->``: what can be named and asked (:mod:`tools.docs_reference`);
 * ``<!-- accuracy TABLE -->`` to ``<!-- end -->``: what was held against PyTorch (:mod:`tools.docs_accuracy`);
+* ``<!-- answers -->`` to ``<!-- end -->``: questions, commands, and the first line of each answer;
 * ``<!-- course TABLE … -->`` to ``<!-- end -->``: derivations, shares, crossovers (:mod:`tools.docs_course`);
 * ``<!-- patterns -->`` and ``<!-- positions -->`` to ``<!-- end -->``: the pairs of each, and what each adds.
 """
@@ -67,12 +68,13 @@ from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 from tools.docs_accuracy import TABLES as TABLES_OF_ACCURACY
+from tools.docs_answers import answers
 from tools.docs_course import TABLES as TABLES_OF_COURSE
 from tools.docs_memory import TABLES as TABLES_OF_MEMORY
 from tools.docs_reference import TABLES as TABLES_OF_REFERENCE
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
-GENERATED_KINDS = "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|course"
+GENERATED_KINDS = "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|course|answers"
 GENERATED = re.compile(rf"(<!-- ({GENERATED_KINDS})([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 WIDTH = "80"
 
@@ -125,6 +127,8 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
             yield from TABLES_OF_REFERENCE[arguments[0]](*arguments[1:])
         case "accuracy":
             yield from TABLES_OF_ACCURACY[arguments[0]]()
+        case "answers":
+            yield from answers(lambda command: _output(command).splitlines()[0])
         case "course":
             yield from TABLES_OF_COURSE[arguments[0]](*arguments[1:])
         case _:

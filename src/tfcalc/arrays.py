@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Conventions
 from tfcalc.defaults import resolve_dtype
-from tfcalc.questions.common import asked_run, run_tree
-from tfcalc.questions.quantities import measure_of
+from tfcalc.errors import UsageError, one_of
+from tfcalc.questions.common import asked_run, check_arguments, run_tree
+from tfcalc.questions.quantities import QUANTITIES, measure_of
 from tfcalc.report import polynomial
 from tfcalc.symbols import letters, values, with_symbols
 from tfcalc.workload import Workload
@@ -34,7 +35,8 @@ def sweep(
     once, in symbols, and its closed form on the arrays. float64 holds whole numbers up to 2⁵³ and never wraps;
     ``exact`` computes with Python's ints instead, more slowly. Points are not checked: heads are taken to divide.
 
-    Raises UsageError for a name that is no size of the model or the workload.
+    Memory is that of the model at rest. Raises UsageError for a name that is no size of the model or the workload, and
+    for a workload, or a size of one, that changes nothing of what is asked; InvalidModel for what is no model.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> sweep(Transformer(), d_model=[512, 1024], n_layers=6).tolist()
@@ -42,15 +44,31 @@ def sweep(
     """
     import numpy as np
 
+    check_arguments(model, run, conventions)
+    one_of("quantity", of, QUANTITIES)
+    _check_workload(of, run)
     run = asked_run(model, run)
     by_letter = letters(sizes, model, run)
+    of_model = {size.symbol for size in model.dimensions().values()}
     model, run = model.with_present(*sizes), run.with_present(*sizes)
     root = run_tree(with_symbols(model), with_symbols(run))
     by = conventions or Conventions()
     if of == "memory":
         by = resolve_dtype(model, by)
     closed = polynomial(root.total(measure_of(of, run, by)))
+    for name, letter in by_letter.items():
+        if letter not in of_model and letter not in closed.free_symbols:
+            raise UsageError(f"{name} has no effect on the {of} of this model", f"leave {name} out")
     arrays = np.broadcast_arrays(*(np.asarray(size, object if exact else np.float64) for size in sizes.values()))
     points = values(model, run) | {by_letter[name]: array for name, array in zip(sizes, arrays, strict=True)}
     shape = arrays[0].shape if arrays else ()
     return np.broadcast_to(closed.at(points), shape)
+
+
+def _check_workload(of: str, run: Workload | None) -> None:
+    """Parameters, and the memory of a model at rest, know no workload."""
+    if run is None or of not in ("params", "memory"):
+        return
+    if of == "memory" and run.training:
+        raise UsageError("a sweep has no memory of training", "call tfcalc.memory(model, run=…) at each point")
+    raise UsageError(f"a workload changes nothing in a sweep of {of}", "leave the workload out, or sweep flops")

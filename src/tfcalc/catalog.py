@@ -49,22 +49,19 @@ class Preset(NamedTuple):
         return str(self.config.get("dtype", "float32"))
 
     @property
-    def caveats(self) -> tuple[str, ...]:
-        """What an answer should say of its figures: which are assumed, as no checkpoint states them.
+    def dtype_note(self) -> str:
+        """What an answer should say that uses the number format, where it is assumed; empty otherwise.
 
-        >>> preset("gpt-3").caveats
-        ('gpt-3: dtype float16 is assumed: no checkpoint was published',)
+        >>> preset("gpt-3").dtype_note
+        'dtype float16 assumed: no checkpoint was published'
         """
-        return tuple(
-            f"{self.name}: {field} {self.dtype if field == 'dtype' else ''} is {source}".replace("  ", " ")
-            for field, source in self.sources.items()
-            if source.startswith(ASSUMED)
-        )
+        where = self.sources["dtype"]
+        return f"dtype {self.dtype} {where}" if where.startswith(ASSUMED) else ""
 
-    def model(self) -> Transformer | Published:
-        """The model with these sizes."""
-        if self.config:
-            return from_config(self.config, name=self.name)
+    def model(self, *, treat_as: str = "") -> Transformer | Published:
+        """The model with these sizes; its config read as that of the family ``treat_as``, where that is given."""
+        if self.config or treat_as:
+            return from_config(self.config, name=self.name, treat_as=treat_as, dtype_note=self.dtype_note)
         from tfcalc.families.transformer import Transformer
 
         return Transformer(**self.fields)
@@ -117,8 +114,7 @@ def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer
     512
     """
     if _preset_of(name):
-        found = preset(name)
-        return from_config(found.config, name=found.name, treat_as=treat_as) if treat_as else found.model()
+        return preset(name).model(treat_as=treat_as)
     from tfcalc.reader import is_place
 
     return from_config(config_of(name, offline=offline), name="" if is_place(name) else name, treat_as=treat_as)
@@ -143,18 +139,18 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
         raise Unavailable(error.message, same + error.hint) from None
 
 
-def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "") -> Published:
+def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "", dtype_note: str = "") -> Published:
     """The model that these fields of a config.json describe. Raises InvalidModel, or UnknownModel for its family."""
     from tfcalc.configs.published import Published
 
-    return Published(config, name=name, treated_as=treat_as)
+    return Published(config, name=name, treated_as=treat_as, dtype_note=dtype_note)
 
 
 def _preset_of(name: str) -> str | None:
     """The name of the preset that is meant, as its file has it; None where there is none."""
     from tfcalc.reader import is_place
 
-    if not 0 < len(name) <= LONGEST or any(mark in name for mark in "\\\0"):
+    if not 0 < len(name) <= LONGEST or not name.isascii() or any(mark in name for mark in "\\\0"):
         return None
     own = spelled(name)
     if "/" not in own and (FOLDER / f"{own}.json").is_file():  # without opening the files of all others

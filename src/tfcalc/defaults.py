@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import Published
-from tfcalc.conventions import DTYPES
+from tfcalc.dimensions import check_sizes
 from tfcalc.errors import UsageError
 from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
 from tfcalc.held.training.precisions import precision
@@ -41,6 +41,12 @@ def own_dtype(model: Model) -> str:
     return stated_dtype(model.data) or (QUANTIZED if own_format(model) else CLASSIC)
 
 
+def assumed_dtype(model: Model, used: str) -> tuple[str, ...]:
+    """What an answer should say that uses the model's own number format, where no checkpoint states it."""
+    note = model.dtype_note if isinstance(model, Published) else ""
+    return (note,) if note and used == own_dtype(model) else ()
+
+
 def own_format(model: Model) -> Recipe | None:
     """How the checkpoint stores its weights, where its config states it; None otherwise."""
     return stated_format(model) if isinstance(model, Published) else None
@@ -60,7 +66,7 @@ def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
     if conventions.dtype != AUTO:
         return conventions
     own = own_format(model)
-    if own and own.format.name not in DTYPES:
+    if own and not own.format.plain:
         raise UsageError(
             f"the checkpoint is stored in {own.format.name}, whose tensors have no one formula", "add --dtype bf16"
         )
@@ -68,7 +74,11 @@ def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
 
 
 def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
-    """The workload of a training step and its plan, with the checkpoint's precision and sdpa's own kernel for auto."""
+    """The workload of a training step and its plan, with the checkpoint's precision and sdpa's own kernel for auto.
+
+    Raises InvalidModel for a plan with a field that cannot be.
+    """
+    check_sizes(plan)
     if plan.precision == AUTO:
         plan = plan.replaced(precision=compute_dtype(model))
     if workload.kernel == AUTO:
@@ -77,7 +87,11 @@ def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[
 
 
 def resolve_serving(model: Model, workload: Workload, plan: Serving) -> tuple[Workload, Serving]:
-    """The workload and the plan of serving: the model's longest context, flash attention, the cache as computed."""
+    """The workload and the plan of serving: the model's longest context, flash attention, the cache as computed.
+
+    Raises InvalidModel for a plan with a field that cannot be.
+    """
+    check_sizes(plan)
     if plan.context is None:
         longest = model.longest
         plan = plan.replaced(context=workload.seq_len if longest is None else longest)

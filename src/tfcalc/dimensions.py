@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self, cast
 
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.printable import quoted
 
 LARGEST = 10**12
 """No published size comes near it; a larger one is taken for a slip of the keyboard."""
@@ -160,14 +161,14 @@ def check_sizes(described: Any) -> None:
                 check_size(item.name, value)
         elif isinstance(known, Text):
             if not isinstance(value, str):
-                raise InvalidModel(f"{item.name} {value!r:.80} is not text", "put it in quotes")
+                raise InvalidModel(f"{item.name} {quoted(value)} is not text", "put it in quotes")
         elif isinstance(known, Choice):
-            if known.known and not (
-                isinstance(value, str) and is_one_of(known.spellings.get(value, value), known.known)
-            ):
-                raise InvalidModel(f"{item.name} {value!r} is not known", nearest(str(value), known.known))
+            word = str(value) if isinstance(value, str) else ""  # an Enum's text may be another than its value
+            if known.known and not is_one_of(known.spellings.get(word, word), known.known):
+                shown = quoted(value)
+                raise InvalidModel(f"{item.name} {shown} is not known", nearest(word or shown, known.known))
             if not known.known and not isinstance(value, bool):
-                raise InvalidModel(f"{item.name} {value!r} is neither true nor false")
+                raise InvalidModel(f"{item.name} {quoted(value)} is neither true nor false", "write True or False")
 
 
 def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) -> None:
@@ -178,9 +179,9 @@ def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) ->
             if hasattr(value, "__index__") and not isinstance(value, bool)
             else f"give an int of at least {least}"
         )
-        raise InvalidModel(f"{name} {value!r} is not a whole number", hint)
+        raise InvalidModel(f"{name} {quoted(value)} is not a whole number", hint)
     if value < least:
-        raise InvalidModel(f"{name} {value} is too small", f"it must be at least {least}")
+        raise InvalidModel(f"{name} {quoted(value)} is too small", f"it must be at least {least}")
     if value > most:
         figures = f"{value:.3g}" if value < 10**300 else "over 10^300"
         largest = f"10^{len(str(most)) - 1}"

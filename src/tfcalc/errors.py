@@ -105,6 +105,8 @@ def one_of(what: str, word: str, known: Iterable[str]) -> str:
     'rmsnorm'
     """
     words = list(known)
+    if not isinstance(word, str):
+        raise UsageError(f"{what} {word!r:.80} is not text", nearest("", words))
     if not is_one_of(word.lower(), words):
         raise UsageError(f"{what} {quoted(word)} is not known", nearest(word.lower(), words))
     return word.lower()

@@ -82,4 +82,4 @@ def _cache() -> Path:
     if given := os.environ.get("HF_HUB_CACHE"):
         return Path(given)
     home = os.environ.get("HF_HOME") or str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
-    return Path(home).expanduser() / "hub"
+    return Path(os.path.expanduser(home)) / "hub"  # where no home is known, ~ stays as it is

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tfcalc.errors import InvalidModel
+from tfcalc.errors import InvalidModel, TfcalcError
+from tfcalc.plain_data import flaw, whole_number
 
 LARGEST = 4 << 20
 """Bytes of a config.json; published ones have a few thousand."""
@@ -31,12 +35,23 @@ def read(place: str) -> dict[str, Any]:
         if sys.stdin is None:
             raise BadConfig("the standard input is closed", "name a file instead")
         return parse(sys.stdin.buffer.read(LARGEST + 1), "the standard input")
-    path = _file(Path(place))
-    try:
+    with reading(place):
+        path = _file(place)
         with path.open("rb") as file:
             return parse(file.read(LARGEST + 1), str(path))
+
+
+@contextmanager
+def reading(place: object, failure: type[BadConfig] = BadConfig) -> Iterator[None]:
+    """What the system says of a file that cannot be read, or be called so, as a ``failure``."""
+    try:
+        yield
     except OSError as error:
-        raise BadConfig(f"{str(path)[:200]} cannot be read: {error.strerror}") from None
+        raise failure(f"{place} cannot be read: {error.strerror}") from None
+    except (UnicodeError, ValueError) as error:
+        if isinstance(error, TfcalcError):
+            raise
+        raise failure(f"{place} can be no file's name", "name one that can") from None
 
 
 def parse(raw: bytes, called: str) -> dict[str, Any]:
@@ -44,13 +59,15 @@ def parse(raw: bytes, called: str) -> dict[str, Any]:
     if len(raw) > LARGEST:
         raise BadConfig(f"{called} is larger than 4 MiB", "a config.json has a few thousand bytes")
     try:
-        found = json.loads(raw.decode("utf-8-sig"))
+        found = json.loads(raw.decode("utf-8-sig"), parse_int=whole_number)
     except RecursionError:
         raise BadConfig(f"{called} is nested too deeply", "a config.json is a few levels deep") from None
-    except ValueError as error:  # no JSON, no UTF-8, or an integer of thousands of digits
-        raise BadConfig(f"{called} is not JSON: {str(error).splitlines()[0][:120]}") from None
+    except ValueError as error:  # no JSON, no UTF-8, or a number of thousands of digits
+        raise BadConfig(f"{called} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise BadConfig(f"{called} holds {_article(found)}, not an object", 'a config.json is { "model_type": …, … }')
+    if wrong := flaw(found):
+        raise BadConfig(f"{called}: {wrong}", "a config.json is a few levels of words and sizes")
     return found
 
 
@@ -64,20 +81,23 @@ def is_place(name: str) -> bool:
         return False
 
 
-def _file(path: Path) -> Path:
+def _file(place: str) -> Path:
     """The file to read: the path itself, or the config in a directory, a snapshot of the Hub's cache included."""
-    path = path.expanduser()
+    path = Path(os.path.expanduser(place))  # where no home is known, ~ stays as it is
     if path.is_dir():
         inside = path / CONFIG
         if not inside.exists():
             inside = _snapshot(path) or inside
         if not inside.is_file():
-            raise BadConfig(f"directory {str(path)[:200]} holds no config.json", "name a directory that does")
+            raise BadConfig(f"directory {path} holds no config.json", "name a directory that does")
         return inside
     if not path.exists():
-        raise BadConfig(f"file {str(path)[:200]!r} does not exist", "name a config.json, a directory, or a model")
+        raise BadConfig(f"file {str(path)!r} does not exist", "name a config.json, a directory, or a model")
     if not path.is_file():
-        raise BadConfig(f"{str(path)[:200]} is no regular file", "name a config.json, or - for the standard input")
+        raise BadConfig(
+            f"{path} is no regular file",
+            "name a config.json, or - for the standard input",
+        )
     return path
 
 

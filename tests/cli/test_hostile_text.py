@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Quick
 from tests.conftest import Program
 from tests.golden.test_golden import COMMANDS
 
@@ -21,8 +23,8 @@ FORMATS = ("table", "csv", "markdown", "plain", "latex", "json")
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("command", ["params", "flops"])
-def test_a_name_in_a_config_is_shown_and_not_obeyed(tfcalc: Program, command: str, form: str) -> None:
-    result = tfcalc(command, "-", "--format", form, input=json.dumps(CONFIG))
+def test_a_name_in_a_config_is_shown_and_not_obeyed(quick: Quick, command: str, form: str) -> None:
+    result = quick(command, "-", "--format", form, input=json.dumps(CONFIG))
     assert result.returncode == 0
     assert UNSEEN.findall(result.stdout + result.stderr) == []
     assert result.stderr.count("\n") == len(re.findall("did you mean", result.stderr)) == 2
@@ -32,9 +34,9 @@ def test_a_name_in_a_config_is_shown_and_not_obeyed(tfcalc: Program, command: st
         assert r"\x1b[31m\x9b31m\u202e\r\n\ud800" in result.stdout
 
 
-def test_a_name_in_a_config_is_shown_in_a_file_too(tfcalc: Program, tmp_path: Path) -> None:
+def test_a_name_in_a_config_is_shown_in_a_file_too(quick: Quick, tmp_path: Path) -> None:
     for form in FORMATS:
-        assert tfcalc("params", "-", "--format", form, "-o", "out", input=json.dumps(CONFIG)).returncode == 0
+        assert quick("params", "-", "--format", form, "-o", "out", input=json.dumps(CONFIG)).returncode == 0
         assert UNSEEN.findall((tmp_path / "out").read_text(encoding="utf-8")) == []
 
 
@@ -57,10 +59,8 @@ def test_a_name_in_a_config_is_shown_in_a_file_too(tfcalc: Program, tmp_path: Pa
     ],
 )
 @pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
-def test_what_was_typed_is_repeated_in_one_short_line(
-    tfcalc: Program, arguments: list[str], as_json: list[str]
-) -> None:
-    result = tfcalc(*arguments, *as_json)
+def test_what_was_typed_is_repeated_in_one_short_line(quick: Quick, arguments: list[str], as_json: list[str]) -> None:
+    result = quick(*arguments, *as_json)
     assert result.returncode in (2, 3)
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
@@ -81,23 +81,24 @@ def test_what_was_typed_is_repeated_in_one_short_line(
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_a_config_is_repeated_in_one_short_line(tfcalc: Program, fields: dict[str, object]) -> None:
-    result = tfcalc("memory", "-", input=json.dumps({"model_type": "gpt2", **fields}))
+def test_a_config_is_repeated_in_one_short_line(quick: Quick, fields: dict[str, object]) -> None:
+    result = quick("memory", "-", input=json.dumps({"model_type": "gpt2", **fields}))
     assert result.returncode == 3
     assert result.stderr.count("\n") == 1
     assert len(result.stderr) <= 600
 
 
-def test_an_error_that_is_cut_keeps_its_beginning_and_its_end(tfcalc: Program) -> None:
-    error = tfcalc("params", "-", input=json.dumps({"model_type": "gpt2", "n_layer": ["A" * 50] * 200})).stderr
+def test_an_error_that_is_cut_keeps_its_beginning_and_its_end(quick: Quick) -> None:
+    error = quick("params", "-", input=json.dumps({"model_type": "gpt2", "n_layer": ["A" * 50] * 200})).stderr
     assert error.startswith("tfcalc: n_layer ['AAAA")
     assert error.endswith("A'] is not a whole number; give an int of at least 1\n")
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_every_golden_can_be_had_in_ascii(tfcalc: Program, line: str) -> None:
-    asked = tfcalc(*line.split(), "--ascii")
+def test_every_golden_can_be_had_in_ascii(tfcalc: Program, quick: Quick, line: str) -> None:
+    asked = quick(*line.split(), "--ascii")
     encoded = tfcalc(*line.split(), env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, encoding="ascii")
+    result: Any
     for result in (asked, encoded):
         assert (result.stdout + result.stderr).isascii()
         if "json" not in line:  # which has escapes of its own

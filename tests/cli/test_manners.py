@@ -148,9 +148,11 @@ def test_05_every_format_has_the_same_numbers(
     assert answer[f"total_{key}"] == number
 
 
-@pytest.mark.parametrize("form", ["table", "csv", "markdown", "latex", "plain"])
+@pytest.mark.parametrize("form", ["table", "csv", "json", "markdown", "latex", "plain"])
 def test_05_memory_too(tfcalc: Program, form: str) -> None:
-    assert "176562176" in tfcalc("memory", "--format", form).stdout.replace(",", "" if form != "csv" else ",")
+    """Bytes for programs, three figures for people: 176,562,176 / 2^20 = 168.38."""
+    shown = "176562176" if form in ("csv", "json") else "168 MiB"
+    assert shown in tfcalc("memory", "--format", form).stdout
 
 
 def every(components: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -337,7 +339,7 @@ def test_13_every_example_runs(tfcalc: Program, line: str) -> None:
         (["parms"], "params"),
         (["params", "--d-modle", "5"], "--d-model"),
         (["params", "--laers", "5"], "--layers"),
-        (["params", "transformer-bse"], "transformer-base"),
+        (["params", "transformer-bse"], "transformer-base or transformer-big"),
         (["params", "--norm", "rmsnrom"], "rmsnorm"),
         (["params", "--kind", "encodr"], "encoder"),
         (["params", "--format", "jsn"], "json"),
@@ -374,11 +376,37 @@ def test_15_errors_are_json_where_the_answer_would_be(tfcalc: Program) -> None:
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [("1_024", 1024), ("1,024", 1024), ("1k", 1000), ("1Ki", 1024), ("1e3", 1000), ("0.5k", 500), ("1024", 1024)],
+    [
+        ("1_024", 1024),
+        ("1,024", 1024),
+        ("1k", 1024),
+        ("1K", 1024),
+        ("1Ki", 1024),
+        ("1e3", 1000),
+        ("0.5k", 512),
+        ("1024", 1024),
+    ],
 )
 def test_16_numbers_as_people_write_them(tfcalc: Program, written: str, meant: int) -> None:
     answer = json.loads(tfcalc("flops", "--seq", written, "--json").stdout)
     assert answer["conventions"]["seq_len"] == meant
+
+
+@pytest.mark.parametrize("written", ["--context", "--max-model-len", "--max-num-batched-tokens", "--seq", "--cached"])
+def test_16_a_length_in_tokens_counts_k_as_1024(tfcalc: Program, written: str) -> None:
+    ask = ("memory", "gpt2", "--serve", "-q") if written.startswith(("--c", "--m")) else ("flops", "gpt2", "-q")
+    if written == "--cached":
+        ask = ("flops", "gpt2", "--phase", "decode", "-q")
+    small, long = tfcalc(*ask, written, "1k"), tfcalc(*ask, written, "1024")
+    assert (small.returncode, long.returncode) == (0, 0), small.stderr
+    assert small.stdout == long.stdout
+
+
+def test_16_all_else_counts_k_as_1000(tfcalc: Program) -> None:
+    """Tokens of a run, and a vocabulary, are no lengths: 44,140,544 and 2 matrices of 1,000 x 512."""
+    assert tfcalc("params", "--vocab-size", "1k", "-q").stdout == f"{44_140_544 + 2 * 1000 * 512}\n"
+    short, long = (tfcalc("flops", "--train", "--tokens", tokens, "-q").stdout for tokens in ("300k", "300000"))
+    assert short == long
 
 
 @pytest.mark.parametrize(

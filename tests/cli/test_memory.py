@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Program
+from tfcalc.units import short_bytes
 
 TRAIN = ("memory", "gpt2", "--train", "--batch", "8", "--seq", "1024", "--precision", "bf16")
 SERVE = ("memory", "llama-3-8b", "--serve", "--context", "8k", "--concurrency", "4")
@@ -51,7 +52,16 @@ def test_every_format_has_the_same_total(tfcalc: Program, asked: tuple[str, ...]
     assert tfcalc(*asked, "-q").stdout.strip() == str(total)
     assert f",{total},1.000000" in tfcalc(*asked, "--format", "csv").stdout
     for form in ("table", "plain", "markdown"):
-        assert f"{total:,}" in tfcalc(*asked, "--format", form).stdout
+        assert tfcalc(*asked, "--format", form).stdout.lstrip("*").startswith(f"{short_bytes(total)} peak")
+
+
+@pytest.mark.parametrize("budget", ["80GB", "4GiB"])
+@pytest.mark.parametrize("asked", [TRAIN, SERVE, ("memory", "gpt2")], ids=["train", "serve", "rest"])
+def test_quiet_is_the_total_whether_it_fits_or_not(tfcalc: Program, asked: tuple[str, ...], budget: str) -> None:
+    """One command, one quantity: exit 1 says that it does not fit."""
+    alone, within = tfcalc(*asked, "-q"), tfcalc(*asked, "--budget", budget, "-q")
+    assert within.stdout == alone.stdout
+    assert within.returncode == (int(alone.stdout) > {"80GB": 80 * 10**9, "4GiB": 4 * 2**30}[budget])
 
 
 def test_kv_cache_of_a_server_is_128_kib_a_token(tfcalc: Program) -> None:
@@ -132,4 +142,4 @@ def test_a_model_whose_training_is_not_known_says_so(tfcalc: Program) -> None:
     """CLIP has a scale of its logits: a parameter without a shape."""
     ran = tfcalc("memory", "clip-vit-base-patch32", "--train", "--batch", "8")
     assert ran.returncode == 2
-    assert "training a clip model" in ran.stderr
+    assert "training memory is not supported for clip" in ran.stderr

@@ -329,7 +329,7 @@ def test_layers_named_by_a_quantized_config_are_told_apart_in_an_answer() -> Non
     matrices, outputs, norms, tables = 655_360, 2_304, (2 * 4 + 1) * 256, 2 * 1000 * 256
     stored = 3 * (matrices + 4 * outputs) + 2 * (matrices + norms + tables)
     assert memory(model, weights="").totals["weights_bytes"] == stored
-    serving = memory(model, run=Workload(seq_len=8), serving=Serving()).totals
+    serving = memory(model, workload=Workload(seq_len=8), serving=Serving()).totals
     assert serving["weights_bytes"] == stored
 
 

@@ -23,7 +23,7 @@ def test_the_lines_of_the_whole_add_up_to_the_answer(case: tuple[Transformer, Wo
     assert explain(root, model, "flops", run).answer == flops(model, run).answer
     everything = Conventions(count="all", dtype="int4")
     assert explain(root, model, "flops", run, everything).answer == flops(model, run, everything).answer
-    assert explain(root, model, "memory", None, everything).answer == memory(model, everything).answer
+    assert explain(root, model, "memory", None, everything).answer == memory(model, None, everything).answer
 
 
 @given(models_and_runs)
@@ -45,7 +45,7 @@ def test_each_line_is_its_formula_at_the_sizes(case: tuple[Transformer, Workload
 @pytest.mark.parametrize("name", ["gpt2", "mixtral-8x7b", "transformer-base"])
 def test_a_line_of_memory_at_rest_is_the_product_of_its_factors(name: str, dtype: str) -> None:
     model = catalog.load(name)
-    found = explain(model.tree(Workload()).name, model, "memory", definitions=Conventions(dtype=dtype)).to_dict()
+    found = explain(model.tree(Workload()).name, model, "memory", conventions=Conventions(dtype=dtype)).to_dict()
     for line in found["items"]:
         assert line["bytes"] == line["copies"] * len(line["names"]) * prod(line["factors"])
 

@@ -76,6 +76,7 @@ def test_weights_are_stored_as_the_config_says() -> None:
     [
         (Serving(weights="int5"), "int5"),
         (Serving(kv="fp9"), "fp9"),
+        (Serving(kv=[9]), r"kv \[9\]"),  # type: ignore[arg-type]
         (Serving(cache="pages"), "pages"),
         (Serving(concurrency=0), "concurrency 0"),
     ],

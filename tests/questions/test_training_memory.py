@@ -120,6 +120,8 @@ def test_gradients_that_are_accumulated_are_there_from_the_start() -> None:
     ("asked", "said"),
     [
         (Training(precision="bf17"), "bf17"),
+        (Training(precision=6), "precision 6"),  # type: ignore[arg-type]
+        (Training(device=10**5_000), "device a number of over 4300 digits"),  # type: ignore[arg-type]
         (Training(optimizer="adamx"), "adamx"),
         (Training(zero="3", gpus=0), "gpus 0"),
         (Training(lora=8, lora_targets="nothing"), "nothing"),

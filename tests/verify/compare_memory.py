@@ -24,7 +24,7 @@ from tfcalc.tape.operations import Numerics
 
 FORMATS = {
     "fp32": Numerics("float32", traced=True),
-    "bf16": Numerics("bfloat16", statistics="bfloat16", traced=True),
+    "bf16": Numerics("bfloat16", traced=True),
     "autocast": Numerics("float32", autocast="bfloat16", traced=True),
 }
 CASES = (("eager", "fp32"), ("sdpa", "bf16"))

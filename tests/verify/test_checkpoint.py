@@ -89,6 +89,31 @@ def test_a_tensor_of_another_size_differs(tmp_path: Path) -> None:
     assert [row.path for row in found.rows if row.difference] == ["model.layers.mlp.up_proj", "total"]
 
 
+def test_the_verdict_says_what_was_compared(tmp_path: Path) -> None:
+    found = verify_checkpoint(from_config(CONFIG), str(safetensors(tmp_path / "m.safetensors", SHAPES)))
+    numbers = 80 + 8 + 2 * (8 * 8 * 2 + 4 * 8 * 2 + 3 * 96 + 16)
+    assert found.verdict == f"agrees: {2 + 2 * 9} tensors by name, {numbers:,} parameters equal to m.safetensors"
+
+
+def test_names_decide_and_not_the_sum(tmp_path: Path) -> None:
+    others = {f"net.{place}.w": shape for place, shape in enumerate(SHAPES.values())}
+    found = verify_checkpoint(from_config(CONFIG), str(safetensors(tmp_path / "m.safetensors", others)))
+    assert found.rows[-1].difference == 0
+    assert not found.agrees
+    assert found.disagreements == (
+        "no tensor matches by name: the model has model.embed_tokens, model.layers.self_attn.q_proj, "
+        "model.layers.self_attn.k_proj; the file has net.w",
+    )
+    assert found.verdict.startswith("DIFFERS: ")
+    assert "no tensor matches by name" in found.verdict
+
+
+def test_tensors_under_other_names_are_counted_in_the_verdict(tmp_path: Path) -> None:
+    renamed = {name.replace("mlp.up_proj", "mlp.w3"): shape for name, shape in SHAPES.items()}
+    found = verify_checkpoint(from_config(CONFIG), str(safetensors(tmp_path / "m.safetensors", renamed)))
+    assert found.verdict.startswith("agrees: 18 tensors by name and 2 others as one sum, ")
+
+
 def test_the_same_number_in_other_shapes_differs(tmp_path: Path) -> None:
     uneven = SHAPES | {"model.layers.0.mlp.up_proj.weight": [13, 8], "model.layers.1.mlp.up_proj.weight": [11, 8]}
     reshaped = SHAPES | {"model.layers.0.self_attn.q_proj.weight": [16, 4]}

@@ -40,7 +40,7 @@ ALL = (*EAGER, *FUSED)
 MATH = (Mode("sdpa", "math", "bf16"), Mode("sdpa", "math", "autocast"))
 NUMERICS = {
     "fp32": Numerics("float32"),
-    "bf16": Numerics("bfloat16", statistics="bfloat16"),  # as a CPU keeps them; CUDA does in fp32
+    "bf16": Numerics("bfloat16"),
     "autocast": Numerics("float32", autocast="bfloat16"),
 }
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.implementations.test_training_rows import NUMERICS
 from tfcalc import Transformer, Workload
 from tfcalc.core.number import total
 from tfcalc.implementations.torch_nn.program import running
+from tfcalc.tape.operations import Numerics
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
@@ -31,7 +31,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "no biases": {"attention_bias": False, "ffn_bias": False},
 }
 RUNS = (("fp32", "efficient"), ("bf16", "flash"), ("autocast", "math"))
-RECIPES = {"fp32": "fp32", "bf16": "bf16 (pure)", "autocast": "fp32 weights, CUDA bf16 autocast"}
+NUMERICS = {
+    "fp32": Numerics("float32"),
+    "bf16": Numerics("bfloat16"),
+    "autocast": Numerics("float32", autocast="bfloat16"),
+}
 
 
 class Whole(nn.Module):  # type: ignore[misc]
@@ -113,7 +117,7 @@ def test_what_is_kept_is_what_torch_keeps(
     model = Transformer(d_model=64, n_heads=4, n_layers=2, d_ff=96, vocab_size=50, **sizes)
     source_len = 24 if model.kind == "encoder-decoder" else None
     run = Workload(phase="train", batch_size=batch, seq_len=17, source_len=source_len, kernel=kernel, dropout=dropout)
-    numerics = NUMERICS[RECIPES[recipe]]
+    numerics = NUMERICS[recipe]
     module = Whole(model, batch_first, 0.1 if dropout else 0.0).train()
     module = module.bfloat16() if recipe == "bf16" else module
     with without_data() as fake:

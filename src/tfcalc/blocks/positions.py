@@ -8,6 +8,7 @@ from tfcalc.blocks.attention import Attention
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
+from tfcalc.errors import InvalidModel
 from tfcalc.leaves import buffer, linear, parameter
 from tfcalc.leaves.distance import distance_bias, distance_factors, distance_table, query_bias, relative_vectors
 from tfcalc.leaves.relative import relative_scores
@@ -128,7 +129,8 @@ class Positions(NamedTuple):
 
     @property
     def _rows(self) -> Num:
-        assert self.max_distance is not None
+        if self.max_distance is None:
+            raise InvalidModel(f"{self.kind} positions without max_distance", "give max_distance")
         return 2 * self.max_distance
 
     @property

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.printable import printable
+from tfcalc.printable import printable, quoted
 
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
     from tfcalc.report.style import Style
 
 STANDARD_OUTPUT = "-"
+WIDEST = 6
+"""Digits of a width."""
 
 
 def show(answer: Answer, settings: Settings) -> None:
@@ -37,11 +39,10 @@ def deliver(text: str, settings: Settings) -> None:
                 file.write(text + "\n")
     except BrokenPipeError:
         raise
-    except OSError as error:
-        place = "the standard output" if target == STANDARD_OUTPUT else repr(target)
-        raise UsageError(
-            f"cannot write {place}: {error.strerror}", "name a file that can be written: -o FILE"
-        ) from None
+    except (OSError, ValueError) as error:
+        place = "the standard output" if target == STANDARD_OUTPUT else quoted(target)
+        why = error.strerror if isinstance(error, OSError) else "no file can be called so"
+        raise UsageError(f"cannot write {place}: {why}", "name a file that can be written: -o FILE") from None
 
 
 def _print(text: str) -> None:
@@ -110,7 +111,7 @@ def _color(asked: str, environ: Mapping[str, str], *, terminal: bool) -> bool:
 
 def _width(environ: Mapping[str, str], *, terminal: bool) -> int | None:
     """COLUMNS, or the terminal's width; a pipe or a file has none, so nothing needs to be folded for it."""
-    given = environ.get("COLUMNS", "")
+    given = environ.get("COLUMNS", "")[:WIDEST]
     if given.isascii() and given.isdigit() and int(given) > 0:
         return int(given)
     return os.get_terminal_size(sys.stdout.fileno()).columns if terminal else None

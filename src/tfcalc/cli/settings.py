@@ -14,6 +14,8 @@ from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
+from tfcalc.plain_data import flaw
+from tfcalc.printable import quoted
 from tfcalc.questions.common import default_run
 from tfcalc.units import parse_amount, parse_count, parse_length
 from tfcalc.workload import Workload
@@ -77,7 +79,9 @@ class Settings:
         """The model that was named, by argument or by --model."""
         named, flagged = self.given.get("model"), self.given.get("model_name")
         if named and flagged and flagged.source == FLAG and named.value != flagged.value:
-            raise UsageError(f"two models are named: {named.value!r} and {flagged.value!r}", "name one of them")
+            raise UsageError(
+                f"two models are named: {quoted(named.value)} and {quoted(flagged.value)}", "name one of them"
+            )
         found = named or flagged
         return None if found is None else str(found.value)
 
@@ -127,7 +131,7 @@ SIZES = frozenset(option.name for option in (*MODEL_FIELDS, *RUN))
 
 def settle(options: Iterable[Option], flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
     """Read every option's value from the first place that has one. Raises UsageError or BadFile."""
-    filed, path = _filed(Path.cwd())
+    filed, path = _filed(_here())
     variables = _variables(environ)
     given: dict[str, Given] = {}
     for option in options:
@@ -175,7 +179,8 @@ def _read(option: Option, raw: Any, called: str) -> Value:
         return _switch(raw, called)
     if option.number:
         if isinstance(raw, bool) or not isinstance(raw, int | str):
-            raise UsageError(f"{called} {raw!r} is not a whole number", f"give an integer of at least {option.least}")
+            hint = f"give an integer of at least {option.least}"
+            raise UsageError(f"{called} {quoted(raw)} is not a whole number", hint)
         try:
             number = parse_length(raw) if option.length else parse_count(raw)
         except UsageError as error:
@@ -191,7 +196,7 @@ def _read(option: Option, raw: Any, called: str) -> Value:
         except UsageError as error:
             raise UsageError(f"{called} {error.message}", error.hint) from None
     if not isinstance(raw, str):
-        raise UsageError(f"{called} {raw!r} is not text", "put it in quotes")
+        raise UsageError(f"{called} {quoted(raw)} is not text", "put it in quotes")
     return one_of(called, option.spellings.get(raw.lower(), raw), option.known) if option.known else raw
 
 
@@ -200,19 +205,27 @@ def _switch(raw: Any, called: str) -> bool:
         return raw
     word = str(raw).lower()
     if word not in (*TRUE, *FALSE):
-        raise UsageError(f"{called} {raw!r} is neither true nor false", "write true or false")
+        raise UsageError(f"{called} {quoted(raw)} is neither true nor false", "write true or false")
     return word in TRUE
 
 
-def _filed(folder: Path) -> tuple[dict[str, Any], Path | None]:
+def _here() -> Path | None:
+    """The folder that the program runs in, unless it is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
+
+
+def _filed(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
     """The settings file that is nearest above ``folder``, its keys as option names."""
-    for place in (folder, *folder.parents):
+    for place in (folder, *folder.parents) if folder else ():
         for path, section in ((place / "tfcalc.toml", ()), (place / "pyproject.toml", ("tool", "tfcalc"))):
             if path.is_file() and (found := _table(path, section)) is not None:
                 known = {key: option.name for option in every() for key in option.keys}
                 for key in found:
                     if key.replace("-", "_") not in known:
-                        raise BadFile(f"{path}: key {key!r} is not known", nearest(key.replace("-", "_"), known))
+                        raise BadFile(f"{path}: key {quoted(key)} is not known", nearest(key.replace("-", "_"), known))
                 return {known[key.replace("-", "_")]: value for key, value in found.items()}, path
     return {}, None
 
@@ -232,10 +245,12 @@ def _table(path: Path, section: tuple[str, ...]) -> dict[str, Any] | None:
 
     try:
         table: Any = tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadFile(f"{path} is not TOML: {str(error).splitlines()[0]}") from None
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
+        raise BadFile(f"{path} is not TOML: {error}") from None
     for name in section:
         table = table.get(name) if isinstance(table, dict) else None
     if table is not None and not isinstance(table, dict):
         raise BadFile(f"{path}: {'.'.join(section)} is not a table", "write [tool.tfcalc] and a line per option")
+    if wrong := flaw(table):
+        raise BadFile(f"{path}: {wrong}", "write a line per option")
     return table

@@ -13,6 +13,7 @@ from tfcalc.configs.fields import Field, field_of
 from tfcalc.core.number import Num, divide
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.printable import quoted
 
 MISSING = object()
 MOST_LAYERS = 10_000
@@ -125,25 +126,22 @@ class Config:
 
     def factor(self, name: str) -> float:
         """A number, not necessarily whole, that sizes are multiplied by."""
-        value = self._required(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
-            raise InvalidModel(f"{self.path(name)} {_shown(value)} is not a factor", "write a number above 0")
-        return value
+        return check_factor(self.path(name), self._required(name))
 
     def flag(self, name: str) -> bool:
         """True or false; a flag that nobody gives is false, as is null."""
         value = self.get(name)
         if value is not None and not isinstance(value, bool):
-            raise InvalidModel(f"{self.path(name)} {value!r} is neither true nor false", "write true or false")
+            raise InvalidModel(f"{self.path(name)} {quoted(value)} is neither true nor false", "write true or false")
         return bool(value)
 
     def word(self, name: str, known: Sequence[str] = ()) -> str:
         """A word; one of the ``known`` ones, where these are given."""
         value = self._required(name)
         if not isinstance(value, str):
-            raise InvalidModel(f"{self.path(name)} {_shown(value)} is not a word", "put it in quotes")
+            raise InvalidModel(f"{self.path(name)} {quoted(value)} is not a word", "put it in quotes")
         if known and value not in known:
-            raise InvalidModel(f"{self.path(name)} {value[:80]!r} is not known", nearest(value, known))
+            raise InvalidModel(f"{self.path(name)} {quoted(value)} is not known", nearest(value, known))
         return value
 
     def words(self, name: str, length: int | None, known: Sequence[str] = ()) -> list[str]:
@@ -152,7 +150,7 @@ class Config:
         for value in values:
             if not isinstance(value, str) or (known and value not in known):
                 hint = nearest(str(value), known) if known else "put it in quotes"
-                raise InvalidModel(f"{self.path(name)}: {_shown(value)} is not known", hint)
+                raise InvalidModel(f"{self.path(name)}: {quoted(value)} is not known", hint)
         return values
 
     def numbers(self, name: str, length: int | None = None, *, least: int = 0) -> list[int]:
@@ -192,7 +190,7 @@ class Config:
         if data is None:
             data = {}
         if not isinstance(data, Mapping):
-            raise InvalidModel(f"{self.path(name)} {_shown(data)} is not an object", "write { … }")
+            raise InvalidModel(f"{self.path(name)} {quoted(data)} is not an object", "write { … }")
         path, kind = self.path(name) + ".", data.get("model_type") or model_type
         if defaults is not None:
             return Config(data, str(kind), defaults, {}, head or self.head, self.reading, path)
@@ -230,12 +228,14 @@ class Config:
     def _list(self, name: str, length: int | None) -> list[Any]:
         values = self._required(name)
         if not isinstance(values, list | tuple):
-            raise InvalidModel(f"{self.path(name)} {_shown(values)} is not a list", "write [ … ]")
+            raise InvalidModel(f"{self.path(name)} {quoted(values)} is not a list", "write [ … ]")
         if length is not None and len(values) != length:
             raise InvalidModel(f"{self.path(name)} has {len(values)} entries, not {length}", "give one for each layer")
         return list(values)
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…"
+def check_factor(path: str, value: Any) -> float:
+    """A number above 0, not necessarily whole. Raises InvalidModel for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+        raise InvalidModel(f"{path} {quoted(value)} is not a factor", "write a number above 0")
+    return value

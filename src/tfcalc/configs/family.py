@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from tfcalc.configs.config import Config
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel, UnknownModel, nearest
+from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
 Build = Callable[[Config, Workload], Component]
@@ -45,7 +46,7 @@ class Family(NamedTuple):
         fits = [head for head in self.heads if architecture.endswith(head)]
         if not fits:
             known = f"known ends of {self.model_type}: {', '.join(self.heads)}"
-            raise InvalidModel(f"architecture {architecture[:80]!r} is not known", known)
+            raise InvalidModel(f"architecture {quoted(architecture)} is not known", known)
         return max(fits, key=len)
 
 
@@ -75,7 +76,7 @@ def find(model_type: object) -> Family:
     if model_type is None:
         raise InvalidModel("model_type is missing", "it names the family; or say --as FAMILY")
     if not isinstance(model_type, str) or not model_type:
-        raise InvalidModel(f"model_type {model_type!r:.80} is not a word", "it names the family; or say --as FAMILY")
+        raise InvalidModel(f"model_type {quoted(model_type)} is not a word", "it names the family; or say --as FAMILY")
     if model_type not in FAMILIES:
         for path in sorted(FOLDER.glob("*.py"), key=lambda path: _far(path.stem, model_type)):
             if model_type in _named(path.read_text(encoding="utf-8"), f'"{model_type}"'):
@@ -84,7 +85,7 @@ def find(model_type: object) -> Family:
     if model_type not in FAMILIES:
         known = [name for names in modules().values() for name in names]
         hint = f"{nearest(model_type, known) if _close(model_type, known) else 'see tfcalc models --supported'}"
-        raise UnknownModel(f"model_type {model_type[:80]!r} is not known", f"{hint}; or --as FAMILY, or --via torch")
+        raise UnknownModel(f"model_type {quoted(model_type)} is not known", f"{hint}; or --as FAMILY, or --via torch")
     return FAMILIES[model_type]
 
 

@@ -89,6 +89,8 @@ FIELDS = {
     "mamba_d_state": Field("N", "state size"),
     "conv_kernel": _KERNEL,
     "mamba_d_conv": _KERNEL,
+    "expand": Field("e_m", "expansion of the state-space width"),
+    "mamba_expand": Field("e_m", "expansion of the state-space width"),
     "time_step_rank": Field("R", "time-step rank"),
     "mamba_dt_rank": Field("R", "time-step rank"),
     "relative_attention_num_buckets": Field("B", "relative position buckets"),

@@ -10,6 +10,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.leaves import linear
+from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
 Width = str | Callable[[Config], Num]
@@ -65,7 +66,7 @@ def labels(c: Config) -> Num:
     names = c.get("id2label")
     if names and not c.has("num_labels"):
         if not isinstance(names, Mapping):
-            raise InvalidModel(f"{c.path('id2label')} {names!r:.80} is not an object", "write { … }")
+            raise InvalidModel(f"{c.path('id2label')} {quoted(names)} is not an object", "write { … }")
         return len(names)
     return c.size("num_labels") if c.has("num_labels") else 2
 

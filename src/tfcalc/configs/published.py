@@ -12,6 +12,8 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.plain_data import flaw
+from tfcalc.printable import quoted
 from tfcalc.workload import Workload, check_phase
 
 SAME_AS = {
@@ -54,15 +56,16 @@ LAYERS, LAYER_TYPES = "num_hidden_layers", "layer_types"
 class Published:
     """The fields of a config.json, and the family that knows what they mean.
 
-    ``instead`` puts other numbers (symbols, arrays) in the place of sizes, by the field's path. Raises UnknownModel for
-    a ``model_type`` that no family has, InvalidModel for fields that fit no model.
+    ``instead`` puts other numbers (symbols, arrays) in the place of sizes, by the field's path; ``dtype_note`` says
+    that its ``dtype`` is assumed. Raises UnknownModel for a ``model_type`` that no family has, InvalidModel for fields
+    that fit no model.
 
     >>> from tfcalc.core.measure import params
     >>> Published({"model_type": "gpt2"}).tree(Workload()).total(params)
     124439808
     """
 
-    __slots__ = ("_read", "changed", "data", "family", "instead", "name", "treated_as")
+    __slots__ = ("_read", "changed", "data", "dtype_note", "family", "instead", "name", "treated_as")
 
     def __init__(
         self,
@@ -72,8 +75,14 @@ class Published:
         treated_as: str = "",
         instead: Mapping[str, Num] | None = None,
         changed: Mapping[str, Num] | None = None,
+        dtype_note: str = "",
     ) -> None:
+        if not isinstance(data, Mapping):
+            raise InvalidModel(f"{quoted(data)} is no config", "give the fields of a config.json as a dict")
+        if wrong := flaw(data):
+            raise InvalidModel(wrong, "give what a config.json can hold: text, numbers, lists and objects")
         self.data = data
+        self.dtype_note = dtype_note
         self.changed = dict(changed or {})
         self.name = name
         self.treated_as = treated_as
@@ -93,7 +102,7 @@ class Published:
         if given is None or given == []:
             return self.family.architecture
         if not isinstance(given, list) or not isinstance(given[0], str):
-            raise InvalidModel(f"architectures {given!r:.80} is not a list of names", 'write ["LlamaForCausalLM"]')
+            raise InvalidModel(f"architectures {quoted(given)} is not a list of names", 'write ["LlamaForCausalLM"]')
         if self.treated_as and not any(given[0].endswith(head) for head in self.family.heads):
             return self.family.architecture
         return given[0]
@@ -188,7 +197,7 @@ class Published:
         if not sizes:
             return self
         paths = {path: size for name, size in sizes.items() for path in self._paths_of(name)}
-        same = {"name": self.name, "treated_as": self.treated_as}
+        same = {"name": self.name, "treated_as": self.treated_as, "dtype_note": self.dtype_note}
         if all(isinstance(size, int) for size in paths.values()):
             changed = {**self.changed, **paths}
             return Published(_put(self.data, paths), instead=self.instead, changed=changed, **same)

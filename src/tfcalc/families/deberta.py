@@ -15,6 +15,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families.bert import layers, positions, stacked, token_types, width_of_words
 from tfcalc.families.bert_heads import TASKS, classes, on_top, predicted, transform
 from tfcalc.leaves import activation, convolution, embedding, linear, norm, parameter
+from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
 KINDS = ("c2p", "p2c")
@@ -77,7 +78,7 @@ def kinds(c: Config) -> tuple[str, ...]:
     given = c.get("pos_att_type") or []
     listed = [word.strip() for word in given.lower().split("|")] if isinstance(given, str) else given
     if not isinstance(listed, list):
-        raise InvalidModel(f"{c.path('pos_att_type')} {given!r:.80} is not a list", 'write ["c2p", "p2c"]')
+        raise InvalidModel(f"{c.path('pos_att_type')} {quoted(given)} is not a list", 'write ["c2p", "p2c"]')
     return tuple(kind for kind in KINDS if kind in listed) if c.flag("relative_attention") else ()
 
 

@@ -17,6 +17,7 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import PRE_NORM, decoder, gated, norms
 from tfcalc.leaves import buffer
+from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
 Kind = TypeVar("Kind", bound=Hashable)
@@ -231,7 +232,7 @@ def indexer_types(c: Config) -> list[str]:
     if not isinstance(pattern, str):
         return c.words("index_topk_pattern", count, known)
     if len(pattern) != count or set(pattern) - set("FS"):
-        raise InvalidModel(f"index_topk_pattern {pattern[:80]!r} is not one of F and S for each layer", "as in FSSF")
+        raise InvalidModel(f"index_topk_pattern {quoted(pattern)} is not one of F and S for each layer", "as in FSSF")
     return [known[letter == "S"] for letter in pattern]
 
 

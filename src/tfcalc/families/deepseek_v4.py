@@ -14,6 +14,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families.deepseek import active
 from tfcalc.families.llama import PRE_NORM, decoder, norms
 from tfcalc.leaves import buffer
+from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
 WINDOW, SPARSE, HEAVY = "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
@@ -39,7 +40,7 @@ def layer_types(c: Config) -> list[str]:
     if c.has("compress_ratios"):
         ratios = c.numbers("compress_ratios")[:count]
         if len(ratios) < count or set(ratios) - set(BY_RATIO):
-            raise InvalidModel(f"compress_ratios {ratios!r:.80} are not {count} of {list(BY_RATIO)}", "one per layer")
+            raise InvalidModel(f"compress_ratios {quoted(ratios)} are not {count} of {list(BY_RATIO)}", "one per layer")
         return [BY_RATIO[ratio] for ratio in ratios]
     return [SPARSE if place >= 2 and place % 2 else HEAVY for place in range(count)]
 

@@ -19,6 +19,7 @@ from tfcalc.families.images import drops
 from tfcalc.families.llama import norms
 from tfcalc.families.windows import LAYERS, by_window
 from tfcalc.leaves import embedding, learned_position, linear, norm, sinusoidal_position
+from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
 SHORT = {
@@ -290,7 +291,7 @@ def local_windows(c: Config) -> list[int | None]:
         kinds = []
     if len(kinds) != count:
         hint = 'write [[["global", "local"], 12]]'
-        raise InvalidModel(f"{c.path('attention_types')} {given!r:.80} does not name {count} layers", hint)
+        raise InvalidModel(f"{c.path('attention_types')} {quoted(given)} does not name {count} layers", hint)
     return [window if kind == "local" else None for kind in kinds]
 
 

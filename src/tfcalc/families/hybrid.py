@@ -18,6 +18,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import PRE_NORM, attention, norms
 from tfcalc.families.mamba import Channels, backbone, expanded, mamba2_head_dim, time_step_rank
 from tfcalc.leaves import buffer, linear, norm
+from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
 LINEAR, FULL = "linear_attention", "full_attention"
@@ -276,7 +277,7 @@ def nemotron_layers(c: Config) -> list[str]:
     pattern = c.word("hybrid_override_pattern")
     if set(pattern) - set(PATTERN):
         wrong = "".join(sorted(set(pattern) - set(PATTERN)))
-        raise InvalidModel(f"hybrid_override_pattern: {wrong!r:.40} is not known", f"letters: {' '.join(PATTERN)}")
+        raise InvalidModel(f"hybrid_override_pattern: {quoted(wrong)} is not known", f"letters: {' '.join(PATTERN)}")
     return [PATTERN[letter] for letter in pattern]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer
-from tfcalc.configs.config import Config
+from tfcalc.configs.config import Config, check_factor
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM, classifier
 from tfcalc.core.component import Component
@@ -113,10 +113,14 @@ def attention(
 
 def rotary_width(c: Config, d: Num) -> Num:
     """How much of a head's width ``d`` is rotated: all, or the part that ``partial_rotary_factor`` says."""
-    rope = c.get("rope_parameters") or c.get("rope_scaling")
-    nested = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else None
-    part = nested or c.get("partial_rotary_factor")
-    return d if not isinstance(part, int | float) or part >= 1 else scaled(d, part)
+    name = "partial_rotary_factor"
+    rope = next((scope for scope in ("rope_parameters", "rope_scaling") if c.get(scope)), "")
+    nested = c.get(rope)
+    if isinstance(nested, Mapping) and nested.get(name) is not None:
+        part = check_factor(f"{rope}.{name}", nested[name])
+    else:
+        part = 1 if c.get(name) is None else c.factor(name)
+    return d if part >= 1 else scaled(d, part)
 
 
 def gated(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import isfinite
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
 from tfcalc.configs.config import Config
@@ -79,10 +78,7 @@ def _width(c: Config, place: int) -> int:
         return instead
     if part.has("intermediate_size"):
         return part.number("intermediate_size")
-    times = part.get("ffn_mult")
-    if isinstance(times, bool) or not isinstance(times, int | float) or not (isfinite(times) and times > 0):
-        raise InvalidModel(f"{part.path('ffn_mult')} {times!r:.80} is no positive number", "write one, such as 2.625")
-    width: int = STEP * ceil_div(int(2 * times * c.number("hidden_size") / 3), STEP)
+    width: int = STEP * ceil_div(int(2 * part.factor("ffn_mult") * c.number("hidden_size") / 3), STEP)
     return max(width, STEP)
 
 

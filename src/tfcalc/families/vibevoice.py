@@ -88,7 +88,8 @@ def vibevoice_asr(c: Config, run: Workload) -> Component:
         name: part(c, f"{name}_tokenizer_encoder_config", "vibevoice_acoustic_tokenizer_encoder", over=over, free=True)
         for name, over in tokenizers.items()
     }
-    hop, chunk = prod(encoders["acoustic"].numbers("downsampling_ratios")), c.number("acoustic_tokenizer_chunk_size")
+    hop = prod(encoders["acoustic"].numbers("downsampling_ratios", least=1))
+    chunk = c.number("acoustic_tokenizer_chunk_size")
     if chunk % hop:
         raise InvalidModel(f"acoustic_tokenizer_chunk_size {chunk} is no multiple of {hop}", "give whole frames")
     maps = [part for name, encoder in encoders.items() for part in _projector(name, c, run, encoder)]

@@ -20,6 +20,7 @@ from tfcalc.families.modernbert import bottleneck, dense
 from tfcalc.families.unread import read_early, unread_heads
 from tfcalc.families.vit import NORMS
 from tfcalc.leaves import activation, learned_position, linear, norm, parameter
+from tfcalc.printable import quoted
 from tfcalc.workload import Sequences, Workload
 
 CLASS_TOKENS = ("class_embedding", "cls_token")
@@ -171,7 +172,7 @@ def tiles(c: Config) -> int:
     side = part(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True).number("image_size")
     shapes = c.get("image_grid_pinpoints")
     if not isinstance(shapes, list | tuple) or not shapes or not all(_is_shape(shape) for shape in shapes):
-        raise InvalidModel(f"{c.path('image_grid_pinpoints')} {shapes!r:.80} are no shapes", "such as [[336, 672]]")
+        raise InvalidModel(f"{c.path('image_grid_pinpoints')} {quoted(shapes)} are no shapes", "such as [[336, 672]]")
 
     def shown(shape: Sequence[int]) -> tuple[int, int]:
         most = min(min(shape), side) ** 2

@@ -6,6 +6,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Elementwise
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.printable import quoted
 
 ACTIVATIONS = {
     "relu": (1, 1),  # max(x, 0); the gradient where x > 0
@@ -52,7 +53,7 @@ def activation(name: str, kind: str, elements: Num) -> Component:
     """
     known = ACTIVATIONS | FURTHER
     if kind not in known:
-        raise InvalidModel(f"activation {kind[:80]!r} is not known", nearest(kind, known))
+        raise InvalidModel(f"activation {quoted(kind)} is not known", nearest(kind, known))
     forward, backward = known[kind]
     return Component(name, "activation", Cost(elementwise=(Elementwise(kind, elements, forward, backward),)))
 

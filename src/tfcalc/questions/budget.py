@@ -1,32 +1,55 @@
-"""How much memory there is: an amount as it was stated, or what an accelerator leaves to a process."""
+"""How much memory there is: an amount as it was stated, or what GPUs leave to a process."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from tfcalc.errors import UsageError
-from tfcalc.hardware import named
+from tfcalc.hardware import Accelerator, named, parse_gpu
 from tfcalc.units import parse_bytes, short_bytes
+
+UTILIZATION = 0.9
+"""The part of a GPU's memory that an engine with a paged cache takes (vLLM's ``gpu_memory_utilization``)."""
+
+
+ANY_CARD = "a card"
+"""What :func:`~tfcalc.hardware.named` calls a card of which only the memory is known."""
 
 
 class Budget(NamedTuple):
-    """So many ``bytes``, as they were ``stated``; ``notes`` say what was assumed."""
+    """So many ``bytes``, as they were ``stated``; ``notes`` say what was assumed.
+
+    Of GPUs they are those of one; ``gpus`` is their number, and ``card`` its name as it was typed. ``memory`` is what a
+    card has without anything running on it; ``assumes`` say in short what was taken off it.
+    """
 
     bytes: int
     stated: str
     notes: tuple[str, ...] = ()
+    gpus: int = 1
+    card: str = ""
+    memory: int = 0
+    assumes: tuple[str, ...] = ()
 
-    def in_words(self, system: str) -> str:
-        """``80 GB = 74.51 GiB``; an amount in the units of the answer stands once."""
-        written = short_bytes(self.bytes, system)
-        return self.stated if self.stated.replace(" ", "") in _spellings(written) else f"{self.stated} = {written}"
+    def has(self, system: str) -> str:
+        """``RTX 4090 has 23.0 GiB usable``, ``the budget is 80GB = 74.5 GiB``."""
+        amount = short_bytes(self.bytes, system)
+        if self.card:
+            return f"{self.stated} has {amount} usable"
+        also = "" if self.stated.replace(" ", "") in _spellings(amount) else f" = {amount}"
+        return f"the budget is {self.stated}{also}"
+
+    def utilized(self, share: float) -> Budget:
+        """What is left of a card to an engine that takes this share of its memory."""
+        assumed = f"{100 * share:g} % of the card's memory as in vLLM"
+        return self._replace(bytes=min(self.bytes, int(share * self.memory)), assumes=(*self.assumes, assumed))
 
 
 def stated(amount: str | int) -> Budget:
     """An amount as people write it, or a number of bytes. Raises UsageError.
 
-    >>> stated("80GB").in_words("iec"), stated("80GB").in_words("si"), stated("24 GiB").in_words("iec")
-    ('80GB = 74.51 GiB', '80GB', '24 GiB')
+    >>> stated("80GB").has("iec"), stated("80GB").has("si"), stated("24 GiB").has("iec")
+    ('the budget is 80GB = 74.5 GiB', 'the budget is 80GB', 'the budget is 24 GiB')
     """
     if isinstance(amount, int):
         if isinstance(amount, bool) or amount < 1:
@@ -35,12 +58,13 @@ def stated(amount: str | int) -> Budget:
     return Budget(parse_bytes(amount), amount.strip())
 
 
-def of_card(name: str) -> Budget:
-    """What an accelerator of the table leaves to a process. Raises UsageError with the nearest name.
+def of_card(text: str) -> Budget:
+    """What GPUs leave to a process, each of them: ``h100``, ``8xh100``, ``24GB``. Raises UsageError.
 
-    >>> of_card("h100").stated
-    'usable of H100-SXM (80 GB)'
+    >>> of_card("8xh100").stated, of_card("8xh100").gpus
+    ('H100 SXM', 8)
     """
+    gpus, name = parse_gpu(text)
     found, *others = named(name, "--budget")
     usable = found.usable()
     unlike = [other for other in others if other.usable().bytes != usable.bytes]
@@ -49,10 +73,16 @@ def of_card(name: str) -> Budget:
         if unlike
         else ()
     )
-    return Budget(usable.bytes, f"usable of {found.name} ({found.memory})", (*usable.notes, *more))
+    memory = parse_bytes(found.memory_reported or found.memory)
+    return Budget(usable.bytes, _called(found), (*usable.notes, *more), gpus, name, memory)
+
+
+def _called(card: Accelerator) -> str:
+    """``RTX 4090``; of a card by its memory alone ``a 24 GB card``."""
+    return card.name.replace("-", " ") if card.name != ANY_CARD else f"a {card.memory} card"
 
 
 def _spellings(written: str) -> tuple[str, ...]:
-    """``74.50 GiB`` may be stated as ``74.5GiB``, ``80.00 GB`` as ``80GB``."""
+    """``74.5 GiB`` may be stated as ``74.5GiB``, ``80.0 GB`` as ``80GB``."""
     number, unit = written.replace(",", "").split(" ")
-    return f"{number}{unit}", f"{number.rstrip('0').rstrip('.')}{unit}"
+    return f"{number}{unit}", f"{number.rstrip('0').rstrip('.') if '.' in number else number}{unit}"

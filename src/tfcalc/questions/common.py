@@ -10,11 +10,13 @@ from tfcalc.core.component import Component, Measure, Node
 from tfcalc.core.measure import matmul_flops, params
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
+from tfcalc.printable import quoted
 from tfcalc.report import Entry, breakdown
 from tfcalc.symbols import legend, with_symbols
 from tfcalc.workload import DEFAULT_LENGTH, Workload
 
 if TYPE_CHECKING:
+    from tfcalc.held.plans import Serving, Training
     from tfcalc.model import Model
 
 ALWAYS: Mapping[str, Measure] = {"params": params, "flops": matmul_flops}
@@ -62,16 +64,34 @@ def run_tree(model: Model, run: Workload) -> Component:
     return recomputing(root, run.recompute, run.every, early_stop=run.early_stop)
 
 
+def check_arguments(model: Model, run: Workload | None, conventions: Conventions | None) -> None:
+    """Raise InvalidModel where one of these is something else, or holds what is no size and no known word."""
+    if not hasattr(model, "tree"):
+        raise InvalidModel(f"{quoted(model)} is not a model", "give tfcalc.Transformer(…), or tfcalc.load(name)")
+    if not isinstance(run, Workload | None):
+        raise InvalidModel(f"{quoted(run)} is not a workload", "give tfcalc.Workload(…)")
+    if not isinstance(conventions, Conventions | None):
+        raise InvalidModel(f"{quoted(conventions)} are no conventions", "give tfcalc.Conventions(…)")
+    for given in (run, conventions):
+        if given is not None:
+            check_sizes(given)
+
+
+def check_plans(training: Training | None, serving: Serving | None) -> None:
+    """The same for the plans that memory is asked by."""
+    from tfcalc.held.plans import Serving, Training
+
+    for given, kind in ((training, Training), (serving, Serving)):
+        if not isinstance(given, kind | None):
+            raise InvalidModel(f"{quoted(given)} is no plan", f"give tfcalc.{kind.__name__}(…)")
+        if given is not None:
+            check_sizes(given)
+
+
 def subject(model: Model, run: Workload | None, conventions: Conventions | None = None) -> Subject:
     """Check the model against the workload and build both trees. Raises InvalidModel."""
-    if not hasattr(model, "tree"):
-        raise InvalidModel(f"{model!r} is not a model", "give tfcalc.Transformer(…), or tfcalc.load(name)")
-    if not isinstance(run, Workload | None):
-        raise InvalidModel(f"{run!r} is not a workload", "give tfcalc.Workload(…)")
-    if not isinstance(conventions, Conventions | None):
-        raise InvalidModel(f"{conventions!r} are no conventions", "give tfcalc.Conventions(…)")
+    check_arguments(model, run, conventions)
     run = asked_run(model, run)
     model.check(run)
-    check_sizes(conventions or Conventions())
     root, twin = run_tree(model, run), run_tree(with_symbols(model), with_symbols(run))
     return Subject(model, run, root.root(), twin.root())

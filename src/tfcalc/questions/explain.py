@@ -16,7 +16,7 @@ from tfcalc.core.number import Num, total
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
 from tfcalc.families.transformer import Transformer
-from tfcalc.questions.common import subject
+from tfcalc.questions.common import check_arguments, check_plans, subject
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, find_term, others
@@ -55,7 +55,9 @@ def explain(
     """
     by = conventions or Conventions()
     one_of("quantity", of, COUNTS)
-    model = model or Transformer()
+    model = Transformer() if model is None else model
+    check_arguments(model, run, conventions)
+    check_plans(training, serving)
     if of == "memory" and (training or serving or (run is not None and run.training)):
         from tfcalc.questions.opened_memory import opened_memory
 

@@ -52,7 +52,7 @@ class Facts(NamedTuple):
     dtype: str
 
     def in_words(self) -> str:
-        """``llama, 32 layers, hidden 4,096, 32 heads (8 KV) of 128, FFN 14,336, …, bf16``."""
+        """``llama, 32 layers, hidden 4,096, 32 heads (8 KV) of 128, FFN 14,336, context 8,192, bf16``."""
         told = [
             self.family,
             self._layers(),

@@ -2,137 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Conventions
 from tfcalc.defaults import resolve_serving
 from tfcalc.dimensions import Described
-from tfcalc.errors import TfcalcError
-from tfcalc.questions.budget import Budget, stated
-from tfcalc.questions.changes import Change, of_serving, of_training
+from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.questions.at_a_glance import called
+from tfcalc.questions.budget import UTILIZATION, Budget, stated
+from tfcalc.questions.changes import OF_SERVING, OF_TRAINING, Change, Storage, Ways, at_rest, of_serving, of_training
+from tfcalc.questions.common import asked_run, default_run
 from tfcalc.questions.memory import memory
-from tfcalc.questions.remedies import Remedy, remedies
-from tfcalc.questions.sizes import Largest, Size, largest_of
-from tfcalc.report import Report
-from tfcalc.report.sheet import Bytes, Cell, Column, Sheet
-from tfcalc.units import short_bytes
+from tfcalc.questions.remedies import Remedy, Room, remedies
+from tfcalc.questions.sizes import Size, largest_of
+from tfcalc.questions.verdict import Fit
 
 if TYPE_CHECKING:
     from tfcalc.held.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.report import Report
     from tfcalc.workload import Workload
 
-ORDER = (
-    "changes in order: the same learned, fewer bits, another optimizer, fewer weights trained, more devices; "
-    "those with a semicolon together"
-)
+MARGIN = 5
+"""Per cent of the budget; what leaves less is tight."""
 
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """``report`` is what was asked, ``largest`` and ``remedies`` what else would fit; ``flags`` are the remedies'.
-
-    ``remarks`` say what should be known of the model at the largest sizes.
-    """
-
-    report: Report
-    budget: Budget
-    largest: tuple[Largest, ...]
-    remedies: tuple[Remedy, ...]
-    flags: tuple[str, ...]
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def headroom(self) -> int:
-        """Bytes to spare; below 0 what is wanting."""
-        return self.budget.bytes - self.report.answer
-
-    @property
-    def fits(self) -> bool:
-        """Whether the peak is within the budget."""
-        return self.headroom >= 0
-
-    @property
-    def verdict(self) -> str:
-        """``does not fit: needs 178.90 GiB, 80GB = 74.51 GiB: short by 104.39 GiB``."""
-        needs, given = f"needs {self._short(self.report.answer)}", self.budget.in_words(self._units)
-        if self.fits:
-            return f"fits: {self._short(self.headroom)} to spare ({needs}, {given})"
-        return f"does not fit: {needs}, {given}: short by {self._short(-self.headroom)}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """As in ``--json``: the keys of the memory report, the verdict and what would fit."""
-        found = self.report.to_dict()
-        components = found.pop("components")
-        return {
-            **found,
-            "budget_bytes": self.budget.bytes,
-            "budget": self.budget.stated,
-            "budget_notes": list(self.budget.notes),
-            "fits": self.fits,
-            "headroom_bytes": self.headroom,
-            **{each.of.key: each.value for each in self.largest},
-            "changes": [
-                {
-                    "change": remedy.change.name,
-                    "flags": flags,
-                    "total_bytes": remedy.total,
-                    "headroom_bytes": self.budget.bytes - remedy.total,
-                    "fits": remedy.total <= self.budget.bytes,
-                }
-                for remedy, flags in zip(self.remedies, self.flags, strict=True)
-            ],
-            "components": components,
-        }
-
-    def sheet(self) -> Sheet:
-        """The verdict; what was asked, the largest sizes, and the changes."""
-        return Sheet(
-            title=self.verdict,
-            subtitle=self.report.heading,
-            columns=[
-                Column("what", numeric=False, folds=True),
-                Column("by", numeric=False, folds=True),
-                Column("bytes at the peak"),
-                Column("headroom"),
-            ],
-            rows=[
-                ["as asked", "", *self._bytes(self.report.answer)],
-                *([each.in_words, each.flag, *self._bytes(each.total)] for each in self.largest),
-                *(
-                    [remedy.change.name, flags, *self._bytes(remedy.total)]
-                    for remedy, flags in zip(self.remedies, self.flags, strict=True)
-                ),
-            ],
-            quiet=self.headroom,
-            notes=[*self._notes(), *self.report.notes],
-        )
-
-    def _notes(self) -> Iterator[str]:
-        yield from self.budget.notes
-        for each in self.largest:
-            if each.reason:
-                yield f"no largest {each.of.words}: {each.reason}"
-        yield from self.remarks
-        if self.remedies and self.remedies[0].total > self.budget.bytes:
-            yield "no change that is known here makes it fit, nor do several; of those tried this comes closest"
-        elif self.remedies and len(self.remedies[0].changes) > 1:
-            yield "no change makes it fit alone"
-        if self.remedies:
-            yield ORDER
-
-    def _bytes(self, total: int | None) -> list[Cell]:
-        return [None, None] if total is None else [Bytes(total), Bytes(self.budget.bytes - total)]
-
-    @property
-    def _units(self) -> str:
-        return str(self.report.conventions["units"])
-
-    def _short(self, size: int) -> str:
-        return short_bytes(size, self._units)
+Peak = Callable[["Workload", Any], int]
+"""The bytes of a workload and a plan."""
 
 
 def fits(
@@ -144,84 +41,199 @@ def fits(
     training: Training | None = None,
     serving: Serving | None = None,
     weights: str | None = None,
+    margin: int = MARGIN,
+    utilization: float | None = None,
 ) -> Fit:
-    """Whether ``model`` fits into the ``budget`` (``80GB``, or bytes), trained, served or held as in :func:`memory`.
+    """Whether ``model`` fits into the ``budget``, trained, served or at rest as in :func:`memory`.
 
-    In training also the largest batch and the largest sequence that fit, in serving the largest context and the most
-    requests at once, all else as asked; and where it does not fit, the changes that make it. Raises InvalidModel, and
-    UsageError for a budget that is no amount.
+    Args:
+        model: as in :func:`memory`.
+        budget: an amount (``"80GB"``, ``"79.2GiB"``), bytes, or :func:`~tfcalc.questions.budget.of_card` of a GPU.
+        workload: as in :func:`memory`.
+        conventions: as in :func:`memory`.
+        training: as in :func:`memory`; with a budget of several GPUs, it is trained on so many.
+        serving: as in :func:`memory`.
+        weights: as in :func:`memory`.
+        margin: per cent of the budget that should stay free; what fits with less to spare is tight.
+        utilization: the part of a card's memory that is used in serving; 0.9 with a paged cache, as in vLLM.
+
+    Returns:
+        The verdict, with the report that it rests on: in training also the largest batch and the largest sequence that
+        fit, in serving the largest context and the most requests at once, all else as asked; and where it does not
+        fit, the changes that make it fit.
+
+    Raises:
+        InvalidModel: as in :func:`memory`.
+        UsageError: a budget that is no amount; several GPUs for anything but training.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> found = fits(Transformer(), "100MB")
     >>> found.fits, found.headroom
     (False, -76562176)
     """
-    from tfcalc.questions.common import asked_run, default_run
-
     budget = budget if isinstance(budget, Budget) else stated(budget)
     conventions = conventions or Conventions()
-    report = memory(model, workload, conventions, training=training, serving=serving, weights=weights)
     if training is not None or (workload is not None and workload.training):
         from tfcalc.held.plans import Training
-        from tfcalc.questions.training_memory import training_peak
 
-        asked = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
-        return _fit(report, budget, _Asked(asked, training or Training(), partial(training_peak, model)), model)
-    if serving is not None:
-        asked, serving = resolve_serving(model, workload or default_run(model), serving)
-        return _fit(report, budget, _Asked(asked, serving, partial(_served, model, conventions.dtype)), model)
-    return Fit(report, budget, (), (), ())
+        run = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
+        plan = _on_gpus(training or Training(), budget)
+        report = memory(model, run, conventions, training=plan, serving=serving, weights=weights)
+        return _Training(model, budget, margin, report, run, plan).fit()
+    if budget.gpus != 1:
+        raise UsageError(f"{budget.gpus} GPUs are counted in training alone", "give one, or add --train")
+    report = memory(model, workload, conventions, serving=serving, weights=weights)
+    if serving is None:
+        storage = Storage(weights or "", conventions.dtype)
+        return _AtRest(model, budget, margin, report, default_run(model), storage).fit()
+    if budget.card and (utilization is not None or serving.cache == "paged"):
+        budget = budget.utilized(UTILIZATION if utilization is None else utilization)
+    run, plan = resolve_serving(model, workload or default_run(model), serving)
+    return _Serving(model, budget, margin, report, run, plan, conventions.dtype).fit()
 
 
-def _served(model: Model, dtype: str, run: Workload, plan: Serving) -> int:
-    from tfcalc.questions.serving_memory import served
-
-    return served(model, run, plan, dtype).total
+def _on_gpus(plan: Training, budget: Budget) -> Training:
+    """The plan on as many GPUs as the budget is of."""
+    if plan.gpus not in (1, budget.gpus) and budget.gpus != 1:
+        raise UsageError(f"--gpus {plan.gpus} contradicts {budget.gpus}x{budget.card}", "leave one of them out")
+    return plan.replaced(gpus=budget.gpus) if budget.gpus != 1 else plan
 
 
 class _Asked:
-    """A workload and a plan as asked, and the bytes of others."""
+    """What was asked for, and the bytes of other workloads and plans."""
 
-    def __init__(self, run: Workload, plan: Any, peak: Callable[[Workload, Any], int]) -> None:
-        self.run, self.plan, self.peak = run, plan, cache(peak)
+    combined: Sequence[str] = ()
 
-    def with_change(self, change: Change) -> int | None:
+    def __init__(self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Any) -> None:
+        self.model, self.budget, self.margin, self.report = model, budget, margin, report
+        self.run, self.plan = run, plan
+        self.peak: Peak = cache(self._peak)
+
+    def _peak(self, run: Workload, plan: Any) -> int:
+        """The bytes of a workload and a plan. Raises TfcalcError."""
+        raise NotImplementedError
+
+    def _least(self, _run: Workload, _plan: Any) -> int:
+        """Bytes that it takes at least, if that is found sooner."""
+        return 0
+
+    def ways(self) -> Ways:
+        """What could be otherwise."""
+        raise NotImplementedError
+
+    def sizes(self) -> list[Size]:
+        """What may grow."""
+        return []
+
+    @property
+    def subtitle(self) -> str:
+        """What was asked, in a line."""
+        return self.report.summary.subtitle if self.report.summary else self.report.heading
+
+    def fit(self) -> Fit:
+        """The answer."""
+        found = tuple(largest_of(size, self.budget.bytes) for size in self.sizes())
+        room = Room(self.budget.bytes, self.budget.bytes * self.margin // 100)
+        others: list[Remedy] = []
+        if not room.holds(self.report.answer):
+            need, least = self._with_change(self.peak), self._with_change(self._least)
+            others = remedies(self.ways(), self.combined, need, room, least)
+        flags = tuple(self._flags(each.change) for each in others)
+        longest = [self._at(each.of.name, each.value) for each in found if each.value]
+        remarks = {remark for run in longest for remark in self.model.remarks(run)} - set(self.report.notes)
+        subtitle, shown = self.subtitle, tuple(sorted(remarks)) if room.holds(self.report.answer) else ()
+        return Fit(self.report, self.budget, self.margin, subtitle, found, tuple(others), flags, shown)
+
+    def _with_change(self, peak: Peak) -> Callable[[Change], int | None]:
         """The bytes with a change; None where it does not go with the rest."""
-        try:
-            return self.peak(self.run.replaced(**change.run), self.plan.replaced(**change.plan))
-        except TfcalcError:
-            return None
 
-    def size(self, described: Described, name: str, asked: Any) -> Size:
+        def need(change: Change) -> int | None:
+            try:
+                return peak(change.applied(self.run), change.applied(self.plan))
+            except TfcalcError:
+                return None
+
+        return need
+
+    def _flags(self, change: Change) -> tuple[str, ...]:
+        """What to add to the command line; the number of GPUs as it was given, before the card."""
+        flags = change.flags(self.plan, self.run)
+        if self.budget.gpus == 1:
+            return flags
+        name = self.budget.card if " " not in self.budget.card else f"'{self.budget.card}'"
+        return tuple(f"--gpu {flag.split()[1]}x{name}" if flag.startswith("--gpus ") else flag for flag in flags)
+
+    def _size(self, described: Described, name: str) -> Size:
         """A size of the workload or of the plan, with what it needs."""
 
         def need(value: int) -> int:
             other = described.replaced(**{name: value})
-            return self.peak(other, self.plan) if described is self.run else self.peak(self.run, other)
+            run, plan = (other, self.plan) if described is self.run else (self.run, other)
+            least = self._least(run, plan)
+            return least if least > self.budget.bytes else self.peak(run, plan)
 
-        return Size(name, described.dimensions()[name].flags[0], asked, need)
+        known, longest = described.dimensions()[name], self.model.longest
+        limit = longest if known.length and isinstance(longest, int) else None
+        return Size(name, known.flags[0], getattr(described, name), need, known.length, limit)
 
-
-def _fit(report: Report, budget: Budget, asked: _Asked, model: Model) -> Fit:
-    from tfcalc.held.plans import Training
-
-    run, plan = asked.run, asked.plan
-    if isinstance(plan, Training):
-        sizes = [asked.size(run, "batch_size", run.batch_size), asked.size(run, "seq_len", run.seq_len)]
-    else:
-        context = run.seq_len if plan.context is None else plan.context
-        sizes = [asked.size(plan, "context", context), asked.size(plan, "concurrency", plan.concurrency)]
-    found = tuple(largest_of(size, budget.bytes) for size in sizes)
-    others: list[Remedy] = []
-    if report.answer > budget.bytes:
-        groups = of_training(model, run, plan) if isinstance(plan, Training) else of_serving(run, plan)
-        others = remedies(groups, asked.with_change, budget.bytes)
-    flags = tuple(each.change.flags(run, plan) for each in others)
-    seen = {remark for each in found if each.value for remark in model.remarks(_longest(asked, each))}
-    return Fit(report, budget, found, tuple(others), flags, tuple(sorted(seen - set(report.notes))))
+    def _at(self, name: str, value: int) -> Workload:
+        """The workload at a size of its own, or of the plan."""
+        return self.run.replaced(**{{"context": "seq_len", "concurrency": "batch_size"}.get(name, name): value})
 
 
-def _longest(asked: _Asked, found: Largest) -> Workload:
-    """The workload at the largest size."""
-    name = {"context": "seq_len", "concurrency": "batch_size"}.get(found.of.name, found.of.name)
-    return asked.run.replaced(**{name: found.value})
+class _Training(_Asked):
+    combined = OF_TRAINING
+
+    def __init__(self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Any) -> None:
+        from tfcalc.defaults import resolve_training
+        from tfcalc.questions.training_memory import Peaks
+
+        super().__init__(model, budget, margin, report, run, plan)
+        self.peaks = Peaks(model)
+        self.resolved = resolve_training(model, run, plan)[1]
+
+    def _peak(self, run: Workload, plan: Any) -> int:
+        return self.peaks.peak(run, plan)
+
+    def _least(self, run: Workload, plan: Any) -> int:
+        return self.peaks.least(run, plan)
+
+    def ways(self) -> Ways:
+        return of_training(self.model, self.run, self.resolved)
+
+    def sizes(self) -> list[Size]:
+        return [self._size(self.run, "batch_size"), self._size(self.run, "seq_len")]
+
+
+class _Serving(_Asked):
+    combined = OF_SERVING
+
+    def __init__(
+        self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Any, dtype: str
+    ) -> None:
+        super().__init__(model, budget, margin, report, run, plan)
+        self.dtype = dtype
+
+    def _peak(self, run: Workload, plan: Any) -> int:
+        from tfcalc.questions.serving_memory import served
+
+        return served(self.model, run, plan, self.dtype).total
+
+    def ways(self) -> Ways:
+        return of_serving(self.run, self.plan)
+
+    def sizes(self) -> list[Size]:
+        return [self._size(self.plan, "context"), self._size(self.plan, "concurrency")]
+
+
+class _AtRest(_Asked):
+    def _peak(self, run: Workload, plan: Any) -> int:
+        return memory(self.model, None, Conventions(dtype=plan.dtype), weights=plan.weights or None).answer
+
+    def ways(self) -> Ways:
+        return at_rest(self.plan)
+
+    @property
+    def subtitle(self) -> str:
+        by = self.report.conventions
+        return f"{called(self.model)}, weights in {by.get('weights') or by['dtype']}, at rest"

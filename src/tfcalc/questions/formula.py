@@ -14,7 +14,7 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
-from tfcalc.questions.common import asked_run, run_tree
+from tfcalc.questions.common import asked_run, check_arguments, check_plans, run_tree
 from tfcalc.questions.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, needs_vocabulary, others
@@ -136,7 +136,9 @@ def formula(
     """
     from tfcalc.families.transformer import Transformer
 
-    by, chosen = conventions or Conventions(), model or Transformer()
+    by, chosen = conventions or Conventions(), Transformer() if model is None else model
+    check_arguments(chosen, run, conventions)
+    check_plans(training, serving)
     if of == "memory" and (training or serving or (run is not None and run.training)):
         from tfcalc.questions.opened_memory import memory_formula
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from tfcalc.conventions import DTYPES, Conventions
 from tfcalc.core.measure import held_bytes, weight_bytes
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import AUTO, own_format, resolve_dtype
+from tfcalc.defaults import AUTO, assumed_dtype, own_format, resolve_dtype
 from tfcalc.errors import UsageError
-from tfcalc.questions.common import Subject, default_run, subject
+from tfcalc.questions.common import Subject, check_arguments, check_plans, default_run, subject
 from tfcalc.questions.effects import refuse_idle
 from tfcalc.questions.stated import NOT_COUNTED, for_programs, in_words
 from tfcalc.report import Footer, Report, breakdown, exact
@@ -57,6 +57,8 @@ def memory(
     >>> memory(Transformer()).answer
     176562176
     """
+    check_arguments(model, workload, conventions)
+    check_plans(training, serving)
     conventions = conventions or Conventions()
     if training is not None or (workload is not None and workload.training):
         from tfcalc.held.plans import Training
@@ -89,7 +91,7 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
         fact = f"--dtype {conventions.dtype} and --weights {weights} both give the format"
         raise UsageError(fact, "leave one of them out")
     own = own_format(model) if conventions.dtype == AUTO else None
-    if weights or (own and own.format.name not in DTYPES):
+    if weights or (own and not own.format.plain):
         return _in_format(asked, weights or "", conventions, depth)
     conventions = resolve_dtype(model, conventions)
     bits = DTYPES[conventions.dtype]
@@ -110,7 +112,10 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
         depth=depth,
         legend=asked.legend(entry),
         footer=at_rest_footer(
-            (f"{conventions.dtype}, {DTYPES[conventions.dtype]} bits a weight",),
+            (
+                f"{conventions.dtype}, {DTYPES[conventions.dtype]} bits a weight",
+                *assumed_dtype(model, conventions.dtype),
+            ),
             tuple(in_words("memory", asked.run, conventions)),
         ),
     )

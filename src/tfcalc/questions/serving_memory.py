@@ -12,7 +12,6 @@ from tfcalc.core.number import minimum
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, value_of
 from tfcalc.defaults import AUTO, compute_dtype, own_dtype, own_format, resolve_serving
-from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.mixture import Mixture
 from tfcalc.held.formats.names import PLAIN, format_named
@@ -71,7 +70,6 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> Ser
 
     Weights are in the format that is asked for, in ``dtype``, or as the checkpoint stores them. Raises InvalidModel.
     """
-    check_sizes(plan)
     run, plan = resolve_serving(model, run, plan)
     requests = at_work(run, plan)
     try:

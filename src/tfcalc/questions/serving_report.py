@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import resolve_serving
+from tfcalc.defaults import assumed_dtype, resolve_serving
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.serving.caches import PAGED
 from tfcalc.questions.at_a_glance import of_serving, serving_summary
@@ -68,7 +68,7 @@ def serving_memory(
         legend=legend(used, model, requests) | letters,
         notes=(*model.remarks(requests), *of_text_alone(model, requests), *_unknown(found)),
         footer=Footer(
-            assumes=in_short(requests, plan),
+            assumes=(*in_short(requests, plan), *assumed_dtype(model, found.recipe.dtype)),
             not_counted="CUDA context, CUDA graphs, fragmentation (allow 5-10 %)",
             see_also=("--gpu h100 (does it fit?)", "--formulas", "--assumptions"),
             assumptions=tuple(notes(plan, found)),

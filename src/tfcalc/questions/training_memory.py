@@ -8,12 +8,11 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
-from tfcalc.dimensions import check_sizes
 from tfcalc.held.training.activations import activations
 from tfcalc.held.training.peak import STEP, Phase, highest, phases
 from tfcalc.held.training.placement import Placed
 from tfcalc.held.training.precisions import precision
-from tfcalc.implementations.training import kept, step, temporary
+from tfcalc.implementations.training import Step, kept, step, temporary
 from tfcalc.questions.alive import TEMPORARY, alive, lump
 from tfcalc.questions.megatron_memory import on_megatron
 from tfcalc.questions.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
@@ -42,7 +41,6 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     The states are those of the plan. What is saved, and what is live beside it, is that of the implementation's code,
     run on a tape; sizes remember their formulas, so that all but the temporary has a closed form.
     """
-    check_sizes(plan)
     run, plan = resolve_training(model, run, plan)
     if plan.backend == MEGATRON:
         return on_megatron(model, run, plan)
@@ -57,7 +55,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     modules = {node.component.name: node.component.kind for node in sized.walk()}
     saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.backend), modules)
     buffers = buffers_of(tree, run_, by)
-    found = _phases(sized, model, run, plan, states, buffers)
+    found = _phases(plan, states, buffers, _step(sized, model, run, plan))
     peak = highest(found)
     passing = states.step if peak.name == STEP else _passing(tree, model_, run_, plan, peak)
     if placement.stage == 3 and not peak.gathered:
@@ -67,35 +65,71 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
     """The bytes of the same peak, without what it is made of: several times as fast."""
-    run, plan = resolve_training(model, run, plan)
-    if plan.backend == MEGATRON:
-        return on_megatron(model, run, plan).peak.total
-    known_error(model)
-    run = run.telling_masks
-    sized = trained(model.tree(run), plan)
-    stored = stored_as(model, sized)
-    states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
-    return highest(_phases(sized, model, run, plan, states, buffers)).total
+    return Peaks(model).peak(run, plan)
 
 
-def _phases(
-    sized: Component, model: Model, run: Workload, plan: Training, states: Placed, buffers: Component
-) -> list[Phase]:
-    """The step on a tape, over what stands."""
-    by, placement = precision(plan.precision), placement_of(plan)
-    accumulating, stays = plan.grad_accum != 1, gradients_stay(by, placement)
-    ran = step(sized, model, run, numerics(by, plan), plan.backend, gradients_stay=not (stays or accumulating))
-    scratch = 0 if placement.offload != "none" else bytes_in(states.step)
+class Peaks:
+    """The bytes of the peaks of one model on many workloads and plans; what the tape says of each is remembered."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.steps: dict[tuple[Workload, Training, bool], Step] = {}
+
+    def peak(self, run: Workload, plan: Training) -> int:
+        """The bytes of the peak. Raises InvalidModel."""
+        run, plan = resolve_training(self.model, run, plan)
+        if plan.backend == MEGATRON:
+            return on_megatron(self.model, run, plan).peak.total
+        known_error(self.model)
+        run, sized, states, buffers = self._standing(run, plan)
+        stay = _gradients_stay(plan)
+        key = run, plan.replaced(**OFF_TAPE), stay
+        if key not in self.steps:
+            self.steps[key] = _step(sized, self.model, run, plan)
+        return highest(_phases(plan, states, buffers, self.steps[key])).total
+
+    def least(self, run: Workload, plan: Training) -> int:
+        """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it."""
+        run, plan = resolve_training(self.model, run, plan)
+        if plan.backend == MEGATRON:
+            return on_megatron(self.model, run, plan).peak.total
+        _, _, states, buffers = self._standing(run, plan)
+        return highest(_phases(plan, states, buffers, Step({}, 0))).total
+
+    def _standing(self, run: Workload, plan: Training) -> tuple[Workload, Component, Placed, Component]:
+        run = run.telling_masks
+        sized = trained(self.model.tree(run), plan)
+        stored = stored_as(self.model, sized)
+        return run, sized, states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
+
+
+OFF_TAPE = {"optimizer": "none", "zero": "0", "gpus": 1, "layout": "flat", "offload": "none", "grad_accum": 1}
+"""Fields of a plan that decide on the states alone, once it is known whether gradients stay."""
+
+
+def _gradients_stay(plan: Training) -> bool:
+    """Whether gradients are there all the time: in buffers of their own, or to be added up."""
+    return gradients_stay(precision(plan.precision), placement_of(plan)) or plan.grad_accum != 1
+
+
+def _step(sized: Component, model: Model, run: Workload, plan: Training) -> Step:
+    """The step on a tape."""
+    formats = numerics(precision(plan.precision), plan)
+    return step(sized, model, run, formats, plan.backend, gradients_stay=not _gradients_stay(plan))
+
+
+def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:
+    """What ran on the tape, over what stands."""
+    scratch = 0 if plan.offload != "none" else bytes_in(states.step)
     gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
-    return phases(standing_of(states, buffers), gradients, ran.phases, gathered, scratch, there=stays or accumulating)
+    standing = standing_of(states, buffers)
+    return phases(standing, gradients, ran.phases, gathered, scratch, there=_gradients_stay(plan))
 
 
 def _passing(tree: Component, model: Model, run: Workload, plan: Training, peak: Phase) -> Component:
     """What is there for a moment at the peak: each kind of tensor by the operation that made it."""
-    by, placement = precision(plan.precision), placement_of(plan)
-    stay = not (gradients_stay(by, placement) or plan.grad_accum != 1)
-    formats, code = numerics(by, plan), plan.backend
-    seen = temporary(tree, model, run, formats, code, gradients_stay=stay, phase=peak.name, total=peak.live)
+    formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
+    seen = temporary(tree, model, run, formats, plan.backend, gradients_stay=stay, phase=peak.name, total=peak.live)
     alike: dict[tuple[str, str, int], list[Found]] = {}
     for one in seen:
         alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)

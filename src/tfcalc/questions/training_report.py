@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held, params
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import resolve_training
+from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.held.numbers import of_formulas, of_numbers
 from tfcalc.held.training.peak import Phase
 from tfcalc.held.training.precisions import precision
@@ -38,6 +38,7 @@ DEVICES = {
     "recorded": "saved tensors as in PyTorch 2.13 with CUDA's kernels on CPU tensors (--device recorded)",
     "cuda": "saved tensors as in PyTorch 2.13 on CUDA",
 }
+OTHER_PHASES = "Other phases: "
 NOT_COUNTED = (
     "CUDA context (0.3 to 0.6 GB), kernel workspaces, the allocator's rounding and fragmentation, communication buffers"
 )
@@ -78,7 +79,7 @@ def training_memory(
         notes=(_other_phases(step, conventions.units), *model.remarks(run), *_caveats(model, run, plan)),
         more={"timeline": [described(phase) for phase in step.phases]},
         footer=Footer(
-            assumes=in_short(run, plan),
+            assumes=(*in_short(run, plan), *assumed_dtype(model, plan.precision)),
             not_counted=f"CUDA context, {_between_gpus(plan)}fragmentation (allow 5-10 %)",
             see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
             assumptions=tuple(notes(run, plan)),
@@ -103,7 +104,7 @@ def _between_gpus(plan: Training) -> str:
 def _other_phases(step: TrainingStep, units: str) -> str:
     """``Other phases: forward 70.5 GiB, optimizer step 74.8 GiB``."""
     others = (phase for phase in step.phases if phase.name != step.peak.name)
-    return "Other phases: " + ", ".join(
+    return OTHER_PHASES + ", ".join(
         f"{PHASES[phase.name].removeprefix('the ')} {short_bytes(phase.total, units)}" for phase in others
     )
 

@@ -166,6 +166,7 @@ def _console(out: io.StringIO, style: Style, width: int) -> Console:
     return Console(
         file=out,
         width=width,
+        height=1,  # without one, rich reads the size from the environment
         force_terminal=style.color,
         color_system="standard" if style.color else None,
         no_color=not style.color,

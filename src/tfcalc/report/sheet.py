@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.report.style import Style
-from tfcalc.units import grouped, short, short_bytes, short_tokens
+from tfcalc.units import grouped, parse_bytes, short, short_bytes, short_tokens
 
 
 class Share(NamedTuple):
@@ -27,6 +27,13 @@ class Bytes(NamedTuple):
     """An amount of memory: exact in the formats for programs, rounded with its unit in those for people."""
 
     size: int
+
+
+class InUnit(NamedTuple):
+    """An amount of memory in a ``unit`` that the heading names: exact in the formats for programs."""
+
+    size: int
+    unit: str
 
 
 class Times(NamedTuple):
@@ -69,7 +76,9 @@ class Order(NamedTuple):
     growth: Polynomial
 
 
-Cell = str | int | float | Polynomial | Share | Bytes | Times | Factors | Rounded | Short | Tokens | Order | None
+Cell = (
+    str | int | float | Polynomial | Share | Bytes | InUnit | Times | Factors | Rounded | Short | Tokens | Order | None
+)
 
 LONGEST_FORMULA = 25
 """Characters of a formula that a table shows unasked, if none of its formulas has more."""
@@ -176,6 +185,8 @@ def for_people(cell: Cell, style: Style) -> str:
             return f"{cell.fraction:.1%}".replace("%", " %")
         case Bytes():
             return short_bytes(cell.size, style.units)
+        case InUnit():
+            return f"{cell.size / parse_bytes(f'1{cell.unit}'):,.1f}"
         case Rounded():
             return f"{cell.value:,.4g}"
         case Short():
@@ -197,7 +208,7 @@ def for_programs(cell: Cell, style: Style) -> str:
             return for_people(cell, style.plain())
         case Share():
             return f"{cell.fraction:.6f}"
-        case Bytes():
+        case Bytes() | InUnit():
             return str(cell.size)
         case Tokens():
             return str(cell.length)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tfcalc.core.component import Component
 from tfcalc.core.tensors import plain, shapes, tensors, tied
 from tfcalc.errors import UsageError
+from tfcalc.reader import reading
 from tfcalc.report import exact
 from tfcalc.verify import gguf, safetensors
 from tfcalc.verify.safetensors import Shape
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 NOT_TRAINED = ("inv_freq", "position_ids", "attn.bias", "attention.bias", "masked.bias", "num_batches_tracked")
 """Ends of tensors that old files store although nothing trains them: angles, positions, causal masks."""
 
+MOST_NAMES = 3
 OTHERWISE = "tensors under other names"
 Shapes = Mapping[str, "Counter[Shape]"]
 """How often each shape stands under a plain name: once for every layer. Axes are sorted, as their order is a custom."""
@@ -43,20 +45,35 @@ def verify_checkpoint(model: Model, place: str) -> Verification:
     theirs, matched = _sizes(stored), set(ours) & set(stored)
     return Verification(
         heading=model.summary,
-        against=f"the header of {path.name}",
+        compared=_compared(stored, matched),
+        against=path.name,
         column="file",
         reference="tensors by name and shape, all layers together",
         rows=side_by_side(_gathered(ours, matched), _gathered(theirs, matched)),
         model=model.described(),
-        disagreements=tuple(_other_shapes(root, stored, matched)),
+        disagreements=tuple(_other_shapes(root, stored, matched)) if matched else (_no_names(ours, stored),),
         notes=tuple(f"left aside in the file: {name} ({size:,})" for name, size in _sizes(aside).items()),
     )
 
 
+def _compared(stored: Shapes, matched: set[str]) -> str:
+    """How many tensors were found by name, and how many were not."""
+    by_name = sum(found.total() for name, found in stored.items() if name in matched)
+    others = sum(found.total() for name, found in stored.items() if name not in matched)
+    return f"{by_name:,} tensors by name" + (f" and {others:,} others as one sum" if others else "")
+
+
+def _no_names(ours: Iterable[str], stored: Iterable[str]) -> str:
+    first, other = (", ".join(list(names)[:MOST_NAMES]) or "none" for names in (ours, stored))
+    return f"no tensor matches by name: the model has {first}; the file has {other}"
+
+
 def _stored(path: Path) -> Shapes:
     """What the file stores, by plain name."""
-    if not path.is_file():
-        raise safetensors.BadCheckpoint(f"file {str(path)[:200]!r} does not exist", "name a .safetensors or .gguf file")
+    with reading(path, safetensors.BadCheckpoint):
+        there = path.is_file()
+    if not there:
+        raise safetensors.BadCheckpoint(f"file {str(path)!r} does not exist", "name a .safetensors or .gguf file")
     if path.suffix == ".gguf":
         named = [(gguf.NAMES.get(plain(name), plain(name)), shape) for name, shape in gguf.shapes(path).items()]
     elif path.suffix in (".safetensors", ".json"):

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.errors import Unavailable, UsageError
-from tfcalc.families.transformer import POSITIONS, Transformer
+from tfcalc.families.transformer import INSIDE_ATTENTION, POSITIONS, Transformer
 from tfcalc.questions.params import params
-from tfcalc.verify.verification import Verification, side_by_side
+from tfcalc.verify.verification import NotComparable, Verification, side_by_side
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import Published
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 MOST_LAYERS = 2_000
 """More are not built, one by one, for the sake of counting them."""
-NOT_BUILT = ("t5", "multiplicative", "relative", "transformer-xl", "deberta")
-"""Positions that are trained inside attention."""
+UNTRAINED = ("rotary", "alibi")
+"""Positions inside attention that have no parameters."""
+NOT_BUILT = tuple(kind for kind in INSIDE_ATTENTION if kind not in UNTRAINED)
 
 
 def verify(model: Model) -> Verification:
@@ -36,35 +37,52 @@ def _by_torch(model: Transformer) -> Verification:
     """By PyTorch on the meta device: unique parameters, no data."""
     report = params(model)
     _refuse_to_build_forever(model)
+    missing = unbuilt(model)
     if model.positions in NOT_BUILT:
-        raise Unavailable(
-            f"PyTorch has no modules for positions {model.positions}",
+        raise NotComparable(
+            f"cannot compare: PyTorch has no module with positions {model.positions}",
             f"choose another of {', '.join(kind for kind in POSITIONS if kind not in NOT_BUILT)}",
         )
-    try:
-        import torch
-    except ImportError:
-        raise Unavailable("PyTorch is not installed", "pip install 'tfcalc[verify]'") from None
-    from tfcalc.verify.reference import build
-
-    try:
-        built = build(model)
-    except RuntimeError as error:
-        raise Unavailable(f"PyTorch cannot build this model: {str(error).splitlines()[0]}") from None
+    reference, described = built(model)
+    if missing:
+        described += f"; without {' and '.join(missing)}, where nothing is trained"
+    tensors = dict(reference.named_parameters())
     theirs: dict[str, int] = {}
-    for name, parameter in built.named_parameters():
+    for name, parameter in tensors.items():
         path = _path(name, model)
         theirs[path] = theirs.get(path, 0) + parameter.numel()
-    ours = {entry.path: entry.value for entry in report.walk() if not entry.parts}
-    exchanged = f"; exchanged: {', '.join(built.exchanged)}" if built.exchanged else ""
+    ours = {entry.path: entry.value for entry in report.whole.walk() if not entry.parts}
+    import torch
+
     return Verification(
         heading=model.summary,
-        against="PyTorch",
-        column="torch",
-        reference=f"torch.nn modules of PyTorch {torch.__version__} on the meta device, unique parameters{exchanged}",
+        compared=f"{len(tensors):,} tensors",
+        against=f"PyTorch {torch.__version__}",
+        column="PyTorch",
+        reference=described,
         rows=side_by_side(ours, theirs),
         model=model.described(),
     )
+
+
+def unbuilt(model: Transformer) -> list[str]:
+    """What it has that PyTorch has no module for, and that the reference is built without."""
+    positions = [f"positions {model.positions}"] if model.positions in INSIDE_ATTENTION else []
+    return positions + ([f"attention pattern {model.pattern}"] if model.pattern != "dense" else [])
+
+
+def built(model: Transformer) -> tuple[Any, str]:
+    """The classic model of PyTorch's modules, and what these are. Raises Unavailable where they cannot be built."""
+    try:
+        from tfcalc.verify.reference import build
+    except ImportError:
+        raise Unavailable("PyTorch is not installed", "pip install 'tfcalc[verify]'") from None
+    try:
+        reference = build(model)
+    except RuntimeError as error:
+        raise NotComparable(f"cannot compare: PyTorch does not build it: {str(error).splitlines()[0]}") from None
+    exchanged = f"; exchanged: {', '.join(reference.exchanged)}" if reference.exchanged else ""
+    return reference, f"torch.nn modules on the meta device, without data{exchanged}"
 
 
 def _refuse_to_build_forever(model: Transformer) -> None:

@@ -32,9 +32,10 @@ def cuda_choices(kernel: str = "auto", *, as_recorded: bool = False) -> Iterator
     """Within it CPU tensors are treated as CUDA's are; gives how often which attention kernel ran.
 
     ``kernel`` is what ``scaled_dot_product_attention`` is allowed to run: ``auto`` anything, or ``flash``,
-    ``efficient``, ``math`` alone (math also where that one cannot). ``as_recorded`` leaves out two of CUDA's
+    ``efficient``, ``math`` alone (math also where that one cannot). ``as_recorded`` leaves out three of CUDA's
     habits that the recorded rows do not have: the memory-efficient kernel's masks begin their rows at multiples of 8
-    elements, and softmax converts bfloat16 before it makes float32 of it (float16 it does not).
+    elements, softmax converts bfloat16 before it makes float32 of it (float16 it does not), and LayerNorm's statistics
+    are float32 whatever the type.
     """
     ran: Counter[str] = Counter()
     autocast = Autocast()
@@ -50,6 +51,8 @@ def cuda_choices(kernel: str = "auto", *, as_recorded: bool = False) -> Iterator
             warnings.simplefilter("ignore")  # that kernels are replaced is what is meant
             _put(library, "dropout", _dropout, "AutogradCPU")
             _put(library, "softmax.int", _softmax(HALVES if as_recorded else (torch.float16,)), "AutogradCPU")
+            if not as_recorded:
+                _put(library, "native_layer_norm", _LayerNorm.apply, "AutogradCPU")
             _put(
                 library,
                 "scaled_dot_product_attention",
@@ -88,6 +91,30 @@ def _softmax(at_once: tuple[Any, ...]) -> Callable[..., Any]:
         return aten._softmax(input if dtype is None else input.to(dtype), dim, False)
 
     return run
+
+
+class _LayerNorm(torch.autograd.Function):
+    """CUDA's: mean and 1/std are of the type that it accumulates in (``LayerNormKernelImpl``, ``acc_type``)."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Any:
+        """Saves what PyTorch's own derivative needs."""
+        input, shape, weight, bias, eps = given
+        with torch._C._AutoDispatchBelowAutograd():
+            out, mean, rstd = aten.native_layer_norm(input, shape, weight, bias, eps)
+        mean, rstd = (one.float() if one.dtype in HALVES else one for one in (mean, rstd))
+        ctx.shape = shape
+        ctx.save_for_backward(input, mean, rstd, weight, bias)
+        ctx.mark_non_differentiable(mean, rstd)
+        return out, mean, rstd
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """``native_layer_norm_backward``."""
+        input, mean, rstd, weight, bias = ctx.saved_tensors
+        wanted = [ctx.needs_input_grad[place] for place in (0, 2, 3)]
+        found = aten.native_layer_norm_backward(gradients[0], input, ctx.shape, mean, rstd, weight, bias, wanted)
+        return found[0], None, found[1], found[2], None
 
 
 def _attention(kernel: str, ran: Counter[str], *, padded_masks: bool) -> Callable[..., Any]:

@@ -11,7 +11,8 @@ from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import asked_run
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import exact
-from tfcalc.verify.verification import Row, Verification
+from tfcalc.verify.count import unbuilt
+from tfcalc.verify.verification import NotComparable, Row, Verification
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.verify.flops import Flops
 
+RAN = {
+    "forward": "a forward pass",
+    "train": "forward and backward",
+    "prefill": "a forward pass",
+    "decode": "a decoded token of each sequence",
+}
 MOST_LAYERS = 200
 """More are not run, one by one, for the sake of counting them."""
 
@@ -36,16 +43,21 @@ def verify_flops(model: Model, run: Workload | None = None) -> Verification:
         import torch
     except ImportError:
         raise Unavailable("PyTorch is not installed", "pip install 'tfcalc[verify]'") from None
-    counted, reference = _classic(model, run) if isinstance(model, Transformer) else _published(model, run)
+    if isinstance(model, Transformer):
+        counted, found, reference = _classic(model, run)
+    else:
+        run = run.replaced(experts="all")  # as transformers' code runs them
+        counted, found, reference = _published(model, run)
     return Verification(
         heading=model.summary,
-        against="PyTorch's counter",
+        compared=RAN[run.phase],
+        against=f"FlopCounterMode of PyTorch {torch.__version__}",
         column="FlopCounterMode",
-        reference=f"FlopCounterMode of PyTorch {torch.__version__} on the meta device, eager attention",
+        reference=reference,
         rows=(
-            Row("forward", counted.forward, reference.forward),
-            *([Row("backward and recomputation", counted.backward, reference.backward)] if run.training else []),
-            Row("total", sum(counted), sum(reference)),
+            Row("forward", counted.forward, found.forward),
+            *([Row("backward and recomputation", counted.backward, found.backward)] if run.training else []),
+            Row("total", sum(counted), sum(found)),
         ),
         model=model.described(),
         unit="flops",
@@ -68,27 +80,36 @@ def _only_what_the_counter_has(run: Workload) -> None:
         raise UsageError(f"transformers cannot recompute {run.recompute!r}", "verify with recompute none or full")
 
 
-def _published(model: Model, run: Workload) -> tuple[Flops, Flops]:
+def _published(model: Model, run: Workload) -> tuple[Flops, Flops, str]:
+    """Tfcalc's count, PyTorch's, and of what."""
     from tfcalc.verify.flops import ours, theirs
 
     published = cast("Published", model)
-    return ours(published, run), theirs(published, run)
+    found = theirs(published, run)
+    return ours(published, run), found, f"{published.architecture} of transformers without data, eager attention"
 
 
-def _classic(model: Transformer, run: Workload) -> tuple[Flops, Flops]:
+def _classic(model: Transformer, run: Workload) -> tuple[Flops, Flops, str]:
     """The classic model, as torch.nn's modules run it."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
+    from tfcalc.verify.count import built
     from tfcalc.verify.flops import Flops
-    from tfcalc.verify.reference import build
 
     layers: Any = max(model.size(f"{stack}_layers") for stack in model.stacks)  # type: ignore[type-var]  # ints here
     if run.decoding or run.recompute != "none" or layers > MOST_LAYERS:
         raise UsageError(
             f"torch.nn's modules are run forward and backward, of at most {MOST_LAYERS} layers", "verify phase train"
         )
-    reference = build(model).train(run.training)
+    missing = unbuilt(model)
+    if missing:
+        raise NotComparable(
+            f"cannot compare: PyTorch has no module with {' or '.join(missing)}",
+            "its parameters can be: leave --of out",
+        )
+    reference, described = built(model)
+    reference.train(run.training)
     root = model.tree(run)
 
     def read(length: Any) -> Any:
@@ -105,4 +126,4 @@ def _classic(model: Transformer, run: Workload) -> tuple[Flops, Flops]:
             out.sum().backward()
     counted = Flops(exact(root.total(matmul_flops)), exact(root.total(matmul_backward_flops)) if run.training else 0)
     first = int(forward.get_total_flops())
-    return counted, Flops(first, int(both.get_total_flops()) - first)
+    return counted, Flops(first, int(both.get_total_flops()) - first), described

@@ -6,7 +6,9 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
-from tfcalc.verify.safetensors import BadCheckpoint, Shape
+from tfcalc.printable import quoted
+from tfcalc.reader import reading
+from tfcalc.verify.safetensors import BadCheckpoint, Shape, checked
 
 LARGEST = 256 << 20
 """Bytes that are read at most; vocabularies of a million words take a tenth of it."""
@@ -43,11 +45,8 @@ def shapes(path: Path) -> dict[str, Shape]:
 
     Source: the format's description in ggml, docs/gguf.md.
     """
-    try:
-        with path.open("rb") as file:
-            return _Reader(file, path).tensors()
-    except OSError as error:
-        raise BadCheckpoint(f"{path} cannot be read: {error.strerror}") from None
+    with reading(path, BadCheckpoint), path.open("rb") as file:
+        return _Reader(file, path).tensors()
 
 
 class _Reader:
@@ -68,10 +67,10 @@ class _Reader:
     def tensor(self) -> tuple[str, Shape]:
         name, axes = self.take(self.number("Q")).decode("utf-8", "replace"), self.number("I")
         if axes > MOST_AXES:
-            raise BadCheckpoint(f"{self.path}: tensor {name[:80]!r} claims {axes} axes", "the file is damaged")
+            raise BadCheckpoint(f"{self.path}: tensor {quoted(name)} claims {axes} axes", "the file is damaged")
         shape = tuple(self.number("Q") for _ in range(axes))
         self.take(12)  # its format and where it lies
-        return name, shape
+        return name, checked(self.path, name, shape)
 
     def skip_value(self, kind: int, depth: int = 0) -> None:
         if kind == STRING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.core.tensors import plain, tensors
 from tfcalc.errors import Unavailable, UsageError
+from tfcalc.printable import quoted
 from tfcalc.report import exact
 from tfcalc.verify.verification import Verification, side_by_side
 from tfcalc.workload import Workload
@@ -27,13 +28,15 @@ def verify_config(model: Published) -> Verification:
     for path, field in model.reading.fields.items():
         if field.letter.startswith("n") and model.reading.sizes[path] > MOST_LAYERS:
             raise UsageError(f"{path} {model.reading.sizes[path]} is too much to build", f"at most {MOST_LAYERS}")
-    theirs = parameters(build(model.config, model.architecture))
+    built = build(model.config, model.architecture)
+    theirs = parameters(built)
     ours = {name: exact(size) for name, size in tensors(model.tree(Workload())).items()}
     import transformers
 
     return Verification(
         heading=model.summary,
-        against="transformers",
+        compared=f"{len(list(_once(built))):,} tensors",
+        against=f"transformers {transformers.__version__}",
         column="transformers",
         reference=f"{model.architecture} of transformers {transformers.__version__} on the meta device, "
         "unique parameters after tie_weights()",
@@ -60,7 +63,7 @@ def _architecture(data: Mapping[str, Any]) -> str:
     kind = str(data.get("model_type"))
     found = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind) or MODEL_MAPPING_NAMES.get(kind)
     if not isinstance(found, str):
-        raise Unavailable(f"transformers knows no model_type {kind[:80]!r}", "name its class in architectures")
+        raise Unavailable(f"transformers knows no model_type {quoted(kind)}", "name its class in architectures")
     return found
 
 

@@ -15,7 +15,7 @@ from tfcalc.implementations.training import every_kept
 from tfcalc.questions.common import asked_run
 from tfcalc.questions.training_plan import numerics
 from tfcalc.questions.training_report import notes, stated
-from tfcalc.verify.verification import Verification, side_by_side
+from tfcalc.verify.verification import NotComparable, Verification, side_by_side
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -47,8 +47,9 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
     assert isinstance(model, Published)
     tree = model.tree(run)
     if not any(node.component.kind == "loss" for node in tree.walk()):
-        raise UsageError(f"{model.architecture} has no loss, so that nothing is kept for it", "take a language model")
-    eager = run.kernel == "eager"
+        raise NotComparable(f"cannot compare: {model.architecture} has no loss", "verify a language model")
+    attends = any(node.component.kind == "attention" for node in tree.walk())
+    eager = run.kernel == "eager" or not attends
     with without_data():
         source = run.source.length if model.data.get("is_encoder_decoder") else run.seq_len
         ready = step(
@@ -68,14 +69,16 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
             kernel="math" if run.kernel == "math" else "auto",
             as_recorded=plan.device == "recorded",
         )
-    formats = numerics(named(plan.precision), plan)
+    formats = numerics(named(plan.precision), plan)._replace(traced=True)  # without data, nobody can look at a mask
     kept = every_kept(tree, model, run, formats, experts="batched_mm")  # grouped_mm needs data
     ours = [(one.keeper.partition(".")[2], one.storage.bytes) for one in kept]
     return Verification(
         heading=model.summary,
-        against="PyTorch's hooks",
-        column="saved_tensors_hooks",
-        reference=f"torch.autograd.graph.saved_tensors_hooks of PyTorch {torch.__version__}, on tensors without data",
+        compared="tensors saved for backward",
+        against=f"saved_tensors_hooks of PyTorch {torch.__version__}",
+        column="PyTorch",
+        reference=f"{model.architecture} of transformers run forward, on CPU tensors without data that CUDA's choices "
+        "are put onto; its layers together",
         rows=side_by_side(_in_layers(ours), _in_layers(theirs.by_module.items())),
         model=model.described(),
         unit="bytes",
@@ -86,7 +89,10 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
 
 def _recipe(model: Model, run: Workload, plan: Training) -> str:
     if not isinstance(model, Published):
-        raise UsageError("what is kept is verified of published models", "name one, or give a config.json")
+        raise NotComparable(
+            "cannot compare: saved tensors are verified of models that have a config.json, not of the classic one",
+            "name one, or verify parameters or FLOPs",
+        )
     if plan.precision not in RECIPES:
         raise UsageError(
             f"--precision {plan.precision} saves the same tensors as its compute format", "verify with --precision bf16"

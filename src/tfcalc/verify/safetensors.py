@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from tfcalc.reader import BadConfig, parse
+from tfcalc.plain_data import whole_number
+from tfcalc.printable import quoted
+from tfcalc.reader import BadConfig, parse, reading
 
 LARGEST = 100_000_000
 """Bytes of a header, as the format itself bounds it."""
 
 MOST_FILES = 2_000
+MOST_ELEMENTS = 2**63
 Shape = tuple[int, ...]
 
 
@@ -34,7 +38,7 @@ def shapes(path: Path) -> dict[str, Shape]:
 
 
 def _files(index: Path) -> list[Path]:
-    with index.open("rb") as file:
+    with reading(index, BadCheckpoint), index.open("rb") as file:
         table = parse(file.read(LARGEST + 1)[:LARGEST], str(index)).get("weight_map")
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
         raise BadCheckpoint(f"{index} has no weight_map", "an index maps each tensor to its file")
@@ -45,21 +49,18 @@ def _files(index: Path) -> list[Path]:
 
 
 def _header(path: Path) -> dict[str, Shape]:
+    with reading(path, BadCheckpoint), path.open("rb") as file:
+        start = file.read(8)
+        length, there = int.from_bytes(start, "little"), path.stat().st_size - 8
+        if len(start) < 8:
+            raise BadCheckpoint(f"{path} is cut off after {len(start)} bytes", "its first 8 are a length")
+        if length > min(LARGEST, there):
+            raise BadCheckpoint(
+                f"{path} claims a header of {length} bytes, and has {there}", "it is cut off, or no .safetensors"
+            )
+        raw = file.read(length)
     try:
-        with path.open("rb") as file:
-            start = file.read(8)
-            length, there = int.from_bytes(start, "little"), path.stat().st_size - 8
-            if len(start) < 8:
-                raise BadCheckpoint(f"{path} is cut off after {len(start)} bytes", "its first 8 are a length")
-            if length > min(LARGEST, there):
-                raise BadCheckpoint(
-                    f"{path} claims a header of {length} bytes, and has {there}", "it is cut off, or no .safetensors"
-                )
-            raw = file.read(length)
-    except OSError as error:
-        raise BadCheckpoint(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        table = json.loads(raw.decode())
+        table = json.loads(raw.decode(), parse_int=whole_number)
     except (ValueError, RecursionError):
         table = None
     if not isinstance(table, dict):
@@ -69,7 +70,13 @@ def _header(path: Path) -> dict[str, Shape]:
 
 def _shape(path: Path, name: str, entry: Any) -> Shape:
     shape = entry.get("shape") if isinstance(entry, dict) else None
-    whole = isinstance(shape, list) and all(isinstance(side, int) and side >= 0 for side in shape)
-    if not whole:
-        raise BadCheckpoint(f"{path}: tensor {name[:80]!r} has no shape", "the file is damaged")
-    return tuple(shape)  # type: ignore[arg-type]  # a list, as was just seen
+    if not isinstance(shape, list) or not all(type(side) is int and side >= 0 for side in shape):
+        raise BadCheckpoint(f"{path}: tensor {quoted(name)} has no shape", "the file is damaged")
+    return checked(path, name, tuple(shape))
+
+
+def checked(path: Path, name: str, shape: Shape) -> Shape:
+    """The shape of a tensor that a file can hold. Raises BadCheckpoint for a larger one."""
+    if prod(shape) > MOST_ELEMENTS:
+        raise BadCheckpoint(f"{path}: tensor {quoted(name)} claims over 2^63 elements", "the file is damaged")
+    return shape

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tfcalc.errors import Unavailable
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import PARAMETERS
 from tfcalc.report import SCHEMA_VERSION
@@ -25,15 +26,23 @@ class Row(NamedTuple):
         return self.counted - self.reference
 
 
+class NotComparable(Unavailable):
+    """The reference has nothing that this could be held against (exit 4, as a reference that cannot be reached)."""
+
+    code = "not-comparable"
+
+
 @dataclass(frozen=True, slots=True)
 class Verification:
     """The verdict, and the rows that it rests on; the last row is the total.
 
-    ``disagreements`` are those beyond the numbers (shapes). ``against`` is who else counted, ``column`` that in a word.
-    ``unit`` is what is counted, by these ``conventions``.
+    ``compared`` says what was held against what is ``against`` it (``148 tensors``, ``transformers 5.23.0``),
+    ``column`` names the latter in a word, and ``reference`` in full. ``disagreements`` are those beyond the numbers
+    (names, shapes). ``unit`` is what is counted, by these ``conventions``.
     """
 
     heading: str
+    compared: str
     against: str
     column: str
     reference: str
@@ -44,17 +53,39 @@ class Verification:
     disagreements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Raises NotComparable where there is nothing on either side."""
+        if not any(self.rows[-1][1:]):
+            raise NotComparable(f"cannot compare: {self.heading} has no {self._counted_in}, nor has {self.against}")
+
     @property
     def agrees(self) -> bool:
         """Whether every row does, not only the total."""
         return not any(row.difference for row in self.rows) and not self.disagreements
 
+    @property
+    def verdict(self) -> str:
+        """What was compared, and how it ended: ``agrees: 148 tensors, 124,439,808 parameters equal to …``."""
+        total = self.rows[-1]
+        if self.agrees:
+            return f"agrees: {self.compared}, {total.counted:,} {self._counted_in} equal to {self.against}"
+        parts = self.rows[:-1]
+        apart = sum(row.difference != 0 for row in parts)
+        where = [f"{apart} of {len(parts)} rows"] * (apart > 0) + [*self.disagreements[:1]]
+        return (
+            f"DIFFERS: {total.counted:,} {self._counted_in} by tfcalc, {total.reference:,} by {self.against} "
+            f"({'; '.join(where)})"
+        )
+
+    @property
+    def _counted_in(self) -> str:
+        return QUANTITIES.get(self.unit, self.unit)
+
     def sheet(self) -> Sheet:
         """A row per component."""
-        verdict, total = "agrees with" if self.agrees else "DIFFERS from", self.rows[-1]
-        counts = f"{total.counted:,} and {total.reference:,} {QUANTITIES.get(self.unit, self.unit)}"
         return Sheet(
-            title=f"tfcalc {verdict} {self.against}: {counts}",
+            title=self.verdict,
+            subtitle=self.heading,
             columns=[
                 Column("component", numeric=False),
                 Column("tfcalc"),
@@ -62,8 +93,9 @@ class Verification:
                 Column("difference"),
             ],
             rows=[[row.path, row.counted, row.reference, row.difference] for row in self.rows],
-            quiet=total.difference,
-            notes=[*self.disagreements, self.heading, self.reference, *self.notes],
+            quiet=self.rows[-1].difference,
+            notes=[*self.disagreements, self.reference],
+            assumptions=self.notes,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,6 +106,8 @@ class Verification:
             "model": self.model,
             "conventions": {**(self.conventions or {"parameters": PARAMETERS}), "reference": self.reference},
             "agrees": self.agrees,
+            "verdict": self.verdict,
+            "compared": self.compared,
             "disagreements": list(self.disagreements),
             f"total_{self.unit}": self.rows[-1].counted,
             f"reference_{self.unit}": self.rows[-1].reference,

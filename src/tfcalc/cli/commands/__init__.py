@@ -20,7 +20,7 @@ COMMANDS = {
     "memory": "How many bytes it takes to hold, to train, or to serve it, term by term.",
     "formula": "The closed form of any of these, with its legend.",
     "explain": "One number opened up, matrix by matrix.",
-    "verify": "The parameters as PyTorch counts them, beside tfcalc's.",
+    "verify": "Beside PyTorch's counts, or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "The models that can be named.",
 }
 

@@ -19,7 +19,21 @@ if TYPE_CHECKING:
 TIMELINE = Option("timeline", ("--timeline",), "the phases of a training step, each at its peak", switch=True)
 BUDGET = (
     Option("budget", ("--budget",), "does it fit in so much memory: 80GB, 79.2GiB"),
-    Option("gpu", ("--gpu",), "does it fit in this GPU: h100, 8xh100, 24GB"),
+    Option("gpu", ("--gpu",), "does it fit in this GPU, or in so many: h100, 8xh100, 24GB"),
+    Option(
+        "margin",
+        ("--margin",),
+        "per cent of the memory that should stay free: less is tight [default: 5]",
+        number=True,
+        least=0,
+        most=99,
+    ),
+    Option(
+        "utilization",
+        ("--gpu-memory-utilization",),
+        "part of a GPU's memory that serving takes [default: 0.9 with a paged cache]",
+        amount=True,
+    ),
 )
 
 
@@ -27,20 +41,31 @@ def run(settings: Settings) -> int:
     """Answer it; 1 where it does not fit."""
     if settings.get("budget") or settings.get("gpu"):
         return _fits(settings)
+    settings.refuse(("margin", "utilization"), "without --gpu or --budget", {}, "add --gpu NAME")
     show(_answer(settings), settings)
     return 0
 
 
 def _fits(settings: Settings) -> int:
     from tfcalc.questions.budget import of_card
-    from tfcalc.questions.fits import fits
+    from tfcalc.questions.fits import MARGIN, fits
 
     if settings.get("budget") and settings.get("gpu"):
         raise UsageError("--budget and --gpu both say how much there is", "leave one of them out")
     settings.refuse(("timeline", "depth"), "with --budget or --gpu", {})
+    if settings.get("budget") or not settings.get("serve"):
+        settings.refuse(("utilization",), "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")
     model, asked = _asked(settings)
     budget = settings.get("budget") or of_card(settings.get("gpu"))
-    answer = fits(model, budget, conventions=settings.conventions(), weights=settings.get("weights"), **asked)
+    answer = fits(
+        model,
+        budget,
+        conventions=settings.conventions(),
+        weights=None if asked else settings.get("weights"),
+        margin=settings.get("margin", MARGIN),
+        utilization=settings.get("utilization"),
+        **asked,
+    )
     show(answer, settings)
     return 0 if answer.fits else 1
 

@@ -7,6 +7,8 @@ from tfcalc.cli.commands.plans import TRAINING, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
+from tfcalc.errors import UsageError
+from tfcalc.questions.quantities import QUANTITIES
 
 CHECKPOINT = Option("checkpoint", ("--checkpoint",), "against this file's header: .safetensors, its index, or .gguf")
 
@@ -14,17 +16,23 @@ OF = Option("of", ("--of",), "what is counted [default: params]", ("params", "fl
 
 
 def run(settings: Settings) -> int:
-    """Answer it; 1 where the counts differ."""
-    model, checkpoint = settings.model(), settings.get("checkpoint")
+    """Answer it; 1 where the counts differ, 4 where there is nothing to compare."""
+    model, checkpoint, of = settings.model(), settings.get("checkpoint"), settings.get("of", "params")
+    if checkpoint and of != "params":
+        raise UsageError(f"--checkpoint has no effect with --of {of}", "leave one of them out")
+    if of == "params":
+        settings.refuse((option.name for option in RUN), "on parameters", {}, "add --of flops or --of memory")
+    if of != "memory":
+        settings.refuse((option.name for option in TRAINING), f"on {QUANTITIES[of]}", {}, "add --of memory")
     if checkpoint:
         from tfcalc.verify.checkpoint import verify_checkpoint
 
         answer = verify_checkpoint(model, checkpoint)
-    elif settings.get("of") == "flops":
+    elif of == "flops":
         from tfcalc.verify.flop_count import verify_flops
 
         answer = verify_flops(model, settings.workload(model))
-    elif settings.get("of") == "memory":
+    elif of == "memory":
         from tfcalc.verify.memory_count import verify_memory
 
         run = settings.workload(model).replaced(phase="train")

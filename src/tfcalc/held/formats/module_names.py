@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
 
 from tfcalc.errors import InvalidModel
+from tfcalc.printable import quoted
 
 LONGEST, MOST, MOST_CHOICES, MOST_GLOBS = 300, 200_000, 64, 2_000
 OUTER = ("model", "language_model")
@@ -30,7 +31,7 @@ def checked(patterns: object, field: str) -> tuple[str, ...]:
     if patterns is None:
         return ()
     if not isinstance(patterns, list) or len(patterns) > MOST or not all(isinstance(one, str) for one in patterns):
-        raise InvalidModel(f"{field} {patterns!r:.60} is not a list of names", 'write ["lm_head"]')
+        raise InvalidModel(f"{field} {quoted(patterns)} is not a list of names", 'write ["lm_head"]')
     for pattern in patterns:
         if len(pattern) > LONGEST:
             raise InvalidModel(f"{field} has a name of {len(pattern)} characters", f"write at most {LONGEST}")
@@ -139,4 +140,4 @@ def _choices(tokens: list[str], pattern: str) -> list[str]:
 
 
 def _unreadable(pattern: str) -> InvalidModel:
-    return InvalidModel(f"pattern {pattern!r:.80} is not read", "write names of modules, with * for what varies")
+    return InvalidModel(f"pattern {quoted(pattern)} is not read", "write names of modules, with * for what varies")

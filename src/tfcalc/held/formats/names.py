@@ -20,6 +20,7 @@ from tfcalc.held.formats.formats import (
 from tfcalc.held.formats.gguf_files import ALSO, DEFAULTS
 from tfcalc.held.formats.gguf_types import BLOCKS, BRAIN, HALF, block_type
 from tfcalc.held.formats.mixture import Mixture
+from tfcalc.printable import quoted
 
 PLAIN = {
     one.name: one
@@ -126,4 +127,4 @@ def single(name: str) -> Format:
         if group:
             size = None if group < 0 else group
             return gptq(bits, size) if grouped[1] == "gptq" else awq(bits, size, grouped[1])
-    raise UsageError(f"weight format {name[:80]!r} is not known", nearest(asked, known_names()))
+    raise UsageError(f"weight format {quoted(name)} is not known", nearest(asked, known_names()))

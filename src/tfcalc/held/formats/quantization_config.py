@@ -12,6 +12,7 @@ from tfcalc.held.formats.module_names import checked
 from tfcalc.held.formats.names import ALIASES, PLAIN, single
 from tfcalc.held.formats.reading import field, flag, size, word
 from tfcalc.held.formats.weights import Recipe
+from tfcalc.printable import quoted
 
 Fields = Mapping[str, Any]
 FIELD, METHOD = "quantization_config", "quant_method"
@@ -37,7 +38,7 @@ def stated_format(model: object) -> Recipe | None:
             recipe = _by_method({"expert_dtype": scope.get("expert_dtype"), **fields}, dtype or USUAL)
             return recipe._replace(inside=recipe.inside or inside)
         if fields is not None:
-            raise InvalidModel(f"{FIELD} {fields!r:.80} is no object", 'write {"quant_method": "gptq", "bits": 4}')
+            raise InvalidModel(f"{FIELD} {quoted(fields)} is no object", 'write {"quant_method": "gptq", "bits": 4}')
     return Recipe(PLAIN[dtype], dtype) if dtype else None
 
 
@@ -51,7 +52,7 @@ def stated_dtype(data: Fields) -> str | None:
             name = given.removeprefix("torch.").replace("_", "-")
             found = ALIASES.get(name, name)
             if found not in PLAIN:
-                raise InvalidModel(f"dtype {given[:80]!r} is not known", "write float32, bfloat16 or float16")
+                raise InvalidModel(f"dtype {quoted(given)} is not known", "write float32, bfloat16 or float16")
             return found
     return None
 
@@ -61,7 +62,7 @@ def _by_method(fields: Fields, dtype: str) -> Recipe:
     if method is None and ("load_in_4bit" in fields or "load_in_8bit" in fields):
         method = "bitsandbytes"
     if not isinstance(method, str) or method.lower().replace("_", "-") not in METHODS:
-        fact = f"{METHOD} {method!r:.80} is not known"
+        fact = f"{METHOD} {quoted(method)} is not known"
         raise InvalidModel(fact, nearest(str(method)[:80].lower().replace("_", "-"), METHODS))
     return METHODS[method.lower().replace("_", "-")](fields, dtype)
 
@@ -101,7 +102,7 @@ def _fp8(fields: Fields, dtype: str) -> Recipe:
     if block is None:
         return Recipe(fp8(WHOLE, WHOLE, static=static), dtype, keep, "", (others,) if others else ())
     if not (isinstance(block, list) and len(block) == 2 and all(type(one) is int and one > 0 for one in block)):
-        raise InvalidModel(f"weight_block_size {block!r:.80} is no pair of sizes", "write [128, 128]")
+        raise InvalidModel(f"weight_block_size {quoted(block)} is no pair of sizes", "write [128, 128]")
     scale = 8 if word(fields, "scale_fmt", ("float", "ue8m0"), "float") == "ue8m0" else 32
     return Recipe(fp8(block[0], block[1], static=static, scale=scale), dtype, keep, "", (others,) if others else ())
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.printable import quoted
 
 LARGEST = 1 << 20
 
@@ -14,7 +15,7 @@ def field(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """An object within; an empty one where there is none."""
     found = fields.get(name)
     if found is not None and not isinstance(found, Mapping):
-        raise InvalidModel(f"{name} {found!r:.80} is no object", "write it as the library does, in {}")
+        raise InvalidModel(f"{name} {quoted(found)} is no object", "write it as the library does, in {}")
     return found or {}
 
 
@@ -22,7 +23,7 @@ def flag(fields: Mapping[str, Any], name: str) -> bool:
     """A bool; false where it is left out."""
     found = fields.get(name)
     if found is not None and not isinstance(found, bool):
-        raise InvalidModel(f"{name} {found!r:.80} is neither true nor false", "write true or false")
+        raise InvalidModel(f"{name} {quoted(found)} is neither true nor false", "write true or false")
     return bool(found)
 
 
@@ -33,7 +34,9 @@ def size(fields: Mapping[str, Any], name: str, default: int, known: Sequence[int
         return default
     fits = type(found) is int and (found == -1 or 0 < found < LARGEST) and (not known or found in known)
     if not fits:
-        raise InvalidModel(f"{name} {found!r:.80} is no such size", f"write {' or '.join(map(str, known)) or default}")
+        raise InvalidModel(
+            f"{name} {quoted(found)} is no such size", f"write {' or '.join(map(str, known)) or default}"
+        )
     return int(found)
 
 
@@ -43,5 +46,5 @@ def word(fields: Mapping[str, Any], name: str, known: Sequence[str], default: st
     if found is None:
         return default
     if not isinstance(found, str) or found not in known:
-        raise InvalidModel(f"{name} {found!r:.80} is not known", nearest(str(found)[:80], known))
+        raise InvalidModel(f"{name} {quoted(found)} is not known", nearest(str(found)[:80], known))
     return found

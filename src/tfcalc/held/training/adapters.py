@@ -12,6 +12,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.tensors import plain
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.leaves import linear, parameter
+from tfcalc.printable import quoted
 
 ALL_LINEAR = "all-linear"
 OF_WEIGHTS = {"weight": 2, "bias": 1}
@@ -50,7 +51,7 @@ def adapted(tree: Component, adapter: Adapter) -> Component:
     for target in adapter.targets:
         if target != ALL_LINEAR and not any(_ends(name, target) for name in known):
             last = {name.rpartition(".")[2] for name in known}
-            raise InvalidModel(f"target {target[:80]!r} is no linear map of this model", nearest(target, sorted(last)))
+            raise InvalidModel(f"target {quoted(target)} is no linear map of this model", nearest(target, sorted(last)))
     return frozen(_beside(tree, adapter, ()), lambda _, leaf: leaf.kind != "adapter")
 
 
@@ -63,7 +64,7 @@ def frozen_where(tree: Component, *patterns: str) -> Component:
     names = {_name(path) for path, leaf in _leaves(tree, ()) if leaf.own.weights}
     for pattern in patterns:
         if not any(_fits(name, pattern) for name in names):
-            raise InvalidModel(f"{pattern[:80]!r} fits no module of this model", nearest(pattern, sorted(names)))
+            raise InvalidModel(f"{quoted(pattern)} fits no module of this model", nearest(pattern, sorted(names)))
     return frozen(tree, lambda name, _: any(_fits(name, pattern) for pattern in patterns))
 
 

@@ -20,6 +20,7 @@ from tfcalc.held.training.step_scratch import (
     squares,
 )
 from tfcalc.held.training.stored import Weight
+from tfcalc.printable import quoted
 
 BLOCK, FORMER_BLOCK = 256, 2048
 """Numbers that share a scale in bitsandbytes' 8-bit states; the latter before its version 0.44."""
@@ -155,7 +156,7 @@ def optimizer(name: str) -> Optimizer:
     'adamw'
     """
     if name not in OPTIMIZERS:
-        raise InvalidModel(f"optimizer {name[:80]!r} is not known", nearest(name, OPTIMIZERS))
+        raise InvalidModel(f"optimizer {quoted(name)} is not known", nearest(name, OPTIMIZERS))
     return OPTIMIZERS[name]
 
 

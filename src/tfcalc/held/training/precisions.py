@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.printable import quoted
 
 COMPUTED = {"fp32": 32, "bf16": 16, "fp16": 16}
 """Bits of what is computed and saved for backward."""
@@ -83,5 +84,5 @@ def precision(name: str) -> Precision:
     """
     known = SPELLINGS.get(name, name)
     if known not in PRECISIONS:
-        raise InvalidModel(f"precision {name[:80]!r} is not known", nearest(name, [*PRECISIONS, *SPELLINGS]))
+        raise InvalidModel(f"precision {quoted(name)} is not known", nearest(name, [*PRECISIONS, *SPELLINGS]))
     return PRECISIONS[known]

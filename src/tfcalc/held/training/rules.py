@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.printable import quoted
 
 BUFFER = Fraction(3, 2)
 """DeepSpeed's ``additional_buffer_factor`` on what the host needs."""
@@ -54,7 +55,7 @@ def deepspeed_zero3(
     everywhere, gathered = nodes * devices, 4 * largest
     kept = {"none": 18, "optimizer": 2, "all": 0}
     if offload not in kept:
-        raise InvalidModel(f"offload {offload[:80]!r} is not known", nearest(offload, kept))
+        raise InvalidModel(f"offload {quoted(offload)} is not known", nearest(offload, kept))
     device = gathered + kept[offload] * params // everywhere
     loading = Fraction(4 * devices)
     if offload == "none":
@@ -79,7 +80,7 @@ def megatron_bytes_per_param(recipe: str, data_parallel: int = 1) -> Fraction:
     Source: Megatron-LM, docs, "Distributed Optimizer", table of theoretical bytes per parameter.
     """
     if recipe not in MEGATRON:
-        raise InvalidModel(f"recipe {recipe[:80]!r} is not known to Megatron-LM's rule", nearest(recipe, MEGATRON))
+        raise InvalidModel(f"recipe {quoted(recipe)} is not known to Megatron-LM's rule", nearest(recipe, MEGATRON))
     whole, spread = MEGATRON[recipe]
     return whole + Fraction(spread, data_parallel)
 

@@ -9,6 +9,7 @@ from tfcalc.core.component import STORED, Component, Measure
 from tfcalc.core.cost import Cost, Tensor
 from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.printable import quoted
 
 STAGES = (0, 1, 2, 3)
 LAYOUTS = ("flat", "zero", "fsdp1", "fsdp2")
@@ -45,7 +46,7 @@ class Placement(NamedTuple):
             raise InvalidModel(f"{self.devices} devices", "give 1 or more")
         for what, word, known in (("layout", self.layout, LAYOUTS), ("offload", self.offload, OFFLOADS)):
             if word not in known:
-                raise InvalidModel(f"{what} {word[:80]!r} is not known", nearest(word, known))
+                raise InvalidModel(f"{what} {quoted(word)} is not known", nearest(word, known))
         if self.offload == "all" and self.stage < 3:
             raise InvalidModel(f"offload 'all' with ZeRO stage {self.stage}", "weights are offloaded in stage 3")
 

@@ -10,6 +10,7 @@ from tfcalc.implementations.transformers.fields import field_of
 from tfcalc.implementations.transformers.habits import habits_of
 from tfcalc.implementations.transformers.running import Running
 from tfcalc.implementations.transformers.whole import RULES
+from tfcalc.printable import quoted
 from tfcalc.tape.ledger import Ledger
 from tfcalc.tape.operations import Numerics, Torch
 from tfcalc.workload import Workload
@@ -35,7 +36,7 @@ def running(
     """
     if implementation not in IMPLEMENTATIONS:
         raise InvalidModel(
-            f"implementation {implementation[:80]!r} is not known", nearest(implementation, IMPLEMENTATIONS)
+            f"implementation {quoted(implementation)} is not known", nearest(implementation, IMPLEMENTATIONS)
         )
 
     field = field_of(model.data, model.family)

@@ -1,0 +1,200 @@
+"""What lies in a file, or is called one: bounded, refused in one line, and never an internal error."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfcalc as library
+from tests.cli.conftest import Quick
+from tfcalc.errors import InvalidModel, TfcalcError
+
+DIGITS = "9" * 5_000
+NESTED = [60, 300, 480, 600, 900, 990, 2_000, 100_000]
+COMMANDS = [["params"], ["memory", "--train"], ["params", "--json"]]
+
+
+def refused(result: Any, *codes: int) -> None:
+    assert result.returncode in codes, result.stderr
+    assert result.stdout == ""
+    assert result.stderr.startswith(("tfcalc: ", "{"))
+    assert result.stderr.count("\n") == 1
+    assert len(result.stderr) <= 600
+
+
+@pytest.mark.parametrize("field", ["x", "layer_types", "rope_parameters", "quantization_config", "architectures"])
+@pytest.mark.parametrize("depth", NESTED)
+def test_a_config_is_nested_a_few_levels(quick: Quick, field: str, depth: int) -> None:
+    text = '{"model_type": "llama", "' + field + '": ' + '{"a":' * depth + "1" + "}" * depth + "}"
+    result = quick("params", "-", input=text)
+    refused(result, 3)
+    assert "nested too deeply" in result.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("number", [DIGITS, f"-{DIGITS}", "9" * 4_300, "9" * 1_001])
+@pytest.mark.parametrize("config", ['{"model_type": "gpt2", "n_layer": N}', '{"model_type": "gpt2", "x": [{"y": N}]}'])
+def test_numbers_in_a_config_have_an_end(quick: Quick, command: list[str], number: str, config: str) -> None:
+    result = quick(*command, "--model", "-", input=config.replace("N", number))
+    refused(result, 2, 3)
+    assert "digits" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "value", [DIGITS, f"[{DIGITS}]", "0x" + "f" * 5_000, f"[[0x{'f' * 5_000}]]", "[" * 500 + "]" * 500]
+)
+@pytest.mark.parametrize("key", ["d_model", "norm", "tied", "quiet", "budget"])
+def test_numbers_in_a_settings_file_have_an_end(quick: Quick, tmp_path: Path, key: str, value: str) -> None:
+    (tmp_path / "tfcalc.toml").write_text(f"{key} = {value}\n")
+    refused(quick("params"), 3)
+
+
+@pytest.mark.parametrize("number", [DIGITS, "1e" + DIGITS, "0x" + "f" * 5_000, f"-{DIGITS}", "٣" * 5_000])
+def test_numbers_that_are_typed_have_an_end(quick: Quick, number: str) -> None:
+    refused(quick("params", "--layers", number), 2)
+    refused(quick("params", env={"TFCALC_LAYERS": number}), 2)
+    refused(quick("formula", "mha", "--substitute", f"h={number}"), 2)
+    assert quick("params", "-q", env={"COLUMNS": number}).stdout == "44140544\n"
+    assert quick("params", env={"COLUMNS": number}).returncode == 0
+
+
+def safetensors(folder: Path, header: str) -> str:
+    raw = header.encode()
+    (folder / "m.safetensors").write_bytes(struct.pack("<Q", len(raw)) + raw)
+    return "m.safetensors"
+
+
+SHAPES = [
+    f"[{DIGITS}]",
+    f"[{'9' * 4_299}, {'9' * 4_299}]",
+    f"[{2**62}, 4]",
+    "[" + "2," * 2_000 + "2]",
+    "[true]",
+    "[-1]",
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("form", [[], ["--json"], ["-q"]], ids=["table", "json", "quiet"])
+def test_a_tensor_has_an_end(quick: Quick, tmp_path: Path, shape: str, form: list[str]) -> None:
+    place = safetensors(tmp_path, '{"wte.weight": {"dtype": "F32", "shape": ' + shape + "}}")
+    refused(quick("verify", "gpt2", "--checkpoint", place, *form), 3)
+
+
+def test_a_tensor_of_gguf_has_an_end(quick: Quick, tmp_path: Path) -> None:
+    name, sides = b"token_embd.weight", struct.pack("<8Q", *[2**63] * 8)
+    tensor = struct.pack("<Q", len(name)) + name + struct.pack("<I", 8) + sides + bytes(12)
+    (tmp_path / "m.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + tensor)
+    refused(quick("verify", "gpt2", "--checkpoint", "m.gguf"), 3)
+
+
+@pytest.mark.parametrize("name", ["\0", "m\0.safetensors", "\ud800", "\x1b[31m", "a" * 300, "😀" * 90])
+def test_an_index_names_files_that_can_be(quick: Quick, tmp_path: Path, name: str) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    refused(quick("verify", "gpt2", "--checkpoint", "model.safetensors.index.json"), 3)
+
+
+NAMES = ["\0", "a\0.json", "./\0", "\ud800", "./\ud800", "/\ud800.json", "😀" * 90, "/" + "a" * 300, "./" + "😀" * 90]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_a_path_that_cannot_be_is_refused(name: str, tmp_path: Path, quick: Quick) -> None:
+    for arguments in (["params", name], ["params", "-o", name], ["verify", "gpt2", "--checkpoint", name]):
+        refused(quick(*arguments), 2, 3, 4)
+    with pytest.raises(TfcalcError):
+        library.load(name)
+    (tmp_path / "tfcalc.toml").write_text('output = "a\\u0000b"\n')
+    refused(quick("params"), 2, 3)
+
+
+@pytest.mark.skipif(not hasattr(os, "setuid"), reason="homes are POSIX's")
+def test_nobody_needs_a_home(tmp_path: Path) -> None:
+    """Without HOME and without an entry in the list of users, as in a container: ``~`` is a name like any other."""
+    program = (
+        "import pwd, sys\n"
+        "def unknown(*_): raise KeyError\n"
+        "pwd.getpwuid = pwd.getpwnam = unknown\n"
+        "from tfcalc.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    import subprocess
+
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("HOME", "HF_", "XDG_"))}
+    for arguments, code in (
+        (["params", "~/config.json"], 3),
+        (["params", "~nobody/config.json"], 3),
+        (["params", "--offline", "owner/name"], 4),
+        (["params", "-q"], 0),
+    ):
+        command = [sys.executable, "-c", program, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert done.stderr.count("\n") == (code > 0)
+
+
+def test_a_folder_that_is_gone_has_no_settings(tmp_path: Path) -> None:
+    import subprocess
+
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = (
+        "import os, sys\nfrom tfcalc.cli.main import main\nos.rmdir(os.getcwd())\nsys.exit(main(['params', '-q']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=gone, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "44140544\n", "")
+
+
+@pytest.mark.parametrize("factor", [float("nan"), float("inf"), -float("inf"), -1, 0, "half", True, [0.5], 10**400])
+@pytest.mark.parametrize("place", ["partial_rotary_factor", "rope_parameters"])
+@pytest.mark.parametrize("model_type", ["llama", "nemotron", "gpt_neox", "cohere2"])
+def test_a_factor_is_a_number_above_0(model_type: str, place: str, factor: object) -> None:
+    fields = {place: factor if place != "rope_parameters" else {"partial_rotary_factor": factor}}
+    with pytest.raises(InvalidModel, match="partial_rotary_factor"):
+        library.params(library.from_config({"model_type": model_type, **fields}))
+
+
+@pytest.mark.parametrize("ratios", [[0, 2, 4, 5, 5, 8], [2, 2, 4, 5, 5, 0], [-1] * 6, [1.5] * 6, ["2"] * 6, 0, None])
+def test_what_divides_is_not_0(ratios: object) -> None:
+    encoder = {"downsampling_ratios": ratios}
+    for kind in ("acoustic", "semantic"):
+        config = {"model_type": "vibevoice_asr", f"{kind}_tokenizer_encoder_config": encoder}
+        with pytest.raises(InvalidModel, match="downsampling_ratios"):
+            library.params(library.from_config(config))
+
+
+@pytest.mark.parametrize("layer", [{"a": 1}, "last", 1.5, True, [None], float("nan"), 10**30])
+@pytest.mark.parametrize("model_type", ["llava", "mistral3"])
+def test_a_layer_of_a_tower_is_a_whole_number(model_type: str, layer: object) -> None:
+    with pytest.raises(InvalidModel, match="vision_feature_layer"):
+        library.params(library.from_config({"model_type": model_type, "vision_feature_layer": layer}))
+
+
+class Odd:
+    """No JSON has it."""
+
+
+OWN: list[Any] = []
+OWN.append(OWN)
+
+
+@pytest.mark.parametrize(
+    "value", [Odd(), {1, 2}, b"x", {Odd(): 1}, OWN, 10**5_000, [{"a": Odd()}], complex(1)], ids=type
+)
+def test_a_config_of_the_library_holds_what_json_can_hold(value: Any) -> None:
+    with pytest.raises(InvalidModel, match=r"^x"):
+        library.from_config({"model_type": "gpt2", "x": value})
+
+
+def test_a_config_of_the_library_may_count_its_labels() -> None:
+    """``PretrainedConfig.to_dict()`` numbers its labels, and holds tuples."""
+    fields = {"id2label": {0: "no", 1: "yes"}, "x": (1, 2), "architectures": ["GPT2ForSequenceClassification"]}
+    plain, labelled = (library.from_config({"model_type": "gpt2", **more}) for more in ({}, fields))
+    report = library.params(labelled)
+    assert report.answer == library.params(plain).answer + 2 * 768
+    assert json.loads(report.to_json())["model"]["config"]["x"] == [1, 2]

@@ -1,0 +1,139 @@
+"""The command line and the library are two doors to one answer: the same defaults, the same numbers, the same words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfcalc import (
+    Conventions,
+    Serving,
+    Training,
+    Transformer,
+    Workload,
+    fits,
+    flops,
+    formula,
+    load,
+    memory,
+    params,
+)
+from tfcalc.cli.main import main
+
+TRAIN = Workload(phase="train")
+Asked = Callable[[], Any]
+
+
+def ask(question: Callable[..., Any], name: str | None, *arguments: Any, **more: Any) -> Asked:
+    """A question to the library, about a preset by its name, or about the classic model; asked when it is called."""
+    return lambda: question(load(name) if name else Transformer(), *arguments, **more)
+
+
+QUESTIONS: dict[str, Asked] = {
+    "params": ask(params, None),
+    "params --d-model 768 --heads 12 --kind decoder": lambda: params(
+        Transformer(d_model=768, n_heads=12, kind="decoder")
+    ),
+    "params llama-3-8b": ask(params, "llama-3-8b"),
+    "params deepseek-v3 --depth 2": ask(params, "deepseek-v3", depth=2),
+    "params whisper-tiny": ask(params, "whisper-tiny"),
+    "params mamba2-780m --approx": ask(params, "mamba2-780m", approx=True),
+    "flops": ask(flops, None),
+    "flops --train --seq 1k --batch 8": ask(flops, None, Workload(phase="train", seq_len=1024, batch_size=8)),
+    "flops bert-base-uncased": ask(flops, "bert-base-uncased"),
+    "flops gpt2 --train --checkpointing full": ask(flops, "gpt2", TRAIN.replaced(recompute="full")),
+    "flops t5-small --train --count all": ask(flops, "t5-small", TRAIN, Conventions(count="all")),
+    "flops llama-3-8b --phase prefill --seq 8k --logits last": ask(
+        flops, "llama-3-8b", Workload(phase="prefill", seq_len=8192, logits="last")
+    ),
+    "flops llama-3-8b --phase decode --cached 8k --batch 32": ask(
+        flops, "llama-3-8b", Workload(phase="decode", cached=8192, batch_size=32)
+    ),
+    "flops mixtral-8x7b --attention causal": ask(flops, "mixtral-8x7b", Workload(attention="causal")),
+    "flops deepseek-v2-lite --phase decode --cached 4k --mla absorbed": ask(
+        flops, "deepseek-v2-lite", Workload(phase="decode", cached=4096, latent="absorbed")
+    ),
+    "flops vit-base-patch16-224": ask(flops, "vit-base-patch16-224"),
+    "memory": ask(memory, None),
+    "memory --dtype bf16": ask(memory, None, None, Conventions(dtype="bf16")),
+    "memory llama-3-8b": ask(memory, "llama-3-8b"),
+    "memory gpt-oss-20b": ask(memory, "gpt-oss-20b"),
+    "memory llama-3-8b --weights nf4 --units si": ask(
+        memory, "llama-3-8b", None, Conventions(units="si"), weights="nf4"
+    ),
+    "memory mamba-1.4b --dtype fp16": ask(memory, "mamba-1.4b", None, Conventions(dtype="fp16")),
+    "memory --train": ask(memory, None, training=Training()),
+    "memory --train --phase train": ask(memory, None, TRAIN),
+    "memory gpt2 --train --batch 8 --seq 1024": ask(
+        memory, "gpt2", Workload(batch_size=8, seq_len=1024), training=Training()
+    ),
+    "memory llama-3-8b --train --seq 4k --precision bf16-mixed --gradient-checkpointing": ask(
+        memory,
+        "llama-3-8b",
+        Workload(seq_len=4096, recompute="full"),
+        training=Training(precision="bf16-mixed"),
+    ),
+    "memory llama-3-8b --train --qlora": ask(memory, "llama-3-8b", training=Training(lora=16, base_weights="nf4-dq")),
+    "memory llama-3-8b --train --fsdp --gpus 8 --grad-accum 4 --optimizer adamw": ask(
+        memory, "llama-3-8b", training=Training(zero="3", layout="fsdp2", gpus=8, grad_accum=4, optimizer="adamw")
+    ),
+    "memory bert-base-uncased --train --attention-kernel eager --no-dropout": ask(
+        memory, "bert-base-uncased", Workload(kernel="eager", dropout=False), training=Training()
+    ),
+    "memory gpt-3-175b --train --backend megatron --tp 8 --pp 4 --seq 2k": ask(
+        memory,
+        "gpt-3-175b",
+        Workload(seq_len=2048),
+        training=Training(backend="megatron", tensor_parallel=8, pipeline_parallel=4),
+    ),
+    "memory gpt2 --serve": ask(memory, "gpt2", serving=Serving()),
+    "memory llama-3-8b --serve --context 8k --concurrency 16 --kv fp8": ask(
+        memory, "llama-3-8b", serving=Serving(context=8192, concurrency=16, kv="fp8")
+    ),
+    "memory qwen3-8b --serve --cache dynamic --weights int4": ask(
+        memory, "qwen3-8b", serving=Serving(cache="dynamic", weights="int4")
+    ),
+    "memory mixtral-8x7b --serve --context 4k --dtype bf16": ask(
+        memory, "mixtral-8x7b", None, Conventions(dtype="bf16"), serving=Serving(context=4096)
+    ),
+    "memory gpt2 --budget 300MB": ask(fits, "gpt2", "300MB"),
+    "memory gpt2 --train --batch 32 --seq 1024 --budget 24GB": ask(
+        fits, "gpt2", "24GB", Workload(batch_size=32, seq_len=1024), training=Training()
+    ),
+    "memory llama-3-8b --serve --context 8k --concurrency 4 --budget 80GB": ask(
+        fits, "llama-3-8b", "80GB", serving=Serving(context=8192, concurrency=4)
+    ),
+    "formula mha": partial(formula, "mha"),
+    "formula encoder-layer --of flops --train": partial(formula, "encoder-layer", "flops", None, TRAIN),
+    "formula layer --model qwen3-8b --of memory": lambda: formula("layer", "memory", load("qwen3-8b")),
+    "formula ffn --general --substitute h=512,f=1k": partial(
+        formula, "ffn", general=True, substitute={"h": 512, "f": 1000}
+    ),
+    "formula activations --of memory --model gpt2 --train --precision bf16": lambda: formula(
+        "activations", "memory", load("gpt2"), training=Training(precision="bf16")
+    ),
+}
+"""What is typed, and what is called."""
+
+
+def test_there_are_forty_questions() -> None:
+    assert len(QUESTIONS) >= 40
+
+
+@pytest.mark.parametrize("line", QUESTIONS)
+def test_the_command_line_and_the_library_agree(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All of the answer, its conventions included; and what stands alone with -q is what the library calls the answer."""
+    monkeypatch.chdir(tmp_path)  # away from any settings file
+    ours = QUESTIONS[line]()
+    assert main([*line.split(), "--json"]) in (0, 1)
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(ours.to_dict()))
+    assert main([*line.split(), "-q"]) in (0, 1)
+    answer = getattr(ours, "report", ours)
+    assert capsys.readouterr().out.strip() == str(getattr(answer, "answer", answer))

@@ -1,0 +1,28 @@
+"""The README's table of questions: each with its command, and the first line of what the command prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+ASKED = {
+    "Where are its parameters?": "tfcalc params gpt-3",
+    "What is attention's formula?": "tfcalc formula mha -q",
+    "How many FLOPs is a training step?": "tfcalc flops llama-3-8b --train --seq 4k --batch 8",
+    "How many is the whole run, and what says 6ND?": "tfcalc flops gpt-3 --train --tokens 300B --seq 2k",
+    "What is my MFU?": "tfcalc flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100 --seq 8k",
+    "How much memory does fine-tuning take?": "tfcalc memory llama-3-8b --train --seq 4k --checkpointing full",
+    "Does QLoRA fit on my card?": "tfcalc memory llama-3-8b --train --seq 4k --qlora --checkpointing full --gpu rtx-4090",
+    "How large is the KV cache?": "tfcalc explain cache --model llama-3-8b --of memory --serve --context 8k",
+    "How many requests can I serve?": "tfcalc memory llama-3-8b --serve --context 8k --gpu h100",
+    "How do two models differ?": "tfcalc compare llama-3-8b qwen3-8b",
+    "Is it true?": "tfcalc verify llama-3-8b",
+}
+
+
+def answers(first_line: Callable[[str], str]) -> Iterator[str]:
+    """A row for each question; ``first_line`` runs a command. What needs PyTorch is not run."""
+    yield "| question | command | answer |"
+    yield "| --- | --- | --- |"
+    for question, command in ASKED.items():
+        answer = "agrees, or exit 1" if " verify " in command else first_line(command)
+        yield f"| {question} | `{command}` | {answer} |"

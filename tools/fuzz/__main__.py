@@ -1,0 +1,121 @@
+"""The command line of the fuzzer: ``python -m tools.fuzz --n 20000 --seed 1``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+
+from tools.fuzz.checkpoints import checkpoint
+from tools.fuzz.findings import FOUND, resident
+from tools.fuzz.kinds import config, junk, raw, settings, valid
+from tools.fuzz.laws import laws
+from tools.fuzz.library import library
+from tools.fuzz.program import WATCH, WORK, Hang
+
+KINDS: dict[str, tuple[Callable[[random.Random], None], int]] = {
+    "junk": (junk, 40),
+    "config": (config, 30),
+    "raw": (raw, 4),
+    "valid": (valid, 6),
+    "settings": (settings, 7),
+    "library": (library, 6),
+    "checkpoint": (checkpoint, 4),
+    "laws": (laws, 3),
+}
+"""Each kind of input, and how often of a hundred it is drawn."""
+
+GROWTH = 300 << 10
+"""KiB by which the process may grow for one input."""
+
+MOST_MEMORY = 3 << 30
+OURS = ("TFCALC_", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "HF_")
+
+
+def fuzz(given: argparse.Namespace) -> None:
+    """Try the inputs that were asked for, one after another."""
+    kinds = given.kinds.split(",")
+    names = [name for name in kinds for _ in range(KINDS[name][1])]
+    numbers = range(given.start, given.start + given.n) if given.only is None else [given.only]
+    for number in numbers:
+        draw = random.Random(f"{given.seed}:{number}:{','.join(kinds)}")
+        kind = draw.choice(names)
+        FOUND.case = f"#{number} {kind}"
+        FOUND.inputs += 1
+        FOUND.kinds[kind] += 1
+        before = resident()
+        try:
+            KINDS[kind][0](draw)
+        except Hang:
+            FOUND.bug("hang", f"in the checks of {kind}", FOUND.case)
+        except Exception as error:
+            FOUND.bug("fuzzer", f"{type(error).__name__} in the checks", (FOUND.case, traceback.format_exc()[-1500:]))
+        if resident() - before > GROWTH:
+            FOUND.bug("memory", f"{kind}: grew by {resident() - before >> 10} MB", FOUND.case)
+        if FOUND.inputs % 10_000 == 0:
+            _progress(given.report)
+        if given.minutes and time.time() - FOUND.started > 60 * given.minutes:
+            print(f"stopped after {given.minutes} minutes", file=sys.stderr)
+            break
+
+
+def _progress(report: str) -> None:
+    if report:
+        FOUND.write(report)
+    seconds = time.time() - FOUND.started
+    print(f"{FOUND.inputs} inputs, {len(FOUND.bugs)} kinds of bugs, {seconds:.0f} s", file=sys.stderr, flush=True)
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description="Hostile inputs for the whole program.")
+    parser.add_argument("--n", type=int, default=2000, help="inputs [default: 2000]")
+    parser.add_argument("--seed", type=int, default=1, help="what they follow from [default: 1]")
+    parser.add_argument("--start", type=int, default=0, help="the number of the first [default: 0]")
+    parser.add_argument("--kinds", default=",".join(KINDS), help=f"of {', '.join(KINDS)} [default: all]")
+    parser.add_argument("--only", type=int, help="the input of this number alone")
+    parser.add_argument("--minutes", type=float, default=0, help="stop after so long")
+    parser.add_argument("--patience", type=float, default=1, help="times that limits are multiplied by [default: 1]")
+    parser.add_argument("--report", default="", help="write the report to this file")
+    given = parser.parse_args()
+    given.report = given.report and os.path.abspath(given.report)
+    return given
+
+
+def _ring(*_: object) -> None:
+    raise Hang
+
+
+def run() -> int:
+    """Fuzz in a folder and a home of its own; 1 where a bug was found."""
+    given = _asked()
+    sys.dont_write_bytecode = True  # a module that is compiled while the program runs is no file that it writes
+    signal.signal(signal.SIGALRM, _ring)
+    WATCH.patience = given.patience
+    for name in [name for name in os.environ if name.startswith(OURS)]:
+        del os.environ[name]
+    for folder in ("settings/below", "checkpoints", "home", "cwd"):
+        (WORK / folder).mkdir(parents=True, exist_ok=True)
+    os.environ["HOME"] = str(WORK / "home")
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    here = os.getcwd()
+    os.chdir(WORK / "cwd")
+    try:
+        fuzz(given)
+    finally:
+        os.chdir(here)
+        shutil.rmtree(WORK, ignore_errors=True)
+    if given.report:
+        FOUND.write(given.report)
+    print(FOUND.report())
+    return 1 if FOUND.bugs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,132 @@
+"""The program and the library, run under watch: streams of their own, a time limit, and what they do to the system."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfcalc.cli.main import main
+from tfcalc.errors import TfcalcError
+
+WORK = Path(tempfile.gettempdir()) / f"tfcalc-fuzz-{os.getpid()}"
+LIMIT, LIMIT_OF_BUDGETS = 5.0, 10.0
+"""Seconds for an answer, and for one that is solved for."""
+
+TOUCHES = frozenset(
+    (
+        *("os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.fork", "socket.connect"),
+        *("socket.getaddrinfo", "socket.bind", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.chmod"),
+        *("shutil.rmtree", "urllib.Request", "os.kill"),
+    )
+)
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+class Hang(BaseException):
+    """The alarm went off."""
+
+
+class Outcome(NamedTuple):
+    """How a run ended: ``code`` is the exit code, or ``hang`` or ``crash``."""
+
+    code: int | str
+    out: bytes
+    err: bytes
+    seconds: float
+    crash: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is an answer."""
+        return self.code == 0
+
+
+class Watch:
+    """What the program does to the system while it runs."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.on = False
+        self.patience = 1.0
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.on:
+            return
+        if event in TOUCHES:
+            self.events.append(f"{event} {args!r:.200}")
+        elif event == "open":
+            path, mode, flags = args
+            by_mode = isinstance(mode, str) and any(mark in mode for mark in "wax+")
+            if by_mode or (mode is None and isinstance(flags, int) and flags & WRITING):
+                self.events.append(f"write {path!r:.200}")
+
+    def set_alarm(self, seconds: float) -> None:
+        """Raise Hang after so many seconds, times the patience that a slow machine needs; 0 turns it off."""
+        signal.setitimer(signal.ITIMER_REAL, seconds * self.patience)
+
+
+WATCH = Watch()
+
+
+def call(argv: list[str], *, stdin: bytes = b"", env: dict[str, str] | None = None, limit: float = LIMIT) -> Outcome:
+    """Run ``main(argv)`` with streams of its own."""
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=errors, newline="\n", write_through=True)
+        for errors in ("strict", "backslashreplace")
+    )
+    kept, environ = (sys.stdin, sys.stdout, sys.stderr), dict(os.environ)
+    code: int | str
+    crash = ""
+    sys.stdin, sys.stdout, sys.stderr = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"), out, err
+    os.environ.update(env or {})
+    WATCH.events.clear()
+    WATCH.set_alarm(limit)
+    started = time.perf_counter()
+    WATCH.on = True
+    try:
+        code = main(argv)
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+    except Hang:
+        code = crash = "hang"
+    except BaseException as error:
+        code, crash = "crash", "".join(traceback.format_exception(error)[-12:])
+    finally:
+        WATCH.on = False
+        WATCH.set_alarm(0)
+        seconds = time.perf_counter() - started
+        sys.stdin, sys.stdout, sys.stderr = kept
+        if env:
+            os.environ.clear()
+            os.environ.update(environ)
+    return Outcome(code, _written(out), _written(err), seconds, crash)
+
+
+def _written(stream: io.TextIOWrapper) -> bytes:
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue()
+
+
+def guarded(function: Callable[[], Any], limit: float = LIMIT) -> tuple[str, Any]:
+    """A library call: ``ok`` and its value; ``refused``, which is an answer, too; ``hang``; or ``crash`` and where."""
+    WATCH.set_alarm(limit)
+    try:
+        return "ok", function()
+    except TfcalcError as error:
+        return "refused", error
+    except Hang:
+        return "hang", None
+    except Exception as error:
+        return "crash", "".join(traceback.format_exception(error)[-5:])
+    finally:
+        WATCH.set_alarm(0)
