@@ -109,32 +109,19 @@ def _short_help() -> int:
 def _typer(asked: list[str], called: str | None) -> int:
     import typer
 
-    from tfcalc.cli.app import application
+    from tfcalc.cli.app import application, with_values
+    from tfcalc.cli.commands import command
 
     # The base of all that typer raises of a command line has no public name.
     unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
     try:
-        code = application(called)(_with_values(asked, called), prog_name="tfcalc", standalone_mode=False)
+        words = with_values(asked, command(called).options) if called else asked
+        code = application(called)(words, prog_name="tfcalc", standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except unusable as error:
         raise _usage(error) from None
     return code if isinstance(code, int) else 0
-
-
-def _with_values(asked: list[str], called: str | None) -> list[str]:
-    """The words with a value behind each option that stands alone and has one for that: ``--lora`` is ``--lora 16``."""
-    if called is None:
-        return asked
-    from tfcalc.cli.commands import command
-
-    alone = {flag: option.alone for option in command(called).options if option.alone for flag in option.flags}
-    found: list[str] = []
-    for word, following in zip(asked, [*asked[1:], ""], strict=True):
-        found.append(word)
-        if word in alone and not following[:1].isdigit():
-            found.append(alone[word])
-    return found
 
 
 def _usage(error: Exception) -> UsageError:
