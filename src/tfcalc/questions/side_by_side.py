@@ -206,7 +206,7 @@ class Comparison:
         if value is None:
             return NONE
         if isinstance(value, Unknown):
-            return "not known"
+            return value.short.partition(":")[0]
         if isinstance(value, str):
             return value
         if row.unit == "bytes":
@@ -298,7 +298,8 @@ def compare(
     ((124439808, 354823168), 230383360)
     """
     if not LEAST <= len(models) <= MOST:
-        raise UsageError(f"{len(models)} models to compare", f"name {LEAST} to {MOST}")
+        count = "1 model" if len(models) == 1 else f"{len(models)} models"
+        raise UsageError(f"{count} to compare", f"name {LEAST} to {MOST}")
     operands = _renamed([_operand(each, training, serving) for each in models])
     asked = workload or Workload(seq_len=_shared_length(operands))
     workloads = tuple(operand.workload or asked for operand in operands)
