@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from tfcalc.questions.memory import memory
     from tfcalc.questions.overview import Overview, overview
     from tfcalc.questions.params import params
+    from tfcalc.questions.side_by_side import Comparison, Operand, compare
     from tfcalc.workload import Workload
 
 _HOME = {
+    "Comparison": "questions.side_by_side",
     "Component": "core.component",
     "Conventions": "conventions",
     "Serving": "held.plans",
@@ -43,12 +45,14 @@ _HOME = {
     "Unavailable": "errors",
     "UsageError": "errors",
     "Workload": "workload",
+    "compare": "questions.side_by_side",
     "explain": "questions.explain",
     "flops": "questions.flops",
     "formula": "questions.formula",
     "from_config": "catalog",
     "load": "catalog",
     "memory": "questions.memory",
+    "Operand": "questions.side_by_side",
     "overview": "questions.overview",
     "Overview": "questions.overview",
     "params": "questions.params",
@@ -56,9 +60,11 @@ _HOME = {
 }
 
 __all__ = [
+    "Comparison",
     "Component",
     "Conventions",
     "InvalidModel",
+    "Operand",
     "Overview",
     "Serving",
     "TfcalcError",
@@ -67,6 +73,7 @@ __all__ = [
     "Unavailable",
     "UsageError",
     "Workload",
+    "compare",
     "explain",
     "fits",
     "flops",

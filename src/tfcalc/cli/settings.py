@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
 
 T = TypeVar("T")
-Value = int | float | str | bool
+Value = int | float | str | bool | tuple[str, ...]
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 LARGEST_FILE = 1 << 20
@@ -175,6 +175,8 @@ def _variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _read(option: Option, raw: Any, called: str) -> Value:
     """One value, whether it came as text or as a TOML value."""
+    if option.several:
+        return tuple(raw)
     if option.switch:
         return _switch(raw, called)
     if option.number:

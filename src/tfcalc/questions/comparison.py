@@ -36,7 +36,7 @@ class Convention:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ConventionComparison:
     """``exact`` is the count that the others are held against: PyTorch's, nothing computed twice."""
 
     step: Report
@@ -103,7 +103,7 @@ class Comparison:
         return {**found, "exact_flops": self.exact, **more, "compared": compared, "components": components}
 
 
-def compare_conventions(model: Model, run: Workload | None = None) -> Comparison:
+def compare_conventions(model: Model, run: Workload | None = None) -> ConventionComparison:
     """The FLOPs of ``model`` on ``run``, a forward pass or a training step, by each convention there is a name for.
 
     The definitions that a convention fixes (pairs, operations) are its own, whatever ``run`` says. Where a paper's
@@ -128,7 +128,7 @@ def compare_conventions(model: Model, run: Workload | None = None) -> Comparison
     shape, unlike = shape_of(root, once)
     fewer = shape._replace(N=n.without_embeddings)
     exactly = flops(model, once).answer
-    return Comparison(
+    return ConventionComparison(
         step=step,
         exact=exactly,
         rows=(

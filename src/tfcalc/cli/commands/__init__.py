@@ -18,6 +18,7 @@ COMMANDS = {
     "params": "How many parameters, where, and by which formula.",
     "flops": "How many floating-point operations: a pass, a training step or run, a decoded token.",
     "memory": "How many bytes it takes to hold, to train, or to serve it, term by term.",
+    "compare": "Models, configs or option sets side by side, and how they differ.",
     "formula": "The closed form of any of these, with its legend.",
     "explain": "One number opened up, matrix by matrix.",
     "verify": "Beside PyTorch's counts, or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
