@@ -17,6 +17,7 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from tfcalc.arrays import sweep
     from tfcalc.catalog import from_config, load
+    from tfcalc.configs.published import HFModel
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Component": "core.component",
     "Conventions": "conventions",
+    "HFModel": "configs.published",
     "Serving": "held.plans",
     "Training": "held.plans",
     "fits": "questions.fits",
@@ -58,6 +60,7 @@ _HOME = {
 __all__ = [
     "Component",
     "Conventions",
+    "HFModel",
     "InvalidModel",
     "Overview",
     "Serving",

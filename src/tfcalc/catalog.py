@@ -12,7 +12,7 @@ from tfcalc.model_names import ALIASES, alike, listed, meant, resolve, spelled
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
     from tfcalc.families.transformer import Transformer
 
 FOLDER = Path(__file__).parent / "models"
@@ -58,7 +58,7 @@ class Preset(NamedTuple):
         where = self.sources["dtype"]
         return f"dtype {self.dtype} {where}" if where.startswith(ASSUMED) else ""
 
-    def model(self, *, treat_as: str = "") -> Transformer | Published:
+    def model(self, *, treat_as: str = "") -> Transformer | HFModel:
         """The model with these sizes; its config read as that of the family ``treat_as``, where that is given."""
         if self.config or treat_as:
             return from_config(self.config, name=self.name, treat_as=treat_as, dtype_note=self.dtype_note)
@@ -103,7 +103,7 @@ def repositories() -> dict[str, str]:
     }
 
 
-def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer | Published:
+def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer | HFModel:
     """The model that is meant: a preset's name; a config.json, a directory that holds one, ``-``; an id of the Hub.
 
     ``treat_as`` names the family to read a config by, whatever ``model_type`` it has. Nothing reaches out but for an
@@ -139,11 +139,11 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
         raise Unavailable(error.message, same + error.hint) from None
 
 
-def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "", dtype_note: str = "") -> Published:
+def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "", dtype_note: str = "") -> HFModel:
     """The model that these fields of a config.json describe. Raises InvalidModel, or UnknownModel for its family."""
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
 
-    return Published(config, name=name, treated_as=treat_as, dtype_note=dtype_note)
+    return HFModel(config, name=name, treated_as=treat_as, dtype_note=dtype_note)
 
 
 def _preset_of(name: str) -> str | None:

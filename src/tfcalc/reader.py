@@ -51,7 +51,7 @@ def reading(place: object, failure: type[BadConfig] = BadConfig) -> Iterator[Non
     except (UnicodeError, ValueError) as error:
         if isinstance(error, TfcalcError):
             raise
-        raise failure(f"{place} can be no file's name", "name one that can") from None
+        raise failure(f"{place} is not a file name", "use another path") from None
 
 
 def parse(raw: bytes, called: str) -> dict[str, Any]:

@@ -230,13 +230,15 @@ class Workload(Described):
         return Pairs((batch, twice), batch * both, self.fused)
 
 
-def check_phase(run: Workload) -> None:
+def check_phase(workload: Workload) -> None:
     """Raise InvalidModel where a definition is asked for that has no meaning in this phase."""
-    if run.cached is not None and not run.decoding:
-        raise InvalidModel(f"cached {run.cached} with phase {run.phase!r}", "tokens are cached in phase decode")
-    if run.recompute != "none" and not run.training:
+    if workload.cached is not None and not workload.decoding:
         raise InvalidModel(
-            f"recompute {run.recompute!r} with phase {run.phase!r}", "it is backward that computes again"
+            f"cached {workload.cached} with phase {workload.phase!r}", "tokens are cached in phase decode"
         )
-    if run.early_stop and not run.every:
+    if workload.recompute != "none" and not workload.training:
+        raise InvalidModel(
+            f"recompute {workload.recompute!r} with phase {workload.phase!r}", "it is backward that computes again"
+        )
+    if workload.early_stop and not workload.every:
         raise InvalidModel("early stop without recomputed layers", "choose recompute full, or every:N")

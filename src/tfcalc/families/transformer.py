@@ -111,15 +111,17 @@ class Transformer(Described):
         pattern = "" if self.pattern == "dense" else f", pattern {self.pattern}"
         return f"{self.kind}, {order}, d_model {self.d_model}, heads {self.n_heads}, layers {layers}{pattern}"
 
-    def tree(self, run: Workload) -> Component:
+    def tree(self, workload: Workload) -> Component:
         """The component tree of this model on this workload: ints in, ints out; symbols in, symbols out."""
-        core = self._core(run)
+        core = self._core(workload)
         if self.vocab_size is None:
             return core
-        parts = [*self._input(run, self.vocab_size), core]
+        parts = [*self._input(workload, self.vocab_size), core]
         if self.output_head != "none":
-            parts.append(self._head(run, self.vocab_size if self.target_vocab_size is None else self.target_vocab_size))
-        if run.training:
+            parts.append(
+                self._head(workload, self.vocab_size if self.target_vocab_size is None else self.target_vocab_size)
+            )
+        if workload.training:
             from tfcalc.blocks.training import with_loss
 
             parts = list(with_loss(parts))
@@ -134,16 +136,16 @@ class Transformer(Described):
         """What was assumed beyond what is stated by the sizes: nothing."""
         return ()
 
-    def remarks(self, run: Workload) -> tuple[str, ...]:
+    def remarks(self, workload: Workload) -> tuple[str, ...]:
         """What a pattern leaves of the pairs that are counted; nothing else, for what does not fit is refused."""
         found = self._pattern
         return () if found is None else (f"pattern {self.pattern}: a query sees {found.sees}; the rest is not counted",)
 
-    def check(self, run: Workload) -> None:
-        """Raise InvalidModel where these sizes or alternatives fit no model, or no such model can run ``run``."""
+    def check(self, workload: Workload) -> None:
+        """Raise InvalidModel where these sizes or alternatives fit no model, or where the model cannot run ``workload``."""
         from tfcalc.families.transformer_check import check
 
-        check(self, run)
+        check(self, workload)
 
     @property
     def stacks(self) -> tuple[str, ...]:

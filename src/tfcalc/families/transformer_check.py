@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from tfcalc.families.transformer import Transformer
 
 
-def check(model: Transformer, run: Workload) -> None:
-    """Raise InvalidModel for the first thing that is wrong with ``model``, or with ``model`` on ``run``."""
+def check(model: Transformer, workload: Workload) -> None:
+    """Raise InvalidModel for the first thing that is wrong with ``model``, or with ``model`` on ``workload``."""
     check_sizes(model)
-    check_sizes(run)
-    check_phase(run)
-    if run.phase in ("prefill", "decode") and model.kind == "encoder":
-        raise InvalidModel(f"an encoder writes no text, so it has no {run.phase}", "take phase forward")
+    check_sizes(workload)
+    check_phase(workload)
+    if workload.phase in ("prefill", "decode") and model.kind == "encoder":
+        raise InvalidModel(f"an encoder writes no text, so it has no {workload.phase}", "take phase forward")
     _check_heads(model.d_model, model.n_heads, model.n_kv_heads, model.head_dim)
-    _check_stacks(model, run)
+    _check_stacks(model, workload)
     _check_vocabulary(model)
     _check_positions(model)
     _check_distances(model)
     _check_reach(model)
-    _check_lengths(model.longest, run.seq_len, run.source_len)
+    _check_lengths(model.longest, workload.seq_len, workload.source_len)
 
 
 def _check_heads(width: Any, heads: Any, groups: Any, head_dim: Any) -> None:

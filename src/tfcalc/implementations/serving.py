@@ -14,7 +14,7 @@ from tfcalc.tape.ledger import WIDTHS, Found, Ledger, Seen, Witness
 from tfcalc.tape.operations import Numerics
 
 if TYPE_CHECKING:
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -38,7 +38,7 @@ class Served(NamedTuple):
 
 
 def inference(
-    model: Published,
+    model: HFModel,
     run: Workload,
     numerics: Numerics,
     cache: str = "dynamic",
@@ -71,7 +71,7 @@ def inference(
 
 
 def at_peak(
-    model: Published, run: Workload, numerics: Numerics, cache: str = "dynamic", longest: int | None = None
+    model: HFModel, run: Workload, numerics: Numerics, cache: str = "dynamic", longest: int | None = None
 ) -> list[Found]:
     """What is live when most is, in the order of its making: ``cache``, and the rest by what made it."""
     witness = Witness(run.phase, inference(model, run, numerics, cache, longest).peak)

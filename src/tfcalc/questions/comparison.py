@@ -103,7 +103,7 @@ class Comparison:
         return {**found, "exact_flops": self.exact, **more, "compared": compared, "components": components}
 
 
-def compare_conventions(model: Model, run: Workload | None = None) -> Comparison:
+def compare_conventions(model: Model, workload: Workload | None = None) -> Comparison:
     """The FLOPs of ``model`` on ``run``, a forward pass or a training step, by each convention there is a name for.
 
     The definitions that a convention fixes (pairs, operations) are its own, whatever ``run`` says. Where a paper's
@@ -116,13 +116,13 @@ def compare_conventions(model: Model, run: Workload | None = None) -> Comparison
     >>> found.row("Megatron-LM").flops == found.exact
     True
     """
-    run = run or Workload()
-    if run.phase not in PHASES:
+    workload = workload or Workload()
+    if workload.phase not in PHASES:
         raise UsageError(
-            f"conventions are compared on a forward pass or a training step, not {run.phase}", "add --train"
+            f"conventions are compared on a forward pass or a training step, not {workload.phase}", "add --train"
         )
-    once = replace(run, attention="full", recompute="none")
-    step = flops(model, replace(run, attention="full"), Conventions())
+    once = replace(workload, attention="full", recompute="none")
+    step = flops(model, replace(workload, attention="full"), Conventions())
     root = model.tree(once)
     n = counted(root)
     shape, unlike = shape_of(root, once)
@@ -138,7 +138,7 @@ def compare_conventions(model: Model, run: Workload | None = None) -> Comparison
                 if _again(step)
                 else []
             ),
-            *(_quoted(rule, fewer if rule is SIX_ND_KAPLAN else shape, unlike, run) for rule in RULES),
+            *(_quoted(rule, fewer if rule is SIX_ND_KAPLAN else shape, unlike, workload) for rule in RULES),
         ),
         params={"all": n.every, "without embeddings": n.without_embeddings},
     )

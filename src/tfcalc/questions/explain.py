@@ -38,7 +38,7 @@ def explain(
     target: str,
     model: Model | None = None,
     of: str = "params",
-    run: Workload | None = None,
+    workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
     training: Training | None = None,
@@ -56,13 +56,13 @@ def explain(
     by = conventions or Conventions()
     one_of("quantity", of, COUNTS)
     model = Transformer() if model is None else model
-    check_arguments(model, run, conventions)
+    check_arguments(model, workload, conventions)
     check_plans(training, serving)
-    if of == "memory" and (training or serving or (run is not None and run.training)):
+    if of == "memory" and (training or serving or (workload is not None and workload.training)):
         from tfcalc.questions.opened_memory import opened_memory
 
-        return _opened(target, of, opened_memory(model, run, by, training=training, serving=serving))
-    asked = subject(model, run, by)
+        return _opened(target, of, opened_memory(model, workload, by, training=training, serving=serving))
+    asked = subject(model, workload, by)
     if of == "memory":
         by = resolve_dtype(model, by)
 

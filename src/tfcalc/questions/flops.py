@@ -41,7 +41,7 @@ TITLES = {
 
 
 def flops(
-    model: Model, run: Workload | None = None, conventions: Conventions | None = None, *, depth: int | None = None
+    model: Model, workload: Workload | None = None, conventions: Conventions | None = None, *, depth: int | None = None
 ) -> Report:
     """The FLOPs of ``model`` on ``run``: a forward pass, a training step, a prefill or a decoded token (its ``phase``).
 
@@ -53,26 +53,26 @@ def flops(
     42553835520
     """
     conventions = conventions or Conventions()
-    asked = subject(model, run, conventions)
-    run = asked.run
-    refuse_idle_in_flops(model, run, ("latent", "experts", "source_len"))
+    asked = subject(model, workload, conventions)
+    workload = asked.run
+    refuse_idle_in_flops(model, workload, ("latent", "experts", "source_len"))
     root, everything = asked.node.component, conventions.count == "all"
 
     def amount(measure: Measure) -> int:
         return exact(root.total(measure))
 
-    matmul = {name: amount(measure) for name, measure in MATMUL.items() if name == "forward" or run.training}
-    small = {name: amount(measure) for name, measure in ELEMENTWISE.items() if name == "forward" or run.training}
+    matmul = {name: amount(measure) for name, measure in MATMUL.items() if name == "forward" or workload.training}
+    small = {name: amount(measure) for name, measure in ELEMENTWISE.items() if name == "forward" or workload.training}
     parts = {name: count + (small[name] if everything else 0) for name, count in matmul.items()}
-    asked_for = flops_of(run.training, everything)
+    asked_for = flops_of(workload.training, everything)
     entry = asked.entry(asked_for, {"flops": asked_for}, depth)
     of_any_length = not LENGTHS.isdisjoint(entry.formula.free_symbols)
-    tokens = exact(run.target.tokens if of_any_length else run.batch_size)
+    tokens = exact(workload.target.tokens if of_any_length else workload.batch_size)
     per_token, rest = divmod(entry.value, tokens)
     return Report(
         command="flops",
-        heading=f"{asked.model.summary}, {sizes_in_words(run) if of_any_length else f'{run.batch_size:,} samples'}",
-        title=TITLES[run.phase],
+        heading=f"{asked.model.summary}, {sizes_in_words(workload) if of_any_length else f'{workload.batch_size:,} samples'}",
+        title=TITLES[workload.phase],
         unit="flops",
         answer=entry.value,
         totals={
@@ -81,22 +81,22 @@ def flops(
             "total_flops": entry.value,
             "matmul_flops": sum(matmul.values()),
             "elementwise_flops": sum(small.values()),
-            "overcounted_flops": overcounted(model, run),
+            "overcounted_flops": overcounted(model, workload),
             "tokens": tokens,
             "flops_per_token": entry.value / tokens if rest else per_token,
         },
         model=asked.model.described(),
-        conventions=for_programs("flops", run, conventions) | ({} if of_any_length else {"tokens": SAMPLES}),
+        conventions=for_programs("flops", workload, conventions) | ({} if of_any_length else {"tokens": SAMPLES}),
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
-        notes=tuple(remarks(model, run)),
+        notes=tuple(remarks(model, workload)),
         footer=Footer(
-            assumes=in_short(run, conventions),
+            assumes=in_short(workload, conventions),
             not_counted="" if everything else "norms, softmax, activations, rotations (--count all)",
             see_also=("--train", "--formulas", "--assumptions")
-            if run.phase == "forward"
+            if workload.phase == "forward"
             else ("--formulas", "--assumptions"),
-            assumptions=tuple(in_words("flops", run, conventions, sizes=of_any_length)),
+            assumptions=tuple(in_words("flops", workload, conventions, sizes=of_any_length)),
         ),
     )

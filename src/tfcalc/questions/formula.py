@@ -110,7 +110,7 @@ def formula(
     target: str,
     of: str = "params",
     model: Model | None = None,
-    run: Workload | None = None,
+    workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
     approx: bool = False,
@@ -137,39 +137,39 @@ def formula(
     from tfcalc.families.transformer import Transformer
 
     by, chosen = conventions or Conventions(), Transformer() if model is None else model
-    check_arguments(chosen, run, conventions)
+    check_arguments(chosen, workload, conventions)
     check_plans(training, serving)
-    if of == "memory" and (training or serving or (run is not None and run.training)):
+    if of == "memory" and (training or serving or (workload is not None and workload.training)):
         from tfcalc.questions.opened_memory import memory_formula
 
         if approx or big_o or general or substitute:
             raise UsageError("the memory of training and serving has one form, the exact one", "leave the others out")
-        return memory_formula(target, chosen, run, by, training=training, serving=serving)
-    run = asked_run(chosen, run)
+        return memory_formula(target, chosen, workload, by, training=training, serving=serving)
+    workload = asked_run(chosen, workload)
     if one_of("quantity", of, QUANTITIES) == "memory":
         by = resolve_dtype(chosen, by)
     if approx and of != "params":
         raise UsageError(f"only parameters can be approximate, not {of}", "leave out approx, or ask for params")
-    chosen.check(run)
+    chosen.check(workload)
     shown = chosen.described()
     if needs_vocabulary(target):
         chosen = chosen.with_vocabulary(symbol("V"))
-    symbolic_run = with_symbols(run, general=general)
+    symbolic_run = with_symbols(workload, general=general)
     root = run_tree(with_symbols(chosen, general=general), symbolic_run)
     node = find(root.root(), target)
-    closed = polynomial(node.component.each(major_params if approx else measure_of(of, run, by)))
+    closed = polynomial(node.component.each(major_params if approx else measure_of(of, workload, by)))
     order = big_o or of == "time"
     closed = growth(closed) if order else closed
-    meanings = legend(closed.free_symbols, chosen, run)
-    numbers_root = run_tree(chosen, run).root()
+    meanings = legend(closed.free_symbols, chosen, workload)
+    numbers_root = run_tree(chosen, workload).root()
     notes = [
         *others(numbers_root, target, find(numbers_root, target)),
-        *(chosen.remarks(run) if of in ("flops", "time") else ()),
-        *in_words(of, run, by, sizes=False),
+        *(chosen.remarks(workload) if of in ("flops", "time") else ()),
+        *in_words(of, workload, by, sizes=False),
         *([f"and {meanings[REACH]} ≤ sequence length"] if order and REACH in meanings else []),
     ]
     if substitute:
-        by_letter = letters(substitute, chosen, run, notation=notation)
+        by_letter = letters(substitute, chosen, workload, notation=notation)
         for name, value in substitute.items():
             check_size(name, value)
         numbers = {by_letter[name]: value for name, value in substitute.items()}
@@ -189,6 +189,6 @@ def formula(
         order=order,
         legend=meanings,
         model=shown,
-        conventions=for_programs(of, run, by),
+        conventions=for_programs(of, workload, by),
         notes=tuple(notes),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params, bytes_held
 from tfcalc.core.measure import params as parameters
@@ -286,7 +286,7 @@ def overview(
         model=model,
         workload=workload,
         asked=asked or shlex.quote(name or "MODEL"),
-        heading=name or ("config" if isinstance(model, Published) else "model"),
+        heading=name or ("config" if isinstance(model, HFModel) else "model"),
         facts=facts(model, tree if isinstance(per_token, Unknown) else model.tree(at_work(default_run(model), plan))),
         total_params=exact(tree.total(parameters)),
         active_params=exact(tree.total(active_params)),
@@ -333,5 +333,5 @@ def _served(model: Model, plan: Serving) -> tuple[int | Unknown, int | Unknown]:
 
 def _tuned(model: Model, workload: Workload, plan: Training) -> int | Unknown:
     """The peak of fine-tuning by this plan."""
-    family = model.family.model_type if isinstance(model, Published) else "such models"
+    family = model.family.model_type if isinstance(model, HFModel) else "such models"
     return known(lambda: training_peak(model, workload.replaced(phase="train"), plan), f"not known for {family}")

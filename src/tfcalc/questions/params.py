@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
 
 
-def params(model: Model, run: Workload | None = None, *, depth: int | None = None, approx: bool = False) -> Report:
+def params(model: Model, workload: Workload | None = None, *, depth: int | None = None, approx: bool = False) -> Report:
     """The parameters of ``model``: their number, where they are, and by which formula.
 
     ``depth`` levels of the tree are shown; ``approx`` adds the count without biases and norms (12h² per encoder layer).
@@ -29,7 +29,7 @@ def params(model: Model, run: Workload | None = None, *, depth: int | None = Non
     >>> params(Transformer()).answer
     44140544
     """
-    asked, by = subject(model, run), Conventions()
+    asked, by = subject(model, workload), Conventions()
     root = asked.node.component
     count, active, tables = (
         exact(part) for part in (root.total(parameters), root.total(active_params), embedded(root))

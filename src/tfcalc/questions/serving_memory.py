@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
@@ -139,7 +139,7 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) ->
     formats = Numerics(FORMATS.get(recipe.dtype, "bfloat16"), packed=recipe.format.name not in PLAIN)
     context = requests.size("cached")
     prompts = requests.replaced(phase=PREFILL, seq_len=context, cached=None)
-    if not isinstance(model, Published):
+    if not isinstance(model, HFModel):
         return [Moment(DECODE, None)]
     try:
         error_of(model.family.model_type)

@@ -127,7 +127,8 @@ def others(root: Node, target: str, found: Node) -> list[str]:
     fits = TARGETS.get(target) or _at(target)
     rest = [node.path for node in root.walk() if fits(node) and node.path != found.path]
     apart = [path for path in rest if not path.startswith(f"{found.path}.")]
-    notes = [f"one of {found.copies:,}, which the model has of it"] if found.copies != 1 else []
+    called = "layers" if found.component.kind == "layer" else "modules"
+    notes = [f"one of {found.copies:,} identical {called}"] if found.copies != 1 else []
     return notes + ([f"the first of its kind; others: {', '.join(apart[:MOST])}"] if apart else [])
 
 

@@ -118,7 +118,7 @@ def _rule(key: str, rule: Rule) -> dict[str, Any]:
 
 
 def training(
-    model: Model, tokens: int, run: Workload | None = None, conventions: Conventions | None = None
+    model: Model, tokens: int, workload: Workload | None = None, conventions: Conventions | None = None
 ) -> Training:
     """A run of ``model`` over so many ``tokens``, in steps of ``run``: their number times the FLOPs of each.
 
@@ -135,14 +135,16 @@ def training(
         check_size("tokens", tokens, most=MOST_TOKENS)
     except InvalidModel as error:
         raise UsageError(error.message, error.hint) from None
-    run = (run or Workload(phase="train")).replaced(convolutions="run")
-    if not run.training:
-        raise UsageError(f"a run of {tokens:,} tokens is made of training steps, not of {run.phase}", "add --train")
+    workload = (workload or Workload(phase="train")).replaced(convolutions="run")
+    if not workload.training:
+        raise UsageError(
+            f"a run of {tokens:,} tokens is made of training steps, not of {workload.phase}", "add --train"
+        )
     conventions = conventions or Conventions()
-    step = flops(model, run, conventions)
+    step = flops(model, workload, conventions)
     needs_tokens(step, "a training run")
     per_step = int(step.totals["tokens"])
-    node = subject(model, run, conventions).node
+    node = subject(model, workload, conventions).node
     n = counted(node.component)
     steps, rest = divmod(tokens, per_step)
 

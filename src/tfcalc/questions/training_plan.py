@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
 from tfcalc.families.transformer import Transformer
@@ -86,12 +86,12 @@ def numerics(by: Precision, plan: Training) -> Numerics:
 
 def known_error(model: Model) -> float:
     """How far the family's saved activations were from PyTorch's. Raises InvalidModel where nothing is known of it."""
-    return error_of(model.family.model_type) if isinstance(model, Published) else 0.0
+    return error_of(model.family.model_type) if isinstance(model, HFModel) else 0.0
 
 
 def of_text_alone(model: Model, run: Workload) -> Iterator[str]:
     """A sentence on the parts of a model that read images or sounds: what they make is not counted."""
-    if isinstance(model, Published) and (parts := at_rest(model.tree(run))):
+    if isinstance(model, HFModel) and (parts := at_rest(model.tree(run))):
         yield f"sequences of text alone: nothing is counted of what {' and '.join(parts)} would make"
 
 

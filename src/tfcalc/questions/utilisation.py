@@ -113,7 +113,7 @@ def utilisation(
     model: Model,
     rate: float,
     machines: Machines,
-    run: Workload | None = None,
+    workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
     per_gpu: bool = False,
@@ -136,12 +136,12 @@ def utilisation(
             f"a peak of {machines.peak:g} FLOP/s is no accelerator's",
             f"{machines.peak:g} TFLOP/s are {machines.peak:g}T",
         )
-    run = (run or Workload(phase="train")).replaced(convolutions="run")
-    if not run.training:
-        raise UsageError(f"MFU is that of training, not of {run.phase}", "ask for phase train")
-    step = flops(model, run, conventions)
+    workload = (workload or Workload(phase="train")).replaced(convolutions="run")
+    if not workload.training:
+        raise UsageError(f"MFU is that of training, not of {workload.phase}", "ask for phase train")
+    step = flops(model, workload, conventions)
     needs_tokens(step, "MFU from a rate of tokens")
-    once = replace(run, recompute="none", kernel="math")
+    once = replace(workload, recompute="none", kernel="math")
     tokens = int(step.totals["tokens"])
     found = Utilisation(
         step,

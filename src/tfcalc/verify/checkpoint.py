@@ -60,7 +60,7 @@ def _compared(stored: Shapes, matched: set[str]) -> str:
     """How many tensors were found by name, and how many were not."""
     by_name = sum(found.total() for name, found in stored.items() if name in matched)
     others = sum(found.total() for name, found in stored.items() if name not in matched)
-    return f"{by_name:,} tensors by name" + (f" and {others:,} others as one sum" if others else "")
+    return f"{by_name:,} tensors by name" + (f" and the sum of {others:,} others" if others else "")
 
 
 def _no_names(ours: Iterable[str], stored: Iterable[str]) -> str:

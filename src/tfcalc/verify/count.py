@@ -11,7 +11,7 @@ from tfcalc.questions.params import params
 from tfcalc.verify.verification import NotComparable, Verification, side_by_side
 
 if TYPE_CHECKING:
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
     from tfcalc.model import Model
 
 MOST_LAYERS = 2_000
@@ -30,7 +30,7 @@ def verify(model: Model) -> Verification:
         return _by_torch(model)
     from tfcalc.verify.hugging_face import verify_config
 
-    return verify_config(cast("Published", model))
+    return verify_config(cast("HFModel", model))
 
 
 def _by_torch(model: Transformer) -> Verification:
