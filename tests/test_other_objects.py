@@ -101,8 +101,8 @@ def test_arguments_in_each_others_place_are_refused() -> None:
         with pytest.raises(tfcalc.InvalidModel, match="are not definitions"):
             tfcalc.memory(model, wrong, training=Training())
     for wrong in (run, Serving(), True):
-        with pytest.raises(tfcalc.InvalidModel, match="is no plan"):
+        with pytest.raises(tfcalc.InvalidModel, match="is not a plan"):
             tfcalc.memory(model, training=wrong)
     for wrong in ("{}", ["llama"], 3):
-        with pytest.raises(tfcalc.InvalidModel, match="is no config"):
+        with pytest.raises(tfcalc.InvalidModel, match="is not a config"):
             tfcalc.from_config(wrong)

@@ -35,7 +35,7 @@ def sweep(
     once, in symbols, and its closed form on the arrays. float64 holds whole numbers up to 2⁵³ and never wraps;
     ``exact`` computes with Python's ints instead, more slowly. Points are not checked: heads are taken to divide.
 
-    Memory is that of the model at rest. Raises UsageError for a name that is no size of the model or the workload, and
+    Memory is that of the model at rest. Raises UsageError for a name that is not a size of the model or the workload, and
     for a workload, or a size of one, that changes nothing of what is asked; InvalidModel for what is no model.
 
     >>> from tfcalc.families.transformer import Transformer

@@ -165,14 +165,14 @@ def _unknown(name: str) -> UnknownModel:
     asked, short = name[:LONGEST], quoted(name)
     several, known_type = meant(asked, [*repositories(), *ALIASES]), spelled(asked).replace("-", "_")
     if len(several) > 1:
-        unknown = UnknownModel(f"{short} names several: {listed(several)}", "tfcalc models lists all")
+        unknown = UnknownModel(f"{short} is ambiguous: {listed(several)}", "tfcalc models lists all")
         unknown.near = True
         return unknown
     close = several or alike(asked, repositories())
     hints = [f"did you mean {' or '.join(close)}?" if len(close) <= FEW else f"nearest: {listed(close)}"] * bool(close)
     if any(known_type in types for types in modules().values()):
-        hints.append(f"a {known_type} config.json, or its Hub id, can be read")
-    hint = "; ".join(hints).replace("?;", "?") or "tfcalc models lists them; a path to a config.json will do as well"
+        hints.append(f"give a {known_type} config.json or its Hub id")
+    hint = "; ".join(hints).replace("?;", "?") or "tfcalc models lists the presets; a path to a config.json works too"
     unknown = UnknownModel(f"model {short} is not known", hint)
     unknown.near = bool(hints)
     return unknown

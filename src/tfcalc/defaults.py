@@ -67,9 +67,7 @@ def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
         return conventions
     own = own_format(model)
     if own and not own.format.plain:
-        raise UsageError(
-            f"the checkpoint is stored in {own.format.name}, whose tensors have no one formula", "add --dtype bf16"
-        )
+        raise UsageError(f"the checkpoint is stored in {own.format.name}, which has no closed form", "add --dtype bf16")
     return conventions.replaced(dtype=own_dtype(model))
 
 

@@ -185,4 +185,4 @@ def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) ->
     if value > most:
         figures = f"{value:.3g}" if value < 10**300 else "over 10^300"
         largest = f"10^{len(str(most)) - 1}"
-        raise InvalidModel(f"{name} {figures} is absurdly large", f"the largest accepted is {largest}; is it a typo?")
+        raise InvalidModel(f"{name} {figures} is too large", f"the largest accepted is {largest}; is it a typo?")

@@ -95,7 +95,7 @@ def _file(place: str) -> Path:
         raise BadConfig(f"file {str(path)!r} does not exist", "name a config.json, a directory, or a model")
     if not path.is_file():
         raise BadConfig(
-            f"{path} is no regular file",
+            f"{path} is not a regular file",
             "name a config.json, or - for the standard input",
         )
     return path

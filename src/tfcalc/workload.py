@@ -60,11 +60,11 @@ class Workload(Described):
     cached: Num | None = dimension(
         "c", "tokens in the cache, the new one included", "--cached", follows="l", length=True
     )
-    phase: str = choice("what runs", "--phase", default="forward", known=PHASES)
+    phase: str = choice("what is run", "--phase", default="forward", known=PHASES)
     logits: str = choice("positions that the output head reads", "--logits", default="all", known=POSITIONS_WITH_LOGITS)
     attention: str = choice("query-key pairs counted in causal attention", "--attention", default="full", known=PAIRS)
     kernel: str = choice(
-        "attention's kernel; efficient and flash recompute the scores in backward; auto: of memory the one that sdpa "
+        "attention kernel; efficient and flash recompute the scores in backward; auto: of memory the one that sdpa "
         "picks on CUDA, of FLOPs math",
         "--attention-kernel",
         default="auto",
@@ -78,13 +78,13 @@ class Workload(Described):
         known=RECOMPUTED,
     )
     early_stop: bool = choice(
-        "recomputation ends with what was saved last (PyTorch, use_reentrant=False)",
+        "recomputation stops once all saved tensors are rebuilt (PyTorch, use_reentrant=False)",
         "--early-stop/--no-early-stop",
         default=False,
     )
     dropout: bool = choice("dropout in training, where the model has it", "--dropout/--no-dropout", default=True)
     input_gradient: bool = choice(
-        "a gradient for inputs that are data", "--input-gradient/--no-input-gradient", default=False
+        "gradients of the input data as well", "--input-gradient/--no-input-gradient", default=False
     )
     latent: str = choice(
         "latent attention: keys and values expanded for each head, or absorbed into queries and output",
@@ -94,13 +94,13 @@ class Workload(Described):
     )
 
     experts: str = choice(
-        "experts that run for a token: those that it is sent to, or all where transformers' code runs all (Llama 4)",
+        "experts counted per token: those it is routed to, or all where transformers runs all (Llama 4)",
         "--experts",
         default="chosen",
         known=EXPERTS,
     )
     convolutions: str = choice(
-        "backward of grouped convolutions: as PyTorch's counter has it, which forgets the groups, or as it is run",
+        "backward of grouped convolutions: as PyTorch's FlopCounterMode counts it (groups ignored), or as it runs",
         "--grouped-convolutions",
         default="counter",
         known=CONVOLUTIONS,
@@ -238,7 +238,8 @@ def check_phase(workload: Workload) -> None:
         )
     if workload.recompute != "none" and not workload.training:
         raise InvalidModel(
-            f"recompute {workload.recompute!r} with phase {workload.phase!r}", "it is backward that computes again"
+            f"recompute {workload.recompute!r} with phase {workload.phase!r}",
+            "use phase train: only backward recomputes",
         )
     if workload.early_stop and not workload.every:
         raise InvalidModel("early stop without recomputed layers", "choose recompute full, or every:N")

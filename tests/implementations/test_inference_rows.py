@@ -118,7 +118,7 @@ def test_what_is_live_at_the_peak_is_all_of_it() -> None:
 @pytest.mark.parametrize(
     ("name", "phase", "says"),
     [
-        ("bert-base", "prefill", "keeps nothing between steps"),
+        ("bert-base", "prefill", "has no KV cache"),
         ("t5-small", "prefill", "keeps K, V between steps"),
         ("gpt2", "train", "phase 'train' with a cache"),
     ],

@@ -97,7 +97,7 @@ def test_a_part_is_frozen_by_its_name() -> None:
     tree = HFModel(CONFIGS["gpt2"]).tree(TRAIN)
     assert frozen_where(tree, "*wte", "*wpe").total(frozen_params) == (50257 + 1024) * 768
     assert frozen_where(tree, "transformer.h").total(frozen_params) == 12 * (12 * 768**2 + 13 * 768)
-    with pytest.raises(InvalidModel, match="'wxe' fits no module of this model"):
+    with pytest.raises(InvalidModel, match="'wxe' matches no module of this model"):
         frozen_where(tree, "wxe")
 
 
@@ -114,7 +114,7 @@ def test_adapters_have_a_closed_form() -> None:
     ("asked", "said"),
     [
         (Adapter(0), "LoRA of rank 0"),
-        (Adapter(8, ("q_prj",)), "target 'q_prj' is no linear map of this model; did you mean q_proj"),
+        (Adapter(8, ("q_prj",)), "target 'q_prj' matches no linear layer of this model; did you mean q_proj"),
         (Adapter(8, ("embed_tokens",)), "target 'embed_tokens' is no linear map"),
     ],
 )

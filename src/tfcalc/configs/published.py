@@ -78,7 +78,7 @@ class HFModel:
         dtype_note: str = "",
     ) -> None:
         if not isinstance(data, Mapping):
-            raise InvalidModel(f"{quoted(data)} is no config", "give the fields of a config.json as a dict")
+            raise InvalidModel(f"{quoted(data)} is not a config", "give the fields of a config.json as a dict")
         if wrong := flaw(data):
             raise InvalidModel(wrong, "give what a config.json can hold: text, numbers, lists and objects")
         self.data = data
@@ -138,7 +138,7 @@ class HFModel:
         check_phase(workload)
         if workload.phase in ("prefill", "decode") and not self._generates:
             raise InvalidModel(
-                f"{self.architecture} writes no text, so it has no {workload.phase}", "take phase forward"
+                f"{self.architecture} does not generate text, so it has no {workload.phase}", "use phase forward"
             )
 
     @property
@@ -152,7 +152,7 @@ class HFModel:
         positions, length = self.positions, workload.target.seen
         if positions is None or not isinstance(length, int) or length <= positions:
             return ()
-        return (f"{length:,} tokens exceed its {positions:,} positions: counted as if it had as many",)
+        return (f"{length:,} tokens exceed its {positions:,} positions; counted as if it supported them",)
 
     @property
     def positions(self) -> int | None:
@@ -254,7 +254,7 @@ class HFModel:
                     path for path in get_close_matches(name, left, n=1, cutoff=0.85) if abs(len(path) - len(name)) < 3
                 ]
                 found += (
-                    [f"{name} is no field of a {self.family.model_type} config; did you mean {close[0]}?"]
+                    [f"{name} is not a field of a {self.family.model_type} config; did you mean {close[0]}?"]
                     if close
                     else []
                 )
@@ -271,7 +271,7 @@ class HFModel:
             places += [path for path in STACKS if path in self.reading.sizes or self.data.get(path) is not None]
         if not places:
             raise UsageError(
-                f"{name} is no size of a {self.family.model_type} config", "edit the config, which --json shows"
+                f"{name} is not a size of a {self.family.model_type} config", "edit the config, which --json shows"
             )
         return places
 

@@ -60,7 +60,7 @@ def program(
 
         return Ran(of_torch(model, run, numerics, every_layer=every_layer))
     known = PUBLISHED if isinstance(model, HFModel) else CLASSIC
-    raise InvalidModel(f"backend {implementation!r} does not run {model.summary}", f"choose {' or '.join(known)}")
+    raise InvalidModel(f"backend {implementation!r} cannot run {model.summary}", f"choose {' or '.join(known)}")
 
 
 PUBLISHED = ("auto", "transformers", "fused")

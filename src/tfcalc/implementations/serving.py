@@ -55,7 +55,7 @@ def inference(
     and values.
     """
     if run.phase not in PHASES:
-        raise InvalidModel(f"phase {run.phase!r} with a cache", f"inference is {' or '.join(PHASES)}")
+        raise InvalidModel(f"phase {run.phase!r} with a cache", f"use phase {' or '.join(PHASES)}")
     tokens = _number(run.size("cached") if run.decoding else run.seq_len)
     m = running(model, run, numerics)
     decodes = model.tree(run.replaced(phase="decode", cached=tokens))
@@ -82,7 +82,7 @@ def at_peak(
 
 def _number(size: Num) -> int:
     if not isinstance(size, int):
-        raise InvalidModel(f"the size {size}", "what is live at each moment is found for numbers, not for symbols")
+        raise InvalidModel(f"the size {size}", "the peak is computed for numbers, not for symbols")
     return size
 
 

@@ -71,7 +71,7 @@ def check_arguments(model: Model, workload: Workload | None, conventions: Conven
     if not isinstance(workload, Workload | None):
         raise InvalidModel(f"{quoted(workload)} is not a workload", "give tfcalc.Workload(…)")
     if not isinstance(conventions, Conventions | None):
-        raise InvalidModel(f"{quoted(conventions)} are no conventions", "give tfcalc.Conventions(…)")
+        raise InvalidModel(f"{quoted(conventions)} are not conventions", "give tfcalc.Conventions(…)")
     for given in (workload, conventions):
         if given is not None:
             check_sizes(given)
@@ -83,7 +83,7 @@ def check_plans(training: Training | None, serving: Serving | None) -> None:
 
     for given, kind in ((training, Training), (serving, Serving)):
         if not isinstance(given, kind | None):
-            raise InvalidModel(f"{quoted(given)} is no plan", f"give tfcalc.{kind.__name__}(…)")
+            raise InvalidModel(f"{quoted(given)} is not a plan", f"give tfcalc.{kind.__name__}(…)")
         if given is not None:
             check_sizes(given)
 

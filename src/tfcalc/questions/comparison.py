@@ -79,10 +79,8 @@ class Comparison:
         return {letter: meaning for letter, meaning in MEANINGS.items() if letter in used}
 
     def _notes(self) -> Iterator[str]:
-        yield "N, of parameters that a token goes through: " + "; ".join(
-            f"{name}: {params:,}" for name, params in self.params.items()
-        )
-        yield "ratio: to the exact row, by these definitions (without recomputation):"
+        yield "N, active parameters: " + "; ".join(f"{name}: {params:,}" for name, params in self.params.items())
+        yield "ratio: relative to the exact row, without recomputation; conventions of the exact row:"
 
     def to_dict(self) -> dict[str, Any]:
         """As in ``--json``: the keys of the step, and a list of the conventions."""
@@ -134,7 +132,7 @@ def compare_conventions(model: Model, workload: Workload | None = None) -> Compa
         rows=(
             *_counted(model, once, exactly),
             *(
-                [Convention("recomputed", "exact, and again in backward", step.answer, "--recompute")]
+                [Convention("recomputed", "exact + recomputation in backward", step.answer, "--recompute")]
                 if _again(step)
                 else []
             ),
@@ -154,12 +152,12 @@ def _counted(model: Model, once: Workload, exactly: int) -> Iterator[Convention]
     def by(attention: str = "full", count: str = "matmul") -> int:
         return flops(model, replace(once, attention=attention), Conventions(count=count)).answer
 
-    yield Convention("exact", "2·M·K·N a product", exactly, "PyTorch's FlopCounterMode")
+    yield Convention("exact", "2·M·K·N per matrix product", exactly, "PyTorch's FlopCounterMode")
     as_run = flops(model, replace(once, convolutions="run")).answer
     if as_run != exactly:
-        yield Convention("as run", "groups of convolutions minded", as_run, "--grouped-convolutions run")
+        yield Convention("as run", "convolution groups respected in backward", as_run, "--grouped-convolutions run")
     yield Convention("multiply-adds", "exact / 2", exactly // MULTIPLY_ADD, "ptflops, thop, fvcore")
-    yield Convention("causal", "pairs that no mask hides", by("causal"), "--attention causal")
+    yield Convention("causal", "unmasked pairs only", by("causal"), "--attention causal")
     yield Convention("causal-half", "half of all pairs", by("causal-half"), "Megatron-LM's code, MaxText")
     yield Convention("all operations", "exact + elementwise", by(count="all"), "--count all")
 

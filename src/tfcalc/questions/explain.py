@@ -110,7 +110,7 @@ def _opened(target: str, of: str, tree: Tree) -> Explanation:
     if not lines:
         raise UsageError(
             f"{target} has no {of} of its own",
-            "ask for another part, or for all FLOPs (--count all) or the memory of it",
+            "try another part, all FLOPs (--count all), or its memory",
         )
     closed = polynomial(total(line.formula for line in lines))
     return Explanation(
@@ -175,14 +175,14 @@ def _heads(sizes: dict[str, Any]) -> str:
     """Why there is one matrix where people look for one per head."""
     heads = sizes["a"]
     width = sizes.get("d", sizes["h"] // heads)
-    return f"the {heads} heads share each ({heads} × {width} = {heads * width})"
+    return f"one matrix for all {heads} heads ({heads} × {width} = {heads * width})"
 
 
 NOTES = {
-    "W_O": "mixes the heads; the one people forget",
+    "W_O": "output projection",
     "γ": "scale",
     "β": "shift",
-    "E": "a row per word; looking one up costs no FLOPs",
-    "P": "a row per position",
+    "E": "one row per token id; a lookup costs no FLOPs",
+    "P": "one row per position",
 }
 """What people ask about a tensor."""

@@ -56,7 +56,7 @@ class Formula:
         """
         for letter in sizes:
             if letter not in self.legend:
-                raise UsageError(f"{letter!r} does not stand in {self}", nearest(letter, self.legend))
+                raise UsageError(f"{letter!r} does not occur in {self}", nearest(letter, self.legend))
         return self.closed.at(sizes)
 
     def cell(self) -> Polynomial | Order:
@@ -143,13 +143,16 @@ def formula(
         from tfcalc.questions.opened_memory import memory_formula
 
         if approx or big_o or general or substitute:
-            raise UsageError("the memory of training and serving has one form, the exact one", "leave the others out")
+            raise UsageError(
+                "the memory of training and serving has one form, the exact one",
+                "leave out approx, big_o, general and substitute",
+            )
         return memory_formula(target, chosen, workload, by, training=training, serving=serving)
     workload = asked_run(chosen, workload)
     if one_of("quantity", of, QUANTITIES) == "memory":
         by = resolve_dtype(chosen, by)
     if approx and of != "params":
-        raise UsageError(f"only parameters can be approximate, not {of}", "leave out approx, or ask for params")
+        raise UsageError(f"approx works for parameters only, not for {of}", "leave out approx, or ask for params")
     chosen.check(workload)
     shown = chosen.described()
     if needs_vocabulary(target):

@@ -50,7 +50,7 @@ def opened_memory(
     step = training_memory.training_step(model, workload, plan)
     stated = training_report.stated(workload, plan) | {"units": conventions.units}
     notes = (
-        f"each term by itself; at the peak {step.peak.total:,} bytes are alive",
+        f"each term at its own maximum; {step.peak.total:,} bytes are live at the peak",
         *training_report.notes(workload, plan),
     )
     return _tree(model, workload, step.terms, stated, notes, LETTERS)

@@ -34,7 +34,7 @@ AS_FORMATS = {"fp8": "fp8-e4m3", "int8": "int8-plain", "int4": "int4-plain"}
 FORMATS = {"fp32": "float32", "fp16": "float16"}
 """What torch calls the format that is computed in; bfloat16 otherwise."""
 TEMPORARY = "τ"
-LETTERS = {TEMPORARY: "bytes beside weights and cache at the peak: activations, and copies that make room for tokens"}
+LETTERS = {TEMPORARY: "temporary buffers at the peak, in bytes: activations, and copies of a growing cache"}
 
 
 class Moment(NamedTuple):

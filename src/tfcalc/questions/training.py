@@ -26,7 +26,7 @@ PF_DAY = 1000 * 10**12 * 24 * 60 * 60
 
 MOST_TOKENS = 10**18
 PER_TOKEN = "tokens times the FLOPs per token of a training step, rounded down"
-ACTIVE = "parameters that a token goes through"
+ACTIVE = "active parameters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,10 @@ class Training:
 
     def _notes(self) -> Iterator[str]:
         per_step = self.step.totals["tokens"]
-        more = f", and {self.rest:,} tokens of one more, in proportion, rounded down" if self.rest else ""
+        more = f", and {self.rest:,} tokens of a partial step, in proportion, rounded down" if self.rest else ""
         yield f"{self.steps:,} step{'s' * (self.steps != 1)} of {per_step:,} tokens{more}"
         yield "N, " + "; ".join(f"{rule.named}: {rule.params:,}" for rule in self.rules) + f" ({ACTIVE}); D tokens"
-        yield "below each 6ND: what the exact count has beyond it (products without a weight of their own) or has not"
+        yield "indented rows: how the exact count differs from 6ND"
         yield "1 PF-day = 8.64e19 FLOPs"
 
     def to_dict(self) -> dict[str, Any]:

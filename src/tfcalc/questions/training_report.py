@@ -167,7 +167,7 @@ def described(phase: Phase) -> dict[str, Any]:
 
 def _kernel(run: Workload, plan: Training) -> str:
     if plan.backend == MEGATRON:
-        return "attention's scores kept, as the paper has them (--recompute selective: not)"
+        return "attention scores saved, as in the paper (unless --checkpointing selective)"
     return f"attention kernel {run.kernel}"
 
 
@@ -179,7 +179,7 @@ def stated(run: Workload, plan: Training) -> dict[str, Any]:
         "batch_size": run.batch_size,
         "seq_len": run.target.length,
         "source_len": run.source.seen,
-        "attention_kernel": "none: scores kept" if plan.backend == MEGATRON else run.kernel,
+        "attention_kernel": "none: attention scores saved" if plan.backend == MEGATRON else run.kernel,
         "recomputation": run.recompute,
         "dropout": run.drops,
         **plan.described(),

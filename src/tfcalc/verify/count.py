@@ -81,7 +81,7 @@ def built(model: Transformer) -> tuple[Any, str]:
         reference = build(model)
     except RuntimeError as error:
         raise NotComparable(f"cannot compare: PyTorch does not build it: {str(error).splitlines()[0]}") from None
-    exchanged = f"; exchanged: {', '.join(reference.exchanged)}" if reference.exchanged else ""
+    exchanged = f"; replaced: {', '.join(reference.exchanged)}" if reference.exchanged else ""
     return reference, f"torch.nn modules on the meta device, without data{exchanged}"
 
 

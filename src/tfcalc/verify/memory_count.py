@@ -90,7 +90,7 @@ def verify_memory(model: Model, workload: Workload | None = None, plan: Training
 def _recipe(model: Model, run: Workload, plan: Training) -> str:
     if not isinstance(model, HFModel):
         raise NotComparable(
-            "cannot compare: saved tensors are verified of models that have a config.json, not of the classic one",
+            "cannot compare: saved tensors are verified only for models that have a config.json",
             "name one, or verify parameters or FLOPs",
         )
     if plan.precision not in RECIPES:
