@@ -27,7 +27,7 @@ REFUSED = [
 RETURNED = (
     "report.report.Report",
     "report.explanation.Explanation",
-    "questions.fits.Fit",
+    "questions.verdict.Fit",
     "questions.formula.Formula",
 )
 """What the public functions return, without being exported."""

@@ -28,15 +28,26 @@ def sweep(
     exact: bool = False,
     **sizes: ArrayLike,
 ) -> NDArray[Any]:
-    """The quantity at every point of the given ``sizes``, which broadcast against each other as numpy's do.
+    """Evaluate a quantity at many sizes at once.
 
-    Sizes go by their field's name (``d_model``, ``n_layers``, ``seq_len``, …); those not given are the model's and the
-    workload's, and sizes that follow from others (``d_ff = 4·d_model``) follow at every point. The tree is evaluated
-    once, in symbols, and its closed form on the arrays. float64 holds whole numbers up to 2⁵³ and never wraps;
-    ``exact`` computes with Python's ints instead, more slowly. Points are not checked: heads are taken to divide.
+    The tree is evaluated once, in symbols, and its closed form on the arrays. Points are not checked: heads are taken
+    to divide the width.
 
-    Memory is that of the model at rest. Raises UsageError for a name that is not a size of the model or the workload, and
-    for a workload, or a size of one, that changes nothing of what is asked; InvalidModel for what is no model.
+    Args:
+        model: as in :func:`~tfcalc.params`.
+        of: ``params``, ``flops`` or ``memory`` (bytes of the model at rest).
+        workload: phase, sequences and their lengths in tokens, where these are not swept.
+        conventions: which operations are counted, and the number format of the weights.
+        exact: compute with Python's ints; by default in float64, which is exact up to 2⁵³ and never wraps.
+        sizes: values of each swept field (``d_model``, ``n_layers``, ``seq_len``, …), which broadcast as numpy's arrays
+            do. Sizes that follow from others (``d_ff = 4·d_model``) follow at every point.
+
+    Returns:
+        An array of the broadcast shape: parameters, FLOPs or bytes.
+
+    Raises:
+        InvalidModel: this is not a model.
+        UsageError: a name is not a size of the model or the workload, or changes nothing of what is asked.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> sweep(Transformer(), d_model=[512, 1024], n_layers=6).tolist()

@@ -104,11 +104,20 @@ def repositories() -> dict[str, str]:
 
 
 def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer | HFModel:
-    """The model that is meant: a preset's name; a config.json, a directory that holds one, ``-``; an id of the Hub.
+    """Load a model by name.
 
-    ``treat_as`` names the family to read a config by, whatever ``model_type`` it has. Nothing reaches out but for an
-    id, and not for that when ``offline``. Raises UnknownModel, InvalidModel for a config that fits no model, and
-    Unavailable for an id that cannot be had.
+    Args:
+        name: a preset (``tfcalc models`` lists them), the path of a config.json or of a directory with one, ``-`` for
+            standard input, or the id of a repository on the Hub.
+        treat_as: read its config as this ``model_type``, whatever it says.
+        offline: never reach the network; only an id that is not in the local cache needs it.
+
+    Returns:
+        A model for every function of tfcalc.
+
+    Raises:
+        InvalidModel: the config fits no model; UnknownModel (an InvalidModel) for a name that is not known.
+        Unavailable: the config of an id cannot be fetched.
 
     >>> load("transformer-base").d_model
     512
@@ -140,7 +149,22 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
 
 
 def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "", dtype_note: str = "") -> HFModel:
-    """The model that these fields of a config.json describe. Raises InvalidModel, or UnknownModel for its family."""
+    """Build a model from the fields of a Hugging Face config.json.
+
+    Args:
+        config: the fields, as ``json.load`` returns them; ``model_type`` names the family.
+        name: what answers call the model.
+        treat_as: read the config as this ``model_type``, whatever it says.
+        dtype_note: where ``dtype`` comes from, if the config does not give it.
+
+    Returns:
+        A model for every function of tfcalc.
+
+    Raises:
+        InvalidModel: the fields fit no model; UnknownModel (an InvalidModel) for an unknown ``model_type``.
+
+    Source: the configuration and model classes of transformers, which parameters and FLOPs are tested against.
+    """
     from tfcalc.configs.published import HFModel
 
     return HFModel(config, name=name, treated_as=treat_as, dtype_note=dtype_note)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.number import Num, minimum
 from tfcalc.core.pairs import Pairs, twice_chunked, twice_sliding
-from tfcalc.dimensions import Described, choice, dimension
+from tfcalc.dimensions import Described, choice, dimension, documented
 from tfcalc.errors import InvalidModel
 
 if TYPE_CHECKING:
@@ -46,12 +46,13 @@ class Sequences(NamedTuple):
         return self.length if self.cached is None else self.cached
 
 
+@documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Workload(Described):
     """One run over ``batch_size`` sequences: forward, train (with the backward pass), prefill, or decode.
 
-    ``source_len`` is the encoder's length in an encoder-decoder; it defaults to ``seq_len``. ``cached`` tokens stand in
-    the cache when one is decoded, itself included; they default to ``seq_len``.
+    ``source_len`` is the encoder's length in an encoder-decoder; it defaults to ``seq_len``. ``cached`` is the number
+    of tokens in the cache when one is decoded, the new one included; it defaults to ``seq_len``.
     """
 
     batch_size: Num = dimension("b", "batch size", "--batch", "--batch-size", default=1)
@@ -154,7 +155,7 @@ class Workload(Described):
 
     @property
     def fused(self) -> bool:
-        """Whether attention's kernel keeps no scores, so that its backward pass computes Q Kᵀ a second time."""
+        """Whether the attention kernel saves no scores, so that its backward pass recomputes Q Kᵀ."""
         return self.kernel in FUSED
 
     @property
@@ -164,7 +165,7 @@ class Workload(Described):
 
     @property
     def telling_masks(self) -> "Workload":
-        """The same, with layers told apart by their windows.
+        """A copy in which layers with different windows are distinguished.
 
         Fused kernels need a mask in some and none in others, and some families have other angles for each kind.
         """
@@ -172,7 +173,7 @@ class Workload(Described):
 
     @property
     def every(self) -> int:
-        """Which layers are computed again in backward: each (1), each second (2), …; 0 where none is."""
+        """Which layers backward recomputes: each (1), each second (2), …; 0 for none."""
         kind, _, step = self.recompute.partition(":")
         return {"none": 0, "selective": 0, "full": 1}.get(kind) or int(step or 0)
 

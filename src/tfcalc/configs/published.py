@@ -206,7 +206,7 @@ class HFModel:
         return HFModel(self.data, instead=self.instead | paths, changed=self.changed, **same)
 
     def described(self) -> dict[str, Any]:
-        """As it stands in the JSON: the config with what was changed in it, and what was left to defaults."""
+        """As in the JSON: the config with what was changed in it, and what was left to defaults."""
         return {
             "name": self.name,
             "architecture": self.architecture,

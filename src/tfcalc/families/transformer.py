@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from tfcalc.blocks import Attention, FeedForward, Layer
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.dimensions import Described, choice, dimension
+from tfcalc.dimensions import Described, choice, dimension, documented
 from tfcalc.leaves import (
     ACTIVATIONS,
     NORMS,
@@ -37,6 +37,7 @@ BUCKETS = 32
 """Of distances, where ``buckets`` are not given, as T5 has them."""
 
 
+@documented
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Transformer(Described):
     """Sizes and structure; the defaults are the base model of Vaswani et al. 2017 as torch.nn.Transformer builds it.
@@ -153,7 +154,7 @@ class Transformer(Described):
         )
 
     def check(self, workload: Workload) -> None:
-        """Raise InvalidModel where these sizes or alternatives fit no model, or where the model cannot run ``workload``."""
+        """Raise InvalidModel where these sizes or alternatives fit no model, or it cannot run ``workload``."""
         from tfcalc.families.transformer_check import check
 
         check(self, workload)

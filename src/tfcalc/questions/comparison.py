@@ -102,9 +102,9 @@ class Comparison:
 
 
 def compare_conventions(model: Model, workload: Workload | None = None) -> Comparison:
-    """The FLOPs of ``model`` on ``run``, a forward pass or a training step, by each convention there is a name for.
+    """The FLOPs of ``model`` on ``workload``, a forward pass or a training step, by each convention with a name.
 
-    The definitions that a convention fixes (pairs, operations) are its own, whatever ``run`` says. Where a paper's
+    The definitions that a convention fixes (pairs, operations) are its own, whatever ``workload`` says. Where a paper's
     formula is not about the model, its row has the reason and no number. Raises UsageError for another phase, and
     InvalidModel as :func:`~tfcalc.questions.flops.flops`.
 

@@ -44,11 +44,25 @@ def explain(
     training: Training | None = None,
     serving: Serving | None = None,
 ) -> Explanation:
-    """Open up one number: the params, flops or memory of one ``target`` (a name or a path of the tree).
+    """Show how one number is computed: every matrix with its shape, formula, sizes and value, and the sum.
 
-    Memory is that of the model at rest; of a training step with a ``training`` plan, or where the workload trains; of
-    serving with a ``serving`` plan. Then the targets are the terms (``activations``, ``optimizer``, ``cache``) and what
-    is inside them. Raises UsageError for an unknown target or quantity, InvalidModel for a model that cannot be.
+    Args:
+        target: a part of the model: a name (``attention``, ``ffn``, ``layer``, ``complete``, …) or a path of the tree
+            (``transformer.h.attn``). Of training or serving memory a term (``activations``, ``optimizer``, ``cache``),
+            or a path inside one.
+        model: as in :func:`~tfcalc.params`; by default the classic Transformer.
+        of: ``params``, ``flops`` or ``memory`` (bytes).
+        workload: sequences, lengths in tokens and phase; by default one sequence of 512 tokens.
+        conventions: which operations are counted, and the number format of weights at rest.
+        training: with ``of="memory"``, explain a training step; also where the workload trains.
+        serving: with ``of="memory"``, explain serving.
+
+    Returns:
+        An explanation: ``lines`` with names, factors, formula and value each; ``formula`` and ``answer`` of their sum.
+
+    Raises:
+        InvalidModel: the model, or the model on this workload, makes no sense.
+        UsageError: the target or the quantity is not known, or the target has none of it.
 
     >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
     [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]

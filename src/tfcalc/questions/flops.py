@@ -43,10 +43,24 @@ TITLES = {
 def flops(
     model: Model, workload: Workload | None = None, conventions: Conventions | None = None, *, depth: int | None = None
 ) -> Report:
-    """The FLOPs of ``model`` on ``run``: a forward pass, a training step, a prefill or a decoded token (its ``phase``).
+    """Count the FLOPs of ``model``: a forward pass, a training step, a prefill or a decoded token.
 
-    A multiply-add is 2 FLOPs; a matrix product of M×K and K×N is 2·M·K·N forward and 4·M·K·N backward.
-    Raises InvalidModel where the model, or the model on this workload, makes no sense.
+    A multiply-add is 2 FLOPs; a matrix product of M×K and K×N is 2·M·K·N forward and 4·M·K·N backward, as in PyTorch's
+    FlopCounterMode.
+
+    Args:
+        model: a :class:`~tfcalc.Transformer`, or what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
+        workload: ``phase``, sequences and their lengths in tokens; by default a forward pass of one of 512 tokens.
+        conventions: which operations are counted: matrix products (default), or ``count="all"``.
+        depth: levels of the breakdown; by default down to the blocks.
+
+    Returns:
+        A report: ``answer`` is the number of FLOPs; ``totals`` has those of forward, backward and recomputation, the
+        number of tokens and the FLOPs per token.
+
+    Raises:
+        InvalidModel: the model, or the model on this workload, makes no sense.
+        UsageError: an option of the workload has no effect on this model.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> flops(Transformer(), Workload(batch_size=32, seq_len=20, source_len=10)).answer
@@ -69,9 +83,10 @@ def flops(
     of_any_length = not LENGTHS.isdisjoint(entry.formula.free_symbols)
     tokens = exact(workload.target.tokens if of_any_length else workload.batch_size)
     per_token, rest = divmod(entry.value, tokens)
+    sizes = sizes_in_words(workload) if of_any_length else f"{workload.batch_size:,} samples"
     return Report(
         command="flops",
-        heading=f"{asked.model.summary}, {sizes_in_words(workload) if of_any_length else f'{workload.batch_size:,} samples'}",
+        heading=f"{asked.model.summary}, {sizes}",
         title=TITLES[workload.phase],
         unit="flops",
         answer=entry.value,

@@ -33,7 +33,17 @@ PLAIN = Style()
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A closed form: ``closed`` is exact, unless ``order`` says that it is only the growth, to be read as O(…)."""
+    """The answer of :func:`~tfcalc.formula`: a closed form.
+
+    Attributes:
+        target: the part, as it was asked for.
+        of: ``params``, ``flops``, ``memory`` or ``time``.
+        title: the quantity, in words.
+        closed: the form as an exact polynomial.
+        order: whether ``closed`` is only the asymptotic growth, to be read as O(…).
+        legend: the meaning of each letter.
+        notes: the definitions that it rests on.
+    """
 
     target: str
     path: str
@@ -49,7 +59,7 @@ class Formula:
     def at(self, **sizes: Num) -> Any:
         """Its value at these sizes, given by the letters of its legend: ints give an exact int, arrays an array.
 
-        A size that is not given stays a symbol. Raises UsageError for a letter that does not stand in it.
+        A size that is not given stays a symbol. Raises UsageError for a letter that does not occur in it.
 
         >>> formula("core").at(h=512, n=6)
         44140544
@@ -60,7 +70,7 @@ class Formula:
         return self.closed.at(sizes)
 
     def cell(self) -> Polynomial | Order:
-        """The formula as it stands in a sheet."""
+        """The formula as a cell of a table."""
         return Order(self.closed) if self.order else self.closed
 
     def text(self, style: Style = PLAIN) -> str:
@@ -121,13 +131,29 @@ def formula(
     training: Training | None = None,
     serving: Serving | None = None,
 ) -> Formula:
-    """The closed form of ``of`` (params, flops, memory, time) of one ``target``, which is a name or a path of the tree.
+    """Give the closed form of a quantity of one part of a model.
 
-    ``approx`` drops biases and norms; ``big_o`` keeps the growth alone; ``general`` gives a symbol of its own to each
-    size that follows from others by default (f instead of 4h); ``substitute`` puts numbers in for symbols, by letter
-    (of this ``notation``) or by name. With a ``training`` or ``serving`` plan, or where the workload trains, memory is
-    that of its terms (``activations``, ``optimizer``, ``cache``). Raises UsageError for an unknown target, quantity or
-    symbol.
+    Args:
+        target: a name (``mha``, ``ffn``, ``layer``, ``complete``, …) or a path of the tree; of training or serving
+            memory a term (``activations``, ``optimizer``, ``cache``), or a path inside one.
+        of: ``params``, ``flops``, ``memory`` (bytes) or ``time`` (its growth).
+        model: as in :func:`~tfcalc.params`; by default the classic Transformer.
+        workload: phase and structure of what is run; its sizes stay letters.
+        conventions: which operations are counted, and the number format of weights at rest.
+        approx: drop biases and norms (parameters only).
+        big_o: give the asymptotic growth only.
+        general: give a letter of its own to each size that follows from others by default (f instead of 4h).
+        substitute: numbers for letters (of this ``notation``) or field names: ``{"h": 512}``.
+        notation: the letters: ``lbhn``, ``bsld`` or ``names``.
+        training: with ``of="memory"``, the memory of a training step; also where the workload trains.
+        serving: with ``of="memory"``, the memory of serving.
+
+    Returns:
+        A formula: ``str()`` of it is text, ``latex()`` LaTeX, ``at(h=512, n=6)`` its value.
+
+    Raises:
+        InvalidModel: the model, or the model on this workload, makes no sense.
+        UsageError: the target, quantity or letter is not known, or options exclude each other.
 
     >>> print(formula("mha"), "|", formula("encoder-layer", "flops"), "|", formula("complete"))
     4h² + 4h | 4lbh(6h + l) | n(28h² + 32h) + (4 + 2V)h

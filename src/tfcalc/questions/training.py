@@ -120,7 +120,7 @@ def _rule(key: str, rule: Rule) -> dict[str, Any]:
 def training(
     model: Model, tokens: int, workload: Workload | None = None, conventions: Conventions | None = None
 ) -> Training:
-    """A run of ``model`` over so many ``tokens``, in steps of ``run``: their number times the FLOPs of each.
+    """A run of ``model`` over ``tokens``, in steps of ``workload``: their number times the FLOPs of each.
 
     Where the tokens do not fill the last step, it is counted in proportion. Raises InvalidModel as
     :func:`~tfcalc.questions.flops.flops`, UsageError for tokens that are none, or a workload that is no training step.

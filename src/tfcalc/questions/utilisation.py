@@ -120,7 +120,7 @@ def utilisation(
 ) -> Utilisation:
     """MFU and HFU of training ``model`` at ``rate`` tokens per second, of all ``machines`` or of each (``per_gpu``).
 
-    MFU leaves out what is computed twice, HFU counts all that runs on ``run``. Raises UsageError for a rate, a peak or
+    MFU leaves out recomputation, HFU counts all that ``workload`` runs. Raises UsageError for a rate, a peak or
     a number of GPUs that is not above 0, and InvalidModel as :func:`~tfcalc.questions.flops.flops`.
 
     >>> from tfcalc.families.transformer import Transformer
@@ -170,7 +170,7 @@ def _others(found: Accelerator, others: list[Accelerator], precision: str) -> It
     unlike = [one for one in others if one.peaks.get(precision) != found.peaks[precision]]
     if unlike:
         peaks = ", ".join(f"{one.name} ({_tera(one.peaks.get(precision, 0))})" for one in unlike)
-        yield f"assuming {found.name}; other GPUs of this name: {peaks}"
+        yield f"assuming {found.name}; others of this name: {peaks}"
 
 
 def _warnings(found: Utilisation, per_gpu: bool) -> Iterator[str]:

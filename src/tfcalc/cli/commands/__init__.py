@@ -20,7 +20,7 @@ COMMANDS = {
     "memory": "Memory of the weights, of a training step, or of serving, term by term.",
     "formula": "Print the closed form of a quantity, with its legend.",
     "explain": "Show how one number is computed, matrix by matrix.",
-    "verify": "Compare with PyTorch's counts, or with a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
+    "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "List the presets and the supported model types.",
 }
 
