@@ -24,7 +24,7 @@ def remarks(model: Model, run: Workload) -> Iterator[str]:
     """A sentence each: what does not fit, and what is counted though few would expect it."""
     yield from model.remarks(run)
     if run.decoding and run.latent == "expanded" and model.tree(run.replaced(latent="absorbed")) != model.tree(run):
-        yield "Keys and values of all cached tokens are expanded at each step, as in transformers (--mla absorbed avoids it)"
+        yield "Keys and values of all cached tokens are expanded at each step, as transformers does (--mla absorbed: not)"
     yield from _overcounted(model, run)
 
 
