@@ -201,7 +201,7 @@ def test_amounts_of_memory_say_their_unit(text: str) -> None:
         ("-3GB", "is not above 0"),
         ("0GiB", "is not above 0"),
         ("0.5B", "is not above 0"),
-        ("1e40GB", "is absurdly large"),
+        ("1e40GB", "is too large"),
         ("9" * 100 + "GB", "is not a number"),
         ("८०GB", "is not a number"),
     ],

@@ -51,7 +51,7 @@ def reading(place: object, failure: type[BadConfig] = BadConfig) -> Iterator[Non
     except (UnicodeError, ValueError) as error:
         if isinstance(error, TfcalcError):
             raise
-        raise failure(f"{place} can be no file's name", "name one that can") from None
+        raise failure(f"{place} is not a file name", "use another path") from None
 
 
 def parse(raw: bytes, called: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _file(place: str) -> Path:
         raise BadConfig(f"file {str(path)!r} does not exist", "name a config.json, a directory, or a model")
     if not path.is_file():
         raise BadConfig(
-            f"{path} is no regular file",
+            f"{path} is not a regular file",
             "name a config.json, or - for the standard input",
         )
     return path
