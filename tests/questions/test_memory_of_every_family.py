@@ -10,7 +10,7 @@ import pytest
 from tests.verify.random_configs import load
 from tfcalc import InvalidModel, Workload, flops, memory
 from tfcalc.configs.family import modules
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.held.plans import Serving, Training
 from tfcalc.implementations.transformers.measured import MOST, errors
 
@@ -51,7 +51,7 @@ def test_every_family_has_an_answer_or_a_line_that_says_why_not(model_type: str)
     ]
     for config, asked in questions:
         try:
-            said.append(memory(Published(config), **asked).answer)
+            said.append(memory(HFModel(config), **asked).answer)
         except InvalidModel as refusal:
             said.append(refusal)
     assert not any("\n" in str(each) for each in said)
@@ -62,7 +62,7 @@ def test_every_family_has_an_answer_or_a_line_that_says_why_not(model_type: str)
 def test_a_model_trains_with_any_head(name: str) -> None:
     """How much is kept is held against PyTorch in tests/verify/test_memory_of_bare_models.py."""
     small = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2}
-    totals = memory(Published({**small, "architectures": [name]}), **ASKED["train"]).totals
+    totals = memory(HFModel({**small, "architectures": [name]}), **ASKED["train"]).totals
     assert totals["activations_bytes"]
 
 
@@ -72,7 +72,7 @@ def test_flops_of_every_family_at_one_token_are_an_answer_or_a_line(phase: str) 
     refused = []
     for model_type in TYPES:
         try:
-            assert flops(Published({"model_type": model_type}), Workload(seq_len=1, phase=phase)).answer > 0
+            assert flops(HFModel({"model_type": model_type}), Workload(seq_len=1, phase=phase)).answer > 0
         except InvalidModel:
             refused.append(model_type)
     assert len(refused) < len(TYPES) / 10
@@ -99,7 +99,7 @@ def test_adapters_beside_queries_of_layers_that_reuse_keys_are_no_projections_of
         "use_double_wide_mlp": False,
         "attention_k_eq_v": False,
     }
-    model = Published({"model_type": "gemma4_text", **text, "architectures": ["Gemma4ForCausalLM"]})
+    model = HFModel({"model_type": "gemma4_text", **text, "architectures": ["Gemma4ForCausalLM"]})
     found = memory(model, STEP, training=Training(lora=2, optimizer="adamw"))
     own, reusing = (32 + 32) + 2 * (16 + 8), 32 + 32
     trained = 2 * (2 * own + reusing + 3 * 3 * (16 + 24))

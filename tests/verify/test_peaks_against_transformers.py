@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tfcalc import Workload, memory
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.held.plans import Training
 
 pytestmark = pytest.mark.torch
@@ -95,7 +95,7 @@ def test_each_phase_peaks_where_the_tracker_has_it(model_type: str, recipe: str,
         recompute=recompute,
     )
     plan = Training(precision=recipe, optimizer="adamw", device="recorded")
-    timeline = memory(Published(fields), run, training=plan).more["timeline"]
+    timeline = memory(HFModel(fields), run, training=plan).more["timeline"]
     phases = {phase["phase"]: phase["peak_bytes"] for phase in timeline}
     phases["forward"] = max(phases["forward"], phases["loss"])
     for ours, theirs in PHASES.items():
