@@ -93,7 +93,7 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
     own = own_format(model) if conventions.dtype == AUTO else None
     if weights or (own and not own.format.plain):
         return _in_format(asked, weights or "", conventions, depth)
-    conventions = resolve_dtype(model, conventions)
+    chosen, conventions = conventions.dtype != AUTO, resolve_dtype(model, conventions)
     bits = DTYPES[conventions.dtype]
     held = held_bytes(bits)
     root = asked.node.component
@@ -117,6 +117,7 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
                 *assumed_dtype(model, conventions.dtype),
             ),
             tuple(in_words("memory", asked.run, conventions)),
+            chosen=chosen,
         ),
     )
 
@@ -165,16 +166,17 @@ def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int |
         footer=at_rest_footer(
             (f"tensors that {recipe.format.name} leaves unquantized in {recipe.dtype}",),
             (f"{recipe.format.source}{kept}", f"not counted: {NOT_COUNTED}"),
+            chosen=bool(name),
         ),
     )
 
 
-def at_rest_footer(assumes: tuple[str, ...], assumptions: tuple[str, ...]) -> Footer:
-    """What stands below the memory of a model at rest."""
+def at_rest_footer(assumes: tuple[str, ...], assumptions: tuple[str, ...], *, chosen: bool) -> Footer:
+    """What stands below the memory of a model at rest; no training goes with a format that was ``chosen``."""
     return Footer(
         assumes,
         not_counted="gradients, optimizer, activations, KV cache, CUDA context",
-        see_also=("--train", "--serve", "--gpu h100", "--assumptions"),
+        see_also=(*(() if chosen else ("--train",)), "--serve", "--gpu h100", "--assumptions"),
         assumptions=assumptions,
     )
 
