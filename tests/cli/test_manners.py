@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -328,7 +329,7 @@ def test_13_help_begins_with_examples_and_swallows_nothing(tfcalc: Program, name
 
 @pytest.mark.parametrize("line", example_params())
 def test_13_every_example_runs(tfcalc: Program, line: str) -> None:
-    result = tfcalc(*line.split()[1:])
+    result = tfcalc(*shlex.split(line)[1:])
     assert result.returncode == 0, result.stderr
     assert result.stdout
 
