@@ -21,7 +21,7 @@ monomials = st.lists(st.sampled_from(LETTERS), max_size=4).map(
     lambda letters: tuple(sorted((letter, letters.count(letter)) for letter in set(letters)))
 )
 polynomials = st.dictionaries(monomials, st.integers(-50, 50), max_size=5).map(
-    lambda terms: Polynomial({powers: factor for powers, factor in terms.items()})
+    lambda terms: Polynomial(dict(terms))
 )
 factored = st.sampled_from([None, True, False])
 scripts = st.sampled_from(SCRIPTS)
