@@ -219,10 +219,10 @@ WITHOUT_EFFECT: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (("memory", STEP), {"seq_len": [512, 1024]}, "no memory of training"),
     (("memory", STEP), {}, "no memory of training"),
     (("params", STEP), {"d_model": [512]}, "a workload changes nothing in a sweep of params"),
-    (("params",), {"seq_len": [512]}, "seq_len changes nothing"),
-    (("memory",), {"b": [1, 2]}, "b changes nothing"),
-    (("flops",), {"source_len": [1, 2]}, "source_len changes nothing"),
-    (("flops",), {"cached": [1, 2]}, "cached changes nothing"),
+    (("params",), {"seq_len": [512]}, "seq_len has no effect"),
+    (("memory",), {"b": [1, 2]}, "b has no effect"),
+    (("flops",), {"source_len": [1, 2]}, "source_len has no effect"),
+    (("flops",), {"cached": [1, 2]}, "cached has no effect"),
 ]
 
 
