@@ -20,7 +20,9 @@ n, n_e, n_d, l, b, h, f, V = symbols("n n_e n_d l b h f V")
 monomials = st.lists(st.sampled_from(LETTERS), max_size=4).map(
     lambda letters: tuple(sorted((letter, letters.count(letter)) for letter in set(letters)))
 )
-polynomials = st.dictionaries(monomials, st.integers(-50, 50), max_size=5).map(Polynomial)
+polynomials = st.dictionaries(monomials, st.integers(-50, 50), max_size=5).map(
+    lambda terms: Polynomial({powers: factor for powers, factor in terms.items()})
+)
 factored = st.sampled_from([None, True, False])
 scripts = st.sampled_from(SCRIPTS)
 notations = st.sampled_from(sorted(NOTATIONS))
