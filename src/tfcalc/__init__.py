@@ -17,6 +17,7 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from tfcalc.arrays import sweep
     from tfcalc.catalog import from_config, load
+    from tfcalc.configs.published import HFModel
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
@@ -29,11 +30,14 @@ if TYPE_CHECKING:
     from tfcalc.questions.memory import memory
     from tfcalc.questions.overview import Overview, overview
     from tfcalc.questions.params import params
+    from tfcalc.questions.side_by_side import Comparison, Operand, compare
     from tfcalc.workload import Workload
 
 _HOME = {
+    "Comparison": "questions.side_by_side",
     "Component": "core.component",
     "Conventions": "conventions",
+    "HFModel": "configs.published",
     "Serving": "held.plans",
     "Training": "held.plans",
     "fits": "questions.fits",
@@ -43,12 +47,14 @@ _HOME = {
     "Unavailable": "errors",
     "UsageError": "errors",
     "Workload": "workload",
+    "compare": "questions.side_by_side",
     "explain": "questions.explain",
     "flops": "questions.flops",
     "formula": "questions.formula",
     "from_config": "catalog",
     "load": "catalog",
     "memory": "questions.memory",
+    "Operand": "questions.side_by_side",
     "overview": "questions.overview",
     "Overview": "questions.overview",
     "params": "questions.params",
@@ -56,9 +62,12 @@ _HOME = {
 }
 
 __all__ = [
+    "Comparison",
     "Component",
     "Conventions",
+    "HFModel",
     "InvalidModel",
+    "Operand",
     "Overview",
     "Serving",
     "TfcalcError",
@@ -67,6 +76,7 @@ __all__ = [
     "Unavailable",
     "UsageError",
     "Workload",
+    "compare",
     "explain",
     "fits",
     "flops",

@@ -34,7 +34,7 @@ COMMANDS = [
     "memory gpt2 --train --batch 8 --seq 1024 --precision bf16 --format plain",
     "memory gpt2 --train --timeline",
     "memory gpt2 --train --optimizer adamv",
-    "memory llama-3-8b --train --batch 8 --seq 4k --precision bf16-master --recompute full --budget 80GB --format plain",
+    "memory llama-3-8b --train --batch 8 --seq 4k --precision bf16-master --recompute full --budget 80GB",
     "memory llama-3-8b --train --seq 4096 --gpu rtx-4090",
     "memory llama-3-8b --train --seq 4096 --gpu 2xh200",
     "memory llama-3-8b --serve --context 32k --concurrency 16 --gpu rtx-4090",

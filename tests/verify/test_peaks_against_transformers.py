@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tfcalc import Workload, memory
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.held.plans import Training
 
 pytestmark = pytest.mark.torch
@@ -96,7 +96,7 @@ def test_each_phase_peaks_where_the_tracker_has_it(model_type: str, recipe: str,
     )
     phases = {
         phase["phase"]: phase["peak_bytes"]
-        for phase in memory(Published(fields), workload=run, training=Training(precision=recipe)).more["timeline"]
+        for phase in memory(HFModel(fields), workload=run, training=Training(precision=recipe)).more["timeline"]
     }
     phases["forward"] = max(phases["forward"], phases["loss"])
     for ours, theirs in PHASES.items():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from tfcalc.cli.commands import COMMANDS, command
 from tfcalc.cli.options import Option
-from tfcalc.cli.settings import settle
+from tfcalc.cli.settings import Settings, settle
 from tfcalc.errors import InvalidModel, TfcalcError
 
 ABOUT = """\b
@@ -81,12 +81,37 @@ def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[...
                 option.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=_parameter(option),
-                annotation=bool if option.switch else str,
+                annotation=bool if option.switch else list[str] if option.several else str,
             )
             for option in options
         ]
     )
     return called
+
+
+def settings_of(words: Sequence[str], options: tuple[Option, ...]) -> Settings:
+    """What words of a command line say that stand in one of its arguments; what is wrong is raised as by the whole."""
+    found: list[Settings] = []
+
+    def keep(settings: Settings) -> int:
+        found.append(settings)
+        return 0
+
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    app.command(add_help_option=False)(_typed(keep, options))
+    app(with_values(words, options), standalone_mode=False)
+    return found[0]
+
+
+def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
+    """The words with a value behind each option that stands alone and has one for that: ``--lora`` is ``--lora 16``."""
+    alone = {flag: option.alone for option in options if option.alone for flag in option.flags}
+    found: list[str] = []
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        found.append(word)
+        if word in alone and not following[:1].isdigit():
+            found.append(alone[word])
+    return found
 
 
 def _parameter(option: Option) -> Any:

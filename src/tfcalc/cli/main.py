@@ -14,7 +14,7 @@ from tfcalc.cli.commands import COMMANDS, OVERVIEW
 from tfcalc.cli.messages import tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
-from tfcalc.reader import STANDARD_INPUT, is_place
+from tfcalc.reader import STANDARD_INPUT
 
 INTERRUPTED = 130
 REPORT = "please report it with the command that you typed; --debug shows the traceback"
@@ -72,16 +72,32 @@ def _run(asked: list[str]) -> int:
 
 def _overview(asked: list[str]) -> int:
     """``tfcalc MODEL``: what is no command is a model, or a slip of either."""
+    if asked[1:] and not asked[1].startswith("-"):
+        raise UsageError(f"command {quoted(asked[0])} is not known", nearest(asked[0].lower(), COMMANDS))
     try:
         return _typer([OVERVIEW, *asked], OVERVIEW)
-    except UnknownModel as error:
-        command = nearest(asked[0].lower(), COMMANDS)
-        slipped = command.startswith("did you mean")
-        if is_place(asked[0]) or (error.near and not slipped):
-            raise
-        models = error.hint if error.near or not slipped else ""
-        hint = f"{command.replace('mean ', 'mean the command ')} {models}" if slipped else models
-        raise UsageError(f"{quoted(asked[0])} is neither a command nor a model", hint.strip()) from None
+    except (UnknownModel, UsageError) as error:
+        raise _slip(asked[0], error) from None
+
+
+def _slip(word: str, error: TfcalcError) -> TfcalcError:
+    """What is wrong with a first word that is neither a command nor a model; the ``error`` itself where it is one."""
+    from tfcalc.catalog import preset
+    from tfcalc.hub import is_id
+    from tfcalc.reader import is_place
+
+    if is_place(word) or is_id(word):
+        return error
+    try:
+        preset(word)
+    except UnknownModel as unknown:
+        command = nearest(word.lower(), COMMANDS)
+        meant = command.startswith("did you mean")
+        if unknown.near and not meant:
+            return unknown
+        hints = [command.replace("mean ", "mean the command ")] * meant + [unknown.hint] * (unknown.near or not meant)
+        return UsageError(f"{quoted(word)} is neither a command nor a model", " ".join(hints))
+    return error
 
 
 def _short_help() -> int:
@@ -95,12 +111,14 @@ def _short_help() -> int:
 def _typer(asked: list[str], called: str | None) -> int:
     import typer
 
-    from tfcalc.cli.app import application
+    from tfcalc.cli.app import application, with_values
+    from tfcalc.cli.commands import command
 
     # The base of all that typer raises of a command line has no public name.
     unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
     try:
-        code = application(called)(_with_values(asked, called), prog_name="tfcalc", standalone_mode=False)
+        words = with_values(asked, command(called).options) if called else asked
+        code = application(called)(words, prog_name="tfcalc", standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except unusable as error:
@@ -108,29 +126,15 @@ def _typer(asked: list[str], called: str | None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _with_values(asked: list[str], called: str | None) -> list[str]:
-    """The words with a value behind each option that stands alone and has one for that: ``--lora`` is ``--lora 16``."""
-    if called is None:
-        return asked
-    from tfcalc.cli.commands import command
-
-    alone = {flag: option.alone for option in command(called).options if option.alone for flag in option.flags}
-    found: list[str] = []
-    for word, following in zip(asked, [*asked[1:], ""], strict=True):
-        found.append(word)
-        if word in alone and not following[:1].isdigit():
-            found.append(alone[word])
-    return found
-
-
 def _usage(error: Exception) -> UsageError:
     """What typer found wrong, in our words."""
     option = getattr(error, "option_name", None)
     close = getattr(error, "possibilities", None)
     if option and close is not None and "o such option" in str(error):
-        return UsageError(
-            f"option {option} is not known", _elsewhere(option) or (nearest(option, close) if close else "see --help")
-        )
+        from tfcalc.cli.other_names import hint
+
+        near = nearest(option, close) if close else "see --help"
+        return UsageError(f"option {option} is not known", _elsewhere(option) or hint(option) or near)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     return UsageError(_one_line(message)[:1].lower() + _one_line(message)[1:].rstrip("."), "see --help")
 

@@ -13,8 +13,9 @@ from tfcalc.workload import Workload
 class Option(NamedTuple):
     """One option: ``known`` words; a whole ``number``, from ``least`` to ``most``; an ``amount`` above 0; or free text.
 
-    A ``switch`` takes no value. An option may be ``short_for`` others with their values (None: its own). ``alone`` is
-    its value where none follows it. Of a ``length`` in tokens k is 1,024. ``spellings`` are others' words.
+    A ``switch`` takes no value, an ``argument`` has no flag, and one of ``several`` takes as many words as there are.
+    An option may be ``short_for`` others with their values (None: its own). ``alone`` is its value where none follows
+    it. Of a ``length`` in tokens k is 1,024. ``spellings`` are others' words.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Option(NamedTuple):
     amount: bool = False
     switch: bool = False
     argument: bool = False
+    several: bool = False
     short_for: tuple[tuple[str, int | str | None], ...] = ()
     alone: str = ""
     length: bool = False

@@ -14,7 +14,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
-from tfcalc.plain_data import flaw
+from tfcalc.plain_data import check_plain
 from tfcalc.printable import quoted
 from tfcalc.questions.common import default_run
 from tfcalc.units import parse_amount, parse_count, parse_length
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
 
 T = TypeVar("T")
-Value = int | float | str | bool
+Value = int | float | str | bool | tuple[str, ...]
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 LARGEST_FILE = 1 << 20
@@ -175,6 +175,8 @@ def _variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _read(option: Option, raw: Any, called: str) -> Value:
     """One value, whether it came as text or as a TOML value."""
+    if option.several:
+        return tuple(raw)
     if option.switch:
         return _switch(raw, called)
     if option.number:
@@ -251,6 +253,5 @@ def _table(path: Path, section: tuple[str, ...]) -> dict[str, Any] | None:
         table = table.get(name) if isinstance(table, dict) else None
     if table is not None and not isinstance(table, dict):
         raise BadFile(f"{path}: {'.'.join(section)} is not a table", "write [tool.tfcalc] and a line per option")
-    if wrong := flaw(table):
-        raise BadFile(f"{path}: {wrong}", "write a line per option")
+    check_plain(table or {}, of="a settings file", called=str(path), failure=BadFile)
     return table

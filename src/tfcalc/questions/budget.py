@@ -71,7 +71,7 @@ def of_card(text: str) -> Budget:
     usable = found.usable()
     unlike = [other for other in others if other.usable().bytes != usable.bytes]
     more = (
-        (f"taken for {found.name}; others of the name: {', '.join(f'{one.name} ({one.memory})' for one in unlike)}",)
+        (f"assuming {found.name}; others of this name: {', '.join(f'{one.name} ({one.memory})' for one in unlike)}",)
         if unlike
         else ()
     )

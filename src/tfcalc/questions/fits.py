@@ -51,7 +51,7 @@ def fits(
         budget: an amount (``"80GB"``, ``"79.2GiB"``), bytes, or :func:`~tfcalc.questions.budget.of_card` of a GPU.
         workload: as in :func:`memory`.
         conventions: as in :func:`memory`.
-        training: as in :func:`memory`; with a budget of several GPUs, it is trained on so many.
+        training: as in :func:`memory`; with a budget of several GPUs, it is trained on all of them.
         serving: as in :func:`memory`.
         weights: as in :func:`memory`.
         margin: per cent of the budget that should stay free; what fits with less to spare is tight.

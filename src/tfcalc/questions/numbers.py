@@ -10,6 +10,8 @@ from tfcalc.core.measure import bytes_held, held_bytes
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
+from tfcalc.questions.common import default_run
+from tfcalc.report import exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.held.plans import Serving
     from tfcalc.model import Model
+    from tfcalc.report import Report
     from tfcalc.workload import Workload
 
 
@@ -55,7 +58,7 @@ def own_name(model: Model) -> str:
 
 
 def kv_bytes_per_token(model: Model, workload: Workload, plan: Serving) -> int:
-    """The bytes that a token adds to the cache of a request: of all layers, before any window is full. A state adds none.
+    """The bytes that a token adds to the cache of a request, in all layers, before a window is full; a state adds none.
 
     Raises InvalidModel for a model that writes no text.
     """
@@ -78,3 +81,27 @@ def kv_bytes_per_token(model: Model, workload: Workload, plan: Serving) -> int:
         for mixer in found
     ]
     return value_of(held(alone, Allocation(), cache_format(plan.kv)).total(bytes_held)) // tokens
+
+
+def serving_context(model: Model, workload: Workload) -> int:
+    """The model's longest context; of a model that has none, as many tokens as are run."""
+    return model.longest if isinstance(model.longest, int) else exact(workload.seq_len)
+
+
+def serving_and_cache(model: Model, plan: Serving) -> tuple[int | Unknown, int | Unknown]:
+    """The bytes of serving by this plan, and of its cache; nothing is known of a model that generates no text."""
+    from tfcalc.questions.serving_memory import served
+
+    try:
+        found = served(model, default_run(model), plan)
+    except InvalidModel as error:
+        unknown = Unknown("none: it generates no text", str(error))
+        return unknown, unknown
+    return found.total, value_of(found.cache.total(bytes_held))
+
+
+def per_token(step: Report) -> int | float:
+    """FLOPs of a token, or of a sample where a model reads no tokens."""
+    found = step.totals["flops_per_token"]
+    assert not isinstance(found, str)
+    return found

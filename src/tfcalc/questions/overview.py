@@ -7,25 +7,32 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
-from tfcalc.core.measure import active_params, bytes_held
+from tfcalc.core.measure import active_params
 from tfcalc.core.measure import params as parameters
-from tfcalc.core.traced import value_of
 from tfcalc.defaults import compute_dtype
-from tfcalc.errors import InvalidModel
 from tfcalc.held.plans import Serving, Training
-from tfcalc.questions.common import default_run
+from tfcalc.questions.common import check_arguments, default_run
 from tfcalc.questions.facts import Facts, facts
 from tfcalc.questions.flops import flops
 from tfcalc.questions.gpus import SPARE, holding, in_words
-from tfcalc.questions.numbers import Unknown, known, kv_bytes_per_token, own_name, weights_bytes
+from tfcalc.questions.numbers import (
+    Unknown,
+    known,
+    kv_bytes_per_token,
+    own_name,
+    per_token,
+    serving_and_cache,
+    serving_context,
+    weights_bytes,
+)
 from tfcalc.questions.params import embedded
 from tfcalc.questions.remarks import SAMPLES
-from tfcalc.questions.serving_memory import at_work, served
+from tfcalc.questions.serving_memory import at_work
 from tfcalc.questions.training_memory import training_peak
 from tfcalc.questions.training_plan import of_text_alone
-from tfcalc.report import SCHEMA_VERSION, Report, exact
+from tfcalc.report import SCHEMA_VERSION, exact
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.units import short, short_bytes
 from tfcalc.workload import Workload
@@ -68,8 +75,8 @@ class Overview:
     context: int
     kv_per_token: int | Unknown
     kv_cache: int | Unknown
-    forward_flops: int | float | Unknown
-    training_flops: int | float | Unknown
+    forward_flops: int | float
+    training_flops: int | float
     serving: int | Unknown
     finetune: Mapping[str, int | Unknown]
     notes: tuple[str, ...]
@@ -182,12 +189,8 @@ class Overview:
         else:
             whole = f"per token; {self._short(self.kv_cache)} at {self.context:,}"
             yield ["KV cache", Bytes(self.kv_per_token), whole, "memory --serve"]
-        for name, flops, command in (
-            ("forward", self.forward_flops, "flops"),
-            ("training", self.training_flops, "flops --train"),
-        ):
-            known = not isinstance(flops, Unknown)
-            yield [name, short(flops) if known else NONE, f"FLOPs per {per}" if known else flops.short, command]
+        yield ["forward", short(self.forward_flops), f"FLOPs per {per}", "flops"]
+        yield ["training", short(self.training_flops), f"FLOPs per {per}", "flops --train"]
         yield self._placed("serving", self.serving, "memory --serve")
         for method, (called, _, flags) in METHODS.items():
             yield self._placed(called, self.finetune[method], f"memory --train{flags.partition(' 1')[0]}")
@@ -272,33 +275,34 @@ def overview(
     >>> found.answer, found.weights["fp32"]
     (44140544, 176562176)
     """
+    check_arguments(model, workload, conventions)
     workload = (workload or default_workload(model)).replaced(phase="forward")
     once = workload.replaced(recompute="none")
     model.check(once)
     tree = model.tree(once)
-    context = model.longest if isinstance(model.longest, int) else exact(workload.seq_len)
+    context = serving_context(model, once)
     plan = Serving(context=context)
-    serving, cache = _served(model, plan)
-    per_token = known(lambda: kv_bytes_per_token(model, default_run(model), plan), "none: it generates no text")
-    forward, training = flops(model, once), flops(model, once.replaced(phase="train"))
+    serving, cache = serving_and_cache(model, plan)
+    kv = known(lambda: kv_bytes_per_token(model, default_run(model), plan), "none: it generates no text")
+    forward = flops(model, once)
     own, name = own_name(model), getattr(model, "name", "")
     return Overview(
         model=model,
         workload=workload,
         asked=asked or shlex.quote(name or "MODEL"),
-        heading=name or ("config" if isinstance(model, Published) else "model"),
-        facts=facts(model, tree if isinstance(per_token, Unknown) else model.tree(at_work(default_run(model), plan))),
+        heading=name or ("config" if isinstance(model, HFModel) else "model"),
+        facts=facts(model, tree if isinstance(kv, Unknown) else model.tree(at_work(default_run(model), plan))),
         total_params=exact(tree.total(parameters)),
         active_params=exact(tree.total(active_params)),
         embedding_params=exact(embedded(tree)),
-        by_sample=forward.conventions["tokens"] == SAMPLES,
+        by_sample=forward.conventions.get("tokens") == SAMPLES,
         weights={own: weights_bytes(model, tree)}
         | {name: weights_bytes(model, tree, name) for name in FORMATS if name != own},
         context=context,
-        kv_per_token=per_token,
+        kv_per_token=kv,
         kv_cache=cache,
-        forward_flops=_per_token(forward),
-        training_flops=_per_token(training),
+        forward_flops=per_token(forward),
+        training_flops=per_token(flops(model, once.replaced(phase="train"))),
         serving=serving,
         finetune={method: _tuned(model, workload, plan) for method, (_, plan, _) in METHODS.items()},
         notes=(*model.remarks(once), *of_text_alone(model, once)),
@@ -310,28 +314,10 @@ def overview(
 def default_workload(model: Model) -> Workload:
     """One sequence of 4,096 tokens, or of as many as the model reads, with gradient checkpointing."""
     longest = model.longest
-    shorter = isinstance(longest, int) and longest < LENGTH
-    return Workload(seq_len=longest if shorter else LENGTH, recompute="full")
-
-
-def _per_token(report: Report) -> int | float:
-    """FLOPs of a token, or of a sample where a model reads no tokens."""
-    found = report.totals["flops_per_token"]
-    assert not isinstance(found, str)
-    return found
-
-
-def _served(model: Model, plan: Serving) -> tuple[int | Unknown, int | Unknown]:
-    """The bytes of serving one request, and of its cache; nothing is known of a model that generates no text."""
-    try:
-        found = served(model, default_run(model), plan)
-    except InvalidModel as error:
-        unknown = Unknown("none: it generates no text", str(error))
-        return unknown, unknown
-    return found.total, value_of(found.cache.total(bytes_held))
+    return Workload(seq_len=min(longest, LENGTH) if isinstance(longest, int) else LENGTH, recompute="full")
 
 
 def _tuned(model: Model, workload: Workload, plan: Training) -> int | Unknown:
     """The peak of fine-tuning by this plan."""
-    family = model.family.model_type if isinstance(model, Published) else "such models"
+    family = model.family.model_type if isinstance(model, HFModel) else "such models"
     return known(lambda: training_peak(model, workload.replaced(phase="train"), plan), f"not known for {family}")

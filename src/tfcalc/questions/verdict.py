@@ -32,10 +32,17 @@ BESIDE_FLAGS = 21
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """``report`` is what was asked, ``largest`` and ``remedies`` what else would fit; ``flags`` are the remedies'.
+    """The answer of :func:`~tfcalc.fits`: a verdict, and what else would fit.
 
-    ``subtitle`` says what was asked; ``margin`` is how many per cent of the budget should stay free. ``remarks`` say
-    what should be known of the model at the largest sizes.
+    Attributes:
+        report: the memory report of what was asked.
+        budget: the budget, in bytes and as it was given.
+        largest: the largest sizes that fit, all else as asked.
+        remedies: changes that would make it fit, with the peak of each in bytes.
+        flags: the command-line options of each remedy.
+        subtitle: what was asked, in words.
+        margin: per cent of the budget that should stay free.
+        remarks: limits of the model at the largest sizes.
     """
 
     report: Report
@@ -49,7 +56,7 @@ class Fit:
 
     @property
     def headroom(self) -> int:
-        """Bytes to spare; below 0 what is wanting."""
+        """Bytes to spare; below 0 the bytes that are short."""
         return self.budget.bytes - self.report.answer
 
     @property
