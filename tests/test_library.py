@@ -92,7 +92,7 @@ def test_what_is_given_stays_and_what_is_not_follows() -> None:
 
 
 def test_a_formula_is_asked_by_its_own_letters() -> None:
-    with pytest.raises(tfcalc.UsageError, match="'q' does not stand in"):
+    with pytest.raises(tfcalc.UsageError, match="'q' does not occur in"):
         tfcalc.formula("mha").at(h=512, q=3)
 
 
@@ -140,7 +140,7 @@ def test_by_kind_does_not_depend_on_what_is_shown() -> None:
 
 def test_the_heads_of_a_note_are_those_of_the_model() -> None:
     lines = tfcalc.explain("mha", tfcalc.Transformer(head_dim=32)).lines
-    assert lines[0].note == "the 8 heads share each (8 × 32 = 256)"
+    assert lines[0].note == "one matrix for all 8 heads (8 × 32 = 256)"
     assert lines[0].numbers.each == (512, 256)
 
 
@@ -219,10 +219,10 @@ WITHOUT_EFFECT: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (("memory", STEP), {"seq_len": [512, 1024]}, "no memory of training"),
     (("memory", STEP), {}, "no memory of training"),
     (("params", STEP), {"d_model": [512]}, "a workload changes nothing in a sweep of params"),
-    (("params",), {"seq_len": [512]}, "seq_len changes nothing"),
-    (("memory",), {"b": [1, 2]}, "b changes nothing"),
-    (("flops",), {"source_len": [1, 2]}, "source_len changes nothing"),
-    (("flops",), {"cached": [1, 2]}, "cached changes nothing"),
+    (("params",), {"seq_len": [512]}, "seq_len has no effect"),
+    (("memory",), {"b": [1, 2]}, "b has no effect"),
+    (("flops",), {"source_len": [1, 2]}, "source_len has no effect"),
+    (("flops",), {"cached": [1, 2]}, "cached has no effect"),
 ]
 
 

@@ -70,7 +70,7 @@ def test_another_object_in_a_field_is_refused_by_every_question(kind: Any, value
 def test_another_object_in_a_config_is_refused_where_the_model_is_built(value: object) -> None:
     """Also in a field that nobody reads: --json shows it."""
     for config in ({"unread": value}, {"hidden_size": value}, {"rope_scaling": {"factor": [1, value]}}):
-        with pytest.raises(tfcalc.InvalidModel, match=r"cannot be in a config\.json.*; convert it by int") as refusal:
+        with pytest.raises(tfcalc.InvalidModel, match=r"is no value of a config\.json.*; convert it by int") as refusal:
             tfcalc.from_config({"model_type": "llama", **config})
         assert "\n" not in str(refusal.value)
 
@@ -101,7 +101,7 @@ def test_arguments_in_each_others_place_are_refused() -> None:
         with pytest.raises(tfcalc.InvalidModel, match="is not a workload"):
             tfcalc.memory(model, wrong, training=Training())
     for wrong in (run, plan, {}):
-        with pytest.raises(tfcalc.InvalidModel, match="are no conventions"):
+        with pytest.raises(tfcalc.InvalidModel, match="are not conventions"):
             tfcalc.memory(model, run, wrong, training=Training())
     for wrong in (run, Serving(), True):
         with pytest.raises(tfcalc.InvalidModel, match="is not a plan"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -328,7 +329,7 @@ def test_13_help_begins_with_examples_and_swallows_nothing(tfcalc: Program, name
 
 @pytest.mark.parametrize("line", example_params())
 def test_13_every_example_runs(tfcalc: Program, line: str) -> None:
-    result = tfcalc(*line.split()[1:])
+    result = tfcalc(*shlex.split(line)[1:])
     assert result.returncode == 0, result.stderr
     assert result.stdout
 
@@ -394,7 +395,9 @@ def test_16_numbers_as_people_write_them(tfcalc: Program, written: str, meant: i
 
 @pytest.mark.parametrize("written", ["--context", "--max-model-len", "--max-num-batched-tokens", "--seq", "--cached"])
 def test_16_a_length_in_tokens_counts_k_as_1024(tfcalc: Program, written: str) -> None:
-    ask = ("memory", "gpt2", "--serve", "-q") if written.startswith(("--c", "--m")) else ("flops", "gpt2", "-q")
+    ask: tuple[str, ...] = (
+        ("memory", "gpt2", "--serve", "-q") if written.startswith(("--c", "--m")) else ("flops", "gpt2", "-q")
+    )
     if written == "--cached":
         ask = ("flops", "gpt2", "--phase", "decode", "-q")
     small, long = tfcalc(*ask, written, "1k"), tfcalc(*ask, written, "1024")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -57,25 +58,38 @@ COMMANDS = [
     "params --d-model 513",
     "params --laers 3",
     "params transformer-bas --json",
+    "compare llama-3-8b qwen3-8b --format markdown",
 ]
+"""At 80 columns."""
+GLANCES = [
+    "llama-3-8b",
+    "deepseek-v3",
+    "bert-base-uncased",
+    "t5-small",
+    "compare llama-3-8b qwen3-8b",
+    "compare llama-3-8b 'llama-3-8b --kv-heads 32' qwen3-8b",
+]
+"""In a narrow window, an ordinary one and a wide one."""
+WIDTHS = (40, 80, 120)
+GOLDENS = [(line, 80) for line in COMMANDS] + [(line, columns) for line in GLANCES for columns in WIDTHS]
 
 
-def slug(line: str) -> str:
-    return re.sub(r"[^\w]+", "-", line).strip("-")
+def slug(line: str, columns: int = 80) -> str:
+    return re.sub(r"[^\w]+", "-", line).strip("-") + (f"-at-{columns}" if columns != 80 else "")
 
 
-@pytest.mark.parametrize("line", COMMANDS, ids=slug)
-def test_the_output_is_as_it_was(tfcalc: Program, line: str, request: pytest.FixtureRequest) -> None:
-    result = tfcalc(*line.split(), env={"COLUMNS": "80"})
+@pytest.mark.parametrize(("line", "columns"), GOLDENS, ids=[slug(*each) for each in GOLDENS])
+def test_the_output_is_as_it_was(tfcalc: Program, line: str, columns: int, request: pytest.FixtureRequest) -> None:
+    result = tfcalc(*shlex.split(line), env={"COLUMNS": f"{columns}"})
     found = f"$ tfcalc {line}\n{result.stdout}{result.stderr}[{result.returncode}]\n"
-    path = HERE / f"{slug(line)}.txt"
+    path = HERE / f"{slug(line, columns)}.txt"
     if request.config.getoption("--overwrite"):
         path.write_text(found, encoding="utf-8")
     assert found == path.read_text(encoding="utf-8"), "if this is meant: make golden"
 
 
 def test_no_golden_is_left_over() -> None:
-    assert {path.stem for path in HERE.glob("*.txt")} == {slug(line) for line in COMMANDS}
+    assert {path.stem for path in HERE.glob("*.txt")} == {slug(*each) for each in GOLDENS}
 
 
 def rows(text: str) -> list[tuple[int, int]]:

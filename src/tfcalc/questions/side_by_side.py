@@ -39,7 +39,7 @@ LEAST, MOST = 2, 8
 WIDE = 80
 LABELS = 22
 CELL = 16
-"""Characters of the first column, and of a number with its ratio."""
+"""Characters of the first column, and of a number and its ratio."""
 SMALL = 100
 """A kind of parameters below one part in so many, in all models, has no row in the table."""
 KINDS = {"ffn": "feed-forward", "ssm": "state-space", "output": "output head", "norm": "norms"}
@@ -65,11 +65,15 @@ class Operand(NamedTuple):
 
 
 class Quantity(NamedTuple):
-    """Its key in the JSON, what it is called, and its unit: params, flops, bytes, or "" of sizes and names."""
+    """Its key in the JSON, what it is called, and its unit: params, flops, bytes, or "" of sizes and names.
+
+    A ``part`` is one of what stands above it.
+    """
 
     key: str
     called: str
     unit: str = ""
+    part: bool = False
 
 
 class Row(NamedTuple):
@@ -166,16 +170,23 @@ class Comparison:
         lettered = LABELS + sum(max(len(name), CELL) + 2 for name in self.names) > WIDE
         headings = [chr(ord("A") + place) for place in range(len(self.names))] if lettered else list(self.names)
         two = len(self.names) == LEAST
+        others = [] if two else headings[1:]
         named = [f"{letter}: {name}" if lettered else name for letter, name in zip(headings, self.names, strict=True)]
         return Sheet(
             title=self._title(),
             subtitle="; ".join(named) if lettered else " and ".join([", ".join(named[:-1]), named[-1]]),
             columns=[
-                Column("", numeric=False),
-                *(Column(heading) for heading in headings),
-                *([Column("difference", spare=1), Column("ratio", spare=2)] if two else []),
+                Column("", numeric=False, folds=True),
+                Column(headings[0]),
+                *([Column(headings[1]), Column("difference", spare=1), Column("ratio", spare=2)] if two else []),
+                *(
+                    column
+                    for each in others
+                    for column in (Column(each), Column(f"{each}/{headings[0]}" if lettered else "ratio", spare=1))
+                ),
             ],
             rows=[self._row(row, two=two) for row in shown],
+            depths=[int(row.quantity.part) for row in shown],
             quiet="\n".join(str(value) for value in self.row("total_params").values),
             notes=[] if self.only_differences else list(self._same()),
             assumes=tuple(self._assumes()),
@@ -191,14 +202,13 @@ class Comparison:
         return title if len(said) > LEAST or ratio is None else f"{title} ({_times(ratio)})"
 
     def _row(self, row: Row, *, two: bool) -> list[Cell]:
-        cells: list[Cell] = [row.quantity.called]
-        for place, value in enumerate(row.values):
-            ratio = row.ratio(place)
-            beside = f" ({_times(ratio)})" if place and not two and ratio is not None and row.unit else ""
-            cells.append(self._said(row, value) + beside)
-        if two:
-            difference, ratio = row.difference(1), row.ratio(1)
-            cells.append("" if difference is None else f"{'+' * (difference > 0)}{self._said(row, difference)}")
+        first, *others = (self._said(row, value) for value in row.values)
+        cells: list[Cell] = [row.quantity.called, first]
+        for place, said in enumerate(others, start=1):
+            difference, ratio = row.difference(place), row.ratio(place)
+            cells.append(said)
+            if two:
+                cells.append("" if difference is None else f"{'+' * (difference > 0)}{self._said(row, difference)}")
             cells.append("" if ratio is None else _times(ratio))
         return cells
 
@@ -379,7 +389,7 @@ FACTS = {
 PARAMS = 1
 TOTAL = Quantity("total_params", "parameters", "params")
 ACTIVE = Quantity("active_params", "active parameters", "params")
-EMBEDDING = Quantity("embedding_params", "  embedding", "params")
+EMBEDDING = Quantity("embedding_params", "embedding", "params", part=True)
 
 
 def _column(operand: Operand, workload: Workload) -> Groups:
@@ -396,7 +406,7 @@ def _column(operand: Operand, workload: Workload) -> Groups:
         {Quantity(key, called): getattr(its, key) for key, called in FACTS.items()},
         {
             **totals,
-            **{Quantity(f"{kind}_params", f"  {KINDS.get(kind, kind)}", "params"): kinds[kind] for kind in kinds},
+            **{Quantity(f"{kind}_params", KINDS.get(kind, kind), "params", part=True): kinds[kind] for kind in kinds},
         },
         {
             Quantity("forward_flops_per_token", "forward FLOPs/token", "flops"): per_token(flops(model, once)),
