@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def main() -> None:
     points = 1_000_000
     h, n, l = 8 * rng.integers(1, 512, points), rng.integers(1, 100, points), rng.integers(1, 8192, points)
     for of in ("params", "flops"):
-        sizes_of = {"d_model": h, "n_layers": n, **({"seq_len": l} if of == "flops" else {})}
+        sizes_of: dict[str, Any] = {"d_model": h, "n_layers": n, **({"seq_len": l} if of == "flops" else {})}
         start = time.perf_counter()
         swept = tfcalc.sweep(model, of, **sizes_of)
         taken = time.perf_counter() - start

@@ -1,6 +1,6 @@
 """What each tensor is for, read off the name that checkpoints give it: queries, feed-forward, experts, norms.
 
-Published names differ from family to family, and yet a few patterns tell them apart; the first that fits decides.
+HFModel names differ from family to family, and yet a few patterns tell them apart; the first that fits decides.
 """
 
 from __future__ import annotations

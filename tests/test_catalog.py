@@ -130,7 +130,7 @@ def test_a_model_at_rest_is_answered_in_its_checkpoints_quantization() -> None:
     """One scale for a whole matrix is fp8 as well, but not 8 bits for everything."""
     model = catalog.load("nvidia-nemotron-3-super-120b-a12b-fp8")
     buffers = model.tree(Workload()).total(buffer_elements)
-    assert memory(model).answer == _in_its_own_format("nvidia-nemotron-3-super-120b-a12b-fp8") + 2 * buffers  # type: ignore[operator]
+    assert memory(model).answer == _in_its_own_format("nvidia-nemotron-3-super-120b-a12b-fp8") + 2 * buffers
 
 
 def _in_its_own_format(name: str) -> int:

@@ -13,7 +13,7 @@ from tests.core.test_patterns import SEES
 from tests.formula_reader import evaluate
 from tfcalc import Conventions, Transformer, Workload
 from tfcalc.configs.family import modules
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.errors import InvalidModel
 from tfcalc.leaves.norm import NORMS, NormKind
@@ -151,7 +151,7 @@ def test_every_elementwise_operation_of_every_family_stands_in_the_table() -> No
     for model_type in (name for names in modules().values() for name in names):
         for run in (Workload(phase="train"), Workload(phase="decode", cached=9)):
             try:
-                root = Published({"model_type": model_type}).tree(run)
+                root = HFModel({"model_type": model_type}).tree(run)
             except InvalidModel:  # defaults that fit no model; transformers has a few
                 continue
             done = {work.name for node in root.walk() for work in node.component.own.elementwise}

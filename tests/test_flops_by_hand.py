@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from tfcalc import Conventions, Transformer, Workload, flops, load
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import elementwise_flops, matmul_backward_flops, matmul_flops
 from tfcalc.core.recomputation import as_run
 from tfcalc.leaves import convolution
@@ -30,7 +30,7 @@ PER_PAIR = 2 * 2 * 4 * 8  # a multiply-add is 2, Q Kᵀ and P V, 4 heads of widt
 def test_a_window_leaves_the_pairs_that_one_can_count(length: int) -> None:
     """Two of four layers see a window of 5: the i-th query sees min(i, 5) keys; the others see i."""
     full, causal = (
-        flops(Published(GEMMA), Workload(batch_size=3, seq_len=length, attention=kind)).answer
+        flops(HFModel(GEMMA), Workload(batch_size=3, seq_len=length, attention=kind)).answer
         for kind in ("full", "causal")
     )
     near, all_before = sum(min(i, 5) for i in range(1, length + 1)), sum(range(1, length + 1))
@@ -39,14 +39,14 @@ def test_a_window_leaves_the_pairs_that_one_can_count(length: int) -> None:
 
 def test_a_decoded_token_sees_no_more_than_its_window() -> None:
     """From 5 cached tokens on, two of four layers see 5 keys, whatever is cached; the others one more each time."""
-    counts = [flops(Published(GEMMA), Workload(phase="decode", cached=cached)).answer for cached in (4, 5, 6, 7)]
+    counts = [flops(HFModel(GEMMA), Workload(phase="decode", cached=cached)).answer for cached in (4, 5, 6, 7)]
     steps = [after - before for before, after in itertools.pairwise(counts)]
     assert steps == [4 * PER_PAIR, 2 * PER_PAIR, 2 * PER_PAIR]
 
 
 def test_a_chunk_leaves_the_pairs_that_one_can_count() -> None:
     """Three of four layers see chunks of 4: the i-th query (from 0) sees i mod 4 + 1 keys."""
-    model = Published(
+    model = HFModel(
         {
             "model_type": "llama4_text",
             "hidden_size": 32,
@@ -116,7 +116,7 @@ def test_only_pytorchs_counter_forgets_the_groups_of_a_convolution() -> None:
 
 def test_the_loss_and_the_rotation_are_elementwise_work() -> None:
     """A training step has 5 + 2 operations per logit; a forward pass 3 per rotated number of queries and keys."""
-    model, tokens = Published(GEMMA), 3 * 7
+    model, tokens = HFModel(GEMMA), 3 * 7
     everything = Conventions(count="all")
     step = flops(model, Workload(batch_size=3, seq_len=7, phase="train"), everything)
     loss = next(entry for entry in step.walk() if entry.kind == "loss")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import recorded
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import matmul_backward_flops, matmul_flops
 from tfcalc.workload import Workload
 
@@ -29,7 +29,7 @@ UNSEEN = "grouped_mm"
 
 @pytest.mark.parametrize("row", recorded("experts.public.jsonl"), ids=lambda row: "-".join(map(str, row.values())))
 def test_active_experts_and_the_router_are_counted(row: dict[str, Any]) -> None:
-    model = Published({**TINY, "num_local_experts": row["experts"], "num_experts_per_tok": row["top_k"]})
+    model = HFModel({**TINY, "num_local_experts": row["experts"], "num_experts_per_tok": row["top_k"]})
     root = model.tree(RUN).root()
     experts = [node for node in root.walk() if node.component.kind == "experts"]
     for measure, key in ((matmul_flops, "forward_flops"), (matmul_backward_flops, "backward_flops")):

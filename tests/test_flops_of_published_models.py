@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import Workload, flops
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 
 CONFIGS = json.loads((Path(__file__).parent / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
 OTHER_LENGTH = {"t5-small": 96}
@@ -37,7 +37,7 @@ def test_a_training_step_is_counted_to_the_last_flop(row: dict[str, Any]) -> Non
         phase="train",
         kernel=kernel(row),
     )
-    totals = flops(Published(CONFIGS[row["model"]]), run).totals
+    totals = flops(HFModel(CONFIGS[row["model"]]), run).totals
     assert totals["forward_flops"] == row["forward_flops"]
     assert totals["backward_flops"] == row["backward_flops"]
     assert totals["total_flops"] == row["total_flops"]
@@ -49,7 +49,7 @@ def test_prefill_and_decode_are_counted_to_the_last_flop(row: dict[str, Any]) ->
         run = Workload(batch_size=row["batch"], cached=row["cached"], phase="decode")
     else:
         run = Workload(batch_size=row["batch"], seq_len=row["seq"], phase="prefill", logits="last")
-    assert flops(Published(CONFIGS[row["model"]]), run).answer == row["forward_flops"]
+    assert flops(HFModel(CONFIGS[row["model"]]), run).answer == row["forward_flops"]
 
 
 @pytest.mark.parametrize("row", recorded("checkpointed.public.jsonl"), ids=named)
@@ -65,7 +65,7 @@ def test_recomputation_is_counted_to_the_last_flop(row: dict[str, Any]) -> None:
         early_stop=not row["use_reentrant"],
         dropout=not row["dropout_zero"],
     )
-    totals = flops(Published(CONFIGS[row["model"]]), run).totals
+    totals = flops(HFModel(CONFIGS[row["model"]]), run).totals
     assert totals["model_flops"] == row["total_without"]
     assert totals["recompute_flops"] == row["recompute_flops"]
     assert totals["total_flops"] == row["total_flops"]

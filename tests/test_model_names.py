@@ -74,7 +74,7 @@ SEVERAL = {
 
 @pytest.mark.parametrize(("typed", "names"), SEVERAL.items())
 def test_the_name_of_a_family_is_answered_with_its_presets(typed: str, names: list[str]) -> None:
-    with pytest.raises(UnknownModel, match=f"{typed!r} names several: ") as refused:
+    with pytest.raises(UnknownModel, match=f"{typed!r} is ambiguous: ") as refused:
         catalog.preset(typed)
     listed = refused.value.message.partition(": ")[2].split(", ")
     assert set(names) <= {name.partition(" and ")[0] for name in listed}

@@ -41,9 +41,9 @@ def asks(
     return {
         "params": lambda: tfcalc.params(chosen, run) if by is None else tfcalc.flops(chosen, run, by),
         "flops": lambda: tfcalc.flops(chosen, run, by),
-        "memory": lambda: tfcalc.memory(chosen, by, run=run),
-        "train": lambda: tfcalc.memory(chosen, by, run=run, training=Training()),
-        "serve": lambda: tfcalc.memory(chosen, by, run=run, serving=Serving()),
+        "memory": lambda: tfcalc.memory(chosen, run, by),
+        "train": lambda: tfcalc.memory(chosen, run, by, training=Training()),
+        "serve": lambda: tfcalc.memory(chosen, run, by, serving=Serving()),
         "explain": lambda: tfcalc.explain("ffn", chosen, "flops", run, by),
     }
 
@@ -97,12 +97,15 @@ def test_a_word_of_an_enum_is_taken_where_its_text_is_the_word() -> None:
 def test_arguments_in_each_others_place_are_refused() -> None:
     model, run, plan = tfcalc.Transformer(kind="decoder"), tfcalc.Workload(), Training()
     wrong: Any
-    for wrong in (run, plan, {}):
-        with pytest.raises(tfcalc.InvalidModel, match="are not definitions"):
+    for wrong in (tfcalc.Conventions(), plan, {}):
+        with pytest.raises(tfcalc.InvalidModel, match="is not a workload"):
             tfcalc.memory(model, wrong, training=Training())
+    for wrong in (run, plan, {}):
+        with pytest.raises(tfcalc.InvalidModel, match="are not conventions"):
+            tfcalc.memory(model, run, wrong, training=Training())
     for wrong in (run, Serving(), True):
-        with pytest.raises(tfcalc.InvalidModel, match="is no plan"):
+        with pytest.raises(tfcalc.InvalidModel, match="is not a plan"):
             tfcalc.memory(model, training=wrong)
     for wrong in ("{}", ["llama"], 3):
-        with pytest.raises(tfcalc.InvalidModel, match="is no config"):
+        with pytest.raises(tfcalc.InvalidModel, match="is not a config"):
             tfcalc.from_config(wrong)

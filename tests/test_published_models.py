@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import recorded
 from tests.groups import by_group
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import STORED, Measure
 from tfcalc.core.measure import active_params, params
 from tfcalc.core.number import total
@@ -24,7 +24,7 @@ BUFFERS = Measure(lambda cost: total(buffer.size for buffer in cost.buffers), ST
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['model_type']}:{row['model']}")
 def test_a_published_model_is_counted_exactly(row: dict[str, Any]) -> None:
-    root = Published(row["config"]).tree(Workload())
+    root = HFModel(row["config"]).tree(Workload())
     assert root.total(params) == row["total_params"]
     if "active_params" in row:
         assert root.total(active_params) == row["active_params"]
@@ -67,5 +67,5 @@ def merged(groups: dict[str, Any], model_type: str) -> dict[str, Any]:
 def test_a_published_model_is_counted_group_by_group(row: dict[str, Any]) -> None:
     if sum(row["components"].values()) != row["total_params"]:
         pytest.skip("the recorded groups do not add up to the recorded total")
-    ours = by_group(tensors(Published(row["config"]).tree(Workload())))
+    ours = by_group(tensors(HFModel(row["config"]).tree(Workload())))
     assert merged(ours, row["model_type"]) == merged(row["components"], row["model_type"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.verify.random_configs import coin, grouped
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import active_params, params
 from tfcalc.errors import InvalidModel
 from tfcalc.workload import Workload
@@ -29,7 +29,7 @@ NEMOTRON = {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads":
 
 
 def total(model_type: str, fields: dict[str, Any]) -> Any:
-    return Published({"model_type": model_type, **fields}).tree(Workload()).total(params)
+    return HFModel({"model_type": model_type, **fields}).tree(Workload()).total(params)
 
 
 def drawn(seed: int) -> dict[str, Any]:
@@ -66,9 +66,9 @@ def test_orion_has_layernorms_with_biases() -> None:
 
 def test_minicpm_may_have_experts() -> None:
     fields = {"num_experts": 8, "num_experts_per_tok": 2, "tie_word_embeddings": False, "num_hidden_layers": 2}
-    ours = Published({"model_type": "minicpm", **fields}).tree(Workload())
+    ours = HFModel({"model_type": "minicpm", **fields}).tree(Workload())
     kin = {**fields, "num_local_experts": 8, "vocab_size": 32000, "intermediate_size": 11008, "num_key_value_heads": 32}
-    theirs = Published({"model_type": "mixtral", **kin}).tree(Workload())
+    theirs = HFModel({"model_type": "mixtral", **kin}).tree(Workload())
     assert (ours.total(params), ours.total(active_params)) == (theirs.total(params), theirs.total(active_params))
 
 

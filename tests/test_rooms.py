@@ -30,8 +30,9 @@ ROOMS = [
     ("dimensions",),
     ("tape",),
     ("core", "units", "hardware", "model_names"),
+    ("plain_data",),
     ("errors",),
-    ("printable", "plain_data"),
+    ("printable",),
 ]
 """Each may import from its own row and from those below it."""
 

@@ -74,7 +74,9 @@ from tools.docs_memory import TABLES as TABLES_OF_MEMORY
 from tools.docs_reference import TABLES as TABLES_OF_REFERENCE
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
-GENERATED_KINDS = "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|course|answers"
+GENERATED_KINDS = (
+    "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|course|answers"
+)
 GENERATED = re.compile(rf"(<!-- ({GENERATED_KINDS})([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 WIDTH = "80"
 

@@ -17,6 +17,7 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from tfcalc.arrays import sweep
     from tfcalc.catalog import from_config, load
+    from tfcalc.configs.published import HFModel
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
@@ -36,6 +37,7 @@ _HOME = {
     "Comparison": "questions.side_by_side",
     "Component": "core.component",
     "Conventions": "conventions",
+    "HFModel": "configs.published",
     "Serving": "held.plans",
     "Training": "held.plans",
     "fits": "questions.fits",
@@ -63,6 +65,7 @@ __all__ = [
     "Comparison",
     "Component",
     "Conventions",
+    "HFModel",
     "InvalidModel",
     "Operand",
     "Overview",

@@ -22,21 +22,32 @@ if TYPE_CHECKING:
 def sweep(
     model: Model,
     of: str = "params",
-    run: Workload | None = None,
+    workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
     exact: bool = False,
     **sizes: ArrayLike,
 ) -> NDArray[Any]:
-    """The quantity at every point of the given ``sizes``, which broadcast against each other as numpy's do.
+    """Evaluate a quantity at many sizes at once.
 
-    Sizes go by their field's name (``d_model``, ``n_layers``, ``seq_len``, …); those not given are the model's and the
-    workload's, and sizes that follow from others (``d_ff = 4·d_model``) follow at every point. The tree is evaluated
-    once, in symbols, and its closed form on the arrays. float64 holds whole numbers up to 2⁵³ and never wraps;
-    ``exact`` computes with Python's ints instead, more slowly. Points are not checked: heads are taken to divide.
+    The tree is evaluated once, in symbols, and its closed form on the arrays. Points are not checked: heads are taken
+    to divide the width.
 
-    Memory is that of the model at rest. Raises UsageError for a name that is no size of the model or the workload, and
-    for a workload, or a size of one, that changes nothing of what is asked; InvalidModel for what is no model.
+    Args:
+        model: as in :func:`~tfcalc.params`.
+        of: ``params``, ``flops`` or ``memory`` (bytes of the model at rest).
+        workload: phase, sequences and their lengths in tokens, where these are not swept.
+        conventions: which operations are counted, and the number format of the weights.
+        exact: compute with Python's ints; by default in float64, which is exact up to 2⁵³ and never wraps.
+        sizes: values of each swept field (``d_model``, ``n_layers``, ``seq_len``, …), which broadcast as numpy's arrays
+            do. Sizes that follow from others (``d_ff = 4·d_model``) follow at every point.
+
+    Returns:
+        An array of the broadcast shape: parameters, FLOPs or bytes.
+
+    Raises:
+        InvalidModel: this is not a model.
+        UsageError: a name is not a size of the model or the workload, or changes nothing of what is asked.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> sweep(Transformer(), d_model=[512, 1024], n_layers=6).tolist()
@@ -44,31 +55,31 @@ def sweep(
     """
     import numpy as np
 
-    check_arguments(model, run, conventions)
+    check_arguments(model, workload, conventions)
     one_of("quantity", of, QUANTITIES)
-    _check_workload(of, run)
-    run = asked_run(model, run)
-    by_letter = letters(sizes, model, run)
+    _check_workload(of, workload)
+    workload = asked_run(model, workload)
+    by_letter = letters(sizes, model, workload)
     of_model = {size.symbol for size in model.dimensions().values()}
-    model, run = model.with_present(*sizes), run.with_present(*sizes)
-    root = run_tree(with_symbols(model), with_symbols(run))
+    model, workload = model.with_present(*sizes), workload.with_present(*sizes)
+    root = run_tree(with_symbols(model), with_symbols(workload))
     by = conventions or Conventions()
     if of == "memory":
         by = resolve_dtype(model, by)
-    closed = polynomial(root.total(measure_of(of, run, by)))
+    closed = polynomial(root.total(measure_of(of, workload, by)))
     for name, letter in by_letter.items():
         if letter not in of_model and letter not in closed.free_symbols:
             raise UsageError(f"{name} has no effect on the {of} of this model", f"leave {name} out")
     arrays = np.broadcast_arrays(*(np.asarray(size, object if exact else np.float64) for size in sizes.values()))
-    points = values(model, run) | {by_letter[name]: array for name, array in zip(sizes, arrays, strict=True)}
+    points = values(model, workload) | {by_letter[name]: array for name, array in zip(sizes, arrays, strict=True)}
     shape = arrays[0].shape if arrays else ()
     return np.broadcast_to(closed.at(points), shape)
 
 
-def _check_workload(of: str, run: Workload | None) -> None:
+def _check_workload(of: str, workload: Workload | None) -> None:
     """Parameters, and the memory of a model at rest, know no workload."""
-    if run is None or of not in ("params", "memory"):
+    if workload is None or of not in ("params", "memory"):
         return
-    if of == "memory" and run.training:
-        raise UsageError("a sweep has no memory of training", "call tfcalc.memory(model, run=…) at each point")
+    if of == "memory" and workload.training:
+        raise UsageError("a sweep has no memory of training", "call tfcalc.memory(model, workload=…) at each point")
     raise UsageError(f"a workload changes nothing in a sweep of {of}", "leave the workload out, or sweep flops")

@@ -12,7 +12,7 @@ from tfcalc.model_names import ALIASES, alike, listed, meant, resolve, spelled
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
     from tfcalc.families.transformer import Transformer
 
 FOLDER = Path(__file__).parent / "models"
@@ -58,7 +58,7 @@ class Preset(NamedTuple):
         where = self.sources["dtype"]
         return f"dtype {self.dtype} {where}" if where.startswith(ASSUMED) else ""
 
-    def model(self, *, treat_as: str = "") -> Transformer | Published:
+    def model(self, *, treat_as: str = "") -> Transformer | HFModel:
         """The model with these sizes; its config read as that of the family ``treat_as``, where that is given."""
         if self.config or treat_as:
             return from_config(self.config, name=self.name, treat_as=treat_as, dtype_note=self.dtype_note)
@@ -103,12 +103,21 @@ def repositories() -> dict[str, str]:
     }
 
 
-def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer | Published:
-    """The model that is meant: a preset's name; a config.json, a directory that holds one, ``-``; an id of the Hub.
+def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer | HFModel:
+    """Load a model by name.
 
-    ``treat_as`` names the family to read a config by, whatever ``model_type`` it has. Nothing reaches out but for an
-    id, and not for that when ``offline``. Raises UnknownModel, InvalidModel for a config that fits no model, and
-    Unavailable for an id that cannot be had.
+    Args:
+        name: a preset (``tfcalc models`` lists them), the path of a config.json or of a directory with one, ``-`` for
+            standard input, or the id of a repository on the Hub.
+        treat_as: read its config as this ``model_type``, whatever it says.
+        offline: never reach the network; only an id that is not in the local cache needs it.
+
+    Returns:
+        A model for every function of tfcalc.
+
+    Raises:
+        InvalidModel: the config fits no model; UnknownModel (an InvalidModel) for a name that is not known.
+        Unavailable: the config of an id cannot be fetched.
 
     >>> load("transformer-base").d_model
     512
@@ -139,11 +148,26 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
         raise Unavailable(error.message, same + error.hint) from None
 
 
-def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "", dtype_note: str = "") -> Published:
-    """The model that these fields of a config.json describe. Raises InvalidModel, or UnknownModel for its family."""
-    from tfcalc.configs.published import Published
+def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "", dtype_note: str = "") -> HFModel:
+    """Build a model from the fields of a Hugging Face config.json.
 
-    return Published(config, name=name, treated_as=treat_as, dtype_note=dtype_note)
+    Args:
+        config: the fields, as ``json.load`` returns them; ``model_type`` names the family.
+        name: what answers call the model.
+        treat_as: read the config as this ``model_type``, whatever it says.
+        dtype_note: where ``dtype`` comes from, if the config does not give it.
+
+    Returns:
+        A model for every function of tfcalc.
+
+    Raises:
+        InvalidModel: the fields fit no model; UnknownModel (an InvalidModel) for an unknown ``model_type``.
+
+    Source: the configuration and model classes of transformers, which parameters and FLOPs are tested against.
+    """
+    from tfcalc.configs.published import HFModel
+
+    return HFModel(config, name=name, treated_as=treat_as, dtype_note=dtype_note)
 
 
 def _preset_of(name: str) -> str | None:
@@ -165,14 +189,14 @@ def _unknown(name: str) -> UnknownModel:
     asked, short = name[:LONGEST], quoted(name)
     several, known_type = meant(asked, [*repositories(), *ALIASES]), spelled(asked).replace("-", "_")
     if len(several) > 1:
-        unknown = UnknownModel(f"{short} names several: {listed(several)}", "tfcalc models lists all")
+        unknown = UnknownModel(f"{short} is ambiguous: {listed(several)}", "tfcalc models lists all")
         unknown.near = True
         return unknown
     close = several or alike(asked, repositories())
     hints = [f"did you mean {' or '.join(close)}?" if len(close) <= FEW else f"nearest: {listed(close)}"] * bool(close)
     if any(known_type in types for types in modules().values()):
-        hints.append(f"a {known_type} config.json, or its Hub id, can be read")
-    hint = "; ".join(hints).replace("?;", "?") or "tfcalc models lists them; a path to a config.json will do as well"
+        hints.append(f"give a {known_type} config.json or its Hub id")
+    hint = "; ".join(hints).replace("?;", "?") or "tfcalc models lists the presets; a path to a config.json works too"
     unknown = UnknownModel(f"model {short} is not known", hint)
     unknown.near = bool(hints)
     return unknown

@@ -5,7 +5,7 @@ See formulas.md for what each alternative changes, and who uses it.
 
 from dataclasses import dataclass
 
-from tfcalc.dimensions import Described, choice
+from tfcalc.dimensions import Described, choice, documented
 
 DTYPES = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
 """Bits of one number."""
@@ -15,6 +15,7 @@ OPERATIONS = ("matmul", "all")
 SYSTEMS = ("iec", "si")
 
 
+@documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Conventions(Described):
     """How operations are counted and how bytes are written."""

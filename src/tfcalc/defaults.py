@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import UsageError
 from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
@@ -36,20 +36,20 @@ def own_dtype(model: Model) -> str:
 
     A config without a ``dtype`` is taken for fp32, a quantized one for bf16; the classic model is fp32.
     """
-    if not isinstance(model, Published):
+    if not isinstance(model, HFModel):
         return CLASSIC
     return stated_dtype(model.data) or (QUANTIZED if own_format(model) else CLASSIC)
 
 
 def assumed_dtype(model: Model, used: str) -> tuple[str, ...]:
     """What an answer should say that uses the model's own number format, where no checkpoint states it."""
-    note = model.dtype_note if isinstance(model, Published) else ""
+    note = model.dtype_note if isinstance(model, HFModel) else ""
     return (note,) if note and used == own_dtype(model) else ()
 
 
 def own_format(model: Model) -> Recipe | None:
     """How the checkpoint stores its weights, where its config states it; None otherwise."""
-    return stated_format(model) if isinstance(model, Published) else None
+    return stated_format(model) if isinstance(model, HFModel) else None
 
 
 def compute_dtype(model: Model) -> str:
@@ -67,9 +67,7 @@ def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
         return conventions
     own = own_format(model)
     if own and not own.format.plain:
-        raise UsageError(
-            f"the checkpoint is stored in {own.format.name}, whose tensors have no one formula", "add --dtype bf16"
-        )
+        raise UsageError(f"the checkpoint is stored in {own.format.name}, which has no closed form", "add --dtype bf16")
     return conventions.replaced(dtype=own_dtype(model))
 
 

@@ -6,11 +6,13 @@ From that one place come the command line's options, the JSON keys, the legends 
 from collections.abc import Mapping
 from dataclasses import Field, field, fields, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.printable import quoted
+
+T = TypeVar("T")
 
 LARGEST = 10**12
 """No published size comes near it; a larger one is taken for a slip of the keyboard."""
@@ -68,39 +70,39 @@ class Described:
 
     @property
     def assumed(self) -> dict[str, Num]:
-        """The sizes that follow from nothing, and are assumed where they are not given, by field name."""
+        """Defaults of sizes that follow from no other, where they are not given, by field name."""
         return {}
 
     def dimensions(self) -> dict[str, Dimension]:
-        """The sizes that there are, by field name."""
+        """All sizes, by field name."""
         items = fields(cast(Any, self))
         return {item.name: known for item in items if isinstance(known := facet(item), Dimension)}
 
     def values(self) -> dict[str, Num]:
-        """What each symbol stands for, of the sizes that were given or assumed: ``{"h": 512, …}``."""
+        """The value of each symbol that was given or assumed: ``{"h": 512, …}``."""
         known, assumed = self.dimensions(), self.assumed
         found = {name: assumed.get(name) if getattr(self, name) is None else getattr(self, name) for name in known}
         return {known[name].symbol: value for name, value in found.items() if value is not None}
 
     def replaced(self, **sizes: Any) -> Self:
-        """The same with these sizes in the place of its own, by field name."""
+        """A copy with these fields changed, by field name."""
         return replace(self, **sizes)  # type: ignore[type-var]  # every subclass is a dataclass
 
     def also_called(self, _name: str, /) -> tuple[str, ...]:
-        """No other names: the field's is the only one."""
+        """Other names of a size: none."""
         return ()
 
     def with_present(self, *names: str) -> Self:
-        """The same with these sizes given, whatever they are, so that they get a symbol instead of following."""
+        """A copy in which these sizes are given (as 1), so that each gets a symbol of its own."""
         return self.replaced(**{name: 1 for name in names if name in self.dimensions()})
 
     def described(self) -> dict[str, Any]:
-        """The fields as they stand in the JSON, sizes that were not given with the value they have."""
+        """The fields as in the JSON; sizes that were not given have their implied value."""
         given = {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
         return given | {name: size for name, size in (self.implied | self.assumed).items() if given[name] is None}
 
     def size(self, name: str) -> Num:
-        """A size by its field's name, whether given, implied or assumed."""
+        """The value of a size by its field's name: given, implied or assumed."""
         given: Num | None = getattr(self, name)
         return (self.implied | self.assumed)[name] if given is None else given
 
@@ -116,6 +118,23 @@ class Described:
     def __repr__(self) -> str:
         given = (item for item in fields(cast(Any, self)) if getattr(self, item.name) is not item.default)
         return f"{type(self).__name__}({', '.join(f'{item.name}={getattr(self, item.name)!r}' for item in given)})"
+
+
+def documented(kind: type[T]) -> type[T]:
+    """The dataclass, with what options and legends say of each field as the attributes of its docstring."""
+    lines = [f"        {item.name}: {_in_words(item)}" for item in fields(cast(Any, kind))]
+    kind.__doc__ = "\n".join([f"{kind.__doc__ or ''}".rstrip(), "", "    Attributes:", *lines, "    "])
+    return kind
+
+
+def _in_words(item: Field[Any]) -> str:
+    """``"sequence length"``, ``"what is run: forward, train, prefill or decode"``."""
+    known = facet(item)
+    if isinstance(known, Choice) and known.known:
+        return f"{known.meaning} ({', '.join(known.known)})"
+    if isinstance(known, Dimension) and known.length and "token" not in known.meaning:
+        return f"{known.meaning}, in tokens"
+    return known.meaning if known else ""
 
 
 def dimension(
@@ -185,4 +204,4 @@ def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) ->
     if value > most:
         figures = f"{value:.3g}" if value < 10**300 else "over 10^300"
         largest = f"10^{len(str(most)) - 1}"
-        raise InvalidModel(f"{name} {figures} is absurdly large", f"the largest accepted is {largest}; is it a typo?")
+        raise InvalidModel(f"{name} {figures} is too large", f"the largest accepted is {largest}; is it a typo?")

@@ -97,7 +97,7 @@ class Accelerator(NamedTuple):
         said = (
             f"its driver reports {amount}"
             if self.memory_reported
-            else f"{amount} by the vendor's unit, as what its driver reports is not known"
+            else f"{amount} in the vendor's unit (what its driver reports is unknown)"
         )
         left = parse_bytes(amount) - context
         notes = [
@@ -206,7 +206,7 @@ def _of_memory(found: list[Accelerator], name: str) -> list[Accelerator]:
     far = {one.name: abs(asked - float(one.memory.split()[0])) / asked for one in found}
     if min(far.values()) > SAME_MEMORY:
         has = ", ".join(f"{one.name} ({one.memory})" for one in found)
-        raise UsageError(f"no accelerator {quoted(name)} is known", f"there is {has}")
+        raise UsageError(f"no accelerator {quoted(name)} is known", f"known: {has}")
     return sorted(found, key=lambda one: far[one.name])
 
 

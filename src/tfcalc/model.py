@@ -48,15 +48,15 @@ class Model(Sized, Protocol):
         """What was taken to be so because nobody said otherwise, a sentence each."""
         ...
 
-    def tree(self, run: Workload) -> Component:
+    def tree(self, workload: Workload) -> Component:
         """The component tree on this workload."""
         ...
 
-    def remarks(self, run: Workload) -> tuple[str, ...]:
+    def remarks(self, workload: Workload) -> tuple[str, ...]:
         """What should be known of the model on this workload, a sentence each."""
         ...
 
-    def check(self, run: Workload) -> None:
+    def check(self, workload: Workload) -> None:
         """Raise InvalidModel where the model, or the model on this workload, makes no sense."""
         ...
 

@@ -1,48 +1,56 @@
-"""What a JSON or TOML file may hold before anything reads it: a few levels of words and of numbers with an end."""
+"""What a config or a settings file may hold before anything reads it: few levels of words, and numbers with an end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tfcalc.errors import InvalidModel, TfcalcError
+from tfcalc.printable import quoted
+
 DEEPEST = 50
-"""Levels of lists and objects; published configs have five."""
+"""Levels of lists and objects; no published config has more than five."""
 
 MOST_DIGITS = 1_000
 """Digits of a whole number: no size has as many, and Python prints none of over 4,300."""
 
-_BEYOND = 10**MOST_DIGITS
+BEYOND = 10**MOST_DIGITS
+PLAIN = (str, int, float, type(None))
+"""Values without parts; True and False are ints."""
 
 
-def flaw(data: Any, path: str = "", depth: int = 0) -> str:
-    """What is wrong with the first value that a file cannot hold, with its path; empty where there is none.
+def check_plain(
+    data: Mapping[str, Any], *, of: str = "a config.json", called: str = "", failure: type[TfcalcError] = InvalidModel
+) -> None:
+    """Raise a ``failure`` for the first value that no such file holds: another object, or what has no end.
 
-    >>> flaw({"model_type": "gpt2", "id2label": {0: "no"}, "x": (1, 2.5, None, True)})
-    ''
-    >>> flaw({"layers": [{"width": {512}}]})
-    'layers[0].width is a set, which no JSON holds'
+    Every answer shows a config again, so that also what nobody reads must have a word in JSON. ``called`` is the
+    file's name.
     """
-    if depth > DEEPEST:
-        return f"{path[:20]} is nested too deeply: over {DEEPEST} levels"
-    if isinstance(data, int) and not -_BEYOND < data < _BEYOND:
-        return f"{path} has over {MOST_DIGITS:,} digits"
-    if data is None or isinstance(data, str | int | float):
-        return ""
-    if not isinstance(data, Mapping | list | tuple):
-        return f"{path} is a {type(data).__name__}, which no JSON holds"
-    below = _named(data, path) if isinstance(data, Mapping) else _listed(data, path)
-    return next(filter(None, (flaw(value, name, depth + 1) for name, value in below)), "")
+    place = f"{called}: " if called else ""
+    for path, value, depth in _values(data, "", 0):
+        if depth > DEEPEST:
+            raise failure(f"{place}{path[:40]} is nested too deeply: over {DEEPEST} levels", "leave it out")
+        if not isinstance(value, PLAIN):
+            kind = type(value).__name__
+            hint = "convert it by int(…), float(…), str(…) or list(…)"
+            raise failure(f"{place}{path} {quoted(value)} cannot be in {of}: {kind}", hint)
+        if isinstance(value, int) and not -BEYOND < value < BEYOND:
+            raise failure(f"{place}{path} has over {MOST_DIGITS:,} digits", "leave it out")
 
 
-def _named(data: Mapping[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
-    for key, value in data.items():
-        known = isinstance(key, str | int)
-        name = str(key) if known else f"a key that is a {type(key).__name__}"
-        yield f"{path}.{name}" if path else name, value if known else key
-
-
-def _listed(data: Sequence[Any], path: str) -> Iterator[tuple[str, Any]]:
-    return ((f"{path}[{place}]", value) for place, value in enumerate(data))
+def _values(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any, int]]:
+    """Everything in it that has no parts, by its path; what is nested too deeply is not looked into."""
+    if depth <= DEEPEST and isinstance(value, Mapping):
+        for name, inner in value.items():
+            if not isinstance(name, PLAIN):
+                yield f"the name {path}", name, depth
+            yield from _values(inner, f"{path}.{name}" if path else str(name), depth + 1)
+    elif depth <= DEEPEST and isinstance(value, list | tuple):
+        for place, inner in enumerate(value):
+            yield from _values(inner, f"{path}[{place}]", depth + 1)
+    else:
+        yield path, value, depth
 
 
 def whole_number(digits: str) -> int:

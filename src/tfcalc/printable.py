@@ -42,6 +42,7 @@ def quoted(value: object, most: int = QUOTED) -> str:
     """
     try:
         text = repr(value)
+        text = " ".join(text.split()) if "\n" in text else text  # an array takes several lines
     except ValueError:  # Python does not write out a number that is longer, alone or in a list
         text = f"a {'number' if isinstance(value, int) else type(value).__name__} of over 4300 digits"
     except RecursionError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfcalc.errors import InvalidModel, TfcalcError
-from tfcalc.plain_data import flaw, whole_number
+from tfcalc.plain_data import check_plain, whole_number
 
 LARGEST = 4 << 20
 """Bytes of a config.json; published ones have a few thousand."""
@@ -51,7 +51,7 @@ def reading(place: object, failure: type[BadConfig] = BadConfig) -> Iterator[Non
     except (UnicodeError, ValueError) as error:
         if isinstance(error, TfcalcError):
             raise
-        raise failure(f"{place} can be no file's name", "name one that can") from None
+        raise failure(f"{place} is not a file name", "use another path") from None
 
 
 def parse(raw: bytes, called: str) -> dict[str, Any]:
@@ -66,8 +66,7 @@ def parse(raw: bytes, called: str) -> dict[str, Any]:
         raise BadConfig(f"{called} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise BadConfig(f"{called} holds {_article(found)}, not an object", 'a config.json is { "model_type": …, … }')
-    if wrong := flaw(found):
-        raise BadConfig(f"{called}: {wrong}", "a config.json is a few levels of words and sizes")
+    check_plain(found, called=called, failure=BadConfig)
     return found
 
 
@@ -95,7 +94,7 @@ def _file(place: str) -> Path:
         raise BadConfig(f"file {str(path)!r} does not exist", "name a config.json, a directory, or a model")
     if not path.is_file():
         raise BadConfig(
-            f"{path} is no regular file",
+            f"{path} is not a regular file",
             "name a config.json, or - for the standard input",
         )
     return path

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
 
 
-def tree(model: Model, run: Workload | None = None, *, general: bool = False) -> Component:
+def tree(model: Model, workload: Workload | None = None, *, general: bool = False) -> Component:
     """The component tree with a sympy symbol for every size: its measures are sympy expressions.
 
     >>> from tfcalc.core.measure import params
@@ -24,7 +24,7 @@ def tree(model: Model, run: Workload | None = None, *, general: bool = False) ->
     >>> tree(Transformer()).total(params).expand()
     28*h**2*n + 32*h*n + 4*h
     """
-    symbolic_run = with_symbols(run or Workload(), sympy_symbol, general=general)
+    symbolic_run = with_symbols(workload or Workload(), sympy_symbol, general=general)
     return with_symbols(model, sympy_symbol, general=general).tree(symbolic_run)
 
 

@@ -66,7 +66,7 @@ def parse_amount(text: str | float) -> float:
     """
     value = float(_read(text, "write 3500, 3.5k, 989e12 or 989T") if isinstance(text, str) else text)
     if not 0 < value < _ABSURD:
-        raise UsageError(f"{text!r} is not above 0", "give a number that is")
+        raise UsageError(f"{text!r} is not above 0", "give a positive number")
     return value
 
 
@@ -103,7 +103,7 @@ def _read(text: str, remedy: str, units: Mapping[str, int] | None = None) -> Fra
 
     value = Fraction(match[1].replace("_", "").replace(",", "")) * scale
     if value > _ABSURD:
-        raise UsageError(f"{text!r} is absurdly large", "is it a typo?")
+        raise UsageError(f"{text!r} is too large", "is it a typo?")
     return value
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.number import Num, minimum
 from tfcalc.core.pairs import Pairs, twice_chunked, twice_sliding
-from tfcalc.dimensions import Described, choice, dimension
+from tfcalc.dimensions import Described, choice, dimension, documented
 from tfcalc.errors import InvalidModel
 
 if TYPE_CHECKING:
@@ -46,12 +46,13 @@ class Sequences(NamedTuple):
         return self.length if self.cached is None else self.cached
 
 
+@documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Workload(Described):
     """One run over ``batch_size`` sequences: forward, train (with the backward pass), prefill, or decode.
 
-    ``source_len`` is the encoder's length in an encoder-decoder; it defaults to ``seq_len``. ``cached`` tokens stand in
-    the cache when one is decoded, itself included; they default to ``seq_len``.
+    ``source_len`` is the encoder's length in an encoder-decoder; it defaults to ``seq_len``. ``cached`` is the number
+    of tokens in the cache when one is decoded, the new one included; it defaults to ``seq_len``.
     """
 
     batch_size: Num = dimension("b", "batch size", "--batch", "--batch-size", default=1)
@@ -60,11 +61,11 @@ class Workload(Described):
     cached: Num | None = dimension(
         "c", "tokens in the cache, the new one included", "--cached", follows="l", length=True
     )
-    phase: str = choice("what runs", "--phase", default="forward", known=PHASES)
+    phase: str = choice("what is run", "--phase", default="forward", known=PHASES)
     logits: str = choice("positions that the output head reads", "--logits", default="all", known=POSITIONS_WITH_LOGITS)
     attention: str = choice("query-key pairs counted in causal attention", "--attention", default="full", known=PAIRS)
     kernel: str = choice(
-        "attention's kernel; efficient and flash recompute the scores in backward; auto: of memory the one that sdpa "
+        "attention kernel; efficient and flash recompute the scores in backward; auto: of memory the one that sdpa "
         "picks on CUDA, of FLOPs math",
         "--attention-kernel",
         default="auto",
@@ -78,13 +79,13 @@ class Workload(Described):
         known=RECOMPUTED,
     )
     early_stop: bool = choice(
-        "recomputation ends with what was saved last (PyTorch, use_reentrant=False)",
+        "recomputation stops once all saved tensors are rebuilt (PyTorch, use_reentrant=False)",
         "--early-stop/--no-early-stop",
         default=False,
     )
     dropout: bool = choice("dropout in training, where the model has it", "--dropout/--no-dropout", default=True)
     input_gradient: bool = choice(
-        "a gradient for inputs that are data", "--input-gradient/--no-input-gradient", default=False
+        "gradients of the input data as well", "--input-gradient/--no-input-gradient", default=False
     )
     latent: str = choice(
         "latent attention: keys and values expanded for each head, or absorbed into queries and output",
@@ -94,13 +95,13 @@ class Workload(Described):
     )
 
     experts: str = choice(
-        "experts that run for a token: those that it is sent to, or all where transformers' code runs all (Llama 4)",
+        "experts counted per token: those it is routed to, or all where transformers runs all (Llama 4)",
         "--experts",
         default="chosen",
         known=EXPERTS,
     )
     convolutions: str = choice(
-        "backward of grouped convolutions: as PyTorch's counter has it, which forgets the groups, or as it is run",
+        "backward of grouped convolutions: as PyTorch's FlopCounterMode counts it (groups ignored), or as it runs",
         "--grouped-convolutions",
         default="counter",
         known=CONVOLUTIONS,
@@ -154,7 +155,7 @@ class Workload(Described):
 
     @property
     def fused(self) -> bool:
-        """Whether attention's kernel keeps no scores, so that its backward pass computes Q Kᵀ a second time."""
+        """Whether the attention kernel saves no scores, so that its backward pass recomputes Q Kᵀ."""
         return self.kernel in FUSED
 
     @property
@@ -164,7 +165,7 @@ class Workload(Described):
 
     @property
     def telling_masks(self) -> "Workload":
-        """The same, with layers told apart by their windows.
+        """A copy in which layers with different windows are distinguished.
 
         Fused kernels need a mask in some and none in others, and some families have other angles for each kind.
         """
@@ -172,7 +173,7 @@ class Workload(Described):
 
     @property
     def every(self) -> int:
-        """Which layers are computed again in backward: each (1), each second (2), …; 0 where none is."""
+        """Which layers backward recomputes: each (1), each second (2), …; 0 for none."""
         kind, _, step = self.recompute.partition(":")
         return {"none": 0, "selective": 0, "full": 1}.get(kind) or int(step or 0)
 
@@ -230,13 +231,16 @@ class Workload(Described):
         return Pairs((batch, twice), batch * both, self.fused)
 
 
-def check_phase(run: Workload) -> None:
+def check_phase(workload: Workload) -> None:
     """Raise InvalidModel where a definition is asked for that has no meaning in this phase."""
-    if run.cached is not None and not run.decoding:
-        raise InvalidModel(f"cached {run.cached} with phase {run.phase!r}", "tokens are cached in phase decode")
-    if run.recompute != "none" and not run.training:
+    if workload.cached is not None and not workload.decoding:
         raise InvalidModel(
-            f"recompute {run.recompute!r} with phase {run.phase!r}", "it is backward that computes again"
+            f"cached {workload.cached} with phase {workload.phase!r}", "tokens are cached in phase decode"
         )
-    if run.early_stop and not run.every:
+    if workload.recompute != "none" and not workload.training:
+        raise InvalidModel(
+            f"recompute {workload.recompute!r} with phase {workload.phase!r}",
+            "use phase train: only backward recomputes",
+        )
+    if workload.early_stop and not workload.every:
         raise InvalidModel("early stop without recomputed layers", "choose recompute full, or every:N")

@@ -78,7 +78,6 @@ CASES = {
     "a part that needs a vocabulary": (["explain", "embedding"], "vocab_size"),
     "substitute nonsense": (["formula", "mha", "--substitute", "h=-1"], "-1"),
     "two formats": (["params", "--json", "--format", "csv"], "csv"),
-    "explain what has nothing": (["explain", "activation"], "activation"),
     "two arguments": (["params", "a", "b"], "b"),
     "depth": (["params", "--depth", "-1"], "-1"),
 }

@@ -395,7 +395,9 @@ def test_16_numbers_as_people_write_them(tfcalc: Program, written: str, meant: i
 
 @pytest.mark.parametrize("written", ["--context", "--max-model-len", "--max-num-batched-tokens", "--seq", "--cached"])
 def test_16_a_length_in_tokens_counts_k_as_1024(tfcalc: Program, written: str) -> None:
-    ask = ("memory", "gpt2", "--serve", "-q") if written.startswith(("--c", "--m")) else ("flops", "gpt2", "-q")
+    ask: tuple[str, ...] = (
+        ("memory", "gpt2", "--serve", "-q") if written.startswith(("--c", "--m")) else ("flops", "gpt2", "-q")
+    )
     if written == "--cached":
         ask = ("flops", "gpt2", "--phase", "decode", "-q")
     small, long = tfcalc(*ask, written, "1k"), tfcalc(*ask, written, "1024")

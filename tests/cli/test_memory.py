@@ -72,8 +72,11 @@ def test_kv_cache_of_a_server_is_128_kib_a_token(tfcalc: Program) -> None:
 def test_what_fits_is_0_and_what_does_not_is_1(tfcalc: Program) -> None:
     fits, short = tfcalc(*TRAIN, "--budget", "80GB"), tfcalc(*TRAIN, "--budget", "4GiB")
     assert (fits.returncode, short.returncode) == (0, 1)
-    assert fits.stdout.startswith("fits: ")
-    assert short.stdout.startswith("does not fit: ")
+    assert fits.stdout.startswith("FITS: ")
+    assert short.stdout.startswith("DOES NOT FIT: ")
+    assert {tfcalc(*TRAIN, *more, "-q").stdout for more in ((), ("--budget", "80GB"), ("--budget", "4GiB"))} == {
+        f"{answer(tfcalc, *TRAIN)['total_bytes']}\n"
+    }, "the same quantity with a budget and without"
     found = answer(tfcalc, *TRAIN, "--budget", "4GiB")
     assert found["fits"] is False
     assert found["headroom_bytes"] == 4 * 2**30 - found["total_bytes"] < 0
@@ -89,7 +92,8 @@ def test_the_largest_batch_fits_and_one_more_does_not(tfcalc: Program) -> None:
 def test_a_card_has_less_than_its_name_says(tfcalc: Program) -> None:
     found = answer(tfcalc, *SERVE, "--gpu", "h100")
     assert found["budget_bytes"] < 80 * 2**30
-    assert found["largest_context"] > 8192
+    assert found["largest_context"] == 8192, "the model's own"
+    assert found["largest_context_exact"] > 8192
 
 
 @pytest.mark.parametrize(
@@ -102,6 +106,12 @@ def test_a_card_has_less_than_its_name_says(tfcalc: Program) -> None:
         (("memory", "gpt2", "--budget", "80"), 2, "GiB"),
         (("memory", "gpt2", "--budget", "80GB", "--gpu", "h100"), 2, "--gpu"),
         (("memory", "gpt2", "--gpu", "h1000"), 2, "H100"),
+        (("memory", "gpt2", "--serve", "--gpu", "8xh100"), 2, "training alone"),
+        (("memory", "gpt2", "--train", "--gpu", "8xh100", "--gpus", "4"), 2, "contradicts"),
+        (("memory", "gpt2", "--margin", "3"), 2, "--gpu"),
+        (("memory", "gpt2", "--gpu", "h100", "--margin", "101"), 2, "from 0 to 100"),
+        (("memory", "gpt2", "--serve", "--budget", "8GB", "--gpu-memory-utilization", "0.8"), 2, "--gpu"),
+        (("memory", "gpt2", "--serve", "--gpu", "h100", "--gpu-memory-utilization", "8"), 2, "0 to 1"),
         (("memory", "gpt2", "--weights", "nf5"), 2, "nf4"),
         (("memory", "gpt2", "--train", "--precision", "bf61"), 2, "bf16"),
         (("memory", "gpt2", "--train", "--optimizer", "adamv"), 2, "adam"),

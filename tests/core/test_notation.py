@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,10 +18,15 @@ LETTERS = ("n", "n_e", "l", "b", "h", "a", "d", "d_v", "f", "f_x", "V", "T", "h_
 SCRIPTS = (UNICODE, ASCII, LATEX)
 n, n_e, n_d, l, b, h, f, V = symbols("n n_e n_d l b h f V")
 
+
+def _polynomial(terms: dict[Any, int]) -> Polynomial:
+    return Polynomial(terms)
+
+
 monomials = st.lists(st.sampled_from(LETTERS), max_size=4).map(
     lambda letters: tuple(sorted((letter, letters.count(letter)) for letter in set(letters)))
 )
-polynomials = st.dictionaries(monomials, st.integers(-50, 50), max_size=5).map(Polynomial)
+polynomials = st.dictionaries(monomials, st.integers(-50, 50), max_size=5).map(_polynomial)
 factored = st.sampled_from([None, True, False])
 scripts = st.sampled_from(SCRIPTS)
 notations = st.sampled_from(sorted(NOTATIONS))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.conftest import Program
 from tests.examples import examples
 from tfcalc import catalog
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.workload import Workload
 
@@ -130,7 +130,7 @@ def test_a_config_with_junk_is_answered_or_refused(data: st.DataObject) -> None:
     for field in data.draw(st.lists(st.sampled_from(sorted(scope)), max_size=2)) if scope else []:
         scope[field] = data.draw(JUNK)
     try:
-        Published(config).tree(Workload())
+        HFModel(config).tree(Workload())
     except InvalidModel as error:
         assert error.message  # noqa: PT017  # either outcome is right, another exception is not
 

@@ -9,7 +9,7 @@ import pytest
 from tests.verify.compare import configs
 from tests.verify.random_configs import load
 from tfcalc.configs.family import modules
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import active_params, matmul_flops, params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
@@ -23,16 +23,16 @@ DRAWS = 4
 RUN = Workload(batch_size=2, seq_len=16)
 
 
-def instead(model: Published, numbers: Mapping[str, Num]) -> Published:
-    return Published(model.data, instead=numbers)
+def instead(model: HFModel, numbers: Mapping[str, Num]) -> HFModel:
+    return HFModel(model.data, instead=numbers)
 
 
-def models(model_type: str) -> list[Published]:
+def models(model_type: str) -> list[HFModel]:
     """At the defaults, where these fit a model (transformers cannot build all of them either), and at random ones."""
     default, *drawn = configs(model_type, DRAWS)
-    made = [Published(config) for config in drawn]
+    made = [HFModel(config) for config in drawn]
     try:
-        made.append(Published(default))
+        made.append(HFModel(default))
         made[-1].tree(RUN)
     except InvalidModel:
         assert model_type in UNBUILDABLE

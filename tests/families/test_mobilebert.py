@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tfcalc import params
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 
-BUILT = (
+BUILT: tuple[tuple[dict[str, int], int], ...] = (
     ({}, 36_596_538),
     ({"true_hidden_size": 256}, 55_919_418),
     ({"true_hidden_size": 256, "intra_bottleneck_size": 256}, 59_083_578),
@@ -21,5 +21,5 @@ BUILT = (
 @pytest.mark.parametrize(("fields", "built"), BUILT, ids=lambda value: str(value))
 def test_a_width_that_the_config_states_wins_over_that_of_the_bottleneck(fields: dict[str, Any], built: int) -> None:
     """MobileBertConfig sets true_hidden_size by itself, and then what it is given."""
-    model = Published({"model_type": "mobilebert", "architectures": ["MobileBertForMaskedLM"], **fields})
+    model = HFModel({"model_type": "mobilebert", "architectures": ["MobileBertForMaskedLM"], **fields})
     assert params(model).answer == built

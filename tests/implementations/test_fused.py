@@ -14,7 +14,7 @@ import pytest
 
 from tests.implementations.test_training_rows import CONFIGS
 from tfcalc import Workload, memory
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.number import total
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
@@ -34,7 +34,7 @@ def ran(
 ) -> tuple[Running, Value]:
     """A step of a model whose config says this beside what is recorded."""
     every_layer = given.pop("every_layer", True)
-    model = Published(dict(CONFIGS[name]) | given)
+    model = HFModel(dict(CONFIGS[name]) | given)
     run = Workload(phase="train", batch_size=batch, seq_len=length)
     m = running(model, run, numerics, implementation="fused", every_layer=every_layer)
     return m, m(model.tree(run), m.ids)
@@ -111,9 +111,9 @@ def test_the_peak_with_sgd_is_in_backward_and_adds_up() -> None:
     kept = tokens * (2 * (6 * h + 2 * kv + 3 * f) + 2 * 4 + 4 * a) + 24 + 2 * 4096 * 128 * 2
     gradients = 2 * (vocabulary * h + h)
     passing = 2 * tokens * h + 2 * tokens * f + 2 * h * f + 4 + 4
-    model = Published(dict(CONFIGS["llama-2-7b"]) | {"num_hidden_layers": 1})
-    plan = Training(recipe="bf16", optimizer="sgd", implementation="fused")
-    found = memory(model, run=Workload(phase="train", batch_size=4, seq_len=4096), training=plan)
+    model = HFModel(dict(CONFIGS["llama-2-7b"]) | {"num_hidden_layers": 1})
+    plan = Training(precision="bf16", optimizer="sgd", backend="fused")
+    found = memory(model, Workload(phase="train", batch_size=4, seq_len=4096), training=plan)
     assert found.totals["temporary_bytes"] == passing
     assert found.answer == weights + 8 * tokens + kept + gradients + passing
 
@@ -152,7 +152,7 @@ def test_sizes_may_be_symbols() -> None:
 
 
 def test_an_unknown_implementation_is_refused_with_the_nearest() -> None:
-    model = Published(dict(CONFIGS["gpt2"]))
+    model = HFModel(dict(CONFIGS["gpt2"]))
     with pytest.raises(InvalidModel, match=r"'fussed'.*fused"):
         running(model, Workload(), BF16, implementation="fussed")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import Workload
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.implementations.serving import Served, at_peak, inference
 from tfcalc.implementations.transformers.cache import CACHE, Cache
@@ -30,10 +30,10 @@ def named(row: dict[str, Any]) -> str:
     return "-".join(str(row[key]) for key in keys if key in row)
 
 
-def model(name: str, length: int) -> Published:
+def model(name: str, length: int) -> HFModel:
     """The recorded model, with as many positions as were read."""
     config = dict(CONFIGS[name])
-    return Published(config | {field: max(config[field], length) for field in POSITIONS if field in config})
+    return HFModel(config | {field: max(config[field], length) for field in POSITIONS if field in config})
 
 
 @cache
@@ -71,7 +71,7 @@ def test_decoding_needs_what_was_recorded_but_for_a_few_positions(place: int) ->
 
 @pytest.mark.parametrize("row", recorded("memory/serving-live.jsonl"), ids=named)
 def test_static_caches_windows_and_latent_vectors_need_what_runs(row: dict[str, Any]) -> None:
-    published = Published(model(row["model"], row["longest"] or row["seq"] + 1).data | row["over"])
+    published = HFModel(model(row["model"], row["longest"] or row["seq"] + 1).data | row["over"])
     ran = list(row["kernels"]) or [row["attention"]]
     logits = "last" if row["logits_to_keep"] else "all"
     prompt = Workload(phase="prefill", batch_size=row["batch"], seq_len=row["seq"], logits=logits, kernel=ran[0])
@@ -118,7 +118,7 @@ def test_what_is_live_at_the_peak_is_all_of_it() -> None:
 @pytest.mark.parametrize(
     ("name", "phase", "says"),
     [
-        ("bert-base", "prefill", "keeps nothing between steps"),
+        ("bert-base", "prefill", "has no KV cache"),
         ("t5-small", "prefill", "keeps K, V between steps"),
         ("gpt2", "train", "phase 'train' with a cache"),
     ],

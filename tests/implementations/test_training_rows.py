@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import Workload
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.number import total
 from tfcalc.implementations.transformers.program import running
 from tfcalc.tape.operations import Numerics
@@ -32,10 +32,10 @@ def named(row: dict[str, Any]) -> str:
     return "-".join(str(row[key]) for key in keys)
 
 
-def model(row: dict[str, Any]) -> Published:
+def model(row: dict[str, Any]) -> HFModel:
     """The recorded model, with as many positions as were read."""
     config = dict(CONFIGS[row["model"]])
-    return Published(config | {name: max(config[name], row["seq"]) for name in POSITIONS if name in config})
+    return HFModel(config | {name: max(config[name], row["seq"]) for name in POSITIONS if name in config})
 
 
 def workload(row: dict[str, Any]) -> Workload:

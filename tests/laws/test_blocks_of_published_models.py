@@ -9,7 +9,7 @@ from tfcalc.blocks import GATED, FeedForward
 from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.latent_attention import LatentAttention
 from tfcalc.configs.fields import FIELDS
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import active_params, matmul_flops, params
 from tfcalc.core.number import Num
 from tfcalc.workload import Sequences, Workload
@@ -62,7 +62,7 @@ def test_sympy_gives_the_same_number(model: str) -> None:
 
 @pytest.mark.parametrize("row", recorded("params.public.jsonl")[::12], ids=lambda row: str(row["model"]))
 def test_flops_are_linear_in_the_batch(row: dict[str, object]) -> None:
-    model = Published(row["config"])  # type: ignore[arg-type]  # it is a mapping
+    model = HFModel(row["config"])  # type: ignore[arg-type]  # it is a mapping
 
     def flops(batch: int) -> Num:
         """But those of a comparison of all with all, which is a square."""

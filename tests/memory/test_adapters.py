@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import Transformer, Workload, load
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held, frozen_params, matmul_backward_flops, matmul_flops, params
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
@@ -39,7 +39,7 @@ def named(row: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("row", ADAPTERS, ids=named)
 def test_what_is_trained_is_what_peft_trains(row: dict[str, Any]) -> None:
-    tree = Published(row["config"] or CONFIGS[row["model"]]).tree(TRAIN)
+    tree = HFModel(row["config"] or CONFIGS[row["model"]]).tree(TRAIN)
     new = adapted(tree, adapter(row))
     assert tree.total(params) == row["base_params"]
     assert new.total(params) == row["all_params"]
@@ -74,7 +74,7 @@ def ends(row: dict[str, Any]) -> str:
 @pytest.mark.parametrize("row", FLOPS, ids=ends)
 def test_flops_with_adapters_are_what_pytorch_counts(row: dict[str, Any]) -> None:
     run = Workload(phase="train", batch_size=row["batch"], seq_len=row["seq"])
-    new = adapted(Published(row["config"]).tree(run), adapter({"dora": False, **row}))
+    new = adapted(HFModel(row["config"]).tree(run), adapter({"dora": False, **row}))
     assert new.total(matmul_flops) == row["forward_flops"]
     backward: Any = new.total(matmul_backward_flops)
     if row["input_require_grads"]:
@@ -94,16 +94,16 @@ def test_frozen_matrices_have_one_product_less_in_backward() -> None:
 
 
 def test_a_part_is_frozen_by_its_name() -> None:
-    tree = Published(CONFIGS["gpt2"]).tree(TRAIN)
+    tree = HFModel(CONFIGS["gpt2"]).tree(TRAIN)
     assert frozen_where(tree, "*wte", "*wpe").total(frozen_params) == (50257 + 1024) * 768
     assert frozen_where(tree, "transformer.h").total(frozen_params) == 12 * (12 * 768**2 + 13 * 768)
-    with pytest.raises(InvalidModel, match="'wxe' fits no module of this model"):
+    with pytest.raises(InvalidModel, match="'wxe' matches no module of this model"):
         frozen_where(tree, "wxe")
 
 
 def test_adapters_have_a_closed_form() -> None:
     (rank,) = symbols("r")
-    model = Published(CONFIGS["llama-2-7b"])
+    model = HFModel(CONFIGS["llama-2-7b"])
     new = adapted(with_symbols(model).tree(TRAIN), Adapter(rank, ("q_proj", "v_proj")))
     trained: Any = new.total(params) - new.total(frozen_params)
     assert trained.at({**model.values(), "r": 8}) == 4_194_304
@@ -114,7 +114,7 @@ def test_adapters_have_a_closed_form() -> None:
     ("asked", "said"),
     [
         (Adapter(0), "LoRA of rank 0"),
-        (Adapter(8, ("q_prj",)), "target 'q_prj' is no linear map of this model; did you mean q_proj"),
+        (Adapter(8, ("q_prj",)), "target 'q_prj' matches no linear layer of this model; did you mean q_proj"),
         (Adapter(8, ("embed_tokens",)), "target 'embed_tokens' is no linear map"),
     ],
 )

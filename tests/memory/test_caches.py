@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import recorded
 from tfcalc import Transformer, Workload
 from tfcalc.catalog import load
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.polynomial import symbols
@@ -36,21 +36,21 @@ def decoding(model: Any, batch: int, tokens: int, source: int | None = None) -> 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row["cache"] == "dynamic"], ids=named)
 def test_a_dynamic_cache_holds_what_transformers_holds(row: dict[str, Any]) -> None:
-    model, batch, length = Published(CONFIGS[row["model"]]), row["batch"], row["seq"]
+    model, batch, length = HFModel(CONFIGS[row["model"]]), row["batch"], row["seq"]
     assert cache(decoding(model, batch, length)).total(bytes_held) == row["bytes_after_prefill"]
     assert cache(decoding(model, batch, length + 1)).total(bytes_held) == row["bytes_after_1_decode"]
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row["cache"] == "static"], ids=named)
 def test_a_static_cache_holds_what_transformers_holds(row: dict[str, Any]) -> None:
-    tree = decoding(Published(CONFIGS[row["model"]]), row["batch"], row["seq"])
+    tree = decoding(HFModel(CONFIGS[row["model"]]), row["batch"], row["seq"])
     held = cache(tree, how="static", longest=row["seq"] + ROOM)
     assert held.total(bytes_held) == row["bytes_after_prefill"]
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row["cache"] == "encdec"], ids=named)
 def test_cross_attention_keeps_the_source_once(row: dict[str, Any]) -> None:
-    tree = decoding(Published(CONFIGS[row["model"]]), row["batch"], row["target_seq"], row["seq"])
+    tree = decoding(HFModel(CONFIGS[row["model"]]), row["batch"], row["target_seq"], row["seq"])
     own, cross = (part.total(bytes_held) for part in cache(tree).parts)
     assert (own, cross) == (row["self_bytes"], row["cross_bytes"])
 

@@ -10,7 +10,7 @@ import pytest
 
 from tfcalc import Workload
 from tfcalc.catalog import load
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.errors import InvalidModel
@@ -79,11 +79,11 @@ def in_gib(found: Pool, length: int) -> Fraction:
     return round(Fraction(size, GIB), 2)
 
 
-def changed(name: str, **fields: Any) -> Published:
+def changed(name: str, **fields: Any) -> HFModel:
     """A preset with other fields."""
     model = load(name)
-    assert isinstance(model, Published)
-    return Published({**model.data, **fields})
+    assert isinstance(model, HFModel)
+    return HFModel({**model.data, **fields})
 
 
 def loaded_gib(name: str, positions: int, ranks: int = 1, format: str = "bf16") -> float:
@@ -172,7 +172,7 @@ def test_steps_under_way_count_for_each_window(in_flight: int, logged: str) -> N
 
 def test_a_window_takes_a_block_more_but_no_longer_request() -> None:
     """vllm PR #29796: Olmo-3-7B, 23.73 requests of 6144 tokens, or 11.12 of 34048 (2048 tokens a step)."""
-    found = pool_of(Published(OLMO_3_7B), batched=2048)
+    found = pool_of(HFModel(OLMO_3_7B), batched=2048)
     assert found.requests(1, 6144) / found.requests(1, 34048) == pytest.approx(23.73 / 11.12, rel=CLOSE)
 
 
@@ -206,7 +206,7 @@ def test_a_quarter_of_a_million_tokens_take_24_gib() -> None:
 def test_states_apart_leave_the_pool_to_the_few_attention_layers() -> None:
     """vllm PR #10909: Bamba-9B, 34.78 GiB, 189,945 blocks, 2967.89 requests of 1024 tokens."""
     engine = Engine()
-    attention = [layer for layer in layers(decoding(Published(BAMBA_9B)), engine) if layer.page.kind != STATE]
+    attention = [layer for layer in layers(decoding(HFModel(BAMBA_9B)), engine) if layer.page.kind != STATE]
     found = pool(attention, engine)
     assert found.blocks(gib(34.78)) == 189_945
     assert round(found.requests(189_945, 1024), 2) == Fraction("2967.89")
@@ -222,7 +222,7 @@ def test_states_apart_leave_the_pool_to_the_few_attention_layers() -> None:
 )
 def test_a_state_makes_blocks_long_and_is_filled_up(ranks: int, format: str, block: int) -> None:
     """All three print "Padding mamba page size by 0.13%"."""
-    found = pool_of(Published(QWEN_27B), tensor_parallel=ranks, format=format)
+    found = pool_of(HFModel(QWEN_27B), tensor_parallel=ranks, format=format)
     states = next(group.page.bytes for group in found.groups if group.page.kind == STATE)
     assert {group.block for group in found.groups} == {block}
     assert round(Fraction(found.page - states, states) * 100, 2) == Fraction("0.13")
@@ -230,7 +230,7 @@ def test_a_state_makes_blocks_long_and_is_filled_up(ranks: int, format: str, blo
 
 def test_states_and_keys_share_the_pool() -> None:
     """mitchross/talos-argocd-proxmox PR #1995: 4.99 GiB on each of two, 302,921 tokens, 2.31 requests of 131072."""
-    found = pool_of(Published(QWEN_27B), tensor_parallel=2, format="fp8", state_pages=2)
+    found = pool_of(HFModel(QWEN_27B), tensor_parallel=2, format="fp8", state_pages=2)
     blocks = found.blocks(gib(4.99))
     assert found.tokens(blocks, 131072) == 302_921
     assert round(found.requests(blocks, 131072), 2) == Fraction("2.31")

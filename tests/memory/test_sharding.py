@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import Transformer, Workload, load
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.measure import params as parameters
@@ -69,7 +69,7 @@ def test_table_1_of_zero_is_what_it_prints(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("row", SHARDING, ids=lambda row: f"{row['layout']}-{row['model']}-{row['devices']}")
 def test_a_device_has_the_piece_that_pytorch_gives_it(row: dict[str, Any]) -> None:
-    tree = Published(row["config"]).tree(TRAIN)
+    tree = HFModel(row["config"]).tree(TRAIN)
     assert tree.total(parameters) == row["params"]
     ours = pieces(tree, Placement(3, row["devices"], row["layout"])).total(stored_numbers)
     if row["layout"] == "fsdp2" and row["model"] == "gpt2":  # its Conv1D has its axes the other way round
@@ -174,7 +174,7 @@ def test_what_is_offloaded_is_on_the_host_and_not_on_the_device(offload: str) ->
 @pytest.mark.parametrize("name", ["gpt2", "llama-2-7b"])
 def test_closed_forms_in_the_number_of_devices_give_the_numbers(layout: str, stage: int, name: str) -> None:
     (devices,) = symbols("N")
-    model = Published(CONFIGS[name])
+    model = HFModel(CONFIGS[name])
     tree, twin = model.tree(TRAIN), with_symbols(model).tree(TRAIN)
     where = Placement(stage, 6, layout, prefetch=True)
     ours = placed(tree, MIXED, ADAMW, where)
@@ -195,7 +195,7 @@ def test_a_single_number_is_whole_on_every_device() -> None:
 
 
 def test_prefetch_gathers_the_weights_of_one_more_layer() -> None:
-    tree = Published(CONFIGS["llama-2-7b"]).tree(TRAIN)
+    tree = HFModel(CONFIGS["llama-2-7b"]).tree(TRAIN)
     once, twice = (
         gathered(tree, precision("bf16"), Placement(3, 8, "fsdp2", prefetch=prefetch)) for prefetch in (False, True)
     )

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import Transformer, Workload
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held, params
 from tfcalc.errors import InvalidModel
@@ -37,7 +37,7 @@ def tree_of(row: dict[str, Any]) -> Component:
     for field in ("n_positions", "max_position_embeddings"):
         if config["model_type"] in ("gpt2", "bert") and field in config:
             config[field] = max(config[field], row["seq"])
-    return Published(config).tree(TRAIN)
+    return HFModel(config).tree(TRAIN)
 
 
 def compare(tree: Component, row: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ def test_the_recorded_rows_are_all_there() -> None:
 
 @pytest.mark.parametrize("row", OPTIMIZERS, ids=lambda row: f"{row['optimizer']}-{row['model']}-{row['dtype']}")
 def test_what_an_optimizer_keeps_and_needs_is_exact(row: dict[str, Any]) -> None:
-    tree, by, chosen = Published(row["config"]).tree(TRAIN), precision(row["dtype"]), optimizer(row["optimizer"])
+    tree, by, chosen = HFModel(row["config"]).tree(TRAIN), precision(row["dtype"]), optimizer(row["optimizer"])
     assert tree.total(params) == row["params"]
     assert tensor_count(tree) == row["tensors"]
     assert model_states(tree, by, chosen).optimizer.total(bytes_held) == row["state_bytes"]
@@ -85,7 +85,7 @@ def test_what_an_optimizer_keeps_and_needs_is_exact(row: dict[str, Any]) -> None
     "rule", ["adamw", "adamw-forloop", "adamw-8bit", "adafactor", "adafactor-momentum", "lion", "muon"]
 )
 def test_closed_forms_give_the_numbers(name: str, rule: str) -> None:
-    model, by, chosen = Published(CONFIGS[name]), precision("bf16-master"), optimizer(rule)
+    model, by, chosen = HFModel(CONFIGS[name]), precision("bf16-master"), optimizer(rule)
     symbolic = with_symbols(model)
     tree, twin = model.tree(TRAIN), symbolic.tree(TRAIN)
     ours = [*model_states(tree, by, chosen), step_temporary(tree, by, chosen)]
@@ -139,7 +139,7 @@ def test_a_single_number_is_a_tensor_like_any_other(name: str) -> None:
 
 
 def test_the_largest_tensor_of_gpt2_is_its_vocabulary() -> None:
-    assert largest_tensor(Published(CONFIGS["gpt2"]).tree(TRAIN)).shape == (50257, 768)
+    assert largest_tensor(HFModel(CONFIGS["gpt2"]).tree(TRAIN)).shape == (50257, 768)
 
 
 @pytest.mark.parametrize("ask", [precision, optimizer])

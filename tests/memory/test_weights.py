@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import catalog, memory
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import buffer_elements, bytes_held, params
 from tfcalc.errors import InvalidModel
@@ -32,14 +32,14 @@ def _bytes(name: str, format: str, dtype: str = "bf16") -> Any:
     return weights(_tree(name), format_named(format), dtype=dtype).total(bytes_held)
 
 
-def _config(**quantization: Any) -> Published:
+def _config(**quantization: Any) -> HFModel:
     """A small Llama: 4 layers, so that what a config quantizes can be counted by hand."""
     sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4}
     fields = {**sizes, "num_key_value_heads": 4, "vocab_size": 1000, "tie_word_embeddings": False}
-    return Published({"model_type": "llama", **fields, "quantization_config": quantization})
+    return HFModel({"model_type": "llama", **fields, "quantization_config": quantization})
 
 
-def _stored(model: Published) -> Any:
+def _stored(model: HFModel) -> Any:
     recipe = stated_format(model)
     assert recipe is not None
     return hold(model.tree(Workload()), recipe).total(bytes_held)
@@ -88,8 +88,8 @@ def test_the_serving_log_of_llama_8b_in_bf16_is_met() -> None:
 def test_accelerate_estimates_as_much_for_the_body_of_bert(format: str, mebibytes: float) -> None:
     """Its table for bert-base-cased, whose 418.18 is a slip for 413.18: 108,310,272 · 4 bytes."""
     model = catalog.load("bert-base-cased")
-    assert isinstance(model, Published)
-    body = Published({**model.data, "architectures": ["BertModel"]}).tree(Workload())
+    assert isinstance(model, HFModel)
+    body = HFModel({**model.data, "architectures": ["BertModel"]}).tree(Workload())
     found = weights(body, format_named(format)).total(bytes_held)
     assert found / MIB == pytest.approx(mebibytes, abs=0.01)  # type: ignore[operator]
 
@@ -247,12 +247,12 @@ def test_layers_that_a_list_numbers_are_told_apart_beside_a_tower_whose_number_i
 
 
 def test_a_config_without_either_says_nothing() -> None:
-    assert stated_format(Published({"model_type": "gpt2"})) is None
+    assert stated_format(HFModel({"model_type": "gpt2"})) is None
     assert stated_format(catalog.load("transformer-base")) is None
 
 
 def test_a_dtype_alone_is_the_format_of_everything() -> None:
-    recipe = stated_format(Published({"model_type": "gpt2", "torch_dtype": "float16"}))
+    recipe = stated_format(HFModel({"model_type": "gpt2", "torch_dtype": "float16"}))
     assert recipe is not None
     assert recipe.format.name == recipe.dtype == "fp16"
 
@@ -314,8 +314,8 @@ def test_a_mixture_needs_to_know_how_many_layers_there_are() -> None:
 
     (n,) = symbols("n")
     model = catalog.load("llama-3.1-8b")
-    assert isinstance(model, Published)
-    tree = Published(model.data, instead={"num_hidden_layers": n}).tree(Workload())
+    assert isinstance(model, HFModel)
+    tree = HFModel(model.data, instead={"num_hidden_layers": n}).tree(Workload())
     with pytest.raises(InvalidModel, match="sizes that are symbols"):
         weights(tree, format_named("q4_k_m"))
 
@@ -336,6 +336,6 @@ def test_layers_named_by_a_quantized_config_are_told_apart_in_an_answer() -> Non
 def test_rows_that_a_block_does_not_divide_have_another_type_in_an_answer_too() -> None:
     """h 192 and f 288 are no multiples of 256: q5_0 instead of q4_k, 22 bytes for 32 numbers; norms in fp32."""
     sizes = {"hidden_size": 192, "intermediate_size": 288, "num_hidden_layers": 4, "num_attention_heads": 3}
-    model = Published({"model_type": "llama", **sizes, "num_key_value_heads": 3, "vocab_size": 100})
+    model = HFModel({"model_type": "llama", **sizes, "num_key_value_heads": 3, "vocab_size": 100})
     numbers = 4 * (4 * 192 * 192 + 3 * 192 * 288) + 2 * 100 * 192
     assert memory(model, weights="q4_k-pure").totals["weights_bytes"] == numbers * 22 // 32 + (2 * 4 + 1) * 192 * 4

@@ -129,7 +129,7 @@ def test_there_are_forty_questions() -> None:
 def test_the_command_line_and_the_library_agree(
     line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """All of the answer, its conventions included; and what stands alone with -q is what the library calls the answer."""
+    """All of the answer, its conventions included; and what -q prints is what the library calls the answer."""
     monkeypatch.chdir(tmp_path)  # away from any settings file
     ours = QUESTIONS[line]()
     assert main([*line.split(), "--json"]) in (0, 1)

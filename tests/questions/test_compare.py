@@ -11,7 +11,8 @@ import pytest
 import tfcalc
 from tests.conftest import Program
 from tfcalc import Operand, Training, Workload
-from tfcalc.questions.side_by_side import Unknown, compare
+from tfcalc.questions.numbers import Unknown
+from tfcalc.questions.side_by_side import compare
 
 
 def test_twice_the_heads_of_keys_by_hand() -> None:

@@ -56,7 +56,7 @@ def test_megatrons_table_1(row: dict[str, Any]) -> None:
     # P = 12lh²(1 + 13/12h + (V + s)/12lh), to which we add the final norm
     assert params(model).answer == 12 * n * h * h + 13 * n * h + (V + S) * h + 2 * h
     assert params(model).answer / 1e9 == pytest.approx(row["params_B"], rel=0.029)
-    # TFLOP/s a GPU and all together: printed without and with one decimal
+    # TFLOP/s per GPU and all together: printed without and with one decimal
     assert row["tflops_gpu"] * row["gpus"] / 1000 == pytest.approx(row["agg_pflops"], rel=0.006)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.verify.random_configs import load
 from tfcalc import InvalidModel, Workload, flops, memory
 from tfcalc.configs.family import modules
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.held.plans import Serving, Training
 from tfcalc.implementations.transformers.measured import MOST, errors
 
@@ -22,15 +22,15 @@ ASKED: dict[str, dict[str, Any]] = {
     "serve": {"workload": Workload(seq_len=20), "serving": Serving()},
 }
 MORE: dict[str, dict[str, Any]] = {
-    "fused": {"run": STEP, "training": Training(recipe="bf16", implementation="fused", optimizer="sgd")},
+    "fused": {"workload": STEP, "training": Training(precision="bf16", backend="fused", optimizer="sgd")},
     "fused, recomputed": {
-        "run": STEP.replaced(recompute="full"),
-        "training": Training(recipe="amp", implementation="fused", optimizer="sgd"),
+        "workload": STEP.replaced(recompute="full"),
+        "training": Training(precision="bf16-mixed", backend="fused", optimizer="sgd"),
     },
-    "adapters": {"run": STEP, "training": Training(recipe="bf16", lora=4, optimizer="sgd")},
-    "fused, adapters": {"run": STEP, "training": Training(implementation="fused", lora=4, optimizer="sgd")},
-    "one token": {"run": STEP.replaced(batch_size=1, seq_len=1), "training": Training(optimizer="sgd")},
-    "serve, paged": {"run": Workload(seq_len=20), "serving": Serving(cache="paged")},
+    "adapters": {"workload": STEP, "training": Training(precision="bf16", lora=4, optimizer="sgd")},
+    "fused, adapters": {"workload": STEP, "training": Training(backend="fused", lora=4, optimizer="sgd")},
+    "one token": {"workload": STEP.replaced(batch_size=1, seq_len=1), "training": Training(optimizer="sgd")},
+    "serve, paged": {"workload": Workload(seq_len=20), "serving": Serving(cache="paged")},
 }
 """Asked of one config of each family: with SGD the peak is seldom the optimizer's step, and the tape runs twice."""
 
@@ -51,7 +51,7 @@ def test_every_family_has_an_answer_or_a_line_that_says_why_not(model_type: str)
     ]
     for config, asked in questions:
         try:
-            said.append(memory(Published(config), **asked).answer)
+            said.append(memory(HFModel(config), **asked).answer)
         except InvalidModel as refusal:
             said.append(refusal)
     assert not any("\n" in str(each) for each in said)
@@ -62,7 +62,7 @@ def test_every_family_has_an_answer_or_a_line_that_says_why_not(model_type: str)
 def test_a_model_trains_with_any_head(name: str) -> None:
     """How much is kept is held against PyTorch in tests/verify/test_memory_of_bare_models.py."""
     small = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2}
-    totals = memory(Published({**small, "architectures": [name]}), **ASKED["train"]).totals
+    totals = memory(HFModel({**small, "architectures": [name]}), **ASKED["train"]).totals
     assert totals["activations_bytes"]
 
 
@@ -72,7 +72,7 @@ def test_flops_of_every_family_at_one_token_are_an_answer_or_a_line(phase: str) 
     refused = []
     for model_type in TYPES:
         try:
-            assert flops(Published({"model_type": model_type}), Workload(seq_len=1, phase=phase)).answer > 0
+            assert flops(HFModel({"model_type": model_type}), Workload(seq_len=1, phase=phase)).answer > 0
         except InvalidModel:
             refused.append(model_type)
     assert len(refused) < len(TYPES) / 10
@@ -99,8 +99,8 @@ def test_adapters_beside_queries_of_layers_that_reuse_keys_are_no_projections_of
         "use_double_wide_mlp": False,
         "attention_k_eq_v": False,
     }
-    model = Published({"model_type": "gemma4_text", **text, "architectures": ["Gemma4ForCausalLM"]})
-    found = memory(model, run=STEP, training=Training(lora=2, optimizer="adamw"))
+    model = HFModel({"model_type": "gemma4_text", **text, "architectures": ["Gemma4ForCausalLM"]})
+    found = memory(model, STEP, training=Training(lora=2, optimizer="adamw"))
     own, reusing = (32 + 32) + 2 * (16 + 8), 32 + 32
     trained = 2 * (2 * own + reusing + 3 * 3 * (16 + 24))
     tensors = 2 * (2 * 7 + 5)

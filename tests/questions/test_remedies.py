@@ -1,89 +1,120 @@
-"""Which changes are listed: the smallest that fit, then pairs, then more, then the closest."""
+"""Which changes are listed: single ones that fit, those that people combine, all that help, or the closest."""
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcalc.questions.changes import Change
-from tfcalc.questions.remedies import LISTED, TOGETHER, Need, remedies
+from tfcalc.questions.changes import Change, Ways
+from tfcalc.questions.remedies import LISTED, Need, Room, remedies
 
 WHOLE = 1000
-ZERO = tuple(Change(f"zero {stage}", plan={"zero": stage}) for stage in (1, 2, 3))
+LETTERS = "abcdefghij"
 
 
-def change(name: str, *, transient: bool = False) -> Change:
-    return Change(name, plan={name: 1}, transient=transient)
+def change(name: str, times: int = 1, *, lessens: bool = False) -> Change:
+    return Change(f"{name}{times}", {name: times}, lessens=lessens)
 
 
 def taking_off(sizes: dict[str, int]) -> Need:
     """So many bytes less for each change, by the field that it changes."""
-    return lambda asked: WHOLE - sum(sizes[name] * int(value) for name, value in asked.plan.items())
+    return lambda asked: WHOLE - sum(sizes[name] * times for name, times in asked.values.items())
 
 
-def names(groups: list[tuple[Change, ...]], sizes: dict[str, int], budget: int) -> list[str]:
-    return [found.change.name for found in remedies(groups, taking_off(sizes), budget)]
+def names(ways: Ways, sizes: dict[str, int], budget: int, *combined: str, margin: int = 0) -> list[str]:
+    room = Room(budget, margin)
+    return [found.change.name for found in remedies(ways, combined, taking_off(sizes), room, lambda _: 0)]
 
 
-GROUPS = [(change("kernel", transient=True),), (change("bits"),), ZERO]
+WAYS = Ways({"kernel": [change("kernel")], "bits": [change("bits")], "zero": [change("zero", n) for n in (1, 2, 3)]})
 SIZES = {"kernel": 100, "bits": 300, "zero": 200}
 
 
-def test_singles_come_in_the_order_of_the_groups() -> None:
-    assert names(GROUPS, SIZES, 900) == ["kernel", "bits", "zero 1"]
-    assert names(GROUPS, SIZES, 700) == ["bits", "zero 2"]
-    assert names(GROUPS, SIZES, 400) == ["zero 3"]
+def test_single_changes_come_in_their_order_by_the_least_degree() -> None:
+    assert names(WAYS, SIZES, 900) == ["kernel1", "bits1", "zero1"]
+    assert names(WAYS, SIZES, 700) == ["bits1", "zero2"]
+    assert names(WAYS, SIZES, 400) == ["zero3"]
 
 
-def test_pairs_come_where_no_single_change_is_enough() -> None:
-    assert names(GROUPS, SIZES, 300) == ["kernel; zero 3", "bits; zero 3"]
-    assert names(GROUPS[:2], SIZES, 650) == ["kernel; bits"]
+def test_those_that_people_combine_come_where_no_single_change_is_enough() -> None:
+    assert names(WAYS, SIZES, 300, "kernel+zero", "zero+bits", "kernel+bits") == ["kernel1 + zero3", "zero2 + bits1"]
+    assert names(WAYS, SIZES, 0, "kernel+zero", "zero+bits+kernel") == ["zero3 + bits1 + kernel1"]
+    assert names(WAYS, SIZES, 300, "zero+unknown", "zero+bits") == ["zero2 + bits1"], "what there is not is left out"
 
 
-def test_more_come_where_no_pair_is_enough() -> None:
-    [found] = remedies(GROUPS, taking_off(SIZES), 0)
-    assert {each.name for each in found.changes} == {"kernel", "bits", "zero 3"}
+def test_else_all_that_help_come_without_those_that_are_not_needed_and_as_little_of_each_as_will_do() -> None:
+    assert names(WAYS, SIZES, 0) == ["kernel1 + bits1 + zero3"]
+    assert names(WAYS, SIZES, 100) == ["bits1 + zero3"]
+    assert names(WAYS, SIZES, 300) == ["bits1 + zero2"]
+
+
+def test_where_nothing_is_enough_the_closest_comes() -> None:
+    [found] = remedies(WAYS, (), taking_off(SIZES), Room(-1), lambda _: 0)
     assert found.total == 0
+    assert remedies(Ways({}), (), taking_off({}), Room(10), lambda _: 0) == []
 
 
-def test_else_the_closest_comes() -> None:
-    [found] = remedies(GROUPS, taking_off(SIZES), -1)
-    assert found.total == 0
-    assert remedies([], taking_off({}), 10) == []
+def test_what_fits_tightly_comes_last_and_is_not_enough() -> None:
+    """900 with 100 to stay free: 900 is tight, 800 is not."""
+    ways = Ways({"kernel": [change("kernel")], "zero": [change("zero", n) for n in (1, 2, 3)]})
+    assert names(ways, SIZES, 900, margin=100) == ["zero1", "kernel1"]
+    tight = Ways({"kernel": [change("kernel")], "bits": [change("bits", 1)]})
+    assert names(tight, {"kernel": 100, "bits": 100}, 900, "kernel+bits", margin=100) == [
+        "kernel1 + bits1",
+        "kernel1",
+        "bits1",
+    ]
+
+
+def test_what_gives_less_than_was_asked_for_is_not_enough() -> None:
+    ways = Ways({"bits": [change("bits")], "cache": [change("cache")], "length": [change("length", lessens=True)]})
+    sizes = {"bits": 100, "cache": 100, "length": 300}
+    assert names(ways, sizes, 800, "bits+cache") == ["length1", "bits1 + cache1"]
 
 
 def test_what_does_not_go_with_the_rest_is_left_out() -> None:
-    refused = [(change("broken"),), *GROUPS]
+    ways = Ways({"broken": [change("broken")], **WAYS.known})
 
     def need(asked: Change) -> int | None:
-        return None if "broken" in asked.plan else taking_off(SIZES)(asked)
+        return None if "broken" in asked.values else taking_off(SIZES)(asked)
 
-    assert [found.change.name for found in remedies(refused, need, 900)] == ["kernel", "bits", "zero 1"]
-    assert remedies(refused[:1], need, 900) == []
+    found = remedies(ways, ("broken+bits",), need, Room(900), lambda _: 0)
+    assert [each.change.name for each in found] == ["kernel1", "bits1", "zero1"]
+    assert remedies(Ways({"broken": [change("broken")]}), (), need, Room(900), lambda _: 0) == []
 
 
-@given(st.lists(st.tuples(st.integers(0, 500), st.booleans()), min_size=1, max_size=8), st.integers(-500, 999))
-def test_what_is_listed_fits_and_nothing_smaller_was_passed_over(sizes: list[tuple[int, bool]], budget: int) -> None:
-    groups = [(change(f"c{place}", transient=transient),) for place, (_, transient) in enumerate(sizes)]
-    less = {f"c{place}": size for place, (size, _) in enumerate(sizes)}
-    found = remedies(groups, taking_off(less), budget)
+def test_what_a_lower_bound_rules_out_is_not_counted() -> None:
+    counted: list[str] = []
+
+    def need(asked: Change) -> int | None:
+        counted.append(asked.name)
+        return taking_off(SIZES)(asked)
+
+    def least(asked: Change) -> int | None:
+        return WHOLE if "bits" in asked.values else 0
+
+    assert [each.change.name for each in remedies(WAYS, (), need, Room(700), least)] == ["zero2"]
+    assert "bits1" not in counted
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=8), st.integers(-500, 999), st.integers(0, 200))
+def test_what_is_listed_fits_or_is_the_closest(sizes: list[int], budget: int, margin: int) -> None:
+    less = dict(zip(LETTERS, sizes, strict=False))
+    ways = Ways({name: [change(name)] for name in less})
+    pairs: Sequence[str] = [f"{one}+{other}" for one in less for other in less if one < other]
+    found = remedies(ways, pairs, taking_off(less), Room(budget, margin), lambda _: 0)
     fitting = [name for name, size in less.items() if WHOLE - size <= budget]
-    pairs = [pair for pair in combinations(less, 2) if WHOLE - less[pair[0]] - less[pair[1]] <= budget]
-    if fitting:
-        assert [each.change.name for each in found] == fitting[:LISTED]
-    elif pairs:
-        smallest = sorted(pairs, key=lambda pair: (place_of(pair[1]), place_of(pair[0])))[:TOGETHER]
-        assert [tuple(each.name for each in one.changes) for one in found] == smallest
+    roomy = [name for name in fitting if WHOLE - less[name] <= budget - margin]
+    shown = [each.change.name for each in found]
+    if roomy:
+        tight = [name for name in fitting if name not in roomy]
+        assert shown == [f"{name}1" for name in (*roomy, *tight)][:LISTED]
     elif sum(less.values()) + budget >= WHOLE:
-        [one] = found
-        assert one.total <= budget
-        assert len(one.changes) > 2
-        assert all(one.total + less[each.name] > budget for each in one.changes), "none could be left out"
+        assert found
+        assert all(each.total <= budget for each in found)
     else:
         assert [each.total for each in found] == [WHOLE - sum(less.values())]
-
-
-def place_of(name: str) -> int:
-    return int(name[1:])
+    for each in found:
+        assert each.total == WHOLE - sum(less[name] for name in each.change.values)

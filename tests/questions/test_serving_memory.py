@@ -10,17 +10,17 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import Conventions, InvalidModel, UsageError, Workload, load, memory
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.held.plans import Serving
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
 FLASH, GIB = Workload(kernel="flash"), 2**30
 
 
-def model(row: dict[str, Any]) -> Published:
+def model(row: dict[str, Any]) -> HFModel:
     config = dict(CONFIGS[row["model"]])
     positions = ("n_positions", "max_position_embeddings")
-    return Published(config | {name: max(config[name], row["seq"] + 8) for name in positions if name in config})
+    return HFModel(config | {name: max(config[name], row["seq"] + 8) for name in positions if name in config})
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,11 @@ def test_a_cache_is_what_a_server_logs() -> None:
 
 
 def test_the_terms_add_up() -> None:
-    for plan in (Serving(), Serving(context=4096, cache="dynamic"), Serving(context=4096, concurrency=8, cache="paged", weights="nf4", kv="fp8")):
+    for plan in (
+        Serving(),
+        Serving(context=4096, cache="dynamic"),
+        Serving(context=4096, concurrency=8, cache="paged", weights="nf4", kv="fp8"),
+    ):
         totals = memory(load("llama-3-8b"), FLASH, serving=plan).totals
         terms = ("weights_bytes", "kv_cache_bytes", "buffers_bytes", "temporary_bytes")
         assert totals["total_bytes"] == sum(int(totals[term]) for term in terms)

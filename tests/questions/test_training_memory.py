@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import recorded
 from tests.implementations.test_training_rows import ROWS, model, named, workload
 from tfcalc import InvalidModel, Transformer, Workload, load, memory
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.held.numbers import of_formulas, of_numbers
@@ -137,8 +137,8 @@ def test_a_plan_that_cannot_be_is_refused_with_what_was_given(asked: Training, s
 
 def test_what_reads_images_makes_nothing_of_text_and_the_answer_says_so() -> None:
     whole = load("qwen2-vl-2b-instruct")
-    assert isinstance(whole, Published)
-    shallow = Published({**whole.data, "vision_config": {**whole.data["vision_config"], "depth": 1}})
+    assert isinstance(whole, HFModel)
+    shallow = HFModel({**whole.data, "vision_config": {**whole.data["vision_config"], "depth": 1}})
     run = Workload(phase="train", seq_len=64)
     deep, flat = (memory(each, run, training=Training()) for each in (whole, shallow))
     assert deep.totals["weights_bytes"] != flat.totals["weights_bytes"]

@@ -134,7 +134,7 @@ def test_a_published_sparse_peak_is_told() -> None:
 
 
 def test_over_100_per_cent_is_answered_with_what_is_probably_wrong() -> None:
-    assert "MFU over 100 % cannot be: is the rate that of several GPUs? It takes 3 at least" in warned(
+    assert "MFU over 100 % is impossible: is the rate that of several GPUs? It takes 3 at least" in warned(
         9e5, Machines(312e12)
     )
     together = warned(9e5, Machines(312e12, 8), per_gpu=True)
@@ -144,7 +144,7 @@ def test_over_100_per_cent_is_answered_with_what_is_probably_wrong() -> None:
     run = Workload(seq_len=1024, phase="train", recompute="full")
     found = utilisation(load("gpt2"), 3.4e5, Machines(312e12), run)
     assert found.mfu < 1 < found.hfu
-    assert "HFU over 100 % cannot be: does this run recompute so much?" in found.warnings[0]
+    assert "HFU over 100 % is impossible: does this run recompute so much?" in found.warnings[0]
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf")])
@@ -159,7 +159,7 @@ def test_rates_peaks_and_gpus_are_above_0(bad: float) -> None:
 
 
 def test_a_peak_in_teraflops_is_refused_with_what_was_meant() -> None:
-    with pytest.raises(UsageError, match="989 FLOP/s is no accelerator's; 989 TFLOP/s are 989T"):
+    with pytest.raises(UsageError, match="989 FLOP/s is too low for an accelerator; 989 TFLOP/s are 989T"):
         utilisation(Transformer(), 1, Machines(989))
 
 

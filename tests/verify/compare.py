@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from tests.verify.random_configs import load
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import active_params, frozen_params, params
 from tfcalc.core.polynomial import symbol
@@ -27,7 +27,7 @@ DRAWS = 20
 
 def differences(config: dict[str, Any]) -> dict[str, tuple[object, object]]:
     """Names whose numel differs: tfcalc's and transformers'."""
-    model = Published(config)
+    model = HFModel(config)
     built = build(config, model.architecture)
     root = model.tree(Workload())
     ours, theirs = tensors(root), parameters(built)
@@ -48,9 +48,9 @@ def _unequal(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[ob
     return {name: (ours.get(name), theirs.get(name)) for name in names if ours.get(name) != theirs.get(name)}
 
 
-def _in_symbols(model: Published) -> Component:
+def _in_symbols(model: HFModel) -> Component:
     letters = {path: symbol(field.letter) for path, field in model.reading.fields.items()}
-    return Published(model.data, instead=letters).tree(Workload())
+    return HFModel(model.data, instead=letters).tree(Workload())
 
 
 def configs(model_type: str, draws: int = DRAWS) -> list[dict[str, Any]]:

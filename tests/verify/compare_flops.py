@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.verify.compare import configs
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.errors import TfcalcError, Unavailable
 from tfcalc.verify.flops import Flops, ours, theirs
 from tfcalc.workload import Workload
@@ -27,7 +27,7 @@ READERS = ("EncoderModel", "Classification", "QuestionAnswering")
 """What classes are called that write nothing."""
 
 
-def workloads(model: Published, random: Random, more: Collection[str] = ()) -> Iterator[Workload]:
+def workloads(model: HFModel, random: Random, more: Collection[str] = ()) -> Iterator[Workload]:
     """A training step on a random small batch; ``more`` are ``decode`` and ``recompute``."""
     most = model.longest if isinstance(model.longest, int) else 40
     length, source = random.randint(5, min(most, 40)), random.randint(5, min(most, 40))
@@ -58,14 +58,14 @@ def _whole(source: int, config: Mapping[str, Any]) -> int:
     return column * -(-source // column)
 
 
-def _has_two_stacks(model: Published) -> bool:
+def _has_two_stacks(model: HFModel) -> bool:
     forward = model.tree(Workload(source_len=7))
     return forward != model.tree(Workload(source_len=11))
 
 
 def differences(config: dict[str, Any], more: Collection[str] = ()) -> Iterator[tuple[Workload, Flops, Flops]]:
     """Workloads on which the counts differ: tfcalc's and PyTorch's."""
-    model = Published(config)
+    model = HFModel(config)
     for run in workloads(model, Random(json.dumps(config)), more):
         counted, reference = ours(model, run), theirs(model, run)
         if counted != reference:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tests.verify.saved import Measured, several
 from tfcalc import InvalidModel, Workload
 from tfcalc.configs.family import modules
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.implementations.programs import Ran
 from tfcalc.implementations.transformers.program import running
 from tfcalc.tape.operations import Numerics
@@ -42,7 +42,7 @@ def counted(one: Measured, attention: str, recipe: str, *, dropout: bool = True)
     """The same step on the tape. Raises InvalidModel."""
     chosen = next((name for name in ("flash", "efficient", "math") if name in one.kernels), "math")
     kernel = "eager" if attention == "eager" else chosen  # where a mask keeps flash from running, ours knows
-    model = Published(one.config)
+    model = HFModel(one.config)
     run = Workload(
         phase="train",
         batch_size=one.batch,

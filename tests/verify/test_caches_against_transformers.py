@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.verify.compare import configs
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held
 from tfcalc.held.serving.caches import cache
 from tfcalc.workload import Workload
@@ -57,7 +57,7 @@ def built_with(config: dict[str, Any], length: int, device: str) -> tuple[Any, d
     from tfcalc.verify.hugging_face import build
     from tfcalc.verify.inputs import inputs
 
-    model = Published(config)
+    model = HFModel(config)
     run = Workload(phase="prefill", batch_size=BATCH, seq_len=length, source_len=SOURCE)
     with torch.device(device):
         built = build(model.config | {f"_{key}": how for key, how in AS_COUNTED.items()}, model.architecture, device)
@@ -113,13 +113,13 @@ def theirs_static(built: Any, given: dict[str, Any]) -> int:
 
 def ours(config: dict[str, Any], length: int, **how: Any) -> Any:
     run = Workload(phase="decode", batch_size=BATCH, cached=length, source_len=SOURCE)
-    return cache(Published(config).tree(run), **how).total(bytes_held)
+    return cache(HFModel(config).tree(run), **how).total(bytes_held)
 
 
 def generating(model_type: str) -> list[dict[str, Any]]:
     """Small random configs whose classes write text, or have no head."""
     drawn = configs(model_type, 12)[1:]
-    return [config for config in drawn if Published(config).architecture.endswith(WRITE)]
+    return [config for config in drawn if HFModel(config).architecture.endswith(WRITE)]
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)

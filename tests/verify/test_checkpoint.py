@@ -111,7 +111,7 @@ def test_names_decide_and_not_the_sum(tmp_path: Path) -> None:
 def test_tensors_under_other_names_are_counted_in_the_verdict(tmp_path: Path) -> None:
     renamed = {name.replace("mlp.up_proj", "mlp.w3"): shape for name, shape in SHAPES.items()}
     found = verify_checkpoint(from_config(CONFIG), str(safetensors(tmp_path / "m.safetensors", renamed)))
-    assert found.verdict.startswith("agrees: 18 tensors by name and 2 others as one sum, ")
+    assert found.verdict.startswith("agrees: 18 tensors by name and the sum of 2 others, ")
 
 
 def test_the_same_number_in_other_shapes_differs(tmp_path: Path) -> None:

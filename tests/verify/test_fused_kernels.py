@@ -10,7 +10,7 @@ import pytest
 
 from tests.implementations.test_training_rows import NUMERICS
 from tfcalc import Workload
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.implementations.transformers.program import running
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
@@ -138,7 +138,7 @@ def test_a_fused_llama_keeps_what_torch_keeps(recipe: str, batch: int) -> None:
         inputs = {"ids": torch.zeros((batch, 32), dtype=torch.int64)}
         found = saved(module, inputs, recipe=recipe, kernel="flash", loss=lambda out: out)
     run = Workload(phase="train", batch_size=batch, seq_len=32)
-    whole = Published(CONFIG)
+    whole = HFModel(CONFIG)
     m = running(whole, run, NUMERICS[RECIPES[recipe]], implementation="fused")
     loss = m(whole.tree(run), m.ids)
     assert loss.node is not None

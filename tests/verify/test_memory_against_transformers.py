@@ -16,7 +16,7 @@ from transformers.integrations import moe  # noqa: E402
 
 from tests.verify.random_configs import coin, grouped, load  # noqa: E402
 from tfcalc import Workload  # noqa: E402
-from tfcalc.configs.published import Published  # noqa: E402
+from tfcalc.configs.published import HFModel  # noqa: E402
 from tfcalc.core.number import total  # noqa: E402
 from tfcalc.implementations.transformers.program import running  # noqa: E402
 from tfcalc.tape.operations import Numerics  # noqa: E402
@@ -208,7 +208,7 @@ def test_what_autograd_keeps_is_what_pytorch_keeps(model_type: str, mode: Mode) 
         built, inputs = step(config, batch=batch, seq=length, attention=mode.attention, recipe=mode.recipe)
         theirs = saved(built, inputs, recipe=mode.recipe, kernel=mode.kernel)
     ran = [name for name in ("flash", "efficient", "math") if theirs.kernels.get(name)]  # the next one where masks are
-    model = Published({name: value for name, value in config.items() if not name.startswith("_")})
+    model = HFModel({name: value for name, value in config.items() if not name.startswith("_")})
     workload = Workload(
         phase="train", batch_size=batch, seq_len=length, kernel=ran[0] if mode.attention == "sdpa" else "eager"
     ).telling_masks

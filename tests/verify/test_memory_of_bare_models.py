@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfcalc import Workload, memory
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.held.plans import Training
 
 pytestmark = pytest.mark.torch
@@ -43,6 +43,6 @@ def test_a_model_without_a_head_keeps_what_pytorch_keeps(model_type: str, archit
         model = getattr(transformers, architecture)(config).train()
         inputs = {"input_ids": torch.empty(2, 15, dtype=torch.int64), "use_cache": False}
         theirs = saved(model, inputs, loss=lambda out: out.last_hidden_state)
-    ours = Published({"model_type": model_type, "architectures": [architecture], **SMALL})
+    ours = HFModel({"model_type": model_type, "architectures": [architecture], **SMALL})
     run = Workload(phase="train", batch_size=2, seq_len=15, kernel="eager")
-    assert memory(ours, workload=run, training=Training()).totals["activations_bytes"] == theirs.total
+    assert memory(ours, run, training=Training(device="recorded")).totals["activations_bytes"] == theirs.total

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.verify.random_configs import load
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import matmul_backward_flops, matmul_flops
 from tfcalc.symbolic import sympy_symbol
 from tfcalc.workload import Workload
@@ -62,7 +62,7 @@ def config_of(model_type: str) -> dict[str, Any]:
     }
 
 
-def counted_by_torch(model: Published) -> tuple[Any, Any]:
+def counted_by_torch(model: HFModel) -> tuple[Any, Any]:
     """Forward and backward, as expressions in b and l."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
     fields = {name: value for name, value in model.config.items() if name != "model_type"}
@@ -88,7 +88,7 @@ def counted_by_torch(model: Published) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_the_closed_form_is_the_one_that_torch_finds(model_type: str) -> None:
-    model = Published(config_of(model_type))
+    model = HFModel(config_of(model_type))
     run = Workload(batch_size=sympy_symbol("b"), seq_len=sympy_symbol("l"), phase="train", kernel="eager")
     root = model.tree(run)
     forward, backward = counted_by_torch(model)

@@ -11,7 +11,7 @@ from typing import Any
 import tfcalc
 from tfcalc import catalog
 from tfcalc.configs.family import modules
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.errors import TfcalcError
 from tools.fuzz.material import JUNK, QUANTIZED, number_near
 
@@ -51,7 +51,7 @@ def fields_of(model_type: str) -> list[str]:
     if model_type not in _FIELDS:
         try:
             model = tfcalc.from_config(base_of(model_type))
-            assert isinstance(model, Published)
+            assert isinstance(model, HFModel)
             _FIELDS[model_type] = sorted(model.reading.seen) or ["hidden_size"]
         except TfcalcError:
             _FIELDS[model_type] = ["hidden_size", "num_hidden_layers", "vocab_size"]

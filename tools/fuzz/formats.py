@@ -23,9 +23,7 @@ def across_formats(argv: list[str], stdin: bytes, found: dict[str, Any]) -> None
     quiet = call([*argv, "-q"], stdin=stdin, limit=LIMIT_OF_BUDGETS)
     look([*argv, "-q"], quiet, stdin=stdin)
     q = quiet.out.decode().rstrip("\n")
-    if "fits" in found:
-        expected = str(found["headroom_bytes"])
-    elif "training_flops" in found:
+    if "training_flops" in found:
         expected = str(found["training_flops"])
     elif "mfu" in found:
         expected = f"{found['mfu']:,.4g}"
@@ -44,7 +42,7 @@ def across_formats(argv: list[str], stdin: bytes, found: dict[str, Any]) -> None
     look([*argv, "--format", "plain"], plain, stdin=stdin)
     if name in ANSWER and not {"fits", "training_flops", "mfu", "compared"} & set(found):
         title = plain.out.decode().split("\n", 1)[0]
-        if not says(title, found[ANSWER[name]]):
+        if not says(name, title, found[ANSWER[name]]):
             FOUND.bug("format-plain", f"{name}: the title has another number", (shown, title))
         table = call([*argv, "--format", "csv"], stdin=stdin, limit=LIMIT_OF_BUDGETS)
         look([*argv, "--format", "csv"], table, stdin=stdin)
@@ -75,7 +73,7 @@ def across_formats(argv: list[str], stdin: bytes, found: dict[str, Any]) -> None
     look([*argv, "# COLUMNS=33"], narrow, stdin=stdin, allow="narrow")
     if name in ANSWER and not {"fits", "training_flops", "mfu", "compared"} & set(found) and narrow.ok:
         squeezed = re.sub(r"\s", "", narrow.out.decode())
-        if not says(squeezed, found[ANSWER[name]]):
+        if not says(name, squeezed, found[ANSWER[name]]):
             FOUND.bug("format-table", f"{name}: the number is cut in 33 columns", shown)
     for form in ("markdown", "latex"):
         other = call([*argv, "--format", form], stdin=stdin, limit=LIMIT_OF_BUDGETS)
@@ -101,12 +99,16 @@ SCALES |= {f"{letter}B": 1000**power for power, letter in enumerate("kMGTP", 1)}
 HEADING = re.compile(r"([\d,]+(?:\.(\d+))?(?:e([+-]\d+))?)\s*([KMGTPEk]?i?B?)")
 
 
-def says(heading: str, exact: int) -> bool:
-    """Whether a heading begins with this number: rounded in its last digit, where it is not in full.
+def says(name: str, heading: str, exact: int) -> bool:
+    """Whether a heading begins with this number, rounded in its last digit; parameters are there in full.
 
-    >>> says("75.4 GiB peak", 80_960_000_000), says("1.93 GFLOPs", 1_926_000_000), says("18.5MiBpeak", 19_503_514)
-    (True, True, False)
+    >>> says("memory", "75.4 GiB peak", 80_960_000_000), says("flops", "1.93GFLOPs", 1_926_000_000)
+    (True, True)
+    >>> says("memory", "18.5MiBpeak", 19_503_514), says("params", "1.29k parameters (1,288)", 1_289)
+    (False, False)
     """
+    if name == "params":
+        return f"{exact:,}" in heading
     shown = HEADING.match(heading)
     if shown is None:
         return False

@@ -20,6 +20,8 @@ from tools.fuzz.material import FORMATS_OF_WEIGHTS
 from tools.fuzz.program import guarded
 
 _MODELS: dict[str, Any] = {}
+LENGTHS = 128
+"""Lengths that are solved for are multiples of it."""
 
 
 def memory_of(model: Any, **asked: Any) -> Any:
@@ -449,8 +451,12 @@ def law_fits(draw: random.Random, name: str, model: Any) -> None:
                     each.value,
                     each.total,
                 )
-            law(f"one-more-does-not-fit {size}", bytes_at(each.value + 1) > have, name, plan, budget, each.value)
-            far = each.value * draw.choice([2, 3, 10]) + draw.randrange(1, 100)
+            length = size in ("seq_len", "context")
+            if length and isinstance(model.longest, int) and each.value >= model.longest:
+                continue  # no more is asked for than the model was made for
+            step = LENGTHS if length else 1
+            law(f"one-more-does-not-fit {size}", bytes_at(each.value + step) > have, name, plan, budget, each.value)
+            far = each.value * draw.choice([2, 3, 10]) + draw.randrange(step, 100 + step)
             law(f"far-more-does-not-fit {size}", bytes_at(far) > have, name, plan, budget, each.value, far)
         except TfcalcError:
             continue

@@ -72,6 +72,8 @@ def _run(asked: list[str]) -> int:
 
 def _overview(asked: list[str]) -> int:
     """``tfcalc MODEL``: what is no command is a model, or a slip of either."""
+    if asked[1:] and not asked[1].startswith("-"):
+        raise UsageError(f"command {quoted(asked[0])} is not known", nearest(asked[0].lower(), COMMANDS))
     try:
         return _typer([OVERVIEW, *asked], OVERVIEW)
     except (UnknownModel, UsageError) as error:
@@ -129,9 +131,10 @@ def _usage(error: Exception) -> UsageError:
     option = getattr(error, "option_name", None)
     close = getattr(error, "possibilities", None)
     if option and close is not None and "o such option" in str(error):
-        return UsageError(
-            f"option {option} is not known", _elsewhere(option) or (nearest(option, close) if close else "see --help")
-        )
+        from tfcalc.cli.other_names import hint
+
+        near = nearest(option, close) if close else "see --help"
+        return UsageError(f"option {option} is not known", _elsewhere(option) or hint(option) or near)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     return UsageError(_one_line(message)[:1].lower() + _one_line(message)[1:].rstrip("."), "see --help")
 

@@ -14,7 +14,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
-from tfcalc.plain_data import flaw
+from tfcalc.plain_data import check_plain
 from tfcalc.printable import quoted
 from tfcalc.questions.common import default_run
 from tfcalc.units import parse_amount, parse_count, parse_length
@@ -253,6 +253,5 @@ def _table(path: Path, section: tuple[str, ...]) -> dict[str, Any] | None:
         table = table.get(name) if isinstance(table, dict) else None
     if table is not None and not isinstance(table, dict):
         raise BadFile(f"{path}: {'.'.join(section)} is not a table", "write [tool.tfcalc] and a line per option")
-    if wrong := flaw(table):
-        raise BadFile(f"{path}: {wrong}", "write a line per option")
+    check_plain(table or {}, of="a settings file", called=str(path), failure=BadFile)
     return table

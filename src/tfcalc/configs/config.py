@@ -121,7 +121,7 @@ class Config:
         check_size(self.path(name), value, least)
         number: int = value
         if number > MOST_LAYERS and name.endswith(COUNT_LAYERS):
-            raise InvalidModel(f"{self.path(name)} {number} is absurdly large", f"at most {MOST_LAYERS} layers")
+            raise InvalidModel(f"{self.path(name)} {number} is too large", f"at most {MOST_LAYERS} layers")
         return number
 
     def factor(self, name: str) -> float:

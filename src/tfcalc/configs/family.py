@@ -45,7 +45,7 @@ class Family(NamedTuple):
         """The end of a class name that says which head it has. Raises InvalidModel for one that is not known."""
         fits = [head for head in self.heads if architecture.endswith(head)]
         if not fits:
-            known = f"known ends of {self.model_type}: {', '.join(self.heads)}"
+            known = f"known heads of {self.model_type}: {', '.join(self.heads)}"
             raise InvalidModel(f"architecture {quoted(architecture)} is not known", known)
         return max(fits, key=len)
 
@@ -74,9 +74,9 @@ def family(
 def find(model_type: object) -> Family:
     """The family of this model type. Raises UnknownModel with the nearest known ones."""
     if model_type is None:
-        raise InvalidModel("model_type is missing", "it names the family; or say --as FAMILY")
+        raise InvalidModel("model_type is missing", "add it, or pass --as FAMILY")
     if not isinstance(model_type, str) or not model_type:
-        raise InvalidModel(f"model_type {quoted(model_type)} is not a word", "it names the family; or say --as FAMILY")
+        raise InvalidModel(f"model_type {quoted(model_type)} is not a word", "add it, or pass --as FAMILY")
     if model_type not in FAMILIES:
         for path in sorted(FOLDER.glob("*.py"), key=lambda path: _far(path.stem, model_type)):
             if model_type in _named(path.read_text(encoding="utf-8"), f'"{model_type}"'):

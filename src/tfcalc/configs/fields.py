@@ -23,7 +23,7 @@ _FFN = Field("f", "feed-forward size")
 _POSITIONS = Field("T", "positions")
 _EXPERTS = Field("E", "experts")
 _KERNEL = Field("k_c", "convolution kernel")
-_PATCH = Field("p", "patch side")
+_PATCH = Field("p", "patch size")
 
 FIELDS = {
     "hidden_size": _HIDDEN,
@@ -79,9 +79,9 @@ FIELDS = {
     "first_k_dense_replace": Field("n_0", "dense layers before the experts"),
     "q_lora_rank": Field("r_q", "query rank"),
     "kv_lora_rank": Field("r", "key-value rank"),
-    "qk_nope_head_dim": Field("d_n", "query-key width of a head without rotation"),
-    "qk_rope_head_dim": Field("d_r", "query-key width of a head with rotation"),
-    "v_head_dim": Field("d_v", "value width of a head"),
+    "qk_nope_head_dim": Field("d_n", "non-rotary query-key head width"),
+    "qk_rope_head_dim": Field("d_r", "rotary query-key head width"),
+    "v_head_dim": Field("d_v", "value head width"),
     "index_n_heads": Field("a_i", "indexer heads"),
     "index_head_dim": Field("d_i", "indexer head width"),
     "state_size": Field("N", "state size"),
@@ -95,9 +95,9 @@ FIELDS = {
     "mamba_dt_rank": Field("R", "time-step rank"),
     "relative_attention_num_buckets": Field("B", "relative position buckets"),
     "patch_size": _PATCH,
-    "image_size": Field("I", "image side"),
+    "image_size": Field("I", "image size"),
     "projection_dim": Field("h_p", "projection size"),
-    "attention_hidden_size": Field("h_a", "attention's hidden size"),
+    "attention_hidden_size": Field("h_a", "attention hidden size"),
     "conv1d_width": _KERNEL,
     "conv_L_cache": _KERNEL,
     "num_channels": Field("C", "image channels"),
@@ -105,18 +105,18 @@ FIELDS = {
     "num_labels": Field("K", "labels"),
     "linear_num_key_heads": Field("a_k", "key heads of linear attention"),
     "linear_num_value_heads": Field("a_v", "value heads of linear attention"),
-    "linear_key_head_dim": Field("d_k", "key width of a head of linear attention"),
-    "linear_value_head_dim": Field("d_v", "value width of a head of linear attention"),
+    "linear_key_head_dim": Field("d_k", "key head width of linear attention"),
+    "linear_value_head_dim": Field("d_v", "value head width of linear attention"),
     "linear_conv_kernel_dim": _KERNEL,
-    "spatial_merge_size": Field("m", "patches merged along a side"),
-    "temporal_patch_size": Field("p_t", "frames of a patch"),
+    "spatial_merge_size": Field("m", "patches merged per side"),
+    "temporal_patch_size": Field("p_t", "frames per patch"),
     "out_hidden_size": Field("h_o", "output size"),
     "num_position_embeddings": _POSITIONS,
     "num_mel_bins": Field("M", "mel bins"),
     "max_source_positions": Field("T_s", "source positions"),
     "max_target_positions": Field("T_t", "target positions"),
     "num_hidden_groups": Field("G", "groups of layers that share weights"),
-    "inner_group_num": Field("G_i", "layers of a group"),
+    "inner_group_num": Field("G_i", "layers per group"),
     "mamba_num_heads": Field("a_m", "state-space heads"),
     "mamba_head_dim": Field("d_m", "width of a state-space head"),
     "mamba_n_heads": Field("a_m", "state-space heads"),

@@ -12,7 +12,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.plain_data import flaw
+from tfcalc.plain_data import check_plain
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload, check_phase
 
@@ -53,7 +53,7 @@ POSITIONS = "P"
 LAYERS, LAYER_TYPES = "num_hidden_layers", "layer_types"
 
 
-class Published:
+class HFModel:
     """The fields of a config.json, and the family that knows what they mean.
 
     ``instead`` puts other numbers (symbols, arrays) in the place of sizes, by the field's path; ``dtype_note`` says
@@ -61,7 +61,7 @@ class Published:
     that fit no model.
 
     >>> from tfcalc.core.measure import params
-    >>> Published({"model_type": "gpt2"}).tree(Workload()).total(params)
+    >>> HFModel({"model_type": "gpt2"}).tree(Workload()).total(params)
     124439808
     """
 
@@ -78,9 +78,8 @@ class Published:
         dtype_note: str = "",
     ) -> None:
         if not isinstance(data, Mapping):
-            raise InvalidModel(f"{quoted(data)} is no config", "give the fields of a config.json as a dict")
-        if wrong := flaw(data):
-            raise InvalidModel(wrong, "give what a config.json can hold: text, numbers, lists and objects")
+            raise InvalidModel(f"{quoted(data)} is not a config", "give the fields of a config.json as a dict")
+        check_plain(data)
         self.data = data
         self.dtype_note = dtype_note
         self.changed = dict(changed or {})
@@ -107,9 +106,9 @@ class Published:
             return self.family.architecture
         return given[0]
 
-    def tree(self, run: Workload) -> Component:
+    def tree(self, workload: Workload) -> Component:
         """The component tree, named as the published checkpoint names its modules."""
-        return self._build(run, Reading(find, self.instead))
+        return self._build(workload, Reading(find, self.instead))
 
     def _build(self, run: Workload, reading: Reading) -> Component:
         family, architecture = self.family, self.architecture
@@ -132,12 +131,14 @@ class Published:
             self._build(Workload(), self._read)
         return self._read
 
-    def check(self, run: Workload) -> None:
-        """Raise InvalidModel where ``run`` cannot be, or where no such model can run it."""
-        check_sizes(run)
-        check_phase(run)
-        if run.phase in ("prefill", "decode") and not self._generates:
-            raise InvalidModel(f"{self.architecture} writes no text, so it has no {run.phase}", "take phase forward")
+    def check(self, workload: Workload) -> None:
+        """Raise InvalidModel where ``workload`` is impossible, or where no such model can run it."""
+        check_sizes(workload)
+        check_phase(workload)
+        if workload.phase in ("prefill", "decode") and not self._generates:
+            raise InvalidModel(
+                f"{self.architecture} does not generate text, so it has no {workload.phase}", "use phase forward"
+            )
 
     @property
     def _generates(self) -> bool:
@@ -145,12 +146,12 @@ class Published:
         bare = self.architecture.endswith("Model") and not self.architecture.endswith(WRITING)
         return (self.family.architecture if bare else self.architecture).endswith(WRITING)
 
-    def remarks(self, run: Workload) -> tuple[str, ...]:
+    def remarks(self, workload: Workload) -> tuple[str, ...]:
         """What should be known of this model on this workload: that it has fewer positions than are asked for."""
-        positions, length = self.positions, run.target.seen
+        positions, length = self.positions, workload.target.seen
         if positions is None or not isinstance(length, int) or length <= positions:
             return ()
-        return (f"{length:,} tokens are more than its {positions:,} positions: counted as if it had as many",)
+        return (f"{length:,} tokens exceed its {positions:,} positions; counted as if it supported them",)
 
     @property
     def positions(self) -> int | None:
@@ -192,7 +193,7 @@ class Published:
         read = self.reading
         return {read.fields[path].letter: self.instead.get(path, value) for path, value in read.sizes.items()}
 
-    def replaced(self, **sizes: Num) -> Published:
+    def replaced(self, **sizes: Num) -> HFModel:
         """The same model with these sizes, by their path or by tfcalc's name. Raises UsageError for others."""
         if not sizes:
             return self
@@ -200,11 +201,11 @@ class Published:
         same = {"name": self.name, "treated_as": self.treated_as, "dtype_note": self.dtype_note}
         if all(isinstance(size, int) for size in paths.values()):
             changed = {**self.changed, **paths}
-            return Published(_put(self.data, paths), instead=self.instead, changed=changed, **same)
-        return Published(self.data, instead=self.instead | paths, changed=self.changed, **same)
+            return HFModel(_put(self.data, paths), instead=self.instead, changed=changed, **same)
+        return HFModel(self.data, instead=self.instead | paths, changed=self.changed, **same)
 
     def described(self) -> dict[str, Any]:
-        """As it stands in the JSON: the config with what was changed in it, and what was left to defaults."""
+        """As in the JSON: the config with what was changed in it, and what was left to defaults."""
         return {
             "name": self.name,
             "architecture": self.architecture,
@@ -217,11 +218,11 @@ class Published:
         """What tfcalc calls the size at this path: ``d_model`` for ``hidden_size``."""
         return tuple(ours for ours, theirs in SAME_AS.items() if name.removeprefix("text_config.") in theirs)
 
-    def with_present(self, *names: str) -> Published:
+    def with_present(self, *names: str) -> HFModel:
         """Itself: every size of a config is given."""
         return self
 
-    def with_vocabulary(self, vocabulary: Num) -> Published:
+    def with_vocabulary(self, vocabulary: Num) -> HFModel:
         """Itself: a config has the vocabulary that it has."""
         return self
 
@@ -252,7 +253,7 @@ class Published:
                     path for path in get_close_matches(name, left, n=1, cutoff=0.85) if abs(len(path) - len(name)) < 3
                 ]
                 found += (
-                    [f"{name} is no field of a {self.family.model_type} config; did you mean {close[0]}?"]
+                    [f"{name} is not a field of a {self.family.model_type} config; did you mean {close[0]}?"]
                     if close
                     else []
                 )
@@ -269,7 +270,7 @@ class Published:
             places += [path for path in STACKS if path in self.reading.sizes or self.data.get(path) is not None]
         if not places:
             raise UsageError(
-                f"{name} is no size of a {self.family.model_type} config", "edit the config, which --json shows"
+                f"{name} is not a size of a {self.family.model_type} config", "edit the config, which --json shows"
             )
         return places
 

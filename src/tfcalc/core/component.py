@@ -35,12 +35,18 @@ class Times(NamedTuple):
 
 
 class Component(NamedTuple):
-    """A part of a model: an operation (a leaf, with a cost of its own) or a composition of parts.
+    """A part of a model: an operation with a cost of its own, or a composition of parts.
 
-    ``kind`` is what it is (``attention``, ``ffn``, ``norm``, ``linear``, …), ``name`` which one among its siblings.
-    ``copies`` of it stand side by side, each with weights of its own; a token goes through ``active`` of them (all,
-    unless they are experts), ``passes`` times (once, unless layers share their weights). ``places`` says which layers
-    of a stack they are, where these are known one by one; ``under`` them are so many layers of another kind.
+    Attributes:
+        name: the name among its siblings.
+        kind: ``attention``, ``ffn``, ``norm``, ``linear``, …
+        own: the cost of one copy without its parts: tensors and operations.
+        parts: the submodules.
+        copies: number of identical copies, each with weights of its own.
+        active: copies that one token uses; all, except in a mixture of experts.
+        passes: how often each copy runs; once, unless layers share their weights.
+        places: which layers of a stack these are, where known.
+        under: number of layers of other kinds below them.
     """
 
     name: str
@@ -55,12 +61,12 @@ class Component(NamedTuple):
 
     @property
     def times(self) -> Times:
-        """Its copies among its siblings."""
+        """Copies among its siblings: stored, active per token, run."""
         active = self.copies if self.active is None else self.active
         return Times(self.copies, active, active * self.passes)
 
     def each(self, measure: Measure) -> Num:
-        """One copy: its own cost and that of its parts."""
+        """The measure of one copy: its own cost and that of its parts."""
         return measure(self.own) + total(part.total(measure) for part in self.parts)
 
     def total(self, measure: Measure) -> Num:
@@ -68,7 +74,7 @@ class Component(NamedTuple):
         return self.times[measure.counts] * self.each(measure)
 
     def walk(self) -> "Iterator[Node]":
-        """This component and all below it, parents first, each with its place in the whole."""
+        """This component and all submodules, parents first, each as a node with its path."""
         return self.root().walk()
 
     def root(self) -> "Node":

@@ -43,11 +43,13 @@ def _layers(part: Component, every: int, early_stop: bool) -> Iterator[Component
     elif part.passes != 1:  # one layer that is run many times is stored once
         passes = ceil_div(part.passes, every)
         yield again._replace(name=f"{part.name}[recomputed]", passes=passes)
-        yield part._replace(name=f"{part.name}[kept]", copies=0, active=part.times.active, passes=part.passes - passes)
+        yield part._replace(
+            name=f"{part.name}[not recomputed]", copies=0, active=part.times.active, passes=part.passes - passes
+        )
     else:
         copies = _first_of_each(part, every)
         yield again._replace(name=f"{part.name}[recomputed]", copies=copies)
-        yield part._replace(name=f"{part.name}[kept]", copies=part.copies - copies)
+        yield part._replace(name=f"{part.name}[not recomputed]", copies=part.copies - copies)
 
 
 def _first_of_each(part: Component, every: int) -> Num:

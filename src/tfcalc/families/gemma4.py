@@ -68,7 +68,7 @@ def _groups(c: Config, kind: Kind) -> Num:
     heads, groups = c.number("num_attention_heads"), kind.kv_heads or c.number(name)
     if heads % groups:
         raise InvalidModel(
-            f"{c.path('num_attention_heads')} {heads} cannot be shared evenly by {name} {groups}",
+            f"{c.path('num_attention_heads')} {heads} is not divisible by {name} {groups}",
             f"give a divisor of {heads}",
         )
     return kind.kv_heads or c.size(name)

@@ -43,7 +43,7 @@ def kv_heads(c: Config) -> Num:
     heads, groups = c.number("num_attention_heads"), c.number("num_key_value_heads")
     if heads % groups:
         raise InvalidModel(
-            f"{c.path('num_attention_heads')} {heads} cannot be shared evenly by num_key_value_heads {groups}",
+            f"{c.path('num_attention_heads')} {heads} is not divisible by num_key_value_heads {groups}",
             f"give a divisor of {heads}",
         )
     return c.size("num_key_value_heads")

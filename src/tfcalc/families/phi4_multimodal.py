@@ -129,7 +129,7 @@ def _stem(c: Config, width: Num, frames: Num) -> Iterator[Component]:
 def _convolutions(c: Config, run: Workload, width: Num, stream: Sequences) -> Iterator[Component]:
     """A gate, a convolution over time of each channel by itself, and maps of each frame around it.
 
-    That is filled up on both sides; what is too much is cut off after the map that follows.
+    That is filled up on both sides; what is too much is truncated after the map that follows.
     """
     tokens, kernel = stream.tokens, c.size("kernel_size")
     filled = 0 if run.decoding else stream.batch * (stream.length + kernel - 1)

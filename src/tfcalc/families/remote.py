@@ -75,7 +75,9 @@ def chatglm(c: Config, run: Workload) -> Component:
     The first ChatGLM is another model, of the same type.
     """
     if c.has("inner_hidden_size"):
-        raise InvalidModel(f"{c.path('inner_hidden_size')} is that of the first ChatGLM", "only later ones are known")
+        raise InvalidModel(
+            f"{c.path('inner_hidden_size')} is a field of the first ChatGLM", "only ChatGLM2 and later are supported"
+        )
     h, a, d, bias = c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c), c.flag("add_bias_linear")
     groups = kv_heads(c) if c.flag("multi_query_attention") else a
     any_bias = bias or c.flag("add_qkv_bias")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from tfcalc.blocks import Attention, FeedForward, Layer
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.dimensions import Described, choice, dimension
+from tfcalc.dimensions import Described, choice, dimension, documented
 from tfcalc.leaves import (
     ACTIVATIONS,
     NORMS,
@@ -37,6 +37,7 @@ BUCKETS = 32
 """Of distances, where ``buckets`` are not given, as T5 has them."""
 
 
+@documented
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Transformer(Described):
     """Sizes and structure; the defaults are the base model of Vaswani et al. 2017 as torch.nn.Transformer builds it.
@@ -65,17 +66,22 @@ class Transformer(Described):
     value_dim: Num | None = dimension("d_v", "width of a head's value", "--value-dim", "--d-v", follows="d")
     vocab_size: Num | None = dimension("V", "vocabulary", "--vocab-size")
     target_vocab_size: Num | None = dimension(
-        "V_t", "target vocabulary, apart from the source's", "--target-vocab-size"
+        "V_t", "target vocabulary, if it differs from the source's", "--target-vocab-size"
     )
-    max_len: Num | None = dimension("T", "positions in the table", "--max-len")
-    max_distance: Num | None = dimension("D", "largest distance that is told apart, each way", "--max-distance")
+    max_len: Num | None = dimension("T", "maximum length: positions in the table", "--max-len")
+    max_distance: Num | None = dimension(
+        "D", "largest relative distance with a vector of its own, each way", "--max-distance"
+    )
     buckets: Num | None = dimension("B", "buckets of distances", "--buckets")
     reach: Num | None = dimension("k", "reach of the attention pattern")
-    kind: str = choice("which stacks there are", "--kind", default="encoder-decoder", known=KINDS)
+    kind: str = choice("encoder, decoder, or both", "--kind", default="encoder-decoder", known=KINDS)
     attention_bias: bool = choice("biases in attention", "--attention-bias/--no-attention-bias", default=True)
     ffn_bias: bool = choice("biases in the feed-forward network", "--ffn-bias/--no-ffn-bias", default=True)
     pre_norm: bool = choice(
-        "norm before each sub-layer, or after it", "--pre-norm/--post-norm", "--norm-first/--norm-last", default=False
+        "norm before each sub-layer (pre-norm) or after it (post-norm)",
+        "--pre-norm/--post-norm",
+        "--norm-first/--norm-last",
+        default=False,
     )
     norm: str = choice("kind of norm", "--norm", default="layernorm", known=tuple(NORMS))
     final_norm: str = choice(
@@ -85,12 +91,14 @@ class Transformer(Described):
         known=FINAL_NORMS,
     )
     positions: str = choice(
-        "what tells where a token stands: a table, a recurrent network, or something inside attention",
+        "position encoding: a table, a recurrent network, or inside attention",
         "--positions",
         default="sinusoidal",
         known=POSITIONS,
     )
-    pattern: str = choice("which keys a query sees of its own sequence", "--pattern", default="dense", known=PATTERNS)
+    pattern: str = choice(
+        "attention pattern: which keys of its sequence a query attends to", "--pattern", default="dense", known=PATTERNS
+    )
     output_head: str = choice("output head", "--output-head", default="untied", known=OUTPUT_HEADS)
     output_bias: bool = choice("a bias in the output head", "--output-bias/--no-output-bias", default=False)
     activation: str = choice("activation", "--activation", default="relu", known=tuple(ACTIVATIONS))
@@ -111,15 +119,17 @@ class Transformer(Described):
         pattern = "" if self.pattern == "dense" else f", pattern {self.pattern}"
         return f"{self.kind}, {order}, d_model {self.d_model}, heads {self.n_heads}, layers {layers}{pattern}"
 
-    def tree(self, run: Workload) -> Component:
+    def tree(self, workload: Workload) -> Component:
         """The component tree of this model on this workload: ints in, ints out; symbols in, symbols out."""
-        core = self._core(run)
+        core = self._core(workload)
         if self.vocab_size is None:
             return core
-        parts = [*self._input(run, self.vocab_size), core]
+        parts = [*self._input(workload, self.vocab_size), core]
         if self.output_head != "none":
-            parts.append(self._head(run, self.vocab_size if self.target_vocab_size is None else self.target_vocab_size))
-        if run.training:
+            parts.append(
+                self._head(workload, self.vocab_size if self.target_vocab_size is None else self.target_vocab_size)
+            )
+        if workload.training:
             from tfcalc.blocks.training import with_loss
 
             parts = list(with_loss(parts))
@@ -134,16 +144,20 @@ class Transformer(Described):
         """What was assumed beyond what is stated by the sizes: nothing."""
         return ()
 
-    def remarks(self, run: Workload) -> tuple[str, ...]:
+    def remarks(self, workload: Workload) -> tuple[str, ...]:
         """What a pattern leaves of the pairs that are counted; nothing else, for what does not fit is refused."""
         found = self._pattern
-        return () if found is None else (f"pattern {self.pattern}: a query sees {found.sees}; the rest is not counted",)
+        return (
+            ()
+            if found is None
+            else (f"pattern {self.pattern}: a query attends to {found.sees}; only these pairs are counted",)
+        )
 
-    def check(self, run: Workload) -> None:
-        """Raise InvalidModel where these sizes or alternatives fit no model, or no such model can run ``run``."""
+    def check(self, workload: Workload) -> None:
+        """Raise InvalidModel where these sizes or alternatives fit no model, or it cannot run ``workload``."""
         from tfcalc.families.transformer_check import check
 
-        check(self, run)
+        check(self, workload)
 
     @property
     def stacks(self) -> tuple[str, ...]:

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from tfcalc.families.transformer import Transformer
 
 
-def check(model: Transformer, run: Workload) -> None:
-    """Raise InvalidModel for the first thing that is wrong with ``model``, or with ``model`` on ``run``."""
+def check(model: Transformer, workload: Workload) -> None:
+    """Raise InvalidModel for the first thing that is wrong with ``model``, or with ``model`` on ``workload``."""
     check_sizes(model)
-    check_sizes(run)
-    check_phase(run)
-    if run.phase in ("prefill", "decode") and model.kind == "encoder":
-        raise InvalidModel(f"an encoder writes no text, so it has no {run.phase}", "take phase forward")
+    check_sizes(workload)
+    check_phase(workload)
+    if workload.phase in ("prefill", "decode") and model.kind == "encoder":
+        raise InvalidModel(f"an encoder does not generate text, so it has no {workload.phase}", "use phase forward")
     _check_heads(model.d_model, model.n_heads, model.n_kv_heads, model.head_dim)
-    _check_stacks(model, run)
+    _check_stacks(model, workload)
     _check_vocabulary(model)
     _check_positions(model)
     _check_distances(model)
     _check_reach(model)
-    _check_lengths(model.longest, run.seq_len, run.source_len)
+    _check_lengths(model.longest, workload.seq_len, workload.source_len)
 
 
 def _check_heads(width: Any, heads: Any, groups: Any, head_dim: Any) -> None:
@@ -38,9 +38,7 @@ def _check_heads(width: Any, heads: Any, groups: Any, head_dim: Any) -> None:
         )
     if groups is not None and heads % groups:
         fits = ", ".join(str(size) for size in range(1, min(heads, 128) + 1) if heads % size == 0)
-        raise InvalidModel(
-            f"heads {heads} cannot be shared evenly by kv_heads {groups}", f"divisors of {heads}: {fits}"
-        )
+        raise InvalidModel(f"heads {heads} is not divisible by kv_heads {groups}", f"divisors of {heads}: {fits}")
 
 
 def _check_stacks(model: Transformer, run: Workload) -> None:
@@ -72,7 +70,7 @@ def _check_vocabulary(model: Transformer) -> None:
     }
     for what, asked in need_one.items():
         if asked:
-            raise InvalidModel(f"{what} needs a vocabulary, and there is none", "give vocab_size")
+            raise InvalidModel(f"{what} needs a vocabulary", "give vocab_size")
 
 
 def _check_positions(model: Transformer) -> None:
@@ -102,17 +100,17 @@ def _check_distances(model: Transformer) -> None:
         raise InvalidModel(f"buckets {model.buckets} with positions {model.positions}", "choose positions t5")
     width: Any = model.size("head_dim")
     if model.positions == "rotary" and width % 2:
-        raise InvalidModel(f"head_dim {width} is odd, but rotary positions turn pairs", f"nearest: {width + 1}")
+        raise InvalidModel(f"head_dim {width} is odd, but rotary positions rotate pairs", f"nearest: {width + 1}")
 
 
 def _check_reach(model: Transformer) -> None:
     if model.reach is not None and (model.pattern == "dense" or str(model.reach) != model.pattern.partition(":")[2]):
         raise InvalidModel(
-            f"reach {model.reach} contradicts pattern {model.pattern!r}", f"say it once: pattern 'local:{model.reach}'"
+            f"reach {model.reach} contradicts pattern {model.pattern!r}", f"give only pattern 'local:{model.reach}'"
         )
 
 
 def _check_lengths(longest: Any, *lengths: Any) -> None:
     for length in lengths:
         if longest is not None and length is not None and length > longest:
-            raise InvalidModel(f"seq {length} is longer than max_len {longest}", f"take {longest} or less")
+            raise InvalidModel(f"seq {length} is longer than max_len {longest}", f"use at most {longest}")

@@ -172,7 +172,7 @@ def tiles(c: Config) -> int:
     side = part(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True).number("image_size")
     shapes = c.get("image_grid_pinpoints")
     if not isinstance(shapes, list | tuple) or not shapes or not all(_is_shape(shape) for shape in shapes):
-        raise InvalidModel(f"{c.path('image_grid_pinpoints')} {quoted(shapes)} are no shapes", "such as [[336, 672]]")
+        raise InvalidModel(f"{c.path('image_grid_pinpoints')} {quoted(shapes)} are not shapes", "such as [[336, 672]]")
 
     def shown(shape: Sequence[int]) -> tuple[int, int]:
         most = min(min(shape), side) ** 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfcalc.core.number import Num
-from tfcalc.dimensions import Described, choice, dimension, text
+from tfcalc.dimensions import Described, choice, dimension, documented, text
 from tfcalc.held.serving.cache_formats import FORMATS
 from tfcalc.held.training.optimizers import OPTIMIZERS
 from tfcalc.held.training.precisions import PRECISIONS, SPELLINGS
@@ -17,6 +17,7 @@ CACHES = ("dynamic", "static", "paged")
 AUTO = "auto"
 
 
+@documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Training(Described):
     """How a model is trained: number formats, optimizer, backend, what is frozen, and over how many GPUs.
@@ -81,6 +82,7 @@ class Training(Described):
     )
 
 
+@documented
 @dataclass(frozen=True, eq=False, repr=False)
 class Serving(Described):
     """How a model is served: the format of its weights, and what is cached for how many requests of which length.

@@ -47,10 +47,10 @@ def program(
     model: Model, run: Workload, numerics: Numerics, implementation: str, *, every_layer: bool = True
 ) -> Program:
     """The model on a new tape. Raises InvalidModel where this code does not run such a model."""
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
     from tfcalc.families.transformer import Transformer
 
-    if isinstance(model, Published) and implementation in PUBLISHED:
+    if isinstance(model, HFModel) and implementation in PUBLISHED:
         from tfcalc.implementations.transformers.program import running
 
         code = {"implementation": "fused"} if implementation == "fused" else {}
@@ -59,8 +59,8 @@ def program(
         from tfcalc.implementations.torch_nn.program import running as of_torch
 
         return Ran(of_torch(model, run, numerics, every_layer=every_layer))
-    known = PUBLISHED if isinstance(model, Published) else CLASSIC
-    raise InvalidModel(f"backend {implementation!r} does not run {model.summary}", f"choose {' or '.join(known)}")
+    known = PUBLISHED if isinstance(model, HFModel) else CLASSIC
+    raise InvalidModel(f"backend {implementation!r} cannot run {model.summary}", f"choose {' or '.join(known)}")
 
 
 PUBLISHED = ("auto", "transformers", "fused")

@@ -14,7 +14,7 @@ from tfcalc.tape.ledger import WIDTHS, Found, Ledger, Seen, Witness
 from tfcalc.tape.operations import Numerics
 
 if TYPE_CHECKING:
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -38,7 +38,7 @@ class Served(NamedTuple):
 
 
 def inference(
-    model: Published,
+    model: HFModel,
     run: Workload,
     numerics: Numerics,
     cache: str = "dynamic",
@@ -55,7 +55,7 @@ def inference(
     and values.
     """
     if run.phase not in PHASES:
-        raise InvalidModel(f"phase {run.phase!r} with a cache", f"inference is {' or '.join(PHASES)}")
+        raise InvalidModel(f"phase {run.phase!r} with a cache", f"use phase {' or '.join(PHASES)}")
     tokens = _number(run.size("cached") if run.decoding else run.seq_len)
     m = running(model, run, numerics)
     decodes = model.tree(run.replaced(phase="decode", cached=tokens))
@@ -71,7 +71,7 @@ def inference(
 
 
 def at_peak(
-    model: Published, run: Workload, numerics: Numerics, cache: str = "dynamic", longest: int | None = None
+    model: HFModel, run: Workload, numerics: Numerics, cache: str = "dynamic", longest: int | None = None
 ) -> list[Found]:
     """What is live when most is, in the order of its making: ``cache``, and the rest by what made it."""
     witness = Witness(run.phase, inference(model, run, numerics, cache, longest).peak)
@@ -82,7 +82,7 @@ def at_peak(
 
 def _number(size: Num) -> int:
     if not isinstance(size, int):
-        raise InvalidModel(f"the size {size}", "what is live at each moment is found for numbers, not for symbols")
+        raise InvalidModel(f"the size {size}", "the peak is computed for numbers, not for symbols")
     return size
 
 

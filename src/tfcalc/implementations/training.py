@@ -38,7 +38,7 @@ def step(
     ledger.begin("forward")
     loss = running(tree)
     if loss.node is None:
-        raise InvalidModel("nothing is trained", "leave some of it unfrozen")
+        raise InvalidModel("nothing is trained", "freeze fewer modules")
     tape.autocast_ends()
     saved = ledger.saved
     ledger.begin("backward")

@@ -12,9 +12,9 @@ from tfcalc.held.training.placement import Placed
 
 TEMPORARY, RELEASED, MISSING = "τ", "ρ", "μ"
 LETTERS = {
-    TEMPORARY: "bytes for a moment at the peak that no tensor holds",
-    RELEASED: "bytes of activations that backward has released by the peak, or forward has yet to save",
-    MISSING: "bytes of gradients that backward has yet to make",
+    TEMPORARY: "temporary buffers at the peak, in bytes",
+    RELEASED: "activations already freed or not yet saved at the peak, in bytes",
+    MISSING: "gradients not yet computed at the peak, in bytes",
 }
 """What has no closed form, for it depends on when the peak is."""
 
@@ -24,9 +24,9 @@ def alive(states: Placed, saved: Component, buffers: Component, passing: Compone
     whole = states.device
     parts = [*(term(state) for state in (whole.weights, whole.master, whole.optimizer)), buffers, states.communication]
     if peak.gradients:
-        parts.append(less(term(whole.gradients), peak.gradients, MISSING, "not made yet"))
+        parts.append(less(term(whole.gradients), peak.gradients, MISSING, "not yet computed"))
     if peak.activations:
-        parts.append(less(saved, peak.activations, RELEASED, "not there then"))
+        parts.append(less(saved, peak.activations, RELEASED, "already freed"))
     if peak.gathered:
         parts.append(states.gathered)
     if peak.temporary:

@@ -40,7 +40,9 @@ class Budget(NamedTuple):
         return f"the budget is {self.stated}{also}"
 
     def utilized(self, share: float) -> Budget:
-        """What is left of a card to an engine that takes this share of its memory."""
+        """What is left of a card to an engine that takes this share of its memory. Raises UsageError."""
+        if not 0 < share <= 1:
+            raise UsageError(f"--gpu-memory-utilization {share:g} is not from 0 to 1", "vLLM's default is 0.9")
         assumed = f"{100 * share:g} % of the card's memory as in vLLM"
         return self._replace(bytes=min(self.bytes, int(share * self.memory)), assumes=(*self.assumes, assumed))
 
@@ -69,7 +71,7 @@ def of_card(text: str) -> Budget:
     usable = found.usable()
     unlike = [other for other in others if other.usable().bytes != usable.bytes]
     more = (
-        (f"taken for {found.name}; others of the name: {', '.join(f'{one.name} ({one.memory})' for one in unlike)}",)
+        (f"assuming {found.name}; others of this name: {', '.join(f'{one.name} ({one.memory})' for one in unlike)}",)
         if unlike
         else ()
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.defaults import AUTO, resolve_training
 from tfcalc.dimensions import Described, choice, facet, text
 from tfcalc.held.training.precisions import precision
@@ -238,12 +238,12 @@ def _precisions(plan: Training) -> list[Change]:
 
 def _lora(model: Model, plan: Training) -> list[Change]:
     """Of a checkpoint that is fine-tuned."""
-    fine_tuned = isinstance(model, Published) and plan.lora is None
+    fine_tuned = isinstance(model, HFModel) and plan.lora is None
     return [Change(f"LoRA r={RANK}", {"lora": RANK})] if fine_tuned else []
 
 
 def _qlora(model: Model, plan: Training) -> list[Change]:
-    if plan.base_weights or not isinstance(model, Published):
+    if plan.base_weights or not isinstance(model, HFModel):
         return []
     rank = RANK if plan.lora is None else exact(plan.lora)
     return [Change(f"QLoRA r={rank}", {"lora": rank, "base_weights": QUANTIZED})]

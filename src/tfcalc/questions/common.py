@@ -47,32 +47,32 @@ def default_run(model: Model) -> Workload:
     return Workload(seq_len=longest) if longest is not None and shorter else Workload()
 
 
-def asked_run(model: Model, run: Workload | None) -> Workload:
+def asked_run(model: Model, workload: Workload | None) -> Workload:
     """The workload that was asked for, or the default; where one token is decoded, over as many as are asked for."""
-    run = run or default_run(model)
-    return run.replaced(cached=run.seq_len) if run.decoding and run.cached is None else run
+    workload = workload or default_run(model)
+    return workload.replaced(cached=workload.seq_len) if workload.decoding and workload.cached is None else workload
 
 
-def run_tree(model: Model, run: Workload) -> Component:
+def run_tree(model: Model, workload: Workload) -> Component:
     """The model's tree on this workload, with what backward computes again marked."""
-    root = model.tree(run)
-    if not run.training:
+    root = model.tree(workload)
+    if not workload.training:
         return root
     from tfcalc.core.recomputation import as_run, recomputing
 
-    root = as_run(root) if run.convolutions == "run" else root
-    return recomputing(root, run.recompute, run.every, early_stop=run.early_stop)
+    root = as_run(root) if workload.convolutions == "run" else root
+    return recomputing(root, workload.recompute, workload.every, early_stop=workload.early_stop)
 
 
-def check_arguments(model: Model, run: Workload | None, conventions: Conventions | None) -> None:
+def check_arguments(model: Model, workload: Workload | None, conventions: Conventions | None) -> None:
     """Raise InvalidModel where one of these is something else, or holds what is no size and no known word."""
     if not hasattr(model, "tree"):
         raise InvalidModel(f"{quoted(model)} is not a model", "give tfcalc.Transformer(…), or tfcalc.load(name)")
-    if not isinstance(run, Workload | None):
-        raise InvalidModel(f"{quoted(run)} is not a workload", "give tfcalc.Workload(…)")
+    if not isinstance(workload, Workload | None):
+        raise InvalidModel(f"{quoted(workload)} is not a workload", "give tfcalc.Workload(…)")
     if not isinstance(conventions, Conventions | None):
-        raise InvalidModel(f"{quoted(conventions)} are no conventions", "give tfcalc.Conventions(…)")
-    for given in (run, conventions):
+        raise InvalidModel(f"{quoted(conventions)} are not conventions", "give tfcalc.Conventions(…)")
+    for given in (workload, conventions):
         if given is not None:
             check_sizes(given)
 
@@ -83,15 +83,15 @@ def check_plans(training: Training | None, serving: Serving | None) -> None:
 
     for given, kind in ((training, Training), (serving, Serving)):
         if not isinstance(given, kind | None):
-            raise InvalidModel(f"{quoted(given)} is no plan", f"give tfcalc.{kind.__name__}(…)")
+            raise InvalidModel(f"{quoted(given)} is not a plan", f"give tfcalc.{kind.__name__}(…)")
         if given is not None:
             check_sizes(given)
 
 
-def subject(model: Model, run: Workload | None, conventions: Conventions | None = None) -> Subject:
+def subject(model: Model, workload: Workload | None, conventions: Conventions | None = None) -> Subject:
     """Check the model against the workload and build both trees. Raises InvalidModel."""
-    check_arguments(model, run, conventions)
-    run = asked_run(model, run)
-    model.check(run)
-    root, twin = run_tree(model, run), run_tree(with_symbols(model), with_symbols(run))
-    return Subject(model, run, root.root(), twin.root())
+    check_arguments(model, workload, conventions)
+    workload = asked_run(model, workload)
+    model.check(workload)
+    root, twin = run_tree(model, workload), run_tree(with_symbols(model), with_symbols(workload))
+    return Subject(model, workload, root.root(), twin.root())

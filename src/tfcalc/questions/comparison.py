@@ -79,10 +79,8 @@ class ConventionComparison:
         return {letter: meaning for letter, meaning in MEANINGS.items() if letter in used}
 
     def _notes(self) -> Iterator[str]:
-        yield "N, of parameters that a token goes through: " + "; ".join(
-            f"{name}: {params:,}" for name, params in self.params.items()
-        )
-        yield "ratio: to the exact row, by these definitions (without recomputation):"
+        yield "N, active parameters: " + "; ".join(f"{name}: {params:,}" for name, params in self.params.items())
+        yield "ratio: relative to the exact row, without recomputation; conventions of the exact row:"
 
     def to_dict(self) -> dict[str, Any]:
         """As in ``--json``: the keys of the step, and a list of the conventions."""
@@ -103,10 +101,10 @@ class ConventionComparison:
         return {**found, "exact_flops": self.exact, **more, "compared": compared, "components": components}
 
 
-def compare_conventions(model: Model, run: Workload | None = None) -> ConventionComparison:
-    """The FLOPs of ``model`` on ``run``, a forward pass or a training step, by each convention there is a name for.
+def compare_conventions(model: Model, workload: Workload | None = None) -> ConventionComparison:
+    """The FLOPs of ``model`` on ``workload``, a forward pass or a training step, by each convention with a name.
 
-    The definitions that a convention fixes (pairs, operations) are its own, whatever ``run`` says. Where a paper's
+    The definitions that a convention fixes (pairs, operations) are its own, whatever ``workload`` says. Where a paper's
     formula is not about the model, its row has the reason and no number. Raises UsageError for another phase, and
     InvalidModel as :func:`~tfcalc.questions.flops.flops`.
 
@@ -116,13 +114,13 @@ def compare_conventions(model: Model, run: Workload | None = None) -> Convention
     >>> found.row("Megatron-LM").flops == found.exact
     True
     """
-    run = run or Workload()
-    if run.phase not in PHASES:
+    workload = workload or Workload()
+    if workload.phase not in PHASES:
         raise UsageError(
-            f"conventions are compared on a forward pass or a training step, not {run.phase}", "add --train"
+            f"conventions are compared on a forward pass or a training step, not {workload.phase}", "add --train"
         )
-    once = replace(run, attention="full", recompute="none")
-    step = flops(model, replace(run, attention="full"), Conventions())
+    once = replace(workload, attention="full", recompute="none")
+    step = flops(model, replace(workload, attention="full"), Conventions())
     root = model.tree(once)
     n = counted(root)
     shape, unlike = shape_of(root, once)
@@ -134,11 +132,11 @@ def compare_conventions(model: Model, run: Workload | None = None) -> Convention
         rows=(
             *_counted(model, once, exactly),
             *(
-                [Convention("recomputed", "exact, and again in backward", step.answer, "--recompute")]
+                [Convention("recomputed", "exact + recomputation in backward", step.answer, "--recompute")]
                 if _again(step)
                 else []
             ),
-            *(_quoted(rule, fewer if rule is SIX_ND_KAPLAN else shape, unlike, run) for rule in RULES),
+            *(_quoted(rule, fewer if rule is SIX_ND_KAPLAN else shape, unlike, workload) for rule in RULES),
         ),
         params={"all": n.every, "without embeddings": n.without_embeddings},
     )
@@ -154,12 +152,12 @@ def _counted(model: Model, once: Workload, exactly: int) -> Iterator[Convention]
     def by(attention: str = "full", count: str = "matmul") -> int:
         return flops(model, replace(once, attention=attention), Conventions(count=count)).answer
 
-    yield Convention("exact", "2·M·K·N a product", exactly, "PyTorch's FlopCounterMode")
+    yield Convention("exact", "2·M·K·N per matrix product", exactly, "PyTorch's FlopCounterMode")
     as_run = flops(model, replace(once, convolutions="run")).answer
     if as_run != exactly:
-        yield Convention("as run", "groups of convolutions minded", as_run, "--grouped-convolutions run")
+        yield Convention("as run", "convolution groups respected in backward", as_run, "--grouped-convolutions run")
     yield Convention("multiply-adds", "exact / 2", exactly // MULTIPLY_ADD, "ptflops, thop, fvcore")
-    yield Convention("causal", "pairs that no mask hides", by("causal"), "--attention causal")
+    yield Convention("causal", "unmasked pairs only", by("causal"), "--attention causal")
     yield Convention("causal-half", "half of all pairs", by("causal-half"), "Megatron-LM's code, MaxText")
     yield Convention("all operations", "exact + elementwise", by(count="all"), "--count all")
 

@@ -14,9 +14,10 @@ from tfcalc.core.items import Item, held, stored, work
 from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.defaults import resolve_dtype
-from tfcalc.errors import UsageError, one_of
+from tfcalc.errors import one_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import check_arguments, check_plans, subject
+from tfcalc.questions.nothing import why_zero
 from tfcalc.questions.quantities import QUANTITIES
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, find_term, others
@@ -38,17 +39,31 @@ def explain(
     target: str,
     model: Model | None = None,
     of: str = "params",
-    run: Workload | None = None,
+    workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
     training: Training | None = None,
     serving: Serving | None = None,
 ) -> Explanation:
-    """Open up one number: the params, flops or memory of one ``target`` (a name or a path of the tree).
+    """Show how one number is computed: every matrix with its shape, formula, sizes and value, and the sum.
 
-    Memory is that of the model at rest; of a training step with a ``training`` plan, or where the workload trains; of
-    serving with a ``serving`` plan. Then the targets are the terms (``activations``, ``optimizer``, ``cache``) and what
-    is inside them. Raises UsageError for an unknown target or quantity, InvalidModel for a model that cannot be.
+    Args:
+        target: a part of the model: a name (``attention``, ``ffn``, ``layer``, ``complete``, …) or a path of the tree
+            (``transformer.h.attn``). Of training or serving memory a term (``activations``, ``optimizer``, ``cache``),
+            or a path inside one.
+        model: as in :func:`~tfcalc.params`; by default the classic Transformer.
+        of: ``params``, ``flops`` or ``memory`` (bytes).
+        workload: sequences, lengths in tokens and phase; by default one sequence of 512 tokens.
+        conventions: which operations are counted, and the number format of weights at rest.
+        training: with ``of="memory"``, explain a training step; also where the workload trains.
+        serving: with ``of="memory"``, explain serving.
+
+    Returns:
+        An explanation: ``lines`` with names, factors, formula and value each; ``formula`` and ``answer`` of their sum.
+
+    Raises:
+        InvalidModel: the model, or the model on this workload, makes no sense.
+        UsageError: the target or the quantity is not known, or the target has none of it.
 
     >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
     [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
@@ -56,13 +71,13 @@ def explain(
     by = conventions or Conventions()
     one_of("quantity", of, COUNTS)
     model = Transformer() if model is None else model
-    check_arguments(model, run, conventions)
+    check_arguments(model, workload, conventions)
     check_plans(training, serving)
-    if of == "memory" and (training or serving or (run is not None and run.training)):
+    if of == "memory" and (training or serving or (workload is not None and workload.training)):
         from tfcalc.questions.opened_memory import opened_memory
 
-        return _opened(target, of, opened_memory(model, run, by, training=training, serving=serving))
-    asked = subject(model, run, by)
+        return _opened(target, of, opened_memory(model, workload, by, training=training, serving=serving))
+    asked = subject(model, workload, by)
     if of == "memory":
         by = resolve_dtype(model, by)
 
@@ -107,11 +122,9 @@ def _opened(target: str, of: str, tree: Tree) -> Explanation:
         lines += [
             _line(side_by_side[0], each, twin_item, sizes) for *each, twin_item in zip(*opened, symbolic, strict=True)
         ]
-    if not lines:
-        raise UsageError(
-            f"{target} has no {of} of its own",
-            "ask for another part, or for all FLOPs (--count all) or the memory of it",
-        )
+    answer = sum(line.value for line in lines)
+    nothing = "0: no memory of it is live then" if tree.of_terms else why_zero(node.component, of, tree.run)
+    reason = () if answer else (nothing,)
     closed = polynomial(total(line.formula for line in lines))
     return Explanation(
         heading=tree.model.summary,
@@ -123,12 +136,12 @@ def _opened(target: str, of: str, tree: Tree) -> Explanation:
         lines=tuple(lines),
         formula=closed,
         substituted=write(closed, letters={letter: str(size) for letter, size in sizes.items()}),
-        answer=sum(line.value for line in lines),
+        answer=answer,
         legend=legend(closed.free_symbols, tree.model, tree.run)
         | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},
         model=tree.model.described(),
         conventions=dict(tree.conventions),
-        notes=(*(() if tree.of_terms else others(tree.node, target, node)), *tree.notes),
+        notes=(*reason, *(() if tree.of_terms else others(tree.node, target, node)), *tree.notes),
     )
 
 
@@ -175,14 +188,14 @@ def _heads(sizes: dict[str, Any]) -> str:
     """Why there is one matrix where people look for one per head."""
     heads = sizes["a"]
     width = sizes.get("d", sizes["h"] // heads)
-    return f"the {heads} heads share each ({heads} × {width} = {heads * width})"
+    return f"one matrix for all {heads} heads ({heads} × {width} = {heads * width})"
 
 
 NOTES = {
-    "W_O": "mixes the heads; the one people forget",
+    "W_O": "output projection",
     "γ": "scale",
     "β": "shift",
-    "E": "a row per word; looking one up costs no FLOPs",
-    "P": "a row per position",
+    "E": "one row per token id; a lookup costs no FLOPs",
+    "P": "one row per position",
 }
 """What people ask about a tensor."""

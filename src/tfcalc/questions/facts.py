@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import own_dtype, own_format
 from tfcalc.dimensions import Described
@@ -99,7 +99,7 @@ def facts(model: Model, tree: Component) -> Facts:
     kv_heads = found["kv_heads"] if found["kv_heads"] is not None else _cached_heads(tree)
     longest, stated = model.longest, own_format(model)
     return Facts(
-        family=model.family.model_type if isinstance(model, Published) else str(getattr(model, "kind", "transformer")),
+        family=model.family.model_type if isinstance(model, HFModel) else str(getattr(model, "kind", "transformer")),
         layers=(encoder or 0) + (decoder or 0) or layers,
         encoder_layers=encoder if decoder is not None else None,
         decoder_layers=decoder if encoder is not None else None,

@@ -51,7 +51,7 @@ def fits(
         budget: an amount (``"80GB"``, ``"79.2GiB"``), bytes, or :func:`~tfcalc.questions.budget.of_card` of a GPU.
         workload: as in :func:`memory`.
         conventions: as in :func:`memory`.
-        training: as in :func:`memory`; with a budget of several GPUs, it is trained on so many.
+        training: as in :func:`memory`; with a budget of several GPUs, it is trained on all of them.
         serving: as in :func:`memory`.
         weights: as in :func:`memory`.
         margin: per cent of the budget that should stay free; what fits with less to spare is tight.
@@ -64,7 +64,7 @@ def fits(
 
     Raises:
         InvalidModel: as in :func:`memory`.
-        UsageError: a budget that is no amount; several GPUs for anything but training.
+        UsageError: a budget that is no amount, a margin that is no percentage; several GPUs for anything but training.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> found = fits(Transformer(), "100MB")
@@ -73,6 +73,8 @@ def fits(
     """
     budget = budget if isinstance(budget, Budget) else stated(budget)
     conventions = conventions or Conventions()
+    if not 0 <= margin <= 100:
+        raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
     if training is not None or (workload is not None and workload.training):
         from tfcalc.held.plans import Training
 
@@ -88,8 +90,8 @@ def fits(
         return _AtRest(model, budget, margin, report, default_run(model), storage).fit()
     if budget.card and (utilization is not None or serving.cache == "paged"):
         budget = budget.utilized(UTILIZATION if utilization is None else utilization)
-    run, plan = resolve_serving(model, workload or default_run(model), serving)
-    return _Serving(model, budget, margin, report, run, plan, conventions.dtype).fit()
+    run, serving = resolve_serving(model, workload or default_run(model), serving)
+    return _Serving(model, budget, margin, report, run, serving, conventions.dtype).fit()
 
 
 def _on_gpus(plan: Training, budget: Budget) -> Training:
@@ -167,8 +169,9 @@ class _Asked:
         """A size of the workload or of the plan, with what it needs."""
 
         def need(value: int) -> int:
-            other = described.replaced(**{name: value})
-            run, plan = (other, self.plan) if described is self.run else (self.run, other)
+            size = {name: value}
+            run = self.run.replaced(**size) if described is self.run else self.run
+            plan = self.plan if described is self.run else self.plan.replaced(**size)
             least = self._least(run, plan)
             return least if least > self.budget.bytes else self.peak(run, plan)
 
@@ -227,7 +230,7 @@ class _Serving(_Asked):
 
 
 class _AtRest(_Asked):
-    def _peak(self, run: Workload, plan: Any) -> int:
+    def _peak(self, _run: Workload, plan: Any) -> int:
         return memory(self.model, None, Conventions(dtype=plan.dtype), weights=plan.weights or None).answer
 
     def ways(self) -> Ways:

@@ -15,6 +15,7 @@ from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
 from tfcalc.questions.common import asked_run, check_arguments, check_plans, run_tree
+from tfcalc.questions.nothing import why_zero
 from tfcalc.questions.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.questions.targets import find, needs_vocabulary, others
@@ -33,7 +34,17 @@ PLAIN = Style()
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A closed form: ``closed`` is exact, unless ``order`` says that it is only the growth, to be read as O(…)."""
+    """The answer of :func:`~tfcalc.formula`: a closed form.
+
+    Attributes:
+        target: the part, as it was asked for.
+        of: ``params``, ``flops``, ``memory`` or ``time``.
+        title: the quantity, in words.
+        closed: the form as an exact polynomial.
+        order: whether ``closed`` is only the asymptotic growth, to be read as O(…).
+        legend: the meaning of each letter.
+        notes: the definitions that it rests on.
+    """
 
     target: str
     path: str
@@ -49,18 +60,18 @@ class Formula:
     def at(self, **sizes: Num) -> Any:
         """Its value at these sizes, given by the letters of its legend: ints give an exact int, arrays an array.
 
-        A size that is not given stays a symbol. Raises UsageError for a letter that does not stand in it.
+        A size that is not given stays a symbol. Raises UsageError for a letter that does not occur in it.
 
         >>> formula("core").at(h=512, n=6)
         44140544
         """
         for letter in sizes:
             if letter not in self.legend:
-                raise UsageError(f"{letter!r} does not stand in {self}", nearest(letter, self.legend))
+                raise UsageError(f"{letter!r} does not occur in {self}", nearest(letter, self.legend))
         return self.closed.at(sizes)
 
     def cell(self) -> Polynomial | Order:
-        """The formula as it stands in a sheet."""
+        """The formula as a cell of a table."""
         return Order(self.closed) if self.order else self.closed
 
     def text(self, style: Style = PLAIN) -> str:
@@ -110,7 +121,7 @@ def formula(
     target: str,
     of: str = "params",
     model: Model | None = None,
-    run: Workload | None = None,
+    workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
     approx: bool = False,
@@ -121,13 +132,29 @@ def formula(
     training: Training | None = None,
     serving: Serving | None = None,
 ) -> Formula:
-    """The closed form of ``of`` (params, flops, memory, time) of one ``target``, which is a name or a path of the tree.
+    """Give the closed form of a quantity of one part of a model.
 
-    ``approx`` drops biases and norms; ``big_o`` keeps the growth alone; ``general`` gives a symbol of its own to each
-    size that follows from others by default (f instead of 4h); ``substitute`` puts numbers in for symbols, by letter
-    (of this ``notation``) or by name. With a ``training`` or ``serving`` plan, or where the workload trains, memory is
-    that of its terms (``activations``, ``optimizer``, ``cache``). Raises UsageError for an unknown target, quantity or
-    symbol.
+    Args:
+        target: a name (``mha``, ``ffn``, ``layer``, ``complete``, …) or a path of the tree; of training or serving
+            memory a term (``activations``, ``optimizer``, ``cache``), or a path inside one.
+        of: ``params``, ``flops``, ``memory`` (bytes) or ``time`` (its growth).
+        model: as in :func:`~tfcalc.params`; by default the classic Transformer.
+        workload: phase and structure of what is run; its sizes stay letters.
+        conventions: which operations are counted, and the number format of weights at rest.
+        approx: drop biases and norms (parameters only).
+        big_o: give the asymptotic growth only.
+        general: give a letter of its own to each size that follows from others by default (f instead of 4h).
+        substitute: numbers for letters (of this ``notation``) or field names: ``{"h": 512}``.
+        notation: the letters: ``lbhn``, ``bsld`` or ``names``.
+        training: with ``of="memory"``, the memory of a training step; also where the workload trains.
+        serving: with ``of="memory"``, the memory of serving.
+
+    Returns:
+        A formula: ``str()`` of it is text, ``latex()`` LaTeX, ``at(h=512, n=6)`` its value.
+
+    Raises:
+        InvalidModel: the model, or the model on this workload, makes no sense.
+        UsageError: the target, quantity or letter is not known, or options exclude each other.
 
     >>> print(formula("mha"), "|", formula("encoder-layer", "flops"), "|", formula("complete"))
     4h² + 4h | 4lbh(6h + l) | n(28h² + 32h) + (4 + 2V)h
@@ -137,39 +164,43 @@ def formula(
     from tfcalc.families.transformer import Transformer
 
     by, chosen = conventions or Conventions(), Transformer() if model is None else model
-    check_arguments(chosen, run, conventions)
+    check_arguments(chosen, workload, conventions)
     check_plans(training, serving)
-    if of == "memory" and (training or serving or (run is not None and run.training)):
+    if of == "memory" and (training or serving or (workload is not None and workload.training)):
         from tfcalc.questions.opened_memory import memory_formula
 
         if approx or big_o or general or substitute:
-            raise UsageError("the memory of training and serving has one form, the exact one", "leave the others out")
-        return memory_formula(target, chosen, run, by, training=training, serving=serving)
-    run = asked_run(chosen, run)
+            raise UsageError(
+                "the memory of training and serving has one form, the exact one",
+                "leave out approx, big_o, general and substitute",
+            )
+        return memory_formula(target, chosen, workload, by, training=training, serving=serving)
+    workload = asked_run(chosen, workload)
     if one_of("quantity", of, QUANTITIES) == "memory":
         by = resolve_dtype(chosen, by)
     if approx and of != "params":
-        raise UsageError(f"only parameters can be approximate, not {of}", "leave out approx, or ask for params")
-    chosen.check(run)
+        raise UsageError(f"approx works for parameters only, not for {of}", "leave out approx, or ask for params")
+    chosen.check(workload)
     shown = chosen.described()
     if needs_vocabulary(target):
         chosen = chosen.with_vocabulary(symbol("V"))
-    symbolic_run = with_symbols(run, general=general)
+    symbolic_run = with_symbols(workload, general=general)
     root = run_tree(with_symbols(chosen, general=general), symbolic_run)
     node = find(root.root(), target)
-    closed = polynomial(node.component.each(major_params if approx else measure_of(of, run, by)))
+    closed = polynomial(node.component.each(major_params if approx else measure_of(of, workload, by)))
     order = big_o or of == "time"
     closed = growth(closed) if order else closed
-    meanings = legend(closed.free_symbols, chosen, run)
-    numbers_root = run_tree(chosen, run).root()
+    meanings = legend(closed.free_symbols, chosen, workload)
+    numbers_root = run_tree(chosen, workload).root()
     notes = [
+        *([why_zero(find(numbers_root, target).component, of, workload)] if closed == 0 else []),
         *others(numbers_root, target, find(numbers_root, target)),
-        *(chosen.remarks(run) if of in ("flops", "time") else ()),
-        *in_words(of, run, by, sizes=False),
+        *(chosen.remarks(workload) if of in ("flops", "time") else ()),
+        *in_words(of, workload, by, sizes=False),
         *([f"and {meanings[REACH]} ≤ sequence length"] if order and REACH in meanings else []),
     ]
     if substitute:
-        by_letter = letters(substitute, chosen, run, notation=notation)
+        by_letter = letters(substitute, chosen, workload, notation=notation)
         for name, value in substitute.items():
             check_size(name, value)
         numbers = {by_letter[name]: value for name, value in substitute.items()}
@@ -189,6 +220,6 @@ def formula(
         order=order,
         legend=meanings,
         model=shown,
-        conventions=for_programs(of, run, by),
+        conventions=for_programs(of, workload, by),
         notes=tuple(notes),
     )

@@ -65,7 +65,7 @@ def memory(
         from tfcalc.questions.training_report import training_memory
 
         if serving is not None:
-            raise UsageError("training and serving are two questions", "ask one at a time")
+            raise UsageError("training and serving cannot be combined", "choose one")
         if conventions.dtype != AUTO:
             raise UsageError(f"--dtype {conventions.dtype} has no effect on training", "give --precision")
         if weights:
@@ -93,7 +93,7 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
     own = own_format(model) if conventions.dtype == AUTO else None
     if weights or (own and not own.format.plain):
         return _in_format(asked, weights or "", conventions, depth)
-    conventions = resolve_dtype(model, conventions)
+    chosen, conventions = conventions.dtype != AUTO, resolve_dtype(model, conventions)
     bits = DTYPES[conventions.dtype]
     held = held_bytes(bits)
     root = asked.node.component
@@ -102,7 +102,7 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
     return Report(
         command="memory",
         heading=asked.model.summary,
-        title=f"to hold the weights, in {conventions.dtype}",
+        title=f"of weights, in {conventions.dtype}",
         unit="bytes",
         answer=entry.value,
         totals=_totals(entry.value, stored),
@@ -113,10 +113,11 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
         legend=asked.legend(entry),
         footer=at_rest_footer(
             (
-                f"{conventions.dtype}, {DTYPES[conventions.dtype]} bits a weight",
+                f"{conventions.dtype}, {DTYPES[conventions.dtype]} bits per weight",
                 *assumed_dtype(model, conventions.dtype),
             ),
             tuple(in_words("memory", asked.run, conventions)),
+            chosen=chosen,
         ),
     )
 
@@ -147,13 +148,13 @@ def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int |
     return Report(
         command="memory",
         heading=asked.model.summary,
-        title=f"to hold the weights, in {recipe.format.name}",
+        title=f"of weights, in {recipe.format.name}",
         unit="bytes",
         answer=whole.value,
         totals=_totals(whole.value, weights),
         model=asked.model.described(),
         conventions={
-            "phase": "at rest: nothing runs",
+            "phase": "at rest",
             "weights": recipe.format.name,
             "unquantized": recipe.dtype,
             "units": conventions.units,
@@ -165,16 +166,17 @@ def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int |
         footer=at_rest_footer(
             (f"tensors that {recipe.format.name} leaves unquantized in {recipe.dtype}",),
             (f"{recipe.format.source}{kept}", f"not counted: {NOT_COUNTED}"),
+            chosen=bool(name),
         ),
     )
 
 
-def at_rest_footer(assumes: tuple[str, ...], assumptions: tuple[str, ...]) -> Footer:
-    """What stands below the memory of a model at rest."""
+def at_rest_footer(assumes: tuple[str, ...], assumptions: tuple[str, ...], *, chosen: bool) -> Footer:
+    """What stands below the memory of a model at rest; no training goes with a format that was ``chosen``."""
     return Footer(
         assumes,
         not_counted="gradients, optimizer, activations, KV cache, CUDA context",
-        see_also=("--train", "--serve", "--gpu h100", "--assumptions"),
+        see_also=(*(() if chosen else ("--train",)), "--serve", "--gpu h100", "--assumptions"),
         assumptions=assumptions,
     )
 

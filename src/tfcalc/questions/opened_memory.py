@@ -29,28 +29,31 @@ if TYPE_CHECKING:
 
 def opened_memory(
     model: Model,
-    run: Workload | None,
+    workload: Workload | None,
     conventions: Conventions,
     *,
     training: Training | None,
     serving: Serving | None,
 ) -> Tree:
     """The terms of a training step, each whole, with what is temporary at its peak; or those of serving."""
-    run = run or default_run(model)
-    if serving is not None and training is None and not run.training:
-        run, serving = resolve_serving(model, run, serving)
-        found, requests = serving_memory.served(model, run, serving), serving_memory.at_work(run, serving)
+    workload = workload or default_run(model)
+    if serving is not None and training is None and not workload.training:
+        workload, serving = resolve_serving(model, workload, serving)
+        found, requests = serving_memory.served(model, workload, serving), serving_memory.at_work(workload, serving)
         whole, letters = found.alive, serving_memory.LETTERS
         stated = serving_report.stated(requests, serving, found)
         notes = tuple(serving_report.notes(serving, found))
         return _tree(model, requests, whole, stated | {"units": conventions.units}, notes, letters)
-    plan, run = training or Training(), run.replaced(phase="train")
-    model.check(run)
-    run, plan = resolve_training(model, run, plan)
-    step = training_memory.training_step(model, run, plan)
-    stated = training_report.stated(run, plan) | {"units": conventions.units}
-    notes = (f"each term by itself; at the peak {step.peak.total:,} bytes are alive", *training_report.notes(run, plan))
-    return _tree(model, run, step.terms, stated, notes, LETTERS)
+    plan, workload = training or Training(), workload.replaced(phase="train")
+    model.check(workload)
+    workload, plan = resolve_training(model, workload, plan)
+    step = training_memory.training_step(model, workload, plan)
+    stated = training_report.stated(workload, plan) | {"units": conventions.units}
+    notes = (
+        f"each term at its own maximum; {step.peak.total:,} bytes are live at the peak",
+        *training_report.notes(workload, plan),
+    )
+    return _tree(model, workload, step.terms, stated, notes, LETTERS)
 
 
 def memory_formula(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params
 from tfcalc.core.measure import params as parameters
@@ -290,7 +290,7 @@ def overview(
         model=model,
         workload=workload,
         asked=asked or shlex.quote(name or "MODEL"),
-        heading=name or ("config" if isinstance(model, Published) else "model"),
+        heading=name or ("config" if isinstance(model, HFModel) else "model"),
         facts=facts(model, tree if isinstance(kv, Unknown) else model.tree(at_work(default_run(model), plan))),
         total_params=exact(tree.total(parameters)),
         active_params=exact(tree.total(active_params)),
@@ -314,10 +314,10 @@ def overview(
 def default_workload(model: Model) -> Workload:
     """One sequence of 4,096 tokens, or of as many as the model reads, with gradient checkpointing."""
     longest = model.longest
-    shorter = isinstance(longest, int) and longest < LENGTH
-    return Workload(seq_len=longest if shorter else LENGTH, recompute="full")
+    return Workload(seq_len=min(longest, LENGTH) if isinstance(longest, int) else LENGTH, recompute="full")
 
 
 def _tuned(model: Model, workload: Workload, plan: Training) -> int | Unknown:
     """The peak of fine-tuning by this plan."""
-    return known(lambda: training_peak(model, workload.replaced(phase="train"), plan), "not known for this family")
+    family = model.family.model_type if isinstance(model, HFModel) else "such models"
+    return known(lambda: training_peak(model, workload.replaced(phase="train"), plan), f"not known for {family}")

@@ -19,17 +19,27 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
 
 
-def params(model: Model, run: Workload | None = None, *, depth: int | None = None, approx: bool = False) -> Report:
-    """The parameters of ``model``: their number, where they are, and by which formula.
+def params(model: Model, workload: Workload | None = None, *, depth: int | None = None, approx: bool = False) -> Report:
+    """Count the parameters of ``model``: how many, in which part, and by which formula.
 
-    ``depth`` levels of the tree are shown; ``approx`` adds the count without biases and norms (12h² per encoder layer).
-    Raises InvalidModel where no model has these sizes.
+    Args:
+        model: a :class:`~tfcalc.Transformer`, or what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
+        workload: decides what the parts of the JSON give as ``flops``; by default one sequence of 512 tokens.
+        depth: levels of the breakdown; by default down to the blocks.
+        approx: also give the count without biases and norms (12h² per encoder layer).
+
+    Returns:
+        A report: ``answer`` is the number of trainable parameters, a tied matrix once; ``totals`` has the active ones
+        (per token), the embeddings' and the frozen ones; ``whole`` the parts, each with its formula.
+
+    Raises:
+        InvalidModel: no model has these sizes.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> params(Transformer()).answer
     44140544
     """
-    asked, by = subject(model, run), Conventions()
+    asked, by = subject(model, workload), Conventions()
     root = asked.node.component
     count, active, tables = (
         exact(part) for part in (root.total(parameters), root.total(active_params), embedded(root))

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 LENGTHS = frozenset("lcs")
 """Letters of which one stands in the FLOPs of every model that reads sequences of any length."""
 
-SAMPLES = "none: samples of the one size that the model reads"
+SAMPLES = "none: the model reads samples of one fixed size"
 
 
 def remarks(model: Model, run: Workload) -> Iterator[str]:
     """A sentence each: what does not fit, and what is counted though few would expect it."""
     yield from model.remarks(run)
     if run.decoding and run.latent == "expanded" and model.tree(run.replaced(latent="absorbed")) != model.tree(run):
-        yield "Keys and values of all cached tokens are expanded again, as transformers does (not so: --mla absorbed)"
+        yield "Keys and values of all cached tokens are expanded at each step, as in transformers (--mla absorbed: not)"
     yield from _overcounted(model, run)
 
 
@@ -48,4 +48,4 @@ def _overcounted(model: Model, run: Workload) -> Iterator[str]:
 def needs_tokens(step: Report, what: str) -> None:
     """Raise UsageError for a model that reads no tokens, whatever is asked ``what`` is counted by them."""
     if step.conventions["tokens"] == SAMPLES:
-        raise UsageError(f"{what} is by tokens, and this model reads none", "count a step: --train --batch N")
+        raise UsageError(f"{what} needs tokens, and this model reads none", "count a step: --train --batch N")

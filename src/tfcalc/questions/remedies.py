@@ -1,4 +1,4 @@
-"""Which changes make it fit: single ones, or those that people combine, or else all that help; or what comes closest."""
+"""Which changes make it fit: single ones, those that people combine, or else all that help; or what comes closest."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
@@ -34,7 +34,7 @@ AS_FORMATS = {"fp8": "fp8-e4m3", "int8": "int8-plain", "int4": "int4-plain"}
 FORMATS = {"fp32": "float32", "fp16": "float16"}
 """What torch calls the format that is computed in; bfloat16 otherwise."""
 TEMPORARY = "τ"
-LETTERS = {TEMPORARY: "bytes beside weights and cache at the peak: activations, and copies that make room for tokens"}
+LETTERS = {TEMPORARY: "temporary buffers at the peak, in bytes: activations, and copies of a growing cache"}
 
 
 class Moment(NamedTuple):
@@ -139,7 +139,7 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) ->
     formats = Numerics(FORMATS.get(recipe.dtype, "bfloat16"), packed=recipe.format.name not in PLAIN)
     context = requests.size("cached")
     prompts = requests.replaced(phase=PREFILL, seq_len=context, cached=None)
-    if not isinstance(model, Published):
+    if not isinstance(model, HFModel):
         return [Moment(DECODE, None)]
     try:
         error_of(model.family.model_type)

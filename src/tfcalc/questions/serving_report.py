@@ -34,17 +34,17 @@ CACHES = {
 
 def serving_memory(
     model: Model,
-    run: Workload,
+    workload: Workload,
     plan: Serving,
     conventions: Conventions,
     *,
     depth: int | None = None,
 ) -> Report:
     """The peak of serving: the largest amount of memory live at once. Raises InvalidModel, UsageError."""
-    refuse_idle(run, SERVING, "with --serve")
-    refuse_idle_source(model, run)
-    run, plan = resolve_serving(model, run, plan)
-    found, requests = served(model, run, plan, conventions.dtype), at_work(run, plan)
+    refuse_idle(workload, SERVING, "with --serve")
+    refuse_idle_source(model, workload)
+    workload, plan = resolve_serving(model, workload, plan)
+    found, requests = served(model, workload, plan, conventions.dtype), at_work(workload, plan)
     whole = breakdown(
         of_numbers(found.alive).root(),
         of_formulas(found.alive).root(),

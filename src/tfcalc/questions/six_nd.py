@@ -28,7 +28,7 @@ ELEMENTWISE = (elementwise_flops, elementwise_backward_flops, elementwise_again_
 
 
 class Counted(NamedTuple):
-    """N: the parameters that a token goes through, with the tables of embeddings and positions, and without them."""
+    """N: the active parameters, with the tables of embeddings and positions, and without them."""
 
     every: int
     without_embeddings: int
@@ -74,12 +74,12 @@ def difference(root: Node, tokens: int, params: int, everything: bool) -> list[T
     return [Term(what, sums[what]) for what in ORDER if sums.get(what)]
 
 
-ATTENTION = "attention's products"
+ATTENTION = "attention scores and values"
 OTHER = "other products"
 TIED = "tied head"
-LOOKED_UP = "looked-up tables"
+LOOKED_UP = "embedding lookups"
 SMALL = "biases and norms"
-UNLIKE = "not once a token"
+UNLIKE = "not run once per token"
 AGAIN = "recomputed"
 REST = "elementwise work"
 ORDER = (ATTENTION, OTHER, TIED, LOOKED_UP, SMALL, UNLIKE, AGAIN, REST)

@@ -11,20 +11,20 @@ from tfcalc.workload import Workload
 PARAMETERS = "unique trainable tensors, a tied matrix once, buffers apart"
 OPERATIONS = {"matmul": "matrix products only", "all": "matrix products and elementwise work"}
 PAIRS = {
-    "full": "masked pairs are counted, too",
+    "full": "masked pairs counted",
     "causal": "causal attention counts the pairs that are not masked, fewer in windows and chunks",
-    "causal-half": "causal attention counts half of all pairs",
+    "causal-half": "half of all pairs counted",
 }
 BACKWARD = {
-    False: "each product twice again",
-    True: "each product twice again and Q Kᵀ once more",
+    False: "two products per forward product",
+    True: "two products per forward product, and Q Kᵀ recomputed",
 }
-DATA = {False: "none for inputs that are data", True: "for inputs that are data, too"}
+DATA = {False: "no gradients of input data", True: "gradients of input data included"}
 PHASES = {
     "forward": "forward pass",
     "train": "training step",
     "prefill": "prefill",
-    "decode": "one decoded token a sequence",
+    "decode": "one decoded token per sequence",
 }
 LOGITS = {"all": "on every position", "last": "on the last position of each sequence"}
 LATENT = {"expanded": "keys and values expanded", "absorbed": "keys and values absorbed"}
@@ -40,19 +40,19 @@ def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, Any]:
         case "params":
             return {
                 "parameters": PARAMETERS,
-                "embedding_params": "token and position embeddings, the output head not among them",
+                "embedding_params": "token and position embeddings, without the output head",
                 "component_flops": _forward_products(run),
             }
         case "flops":
             return {
-                "component_flops": "as asked: components add up to total_flops",
+                "component_flops": "of the phase: components add up to total_flops",
                 "batch_size": run.batch_size,
                 "seq_len": run.target.length,
                 "source_len": run.source.seen,
                 **({"cached": run.target.seen} if run.decoding else {}),
                 "phase": run.phase,
                 "logits": run.logits,
-                "tokens": "the target's",
+                "tokens": "of the target",
                 "multiply_add": 2,
                 "count": by.count,
                 "operations": OPERATIONS[by.count],
@@ -71,7 +71,7 @@ def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, Any]:
             }
         case "memory":
             return {
-                "phase": "at rest: nothing runs",
+                "phase": "at rest",
                 "dtype": by.dtype,
                 "bits_per_weight": DTYPES[by.dtype],
                 "buffers": BUFFERS,
@@ -96,7 +96,7 @@ def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True) -> 
         case "flops":
             return ["; ".join([*(_sizes(run) if sizes else []), *_definitions(run, by)])]
         case "memory":
-            weights = f"{by.dtype}, {DTYPES[by.dtype]} bits a weight, {PACKING}; buffers {BUFFERS}"
+            weights = f"{by.dtype}, {DTYPES[by.dtype]} bits per weight, {PACKING}; buffers {BUFFERS}"
             return [weights, f"not counted: {NOT_COUNTED}"]
         case _:
             return [TIME]
@@ -117,7 +117,7 @@ def sizes_in_words(run: Workload) -> str:
 
 def _sizes(run: Workload) -> Iterator[str]:
     if run.decoding:
-        yield f"{run.batch_size:,} x 1 token, {run.target.seen:,} cached with it{_source(run)}"
+        yield f"{run.batch_size:,} x 1 token, {run.target.seen:,} in the cache{_source(run)}"
     else:
         yield f"{run.batch_size:,} x {run.seq_len:,} tokens{_source(run)}"
 
@@ -147,11 +147,11 @@ def _definitions(run: Workload, by: Conventions) -> Iterator[str]:
 
 def recomputed(run: Workload) -> str:
     """What backward computes again, in words."""
-    stops = ", as far as something was saved" if run.early_stop and run.every else ""
+    stops = ", only what is needed (early stop)" if run.early_stop and run.every else ""
     match run.every:
         case 0:
             return "attention between its projections"
         case 1:
             return f"every layer{stops}"
         case step:
-            return f"one layer of {step}{stops}"
+            return f"one layer in {step}{stops}"

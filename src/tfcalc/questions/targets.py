@@ -118,7 +118,8 @@ def find_term(root: Node, target: str) -> Node:
     paths = [node.path.partition(".")[2] for node in root.walk()]
     close = nearest(target, [*terms, *paths[1:]])
     raise UsageError(
-        f"target {target!r} is no term of memory", close if "mean" in close else f"known: complete, {', '.join(terms)}"
+        f"target {target!r} is not a term of memory",
+        close if "mean" in close else f"known: complete, {', '.join(terms)}",
     )
 
 
@@ -127,8 +128,9 @@ def others(root: Node, target: str, found: Node) -> list[str]:
     fits = TARGETS.get(target) or _at(target)
     rest = [node.path for node in root.walk() if fits(node) and node.path != found.path]
     apart = [path for path in rest if not path.startswith(f"{found.path}.")]
-    notes = [f"one of {found.copies:,}, which the model has of it"] if found.copies != 1 else []
-    return notes + ([f"the first of its kind; others: {', '.join(apart[:MOST])}"] if apart else [])
+    called = "layers" if found.component.kind == "layer" else "modules"
+    notes = [f"one of {found.copies:,} identical {called}"] if found.copies != 1 else []
+    return notes + ([f"first match; others: {', '.join(apart[:MOST])}"] if apart else [])
 
 
 MOST = 4

@@ -11,6 +11,8 @@ KEYS = ("states_bytes", "gradients_bytes", "activations_bytes", "gathered_bytes"
 HEADINGS = ("states", "gradients", "activations", "gathered", "temporary")
 MARKS = "█▓▒≡░"
 """What each of them is drawn with."""
+APART = ("--timeline", "--formulas", "--gpu")
+"""What it does not go with."""
 WIDE = 30
 """Characters of the peak."""
 
@@ -46,7 +48,7 @@ class Timeline(NamedTuple):
                 for phase in phases
             ],
             notes=[f"{marks}; states: weights, optimizer, buffers", *report.notes[1:]],
-            see_also=[command for command in report.footer.see_also if command not in ("--timeline", "--formulas")],
+            see_also=[command for command in report.footer.see_also if not command.startswith(APART)],
             legend={},
             depths=(),
             paths=(),

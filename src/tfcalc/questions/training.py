@@ -26,7 +26,7 @@ PF_DAY = 1000 * 10**12 * 24 * 60 * 60
 
 MOST_TOKENS = 10**18
 PER_TOKEN = "tokens times the FLOPs per token of a training step, rounded down"
-ACTIVE = "parameters that a token goes through"
+ACTIVE = "active parameters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,10 @@ class Training:
 
     def _notes(self) -> Iterator[str]:
         per_step = self.step.totals["tokens"]
-        more = f", and {self.rest:,} tokens of one more, in proportion, rounded down" if self.rest else ""
+        more = f", and {self.rest:,} tokens of a partial step, in proportion, rounded down" if self.rest else ""
         yield f"{self.steps:,} step{'s' * (self.steps != 1)} of {per_step:,} tokens{more}"
         yield "N, " + "; ".join(f"{rule.named}: {rule.params:,}" for rule in self.rules) + f" ({ACTIVE}); D tokens"
-        yield "below each 6ND: what the exact count has beyond it (products without a weight of their own) or has not"
+        yield "indented rows: how the exact count differs from 6ND"
         yield "1 PF-day = 8.64e19 FLOPs"
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,9 +118,9 @@ def _rule(key: str, rule: Rule) -> dict[str, Any]:
 
 
 def training(
-    model: Model, tokens: int, run: Workload | None = None, conventions: Conventions | None = None
+    model: Model, tokens: int, workload: Workload | None = None, conventions: Conventions | None = None
 ) -> Training:
-    """A run of ``model`` over so many ``tokens``, in steps of ``run``: their number times the FLOPs of each.
+    """A run of ``model`` over ``tokens``, in steps of ``workload``: their number times the FLOPs of each.
 
     Where the tokens do not fill the last step, it is counted in proportion. Raises InvalidModel as
     :func:`~tfcalc.questions.flops.flops`, UsageError for tokens that are none, or a workload that is no training step.
@@ -135,14 +135,16 @@ def training(
         check_size("tokens", tokens, most=MOST_TOKENS)
     except InvalidModel as error:
         raise UsageError(error.message, error.hint) from None
-    run = (run or Workload(phase="train")).replaced(convolutions="run")
-    if not run.training:
-        raise UsageError(f"a run of {tokens:,} tokens is made of training steps, not of {run.phase}", "add --train")
+    workload = (workload or Workload(phase="train")).replaced(convolutions="run")
+    if not workload.training:
+        raise UsageError(
+            f"a run of {tokens:,} tokens is made of training steps, not of {workload.phase}", "add --train"
+        )
     conventions = conventions or Conventions()
-    step = flops(model, run, conventions)
+    step = flops(model, workload, conventions)
     needs_tokens(step, "a training run")
     per_step = int(step.totals["tokens"])
-    node = subject(model, run, conventions).node
+    node = subject(model, workload, conventions).node
     n = counted(node.component)
     steps, rest = divmod(tokens, per_step)
 

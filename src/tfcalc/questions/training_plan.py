@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
 from tfcalc.families.transformer import Transformer
@@ -36,10 +36,10 @@ def trained(tree: Component, plan: Training) -> Component:
             (f"LoRA's targets {plan.lora_targets!r:.60}", plan.lora_targets != "all-linear"),
         ):
             if given:
-                raise InvalidModel(f"{what} without adapters", "give their rank: --lora 16")
+                raise InvalidModel(f"{what} without LoRA", "add --lora 16")
     if plan.gpus == 1:
         if plan.zero != "0":
-            raise InvalidModel(f"--zero {plan.zero} on 1 GPU shares nothing", "say how many there are: --gpus 8")
+            raise InvalidModel(f"--zero {plan.zero} on 1 GPU has no effect", "add --gpus 8")
         if plan.layout != "flat":
             raise InvalidModel(
                 f"--layout {plan.layout} has no effect on 1 GPU", "add --zero 3 --gpus 8, or leave it out"
@@ -86,13 +86,13 @@ def numerics(by: Precision, plan: Training) -> Numerics:
 
 def known_error(model: Model) -> float:
     """How far the family's saved activations were from PyTorch's. Raises InvalidModel where nothing is known of it."""
-    return error_of(model.family.model_type) if isinstance(model, Published) else 0.0
+    return error_of(model.family.model_type) if isinstance(model, HFModel) else 0.0
 
 
 def of_text_alone(model: Model, run: Workload) -> Iterator[str]:
     """A sentence on the parts of a model that read images or sounds: what they make is not counted."""
-    if isinstance(model, Published) and (parts := at_rest(model.tree(run))):
-        yield f"sequences of text alone: nothing is counted of what {' and '.join(parts)} would make"
+    if isinstance(model, HFModel) and (parts := at_rest(model.tree(run))):
+        yield f"text only: the outputs of {' and '.join(parts)} are not counted"
 
 
 def check_alone(plan: Training) -> None:

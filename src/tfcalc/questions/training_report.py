@@ -45,15 +45,15 @@ NOT_COUNTED = (
 
 
 def training_memory(
-    model: Model, run: Workload, plan: Training, conventions: Conventions, *, depth: int | None = None
+    model: Model, workload: Workload, plan: Training, conventions: Conventions, *, depth: int | None = None
 ) -> Report:
     """The peak of a training step: the largest amount of memory live at once. Raises InvalidModel, UsageError."""
-    run = asked_run(model, run)
-    model.check(run)
-    refuse_idle(run, MEGATRON_RUN if plan.backend == MEGATRON else TRAINING, "on the memory of training")
-    refuse_idle_source(model, run)
-    run, plan = resolve_training(model, run, plan)
-    step = training_step(model, run, plan)
+    workload = asked_run(model, workload)
+    model.check(workload)
+    refuse_idle(workload, MEGATRON_RUN if plan.backend == MEGATRON else TRAINING, "on the memory of training")
+    refuse_idle_source(model, workload)
+    workload, plan = resolve_training(model, workload, plan)
+    step = training_step(model, workload, plan)
     alive = step.alive
     whole = breakdown(
         of_numbers(alive).root(),
@@ -72,23 +72,23 @@ def training_memory(
         answer=step.peak.total,
         totals=totals(step),
         model=model.described(),
-        conventions={**stated(run, plan), "units": conventions.units, "not_counted": NOT_COUNTED},
+        conventions={**stated(workload, plan), "units": conventions.units, "not_counted": NOT_COUNTED},
         whole=whole,
         depth=depth,
-        legend=legend(used, model, run, plan) | letters,
-        notes=(_other_phases(step, conventions.units), *model.remarks(run), *_caveats(model, run, plan)),
+        legend=legend(used, model, workload, plan) | letters,
+        notes=(_other_phases(step, conventions.units), *model.remarks(workload), *_caveats(model, workload, plan)),
         more={"timeline": [described(phase) for phase in step.phases]},
         footer=Footer(
-            assumes=(*in_short(run, plan), *assumed_dtype(model, plan.precision)),
+            assumes=(*in_short(workload, plan), *assumed_dtype(model, plan.precision)),
             not_counted=f"CUDA context, {_between_gpus(plan)}fragmentation (allow 5-10 %)",
             see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
-            assumptions=tuple(notes(run, plan)),
+            assumptions=tuple(notes(workload, plan)),
         ),
         summary=training_summary(
             whole,
             totals(step),
-            exact(model.tree(run).total(params)),
-            of_training(model, run, plan),
+            exact(model.tree(workload).total(params)),
+            of_training(model, workload, plan),
             conventions.units,
         ),
     )
@@ -167,7 +167,7 @@ def described(phase: Phase) -> dict[str, Any]:
 
 def _kernel(run: Workload, plan: Training) -> str:
     if plan.backend == MEGATRON:
-        return "attention's scores kept, as the paper has them (--recompute selective: not)"
+        return "attention scores saved, as in the paper (unless --checkpointing selective)"
     return f"attention kernel {run.kernel}"
 
 
@@ -179,7 +179,7 @@ def stated(run: Workload, plan: Training) -> dict[str, Any]:
         "batch_size": run.batch_size,
         "seq_len": run.target.length,
         "source_len": run.source.seen,
-        "attention_kernel": "none: scores kept" if plan.backend == MEGATRON else run.kernel,
+        "attention_kernel": "none: attention scores saved" if plan.backend == MEGATRON else run.kernel,
         "recomputation": run.recompute,
         "dropout": run.drops,
         **plan.described(),

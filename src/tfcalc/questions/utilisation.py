@@ -20,8 +20,8 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from tfcalc.model import Model
 
-MFU = "model FLOPs, nothing computed twice, over the peak (arXiv 2204.02311, appendix B)"
-HFU = "FLOPs that run over the peak, with what backward computes again (activations, a fused kernel's scores)"
+MFU = "model FLOPs (without recomputation) over the peak (arXiv 2204.02311, appendix B)"
+HFU = "executed FLOPs over the peak, with recomputation (of activations, of a fused kernel's scores)"
 SMALLEST_PEAK = 10**10
 """No accelerator is slower; a peak below it was meant in TFLOP/s."""
 
@@ -73,7 +73,7 @@ class Utilisation:
             rows=[
                 [f"peak of {_gpus(known)}", Rounded(float(known.together)), _share(known.together, known)],
                 ["MFU: model FLOPs", Rounded(float(self.model_flops * self.rate)), _share(self.mfu)],
-                ["HFU: FLOPs that run", Rounded(float(self.hardware_flops * self.rate)), _share(self.hfu)],
+                ["HFU: executed FLOPs", Rounded(float(self.hardware_flops * self.rate)), _share(self.hfu)],
             ],
             quiet=Rounded(float(self.mfu)),
             notes=[*self.warnings, *self._notes(), *self.step.notes],
@@ -81,8 +81,8 @@ class Utilisation:
 
     def _notes(self) -> Iterator[str]:
         model, run, rate = round(self.model_flops), round(self.hardware_flops), float(self.rate)
-        yield f"{model:,} model FLOPs a token ({run:,} run) x {rate:,.10g} tokens/s of all GPUs together"
-        yield f"dense {self.machines.precision} peak: {_tera(self.machines.peak)} TFLOP/s a GPU"
+        yield f"{model:,} model FLOPs per token ({run:,} executed) x {rate:,.10g} tokens/s of all GPUs together"
+        yield f"dense {self.machines.precision} peak: {_tera(self.machines.peak)} TFLOP/s per GPU"
         yield from self.machines.notes
         yield f"MFU: {MFU}"
         yield f"HFU: {HFU}"
@@ -113,14 +113,14 @@ def utilisation(
     model: Model,
     rate: float,
     machines: Machines,
-    run: Workload | None = None,
+    workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
     per_gpu: bool = False,
 ) -> Utilisation:
     """MFU and HFU of training ``model`` at ``rate`` tokens per second, of all ``machines`` or of each (``per_gpu``).
 
-    MFU leaves out what is computed twice, HFU counts all that runs on ``run``. Raises UsageError for a rate, a peak or
+    MFU leaves out recomputation, HFU counts all that ``workload`` runs. Raises UsageError for a rate, a peak or
     a number of GPUs that is not above 0, and InvalidModel as :func:`~tfcalc.questions.flops.flops`.
 
     >>> from tfcalc.families.transformer import Transformer
@@ -130,18 +130,18 @@ def utilisation(
     """
     for what, number in (("tokens per second", rate), ("peak", machines.peak), ("GPUs", machines.gpus)):
         if not (isfinite(number) and number > 0):
-            raise UsageError(f"{what} {number!r} is not above 0", "give a number that is")
+            raise UsageError(f"{what} {number!r} is not above 0", "give a positive number")
     if machines.peak < SMALLEST_PEAK:
         raise UsageError(
-            f"a peak of {machines.peak:g} FLOP/s is no accelerator's",
+            f"a peak of {machines.peak:g} FLOP/s is too low for an accelerator",
             f"{machines.peak:g} TFLOP/s are {machines.peak:g}T",
         )
-    run = (run or Workload(phase="train")).replaced(convolutions="run")
-    if not run.training:
-        raise UsageError(f"MFU is that of training, not of {run.phase}", "ask for phase train")
-    step = flops(model, run, conventions)
+    workload = (workload or Workload(phase="train")).replaced(convolutions="run")
+    if not workload.training:
+        raise UsageError(f"MFU is defined for training, not for phase {workload.phase}", "use phase train")
+    step = flops(model, workload, conventions)
     needs_tokens(step, "MFU from a rate of tokens")
-    once = replace(run, recompute="none", kernel="math")
+    once = replace(workload, recompute="none", kernel="math")
     tokens = int(step.totals["tokens"])
     found = Utilisation(
         step,
@@ -170,7 +170,7 @@ def _others(found: Accelerator, others: list[Accelerator], precision: str) -> It
     unlike = [one for one in others if one.peaks.get(precision) != found.peaks[precision]]
     if unlike:
         peaks = ", ".join(f"{one.name} ({_tera(one.peaks.get(precision, 0))})" for one in unlike)
-        yield f"taken for {found.name}; others of the name: {peaks}"
+        yield f"assuming {found.name}; others of this name: {peaks}"
 
 
 def _warnings(found: Utilisation, per_gpu: bool) -> Iterator[str]:
@@ -184,19 +184,17 @@ def _warnings(found: Utilisation, per_gpu: bool) -> Iterator[str]:
         )
     elif found.hfu > 1:
         which, used = ("MFU", found.mfu) if found.mfu > 1 else ("HFU", found.hfu)
-        yield f"{which} over 100 % cannot be: {_remedy(found, float(used), per_gpu)}"
+        yield f"{which} over 100 % is impossible: {_remedy(found, float(used), per_gpu)}"
 
 
 def _remedy(found: Utilisation, used: float, per_gpu: bool) -> str:
     gpus = found.machines.gpus
     if per_gpu and gpus > 1 and used <= gpus:
-        return f"is the rate that of all {gpus} GPUs together? Without --per-gpu it is {used / gpus:.1%}".replace(
-            "%", " %"
-        )
+        return f"is the rate of all {gpus} GPUs together? Without --per-gpu it is {used / gpus:.1%}".replace("%", " %")
     if found.step.totals["recompute_flops"] and found.mfu <= 1:
-        return "does this run recompute so much? See --recompute"
+        return "does this run recompute that much? See --checkpointing"
     if gpus == 1:
-        return f"is the rate that of several GPUs? It takes {ceil(used):,} at least: --gpus"
+        return f"is the rate of several GPUs? It takes at least {ceil(used):,}: add --gpus"
     return (
         "check the rate (tokens, not samples, in a second), the number of GPUs, the peak, the precision and the model"
     )

@@ -20,6 +20,8 @@ CONTEXT = "CUDA context"
 """What is deducted from a card, so that it is counted there."""
 SEE_ALSO = ("--assumptions", "--json (exact boundaries)")
 TIGHT = " (tight)"
+INDENT = "  "
+"""Of the further lines of a cell."""
 BESIDE_ROWS = 5
 """Lines that are blank, or headings with their rule."""
 LONGEST_NAME = 40
@@ -30,10 +32,17 @@ BESIDE_FLAGS = 21
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """``report`` is what was asked, ``largest`` and ``remedies`` what else would fit; ``flags`` are the remedies'.
+    """The answer of :func:`~tfcalc.fits`: a verdict, and what else would fit.
 
-    ``subtitle`` says what was asked; ``margin`` is how many per cent of the budget should stay free. ``remarks`` say
-    what should be known of the model at the largest sizes.
+    Attributes:
+        report: the memory report of what was asked.
+        budget: the budget, in bytes and as it was given.
+        largest: the largest sizes that fit, all else as asked.
+        remedies: changes that would make it fit, with the peak of each in bytes.
+        flags: the command-line options of each remedy.
+        subtitle: what was asked, in words.
+        margin: per cent of the budget that should stay free.
+        remarks: limits of the model at the largest sizes.
     """
 
     report: Report
@@ -47,7 +56,7 @@ class Fit:
 
     @property
     def headroom(self) -> int:
-        """Bytes to spare; below 0 what is wanting."""
+        """Bytes to spare; below 0 the bytes that are short."""
         return self.budget.bytes - self.report.answer
 
     @property
@@ -63,7 +72,7 @@ class Fit:
     @property
     def verdict(self) -> str:
         """``DOES NOT FIT: needs 75.4 GiB, RTX 4090 has 23.0 GiB usable (52.4 GiB short)``."""
-        each = " per GPU" if self.budget.gpus > 1 else ""
+        each = " per GPU" if self.report.conventions.get("gpus", 1) != 1 else ""
         facts = f"needs {self._short(self.report.answer)}{each}, {self.budget.has(self._units)}"
         if not self.fits:
             return f"DOES NOT FIT: {facts} ({self._short(-self.headroom)} short)"
@@ -116,7 +125,11 @@ class Fit:
                 Column("add", numeric=False, folds=True),
             ),
             rows=[
-                [line.name, *(size if size is None else InUnit(size, unit) for size in self._sizes(line)), line.flags]
+                [
+                    line.name,
+                    *(size if size is None else InUnit(size, unit) for size in self._sizes(line)),
+                    " ".join(line.flags),
+                ]
                 for line in _shown(told, room)
             ],
             quiet=self.report.answer,
@@ -127,7 +140,11 @@ class Fit:
             detailed=sheet._replace(
                 columns=(Column(first, numeric=False), Column("peak"), Column("free"), Column("add", numeric=False)),
                 rows=[
-                    [line.name, *(size if size is None else Bytes(size) for size in self._sizes(line)), line.flags]
+                    [
+                        line.name,
+                        *(size if size is None else Bytes(size) for size in self._sizes(line)),
+                        " ".join(line.flags),
+                    ]
                     for line in told
                 ],
             )
@@ -138,11 +155,11 @@ class Fit:
         if self.fits:
             yield Line("as asked", self.report.answer)
             for each in self.largest:
-                flags = each.flags if each.value != each.of.asked else ""
+                flags = (each.flags,) if each.value and each.value != each.of.asked else ()
                 yield Line(f"largest {each.of.words}: {each.number}", each.total, flags)
-        for remedy, flags in zip(self.remedies, self.flags, strict=True):
+        for remedy, to_add in zip(self.remedies, self.flags, strict=True):
             tight = TIGHT if self._room.tight(remedy.total) else ""
-            yield Line(remedy.change.name + tight, remedy.total, " ".join(flags))
+            yield Line(remedy.change.name + tight, remedy.total, to_add)
 
     def _sizes(self, line: Line) -> tuple[int | None, int | None]:
         """A row's peak, and what it leaves."""
@@ -165,10 +182,11 @@ class Fit:
         if not self._cured:
             yield "No change that tfcalc knows makes it fit, nor do all of them together"
         elif all(len(remedy.changes) > 1 for remedy in self.remedies):
-            first, *others = ([change.name for change in remedy.changes] for remedy in self.remedies)
-            common = [name for name in first if others and all(name in other for other in others)]
-            verb = "is" if len(common) == 1 else "are"
-            yield "No single change is enough" + (f"; {' and '.join(common)} {verb} part of each" if common else "")
+            first, *others = (remedy.changes for remedy in self.remedies)
+            common = [change for change in first if others and all(change in other for other in others)]
+            names = [change.name if len(common) == 1 else change.short or change.name for change in common]
+            part = f"; {' and '.join(names)} {'is' if len(names) == 1 else 'are'} part of each" if names else ""
+            yield f"No single change is enough{part}"
 
     def _footer(self) -> Footer:
         """That of the report, with the margin, and with what was assumed of the card."""
@@ -209,11 +227,22 @@ class Line(NamedTuple):
 
     name: str
     total: int | None
-    flags: str = ""
+    flags: Sequence[str] = ()
 
 
 def _shown(told: Sequence[Line], room: int) -> list[Line]:
-    """As many rows as there is room for at 80 columns, two of them at least."""
-    width = WIDE - BESIDE_FLAGS - max((len(line.name) for line in told), default=0)
-    heights = accumulate(-(-len(line.flags) // max(width, 1)) or 1 for line in told)
-    return [line for place, (line, height) in enumerate(zip(told, heights, strict=True)) if height <= room or place < 2]
+    """As many rows as there is room for at 80 columns, one of them at least; programs get all."""
+    name = max((len(line.name) for line in told), default=0)
+    width = WIDE - BESIDE_FLAGS - min(name, LONGEST_NAME)
+    heights = accumulate(max(_height(line.flags, width), -(-len(line.name) // LONGEST_NAME)) for line in told)
+    return [line for place, (line, height) in enumerate(zip(told, heights, strict=True)) if height <= room or not place]
+
+
+def _height(flags: Sequence[str], width: int) -> int:
+    """Lines of a cell with these flags, none of which is broken."""
+    lines, left = 1, width
+    for flag in flags:
+        if len(flag) > left and left < width:
+            lines, left = lines + 1, width - len(INDENT)
+        left -= len(flag) + 1
+    return lines

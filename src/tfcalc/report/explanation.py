@@ -28,7 +28,21 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``quantity`` in words, ``unit`` as the suffix of its JSON key; ``substituted`` is the formula with its sizes."""
+    """The answer of :func:`~tfcalc.explain`: one number, matrix by matrix.
+
+    Attributes:
+        heading: the model.
+        target: the part, as it was asked for.
+        path: its path in the tree.
+        of: ``params``, ``flops`` or ``memory``.
+        quantity: the same in words.
+        unit: the suffix of its JSON key.
+        lines: one per matrix or group of equal ones: names, factors in symbols and numbers, formula and value.
+        formula: the sum of the lines' formulas.
+        substituted: the same with sizes instead of letters.
+        answer: the exact sum.
+        legend: the meaning of each letter.
+    """
 
     heading: str
     target: str
@@ -46,7 +60,7 @@ class Explanation:
     notes: tuple[str, ...]
 
     def sheet(self) -> Sheet:
-        """A row per matrix, under a row for the place where it stands, and the sum."""
+        """A row per matrix, under a row for its module, and the sum."""
         rows: list[list[Cell]] = []
         depths = []
         for where, lines in groupby(self.lines, key=lambda line: line.where):

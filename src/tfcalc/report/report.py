@@ -127,11 +127,22 @@ class Footer(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The answer to one question, whatever format it is shown in.
+    """The answer of :func:`~tfcalc.params`, :func:`~tfcalc.flops` or :func:`~tfcalc.memory`.
 
-    ``heading`` names the model, ``title`` the quantity. ``answer`` is the number that was asked for, ``unit`` what it
-    counts; ``totals`` are the top keys of the JSON. The breakdown of the ``whole`` is shown to ``depth`` (see
-    :meth:`Entry.pruned`), or its ``summary``. ``notes`` belong to the answer, the ``footer`` says what it rests on.
+    Attributes:
+        command: the command that gives the same answer.
+        heading: the model, with what was asked of it.
+        title: the quantity, in words.
+        unit: what ``answer`` counts: ``params``, ``flops`` or ``bytes``.
+        answer: the exact number.
+        totals: the top keys of the JSON, each with its unit in the name.
+        model: the model's fields, as in the JSON.
+        conventions: the definitions behind the numbers, as in the JSON.
+        whole: the breakdown, each entry with its path, copies, value and formula.
+        depth: levels of the breakdown that are shown; None for down to the blocks.
+        notes: remarks about this answer.
+        footer: what the answer assumes, what it does not count, and what to ask next.
+        summary: the table that is shown instead of the breakdown, if any.
     """
 
     command: str

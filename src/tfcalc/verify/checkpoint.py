@@ -52,7 +52,7 @@ def verify_checkpoint(model: Model, place: str) -> Verification:
         rows=side_by_side(_gathered(ours, matched), _gathered(theirs, matched)),
         model=model.described(),
         disagreements=tuple(_other_shapes(root, stored, matched)) if matched else (_no_names(ours, stored),),
-        notes=tuple(f"left aside in the file: {name} ({size:,})" for name, size in _sizes(aside).items()),
+        notes=tuple(f"ignored in the file: {name} ({size:,})" for name, size in _sizes(aside).items()),
     )
 
 
@@ -60,7 +60,7 @@ def _compared(stored: Shapes, matched: set[str]) -> str:
     """How many tensors were found by name, and how many were not."""
     by_name = sum(found.total() for name, found in stored.items() if name in matched)
     others = sum(found.total() for name, found in stored.items() if name not in matched)
-    return f"{by_name:,} tensors by name" + (f" and {others:,} others as one sum" if others else "")
+    return f"{by_name:,} tensors by name" + (f" and the sum of {others:,} others" if others else "")
 
 
 def _no_names(ours: Iterable[str], stored: Iterable[str]) -> str:
@@ -79,7 +79,9 @@ def _stored(path: Path) -> Shapes:
     elif path.suffix in (".safetensors", ".json"):
         named = [(plain(name), shape) for name, shape in safetensors.shapes(path).items()]
     else:
-        raise UsageError(f"checkpoint {path.name!r} is of no known kind", "known: .safetensors, its .index.json, .gguf")
+        raise UsageError(
+            f"checkpoint {path.name!r} has an unknown format", "known: .safetensors, its .index.json, .gguf"
+        )
     found: dict[str, Counter[Shape]] = {}
     for name, shape in named:
         found.setdefault(name, Counter())[tuple(sorted(shape))] += 1

@@ -11,7 +11,7 @@ from tfcalc.questions.params import params
 from tfcalc.verify.verification import NotComparable, Verification, side_by_side
 
 if TYPE_CHECKING:
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
     from tfcalc.model import Model
 
 MOST_LAYERS = 2_000
@@ -30,7 +30,7 @@ def verify(model: Model) -> Verification:
         return _by_torch(model)
     from tfcalc.verify.hugging_face import verify_config
 
-    return verify_config(cast("Published", model))
+    return verify_config(cast("HFModel", model))
 
 
 def _by_torch(model: Transformer) -> Verification:
@@ -81,7 +81,7 @@ def built(model: Transformer) -> tuple[Any, str]:
         reference = build(model)
     except RuntimeError as error:
         raise NotComparable(f"cannot compare: PyTorch does not build it: {str(error).splitlines()[0]}") from None
-    exchanged = f"; exchanged: {', '.join(reference.exchanged)}" if reference.exchanged else ""
+    exchanged = f"; replaced: {', '.join(reference.exchanged)}" if reference.exchanged else ""
     return reference, f"torch.nn modules on the meta device, without data{exchanged}"
 
 

@@ -16,7 +16,7 @@ from tfcalc.verify.verification import NotComparable, Row, Verification
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
     from tfcalc.model import Model
     from tfcalc.verify.flops import Flops
 
@@ -30,39 +30,39 @@ MOST_LAYERS = 200
 """More are not run, one by one, for the sake of counting them."""
 
 
-def verify_flops(model: Model, run: Workload | None = None) -> Verification:
+def verify_flops(model: Model, workload: Workload | None = None) -> Verification:
     """Forward and backward FLOPs of this workload, counted by FlopCounterMode while it runs without data.
 
     Raises Unavailable where PyTorch or transformers is not installed or cannot run it, UsageError for a definition that
     the counter does not have.
     """
-    run = asked_run(model, run)
-    model.check(run)
-    _only_what_the_counter_has(run)
+    workload = asked_run(model, workload)
+    model.check(workload)
+    _only_what_the_counter_has(workload)
     try:
         import torch
     except ImportError:
         raise Unavailable("PyTorch is not installed", "pip install 'tfcalc[verify]'") from None
     if isinstance(model, Transformer):
-        counted, found, reference = _classic(model, run)
+        counted, found, reference = _classic(model, workload)
     else:
-        run = run.replaced(experts="all")  # as transformers' code runs them
-        counted, found, reference = _published(model, run)
+        workload = workload.replaced(experts="all")  # as transformers' code runs them
+        counted, found, reference = _published(model, workload)
     return Verification(
         heading=model.summary,
-        compared=RAN[run.phase],
+        compared=RAN[workload.phase],
         against=f"FlopCounterMode of PyTorch {torch.__version__}",
         column="FlopCounterMode",
         reference=reference,
         rows=(
             Row("forward", counted.forward, found.forward),
-            *([Row("backward and recomputation", counted.backward, found.backward)] if run.training else []),
+            *([Row("backward and recomputation", counted.backward, found.backward)] if workload.training else []),
             Row("total", sum(counted), sum(found)),
         ),
         model=model.described(),
         unit="flops",
-        conventions=for_programs("flops", run, Conventions()),
-        notes=tuple(in_words("flops", run, Conventions())),
+        conventions=for_programs("flops", workload, Conventions()),
+        notes=tuple(in_words("flops", workload, Conventions())),
     )
 
 
@@ -84,7 +84,7 @@ def _published(model: Model, run: Workload) -> tuple[Flops, Flops, str]:
     """Tfcalc's count, PyTorch's, and of what."""
     from tfcalc.verify.flops import ours, theirs
 
-    published = cast("Published", model)
+    published = cast("HFModel", model)
     found = theirs(published, run)
     return ours(published, run), found, f"{published.architecture} of transformers without data, eager attention"
 

@@ -15,7 +15,7 @@ from tfcalc.verify.hugging_face import build
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
 
 AS_COUNTED = {"attn_implementation": "eager", "experts_implementation": "batched_mm"}
 """How transformers is asked to run: the counter sees neither fused attention on meta nor grouped experts."""
@@ -41,14 +41,14 @@ class Flops(NamedTuple):
     backward: int
 
 
-def ours(model: Published, run: Workload) -> Flops:
+def ours(model: HFModel, workload: Workload) -> Flops:
     """Tfcalc's count of a training step, or of a forward pass."""
-    root = run_tree(model, run.replaced(experts="all"))
-    backward = root.total(matmul_backward_flops) + root.total(matmul_again_flops) if run.training else 0
+    root = run_tree(model, workload.replaced(experts="all"))
+    backward = root.total(matmul_backward_flops) + root.total(matmul_again_flops) if workload.training else 0
     return Flops(exact(root.total(matmul_flops)), exact(backward))
 
 
-def theirs(model: Published, run: Workload) -> Flops:
+def theirs(model: HFModel, workload: Workload) -> Flops:
     """PyTorch's count of the same. Raises Unavailable where transformers cannot build it, or not run it.
 
     The backward pass starts from all outputs; dropout follows ``run.dropout``, checkpointing ``run.recompute``. It runs
@@ -70,7 +70,7 @@ def theirs(model: Published, run: Workload) -> Flops:
         try:
             with warnings.catch_warnings(), torch.device(device), sdpa_kernel(SDPBackend.MATH):
                 warnings.simplefilter("ignore")
-                return _counted(built, run, masks)
+                return _counted(built, workload, masks)
         except Exception as error:
             failed.append(error)
     first_line = (str(failed[-1]).splitlines() or [""])[0]

@@ -55,7 +55,7 @@ class _Reader:
 
     def tensors(self) -> dict[str, Shape]:
         if self.take(4) != b"GGUF" or self.number("I") not in (2, 3):
-            raise BadCheckpoint(f"{self.path} is no .gguf file of version 2 or 3")
+            raise BadCheckpoint(f"{self.path} is not a .gguf file of version 2 or 3")
         count, pairs = self.number("Q"), self.number("Q")
         if count > MOST_TENSORS or pairs > MOST_TENSORS:
             raise BadCheckpoint(f"{self.path} claims {count} tensors and {pairs} keys", "the file is damaged")
@@ -100,5 +100,5 @@ class _Reader:
     def take(self, size: int) -> bytes:
         self.left -= size
         if self.left < 0:
-            raise BadCheckpoint(f"{self.path} is cut off, or claims more than there is", "the file is damaged")
+            raise BadCheckpoint(f"{self.path} is truncated, or claims more than it contains", "the file is damaged")
         return self.file.read(size)

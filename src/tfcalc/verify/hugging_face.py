@@ -14,13 +14,13 @@ from tfcalc.verify.verification import Verification, side_by_side
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
 
 MOST_LAYERS = 2_000
 """More are not built, one by one, for the sake of counting them."""
 
 
-def verify_config(model: Published) -> Verification:
+def verify_config(model: HFModel) -> Verification:
     """Tfcalc's count of a config beside transformers', tensor by tensor (layers together).
 
     Raises Unavailable where transformers is not installed or cannot build it.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tfcalc.configs.published import Published
+from tfcalc.configs.published import HFModel
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.held.plans import Training
@@ -26,17 +26,17 @@ RECIPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "bf16-mixed": "autoca
 INSIDE, ELSEWHERE = "layers", "outside the layers"
 
 
-def verify_memory(model: Model, run: Workload | None = None, plan: Training | None = None) -> Verification:
+def verify_memory(model: Model, workload: Workload | None = None, plan: Training | None = None) -> Verification:
     """The bytes that a training step keeps for backward, module by module, counted while it runs without data.
 
     Raises Unavailable where PyTorch or transformers is not installed or cannot run it, UsageError for what they cannot
     be asked.
     """
     plan = plan or Training()
-    run = asked_run(model, run).replaced(phase="train")
-    model.check(run)
-    run, plan = resolve_training(model, run, plan)
-    recipe = _recipe(model, run, plan)
+    workload = asked_run(model, workload).replaced(phase="train")
+    model.check(workload)
+    workload, plan = resolve_training(model, workload, plan)
+    recipe = _recipe(model, workload, plan)
     try:
         import torch
 
@@ -44,33 +44,33 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
         from tfcalc.verify.step import step, without_data
     except ImportError:
         raise Unavailable("PyTorch is not installed", "pip install 'tfcalc[verify]'") from None
-    assert isinstance(model, Published)
-    tree = model.tree(run)
+    assert isinstance(model, HFModel)
+    tree = model.tree(workload)
     if not any(node.component.kind == "loss" for node in tree.walk()):
         raise NotComparable(f"cannot compare: {model.architecture} has no loss", "verify a language model")
     attends = any(node.component.kind == "attention" for node in tree.walk())
-    eager = run.kernel == "eager" or not attends
+    eager = workload.kernel == "eager" or not attends
     with without_data():
-        source = run.source.length if model.data.get("is_encoder_decoder") else run.seq_len
+        source = workload.source.length if model.data.get("is_encoder_decoder") else workload.seq_len
         ready = step(
             {**model.data, "architectures": [model.architecture]},
-            batch=run.batch_size,  # type: ignore[arg-type]  # numbers here
+            batch=workload.batch_size,  # type: ignore[arg-type]  # numbers here
             seq=source,  # type: ignore[arg-type]
-            target=run.seq_len,  # type: ignore[arg-type]
+            target=workload.seq_len,  # type: ignore[arg-type]
             attention="eager" if eager else "sdpa",
             recipe=recipe,
-            dropout=run.dropout,
+            dropout=workload.dropout,
         )
         # a fused kernel is what PyTorch chooses by itself, where it can be had
         theirs = saved(
             ready.model,
             ready.inputs,
             recipe=recipe,
-            kernel="math" if run.kernel == "math" else "auto",
+            kernel="math" if workload.kernel == "math" else "auto",
             as_recorded=plan.device == "recorded",
         )
     formats = numerics(named(plan.precision), plan)._replace(traced=True)  # without data, nobody can look at a mask
-    kept = every_kept(tree, model, run, formats, experts="batched_mm")  # grouped_mm needs data
+    kept = every_kept(tree, model, workload, formats, experts="batched_mm")  # grouped_mm needs data
     ours = [(one.keeper.partition(".")[2], one.storage.bytes) for one in kept]
     return Verification(
         heading=model.summary,
@@ -82,15 +82,15 @@ def verify_memory(model: Model, run: Workload | None = None, plan: Training | No
         rows=side_by_side(_in_layers(ours), _in_layers(theirs.by_module.items())),
         model=model.described(),
         unit="bytes",
-        conventions=stated(run, plan),
-        notes=tuple(notes(run, plan)),
+        conventions=stated(workload, plan),
+        notes=tuple(notes(workload, plan)),
     )
 
 
 def _recipe(model: Model, run: Workload, plan: Training) -> str:
-    if not isinstance(model, Published):
+    if not isinstance(model, HFModel):
         raise NotComparable(
-            "cannot compare: saved tensors are verified of models that have a config.json, not of the classic one",
+            "cannot compare: saved tensors are verified only for models that have a config.json",
             "name one, or verify parameters or FLOPs",
         )
     if plan.precision not in RECIPES:

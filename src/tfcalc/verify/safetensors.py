@@ -44,7 +44,9 @@ def _files(index: Path) -> list[Path]:
         raise BadCheckpoint(f"{index} has no weight_map", "an index maps each tensor to its file")
     names = sorted(set(table.values()))
     if len(names) > MOST_FILES or any(Path(name).name != name for name in names):
-        raise BadCheckpoint(f"{index} names files that are not beside it", "an index names its neighbours")
+        raise BadCheckpoint(
+            f"{index} names files that are not in its directory", "an index names files of its own directory"
+        )
     return [index.parent / name for name in names]
 
 
@@ -53,10 +55,11 @@ def _header(path: Path) -> dict[str, Shape]:
         start = file.read(8)
         length, there = int.from_bytes(start, "little"), path.stat().st_size - 8
         if len(start) < 8:
-            raise BadCheckpoint(f"{path} is cut off after {len(start)} bytes", "its first 8 are a length")
+            raise BadCheckpoint(f"{path} is truncated after {len(start)} bytes", "its first 8 are a length")
         if length > min(LARGEST, there):
             raise BadCheckpoint(
-                f"{path} claims a header of {length} bytes, and has {there}", "it is cut off, or no .safetensors"
+                f"{path} claims a header of {length} bytes, and has {there}",
+                "it is truncated, or not a .safetensors file",
             )
         raw = file.read(length)
     try:
@@ -64,7 +67,7 @@ def _header(path: Path) -> dict[str, Shape]:
     except (ValueError, RecursionError):
         table = None
     if not isinstance(table, dict):
-        raise BadCheckpoint(f"the header of {path} is no JSON object", "it is no .safetensors file")
+        raise BadCheckpoint(f"the header of {path} is not a JSON object", "it is not a .safetensors file")
     return {name: _shape(path, name, entry) for name, entry in table.items() if name != "__metadata__"}
 
 

@@ -35,7 +35,7 @@ def params_through(config: Mapping[str, Any], *, depth: int | None = None) -> Re
         whole=entry,
         depth=depth,
         legend={},
-        notes=("counted by transformers on the meta device, as asked, so that there are no formulas",),
+        notes=("counted by transformers on the meta device (--via torch), without formulas",),
     )
 
 

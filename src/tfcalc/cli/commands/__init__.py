@@ -15,14 +15,14 @@ OVERVIEW = "overview"
 """The command that answers where a model stands in the place of one."""
 COMMANDS = {
     OVERVIEW: "A model at a glance, the same as tfcalc MODEL.",
-    "params": "How many parameters, where, and by which formula.",
-    "flops": "How many floating-point operations: a pass, a training step or run, a decoded token.",
-    "memory": "How many bytes it takes to hold, to train, or to serve it, term by term.",
+    "params": "Count parameters, component by component, with formulas.",
+    "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
+    "memory": "Memory of the weights, of a training step, or of serving, term by term.",
     "compare": "Models, configs or option sets side by side, and how they differ.",
-    "formula": "The closed form of any of these, with its legend.",
-    "explain": "One number opened up, matrix by matrix.",
-    "verify": "Beside PyTorch's counts, or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
-    "models": "The models that can be named.",
+    "formula": "Print the closed form of a quantity, with its legend.",
+    "explain": "Show how one number is computed, matrix by matrix.",
+    "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
+    "models": "List the presets and the supported model types.",
 }
 
 

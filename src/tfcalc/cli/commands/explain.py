@@ -25,7 +25,7 @@ COMMAND = Command(
     run,
     (
         TARGET,
-        Option("of", ("--of",), "which quantity [default: params]", tuple(COUNTS)),
+        Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS)),
         *MODEL_OPTIONS,
         *RUN,
         *PLANS,

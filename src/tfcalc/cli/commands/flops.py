@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfcalc.questions.utilisation import Machines
     from tfcalc.report.answer import Answer
 
-TOKENS = Option("tokens", ("--tokens",), "a whole training run over so many tokens", number=True, most=10**18)
+TOKENS = Option("tokens", ("--tokens",), "a whole training run on this many tokens", number=True, most=10**18)
 MFU = Option(
     "mfu",
     ("--mfu",),
@@ -24,18 +24,18 @@ MFU = Option(
     switch=True,
     short_for=(("phase", "train"),),
 )
-COMPARE = Option("compare", ("--compare-conventions",), "the same workload by every convention", switch=True)
-RATE = Option("rate", ("--tokens-per-second",), "measured, of all GPUs together", amount=True)
+COMPARE = Option("compare", ("--compare-conventions",), "the same workload counted by every convention", switch=True)
+RATE = Option("rate", ("--tokens-per-second",), "measured training throughput, of all GPUs together", amount=True)
 MACHINES = (
     RATE,
-    Option("per_gpu", ("--per-gpu",), "--tokens-per-second is that of one GPU", switch=True),
-    Option("gpu", ("--gpu",), "an accelerator by its name, such as h100, for its dense peak"),
+    Option("per_gpu", ("--per-gpu",), "--tokens-per-second is per GPU", switch=True),
+    Option("gpu", ("--gpu",), "accelerator whose dense peak is used, such as h100"),
     Option("peak", ("--peak",), "dense FLOP/s of one GPU, such as 989e12 or 989T", amount=True),
-    Option("gpus", ("--gpus",), "how many GPUs [default: 1]", number=True),
+    Option("gpus", ("--gpus",), "number of GPUs [default: 1]", number=True),
     Option(
         "precision",
         ("--precision",),
-        "in which the matrix products run [default: bf16]",
+        "precision of the matrix products [default: bf16]",
         ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"),
     ),
 )
@@ -51,7 +51,7 @@ def _answer(settings: Settings) -> Answer:
     """A run, its utilisation, a comparison; or else the breakdown of a single pass or step."""
     asked = [option for option in (TOKENS, MFU, COMPARE) if settings.get(option.name)]
     if len(asked) > 1:
-        raise UsageError(f"{asked[0].flags[0]} and {asked[1].flags[0]} are two questions", "ask one at a time")
+        raise UsageError(f"{asked[0].flags[0]} and {asked[1].flags[0]} cannot be combined", "choose one")
     if MFU not in asked:
         _only(settings, MACHINES, "without --mfu")
     if asked:
@@ -92,7 +92,7 @@ def _run(settings: Settings) -> Answer:
     from tfcalc.questions.training import training
 
     if settings.get("phase") != "train":
-        raise UsageError(f"--tokens {settings.get('tokens'):,} are those of a training run", "add --train")
+        raise UsageError(f"--tokens {settings.get('tokens'):,} needs a training step", "add --train")
     model = settings.model()
     return training(model, settings.get("tokens"), settings.workload(model), settings.conventions())
 
@@ -102,7 +102,9 @@ def _utilisation(settings: Settings) -> Answer:
 
     rate = settings.get("rate")
     if rate is None:
-        raise UsageError("--mfu needs a measured rate", "give --tokens-per-second, of all GPUs together or --per-gpu")
+        raise UsageError(
+            "--mfu needs a measured throughput", "add --tokens-per-second, of all GPUs together or --per-gpu"
+        )
     machines, model = _machines(settings), settings.model()
     run, by = settings.workload(model), settings.conventions()
     return utilisation(model, rate, machines, run, by, per_gpu=settings.get("per_gpu", False))
@@ -114,11 +116,11 @@ def _machines(settings: Settings) -> Machines:
     gpu, peak = settings.get("gpu"), settings.get("peak")
     gpus, precision = settings.get("gpus", 1), settings.get("precision", "bf16")
     if gpu is not None and peak is not None:
-        raise UsageError(f"--peak {peak:g} and --gpu {gpu[:80]} both say what the peak is", "leave one of them out")
+        raise UsageError(f"--peak {peak:g} and --gpu {gpu[:80]} both set the peak", "leave one of them out")
     if gpu is not None:
         return machines_of(gpu, gpus, precision)
     if peak is None:
-        raise UsageError("--mfu needs a peak", "name the accelerator (--gpu h100), or give --peak 989e12")
+        raise UsageError("--mfu needs a peak", "add --gpu h100 or --peak 989e12")
     return Machines(peak, gpus, precision)
 
 

@@ -15,11 +15,11 @@ from tfcalc.report.style import Style
 from tfcalc.units import parse_count
 
 TARGET = Option("target", (), f"{', '.join(TARGETS)}, or a path of the tree", argument=True)
-OF = Option("of", ("--of",), "which quantity [default: params]", tuple(QUANTITIES))
+OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES))
 FORMS = (
     Option("approx", ("--approx",), "drop biases and norms", switch=True),
-    Option("big_o", ("--big-o",), "the growth alone", switch=True),
-    Option("general", ("--general",), "a symbol for every size, also those that follow from others", switch=True),
+    Option("big_o", ("--big-o",), "asymptotic growth only", switch=True),
+    Option("general", ("--general",), "a symbol for every size, even where one follows from others", switch=True),
     Option("substitute", ("--substitute",), "numbers for symbols, by letter (of --notation) or name: h=512,n_layers=6"),
     Option("latex", ("--latex",), "the formula alone, in LaTeX", switch=True),
     Option("sympy", ("--sympy",), "the formula alone, as sympy prints it", switch=True),
@@ -60,7 +60,7 @@ def named(settings: Settings) -> str:
     """The target that was named. Raises UsageError with those that can be, where there is none."""
     target: str | None = settings.get("target")
     if not target:
-        raise UsageError("no target is named", f"known: {', '.join(TARGETS)}, or a path of the tree")
+        raise UsageError("no target given", f"known: {', '.join(TARGETS)}, or a path of the tree")
     return target
 
 

@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.report.answer import Answer
 
-TIMELINE = Option("timeline", ("--timeline",), "the phases of a training step, each at its peak", switch=True)
+TIMELINE = Option(
+    "timeline", ("--timeline",), "the phases of a training step, each at its peak, and a chart", switch=True
+)
 BUDGET = (
-    Option("budget", ("--budget",), "does it fit in so much memory: 80GB, 79.2GiB"),
-    Option("gpu", ("--gpu",), "does it fit in this GPU, or in so many: h100, 8xh100, 24GB"),
+    Option("budget", ("--budget",), "does it fit in this much memory: 80GB, 79.2GiB"),
+    Option("gpu", ("--gpu",), "does it fit on this GPU, or on several: h100, 8xh100, 24GB"),
     Option(
         "margin",
         ("--margin",),
         "per cent of the memory that should stay free: less is tight [default: 5]",
         number=True,
         least=0,
-        most=99,
     ),
     Option(
         "utilization",
@@ -51,7 +52,7 @@ def _fits(settings: Settings) -> int:
     from tfcalc.questions.fits import MARGIN, fits
 
     if settings.get("budget") and settings.get("gpu"):
-        raise UsageError("--budget and --gpu both say how much there is", "leave one of them out")
+        raise UsageError("--budget and --gpu both set the budget", "leave one of them out")
     settings.refuse(("timeline", "depth"), "with --budget or --gpu", {})
     if settings.get("budget") or not settings.get("serve"):
         settings.refuse(("utilization",), "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")

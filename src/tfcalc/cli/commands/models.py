@@ -94,7 +94,7 @@ class Trainable(NamedTuple):
     def sheet(self) -> Sheet:
         """A row per model type."""
         return Sheet(
-            title=f"training memory is answered for {len(self.known)} model types",
+            title=f"training memory is supported for {len(self.known)} model types",
             columns=[Column("model_type", numeric=False)],
             rows=[[name] for name in self.known],
             quiet="\n".join(self.known),
@@ -115,14 +115,14 @@ class Supported(NamedTuple):
     def sheet(self) -> Sheet:
         """A row per model type."""
         lacking = (
-            f"of transformers' text model types these are missing ({len(self.missing)}): {', '.join(self.missing)}"
+            f"text model types of transformers that are not supported ({len(self.missing)}): {', '.join(self.missing)}"
         )
         return Sheet(
             title=f"{len(self.known)} model types",
             columns=[Column("model_type", numeric=False)],
             rows=[[name] for name in self.known],
             quiet="\n".join(self.known),
-            notes=[lacking if self.missing else "none of transformers' text model types is missing"],
+            notes=[lacking if self.missing else "all text model types of transformers are supported"],
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -193,9 +193,9 @@ COMMAND = Command(
     run,
     (
         Option("family", ("--family",), "only those of this model_type"),
-        Option("supported", ("--supported",), "the model types of config.json that tfcalc can count", switch=True),
-        Option("trainable", ("--trainable",), "the model types whose training memory is answered", switch=True),
-        Option("sources", ("--sources",), "each preset's repository, and where its figures stand", switch=True),
+        Option("supported", ("--supported",), "list the supported model types of config.json", switch=True),
+        Option("trainable", ("--trainable",), "list the model types with training memory", switch=True),
+        Option("sources", ("--sources",), "each preset's repository and the sources of its figures", switch=True),
         *SHOW,
     ),
     (

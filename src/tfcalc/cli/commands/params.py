@@ -12,7 +12,7 @@ from tfcalc.report import Report
 
 APPROX = Option("approx", ("--approx",), "also without biases and norms", switch=True)
 VIA = Option(
-    "via", ("--via",), "torch: counted through transformers, for a family that tfcalc does not know", ("torch",)
+    "via", ("--via",), "torch: count with transformers, for a model type that tfcalc does not support", ("torch",)
 )
 
 
@@ -31,7 +31,7 @@ def _through(settings: Settings) -> Report:
     from tfcalc.verify.through import params_through
 
     if settings.model_name is None:
-        raise UsageError("--via torch needs a config", "name one: a config.json, a preset, or a Hub id")
+        raise UsageError("--via torch needs a config", "give one: a config.json, a preset, or a Hub id")
     config = config_of(settings.model_name, offline=settings.get("offline", False))
     return params_through(config, depth=settings.get("depth"))
 

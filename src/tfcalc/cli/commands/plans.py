@@ -43,7 +43,7 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> dict[s
     """The workload and the plan that was asked for; nothing of a model at rest. Options without effect are refused."""
     if settings.get("serve"):
         if workload.training:
-            raise UsageError("--train and --serve are two questions", "ask one at a time")
+            raise UsageError("--train and --serve cannot be combined", "choose one")
         named = (option.name for option in RUN if option.name not in IN_SERVING)
         settings.refuse(named, "with --serve", INSTEAD)
         if settings.get("cache", "paged") != "paged":

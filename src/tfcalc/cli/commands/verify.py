@@ -10,9 +10,11 @@ from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.questions.quantities import QUANTITIES
 
-CHECKPOINT = Option("checkpoint", ("--checkpoint",), "against this file's header: .safetensors, its index, or .gguf")
+CHECKPOINT = Option(
+    "checkpoint", ("--checkpoint",), "compare with this file's header: .safetensors, its index, or .gguf"
+)
 
-OF = Option("of", ("--of",), "what is counted [default: params]", ("params", "flops", "memory"))
+OF = Option("of", ("--of",), "quantity to verify [default: params]", ("params", "flops", "memory"))
 
 
 def run(settings: Settings) -> int:

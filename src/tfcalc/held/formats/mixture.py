@@ -76,6 +76,6 @@ def _check(part: Component, name: str) -> None:
     sizes = [part.copies, *(size for node in part.walk() for one in node.component.own.weights for size in one.shape)]
     if not all(isinstance(size, int) for size in sizes):
         raise InvalidModel(
-            f"llama.cpp's {name} gives each {part.kind} its types by sizes that are symbols here",
+            f"llama.cpp's {name} gives each {part.kind} its types by sizes, which are symbols here",
             "give the sizes, or take one type for all: q8_0-pure",
         )

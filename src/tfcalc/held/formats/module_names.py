@@ -140,4 +140,4 @@ def _choices(tokens: list[str], pattern: str) -> list[str]:
 
 
 def _unreadable(pattern: str) -> InvalidModel:
-    return InvalidModel(f"pattern {quoted(pattern)} is not read", "write names of modules, with * for what varies")
+    return InvalidModel(f"pattern {quoted(pattern)} is not supported", "write names of modules, with * for what varies")

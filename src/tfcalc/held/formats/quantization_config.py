@@ -38,7 +38,9 @@ def stated_format(model: object) -> Recipe | None:
             recipe = _by_method({"expert_dtype": scope.get("expert_dtype"), **fields}, dtype or USUAL)
             return recipe._replace(inside=recipe.inside or inside)
         if fields is not None:
-            raise InvalidModel(f"{FIELD} {quoted(fields)} is no object", 'write {"quant_method": "gptq", "bits": 4}')
+            raise InvalidModel(
+                f"{FIELD} {quoted(fields)} is not an object", 'write {"quant_method": "gptq", "bits": 4}'
+            )
     return Recipe(PLAIN[dtype], dtype) if dtype else None
 
 
@@ -102,7 +104,7 @@ def _fp8(fields: Fields, dtype: str) -> Recipe:
     if block is None:
         return Recipe(fp8(WHOLE, WHOLE, static=static), dtype, keep, "", (others,) if others else ())
     if not (isinstance(block, list) and len(block) == 2 and all(type(one) is int and one > 0 for one in block)):
-        raise InvalidModel(f"weight_block_size {quoted(block)} is no pair of sizes", "write [128, 128]")
+        raise InvalidModel(f"weight_block_size {quoted(block)} is not a pair of sizes", "write [128, 128]")
     scale = 8 if word(fields, "scale_fmt", ("float", "ue8m0"), "float") == "ue8m0" else 32
     return Recipe(fp8(block[0], block[1], static=static, scale=scale), dtype, keep, "", (others,) if others else ())
 

@@ -15,7 +15,7 @@ def field(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """An object within; an empty one where there is none."""
     found = fields.get(name)
     if found is not None and not isinstance(found, Mapping):
-        raise InvalidModel(f"{name} {quoted(found)} is no object", "write it as the library does, in {}")
+        raise InvalidModel(f"{name} {quoted(found)} is not an object", "write it as the library does, in {}")
     return found or {}
 
 
@@ -35,7 +35,7 @@ def size(fields: Mapping[str, Any], name: str, default: int, known: Sequence[int
     fits = type(found) is int and (found == -1 or 0 < found < LARGEST) and (not known or found in known)
     if not fits:
         raise InvalidModel(
-            f"{name} {quoted(found)} is no such size", f"write {' or '.join(map(str, known)) or default}"
+            f"{name} {quoted(found)} is not a supported size", f"write {' or '.join(map(str, known)) or default}"
         )
     return int(found)
 

@@ -180,16 +180,18 @@ def _places(part: Component) -> Sequence[int]:
     copies, under = known(part.copies), known(part.under)
     if copies is None or under is None:
         raise InvalidModel(
-            f"the format of a weight depends on its layer, and there are {part.copies}",
+            f"the format of a weight depends on its layer, and the number of layers is {part.copies}",
             "give the number of layers, or a format that is the same in all",
         )
     if copies > MOST_LAYERS:
-        raise InvalidModel(f"{copies:,} layers are too many to tell apart", "take a format that is the same in all")
+        raise InvalidModel(
+            f"{copies:,} layers are too many to list one by one", "take a format that is the same in all"
+        )
     return range(under, under + copies)
 
 
 def _plain(dtype: str) -> Format:
     found = single(dtype)
     if found.name not in PLAIN:
-        raise InvalidModel(f"{dtype!r} is no format of single numbers", "write fp32, bf16 or fp16")
+        raise InvalidModel(f"{dtype!r} is not a number format", "write fp32, bf16 or fp16")
     return found

@@ -48,7 +48,7 @@ class CacheFormat(NamedTuple):
     def layout(self, name: str) -> Layout:
         """How the vectors of this name are stored. Raises InvalidModel where there is no way."""
         if self.only is not None and name not in self.only:
-            raise InvalidModel(f"cache format {self.name} for {name}", "it is for latent attention only: take fp8")
+            raise InvalidModel(f"cache format {self.name} for {name}", "it is for latent attention only: use fp8")
         return dict(self.others).get(name, self.each)
 
 

@@ -111,8 +111,8 @@ def _pages(mixer: Mixer, engine: Engine) -> Iterable[Page]:
     for cached in mixer.cached:
         if cached.every > 1:
             raise InvalidModel(
-                f"{mixer.path} keeps one key for every {cached.every} tokens",
-                "such caches are not paged here: take dynamic",
+                f"{mixer.path} stores one key per {cached.every} tokens",
+                "such a cache cannot be paged here: use dynamic",
             )
         kind = _kind(cached, engine)
         limit = None if kind == FULL else cached.window if cached.chunk is None else cached.chunk

@@ -73,7 +73,7 @@ def pool(found: Sequence[Layer], engine: Engine) -> Pool:
     """
     pages = [layer.page for layer in found]
     if not pages:
-        raise InvalidModel("nothing is kept between steps", "take a model that generates")
+        raise InvalidModel("the model has no KV cache", "use a model that generates")
     if len({page._replace(bytes=0) for page in pages}) == 1:
         widths = [page.bytes for page in pages]
         one = pages[0]._replace(bytes=max(widths) * len(widths) if engine.filled else sum(widths))

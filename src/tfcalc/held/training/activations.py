@@ -47,4 +47,4 @@ def activations(kept: Iterable[Kept], kinds: Mapping[str, str]) -> Component:
 
 def _tensor(one: Kept) -> Held:
     size: Num = one.storage.elements
-    return Held(f"{one.storage.label} (for {one.operation})", (size,), 8 * WIDTHS[one.storage.dtype])
+    return Held(f"{one.storage.label} (saved by {one.operation})", (size,), 8 * WIDTHS[one.storage.dtype])

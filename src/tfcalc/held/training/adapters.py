@@ -51,7 +51,9 @@ def adapted(tree: Component, adapter: Adapter) -> Component:
     for target in adapter.targets:
         if target != ALL_LINEAR and not any(_ends(name, target) for name in known):
             last = {name.rpartition(".")[2] for name in known}
-            raise InvalidModel(f"target {quoted(target)} is no linear map of this model", nearest(target, sorted(last)))
+            raise InvalidModel(
+                f"target {quoted(target)} matches no linear layer of this model", nearest(target, sorted(last))
+            )
     return frozen(_beside(tree, adapter, ()), lambda _, leaf: leaf.kind != "adapter")
 
 
@@ -64,7 +66,7 @@ def frozen_where(tree: Component, *patterns: str) -> Component:
     names = {_name(path) for path, leaf in _leaves(tree, ()) if leaf.own.weights}
     for pattern in patterns:
         if not any(_fits(name, pattern) for name in names):
-            raise InvalidModel(f"{quoted(pattern)} fits no module of this model", nearest(pattern, sorted(names)))
+            raise InvalidModel(f"{quoted(pattern)} matches no module of this model", nearest(pattern, sorted(names)))
     return frozen(tree, lambda name, _: any(_fits(name, pattern) for pattern in patterns))
 
 

@@ -13,7 +13,7 @@ from tfcalc.model import Model
 from tfcalc.workload import DEFAULT_LENGTH, Workload
 
 NORMS_OF_A_LAYER = 2
-REMEDY = "the paper's layer is two norms, attention and a feed-forward network, all layers alike"
+REMEDY = "the paper covers identical layers of two norms, attention and an MLP"
 
 
 class Sizes(NamedTuple):
@@ -135,15 +135,15 @@ final_norm=True)
     tree = model.tree(run)
     shape, unlike = shape_of(tree, run)
     if STACK in unlike:
-        raise InvalidModel(f"Megatron's activation memory is not stated for {unlike[STACK]}", REMEDY)
+        raise InvalidModel(f"Megatron-LM's formula of activation memory does not cover {unlike[STACK]}", REMEDY)
     kinds = [component.kind for component in _outside(tree)]
     before = kinds[: kinds.index("layer")].count("norm")
     after = kinds.count("norm") - before
     layers = [node.component for node in tree.walk() if node.component.kind == "layer"]
     inside = max(sum(node.component.kind == "norm" for node in layer.walk()) for layer in layers)
     if inside != NORMS_OF_A_LAYER or before or after > 1:
-        found = f"so many norms: {inside} in a layer, {before} before the layers, {after} after them"
-        raise InvalidModel(f"Megatron's activation memory is not stated for {found}", REMEDY)
+        found = f"{inside} norms in a layer, {before} before the layers, {after} after them"
+        raise InvalidModel(f"Megatron-LM's formula of activation memory does not cover {found}", REMEDY)
     return Sizes(
         d_model=shape.h,
         n_heads=shape.a,

@@ -80,7 +80,9 @@ def megatron_bytes_per_param(recipe: str, data_parallel: int = 1) -> Fraction:
     Source: Megatron-LM, docs, "Distributed Optimizer", table of theoretical bytes per parameter.
     """
     if recipe not in MEGATRON:
-        raise InvalidModel(f"recipe {quoted(recipe)} is not known to Megatron-LM's rule", nearest(recipe, MEGATRON))
+        raise InvalidModel(
+            f"precision {quoted(recipe)} is not covered by Megatron-LM's rule", nearest(recipe, MEGATRON)
+        )
     whole, spread = MEGATRON[recipe]
     return whole + Fraction(spread, data_parallel)
 

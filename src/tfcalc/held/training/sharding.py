@@ -41,7 +41,7 @@ class Placement(NamedTuple):
     def check(self) -> None:
         """Raise InvalidModel for a stage, layout or offload that there is not."""
         if self.stage not in STAGES:
-            raise InvalidModel(f"ZeRO stage {self.stage}", "there are stages 0, 1, 2 and 3")
+            raise InvalidModel(f"ZeRO stage {self.stage}", "use 0, 1, 2 or 3")
         if isinstance(self.devices, int) and self.devices < 1:
             raise InvalidModel(f"{self.devices} devices", "give 1 or more")
         for what, word, known in (("layout", self.layout, LAYOUTS), ("offload", self.offload, OFFLOADS)):

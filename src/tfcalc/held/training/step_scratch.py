@@ -56,7 +56,7 @@ def squares(_: Weight | None, weight: Weight, bits: int) -> tuple[Held, ...]:
 
 
 def _left(before: Weight | None, bits: int) -> tuple[Held, ...]:
-    return () if before is None else (Held("left of the tensor before", before.shape, bits),)
+    return () if before is None else (Held("previous tensor, not yet freed", before.shape, bits),)
 
 
 def sign(_: Weight | None, weight: Weight, bits: int) -> tuple[Held, ...]:

@@ -52,7 +52,7 @@ def check(model: Transformer) -> None:
     for name, same in others.items():
         if model.size(name) != same:
             raise InvalidModel(
-                f"{name} {model.size(name)} in torch.nn.Transformer, whose heads are alike", f"take {same}"
+                f"{name} {model.size(name)} in torch.nn.Transformer, which has one head width", f"use {same}"
             )
     if model.size("head_dim") * heads != model.d_model:
         raise InvalidModel(

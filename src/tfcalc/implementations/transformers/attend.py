@@ -185,7 +185,7 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
         scale = scale_by_sink(m, p, sizes.sink, rows)
     if sizes.sink is not None and scale is None:
         p = t.to(softmax_beside(m, p, sizes.sink, rows), v.dtype)
-    elif m.habits.softmax == "less highest":
+    elif m.habits.softmax == "scores - row maximum":
         p = t.to(softmax_less_highest(m, p, rows), v.dtype)
     elif m.habits.softmax == "stream":
         p = t.softmax(t.to(p, t.numerics.weights), t.numerics.weights)

@@ -148,10 +148,10 @@ class Cache:
         for path, cached in blocks(tree, tree.name):
             kind = _kind(path, cached)
             if how == "static" and cached[0].name == LATENT:
-                raise InvalidModel(f"static cache for {path}, which keeps latent vectors", "ask for a dynamic one")
+                raise InvalidModel(f"static cache for {path}, which caches latent vectors", "use a dynamic cache")
             self.layers[path] = LAYERS[how][kind.window is not None](kind, longest)
         if not self.layers:
-            raise InvalidModel(f"{tree.name} keeps nothing between steps", "a cache is for models that decode")
+            raise InvalidModel(f"{tree.name} has no KV cache", "use a model that generates")
 
     def filled(self, t: Torch, tokens: int) -> None:
         """As a prompt of so many tokens leaves it, in all layers."""
@@ -171,7 +171,7 @@ class Cache:
     def of(self, m: Running) -> Layer:
         """That of the block that runs. Raises InvalidModel."""
         if m.t.path not in self.layers:
-            raise InvalidModel(f"{m.t.path} keeps nothing between steps", "only blocks with a cache can be run")
+            raise InvalidModel(f"{m.t.path} has no KV cache", "only modules with a cache are supported")
         return self.layers[m.t.path]
 
 
@@ -195,7 +195,7 @@ def _kind(path: str, cached: tuple[Cached, ...]) -> Kind:
     names_kept = tuple(each.name for each in cached)
     if names_kept not in KEPT or any(not each.grows or each.tokens is None for each in cached):
         kept = ", ".join(names_kept)
-        raise InvalidModel(f"{path} keeps {kept} between steps", "only keys and values of the tokens so far can be run")
+        raise InvalidModel(f"{path} caches {kept}", "only a cache of keys and values is supported")
     keys, values = (each.sequences * each.heads * each.width for each in cached)
     assert isinstance(keys, int)
     assert isinstance(values, int)

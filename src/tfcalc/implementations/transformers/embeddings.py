@@ -46,7 +46,7 @@ def _tables_read(m: Running, part: Component) -> list[Component]:
 def _tokens_dropped(m: Running, x: Value) -> Value:
     """ESM's: masked tokens are put to zero, and the others divided by how many of a sequence they are."""
     masked = Value(m.t.new(m.stream.tokens, "bool", "masked tokens"), m.stream.tokens, "bool")
-    share = Value(m.t.new(m.stream.batch, "float32", "share of the others"), m.stream.batch, "float32")
+    share = Value(m.t.new(m.stream.batch, "float32", "share of unmasked tokens"), m.stream.batch, "float32")
     x = m.t.result("masked_fill", [x], x.elements, x.dtype, saves=[masked])
     return m.t.to(m.t.result("div", [m.t.scaled(x)], x.elements, "float32", saves=[share]), x.dtype)
 

@@ -65,12 +65,12 @@ def _all_run(m: Running, part: Component, experts: Component, x: Value) -> Value
 def grouped_mm(m: Running, part: Component, x: Value, sent: Routed) -> Value:
     """Rows in the order of their experts, and back again: each of these orders is kept."""
     t, maps, pairs = m.t, by_letter(part), sent.chosen.elements
-    sorted_, order = _places(m, pairs, "experts in order"), _places(m, pairs, "order")
-    rows = _rows_at(m, x, _places(m, pairs, "tokens in order"), pairs * maps["W_1"].own.weights[0].shape[0])
+    sorted_, order = _places(m, pairs, "sorted experts"), _places(m, pairs, "order")
+    rows = _rows_at(m, x, _places(m, pairs, "sorted tokens"), pairs * maps["W_1"].own.weights[0].shape[0])
     weights = _rows_at(m, sent.weights, order, pairs)
     groups = part.times.stored
-    to_count, in_each = t.new(pairs, "int32", "experts to count"), t.new(groups, "int32", "rows of each expert")
-    ends = Value(t.new(groups, "int32", "ends of groups"), groups, "int32")
+    to_count, in_each = t.new(pairs, "int32", "experts to count"), t.new(groups, "int32", "tokens per expert")
+    ends = Value(t.new(groups, "int32", "group offsets"), groups, "int32")
 
     def product(leaf: Component, rows: Value) -> Value:
         weight, *bias = _weights(m, part, leaf)
@@ -82,7 +82,7 @@ def grouped_mm(m: Running, part: Component, x: Value, sent: Routed) -> Value:
     unweighed = _two_maps(m, part, rows, product)  # held, as all that has a name there, to the end
     made = t.mul(unweighed, weights)
     del to_count, in_each
-    made = _rows_at(m, made, _places(m, pairs, "order back"), made.elements)
+    made = _rows_at(m, made, _places(m, pairs, "inverse permutation"), made.elements)
     return _summed(m, made, x)
 
 

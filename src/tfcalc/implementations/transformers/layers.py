@@ -62,7 +62,7 @@ def _kinds(layer: Component, every: int, reached: bool) -> Iterator[tuple[str, C
     """
     copies = layer.copies * layer.passes
     again: Num = ceil_div(copies, every) if every else 0
-    kinds = [("[recomputed]", True, again), ("[kept]", False, copies - again)]
+    kinds = [("[recomputed]", True, again), ("[not recomputed]", False, copies - again)]
     kinds = [kind for kind in kinds if kind[1] == bool(every) or (every > 1 and not kind[1])]
     if not reached:
         _, computed_again, first = kinds[0]

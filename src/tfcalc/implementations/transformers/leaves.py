@@ -145,7 +145,7 @@ def on_page(m: Running, part: Component) -> Value:
     if part.name.startswith("y_") and m.shared.places is not None:
         return m.shared.places
     size = m.stream.tokens * (4 if part.name.startswith("x_") else 1)
-    return Value(m.t.new(size, "int64", "places on a page"), m.stream.tokens, "int64")
+    return Value(m.t.new(size, "int64", "grid positions"), m.stream.tokens, "int64")
 
 
 def segments(m: Running, part: Component) -> Value:

@@ -16,14 +16,14 @@ from tfcalc.tape.operations import Numerics, Torch
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.configs.published import Published
+    from tfcalc.configs.published import HFModel
 
 
 IMPLEMENTATIONS = ("transformers", "fused")
 
 
 def running(
-    model: Published,
+    model: HFModel,
     run: Workload,
     numerics: Numerics,
     *,

@@ -75,7 +75,7 @@ def of_sparse_mixer(m: Running, part: Component, experts: Component, x: Value) -
 def _drawn(m: Running, scores: Value) -> Routed:
     """One expert for each token, of those that are good enough; a function of its own keeps all that led to it."""
     t, tokens = m.t, m.stream.tokens
-    poor = Value(t.new(scores.elements, "bool", "poor experts"), scores.elements, "bool")
+    poor = Value(t.new(scores.elements, "bool", "masked experts"), scores.elements, "bool")
     gates = t.softmax(t.result("masked_fill", [scores], scores.elements, scores.dtype, saves=[poor]))
     found = _gathered(m, gates, tokens)
     saves = [found.weights, found.chosen, gates]

@@ -23,14 +23,14 @@ def softmax_beside(m: Running, scores: Value, sink: Value, rows: Num) -> Value:
     t = m.t
     wide = max(scores.dtype, sink.dtype, key=lambda dtype: WIDTHS[dtype])
     both = t.result("cat", [scores, sink], scores.elements + rows, wide)
-    both = softmax_less_highest(m, both, rows) if m.habits.sinks == "less highest" else t.softmax(both, wide)
+    both = softmax_less_highest(m, both, rows) if m.habits.sinks == "scores - row maximum" else t.softmax(both, wide)
     return t.result("slice", [both], scores.elements, wide, shares=both.storage)
 
 
 def softmax_less_highest(m: Running, scores: Value, rows: Num) -> Value:
     """In their own format; each row's highest score, whose place is kept, is taken off first."""
     t, kind = m.t, scores.dtype
-    places = Value(t.new(rows, "int64", "places of the highest"), rows, "int64")
+    places = Value(t.new(rows, "int64", "argmax"), rows, "int64")
     return t.softmax(t.add(scores, t.result("max", [scores], rows, kind, saves=[places])), kind)
 
 

@@ -135,7 +135,7 @@ class Habits(NamedTuple):
     softmax: str = "float32"
     """The format that it runs in: ``float32``, that of the scores (``own``; ``less highest`` where each row's highest
     is taken off first), or of the ``stream``."""
-    sinks: str = "less highest"
+    sinks: str = "scores - row maximum"
     """The softmax of sinks and scores is that of all ``less highest``, or of scores ``beside`` the sink as they are; or
     a sink is a ``scale`` of the mixture."""
     disentangled: bool = False

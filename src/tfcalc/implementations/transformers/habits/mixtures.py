@@ -67,7 +67,7 @@ MIXTURES: dict[str, Habits] = {
         masks=2,
     ),
     "mellum": Habits(normalizes=("norm_topk_prob", True), masks=2, angles_by_type=True),
-    "mimo_v2_flash": SIGMOID._replace(softmax="less highest", masks=2, angles_by_type=True, joins_turned=True),
+    "mimo_v2_flash": SIGMOID._replace(softmax="scores - row maximum", masks=2, angles_by_type=True, joins_turned=True),
     "minimax": Habits(normalizes=EVERY_SUM, routes_in_float32=True),
     "minimax_m2": Habits(router="sigmoid", router_logits="float32", normalizes=EVERY_SUM, joins_turned=True),
     "mixtral": Habits(normalizes=EVERY_SUM, routes_in_float32=True),

@@ -1,0 +1,53 @@
+"""What people type first, blind: each guess works, or is answered in one line with the right word."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Program
+
+WORKS = {
+    "llama-3-8b": "8.03B parameters",
+    "memory llama-3-8b --train --gpu 8xh100": "FITS",
+    "memory llama-3-8b --serve --gpu 24GB": "FITS",
+    "memory llama-3-8b --train --gpus 8 --fsdp": "GiB peak",
+    "memory llama-3-8b --train --qlora": "GiB peak",
+    "memory llama-3-8b --train --lora": "GiB peak",
+    "memory llama-3-8b --train --gradient-checkpointing": "GiB peak",
+    "memory llama-3-8b --train --backend megatron --tp 8": "GiB peak",
+    "params llama-3-70b-instruct": "70.6B parameters",
+    "params META-LLAMA/meta-llama-3-8b": "8.03B parameters",
+    "compare llama-3-8b qwen3-8b": "llama-3-8b",
+}
+ANSWERED = {
+    "params bert-base": "bert-base-uncased",
+    "params llama3": "llama-3-8b",
+    "params gemma3": "gemma-3-4b-it",
+    "params qwen3-next": "qwen3_next",
+    "params llama-3-8b --vs qwen3-8b": "tfcalc compare",
+    "flops llama-3-8b --train --price 2": "does not tell money",
+    "memory llama-3-8b --train --tp 8": "--backend megatron",
+    "memory llama-3-8b --train --load-in-4bit": "--base-weights nf4",
+    "memory llama-3-8b --serve --tensor-parallel-size 2": "--tp",
+    "plan llama-3-8b": "not known",
+}
+
+
+@pytest.mark.parametrize("line", WORKS)
+def test_a_first_guess_works(tfcalc: Program, line: str) -> None:
+    found = tfcalc(*line.split(), env={"COLUMNS": "80"})
+    assert (found.returncode, found.stderr) == (0, "")
+    assert WORKS[line] in found.stdout.splitlines()[0]
+    assert len(found.stdout.splitlines()) <= 20
+
+
+@pytest.mark.parametrize("line", ANSWERED)
+def test_a_first_guess_is_answered_with_the_right_word(tfcalc: Program, line: str) -> None:
+    found = tfcalc(*line.split())
+    assert (found.returncode in (2, 3), found.stdout) == (True, "")
+    assert len(found.stderr.splitlines()) == 1
+    assert ANSWERED[line] in found.stderr
+
+
+def test_llama3_is_no_llama_30b(tfcalc: Program) -> None:
+    assert "llama-30b" not in tfcalc("params", "llama3").stderr

@@ -1,0 +1,123 @@
+"""No sentence, option or word of tests/words.py stands in any text that a user can read."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tfcalc
+from tests.conftest import Program
+from tests.words import OPTIONS, SENTENCES, WORDS
+from tfcalc.cli.commands import COMMANDS
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "tfcalc"
+DOCUMENTS = [ROOT / name for name in ("README.md", "formulas.md", "CONTRIBUTING.md")] + sorted(
+    (ROOT / "docs").glob("*.md")
+)
+REFUSED = [
+    (re.compile(pattern.replace(" ", r"\s+"), re.IGNORECASE), instead)
+    for pattern, instead in (SENTENCES | OPTIONS | WORDS).items()
+]
+RETURNED = (
+    "report.report.Report",
+    "report.explanation.Explanation",
+    "questions.verdict.Fit",
+    "questions.formula.Formula",
+)
+"""What the public functions return, without being exported."""
+
+
+def found(text: str) -> list[str]:
+    return [
+        f"{hit.group()!r} in {text[max(0, hit.start() - 30) : hit.end() + 30]!r}; write: {instead}"
+        for pattern, instead in REFUSED
+        for hit in pattern.finditer(text)
+    ]
+
+
+def test_what_is_refused_is_found() -> None:
+    """The first of each kind, broken over lines, in capitals."""
+    assert found("ONE OF 6, WHICH THE\n  MODEL has of it")
+    assert found("use --recipe bf16")
+    assert found("bytes alive")
+    assert not found("l stands for the length; held/formats is a directory; a threshold; saved tensors")
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_documents(page: Path) -> None:
+    assert not found(page.read_text())
+
+
+@pytest.mark.parametrize("golden", sorted((ROOT / "tests" / "golden").glob("*.txt")), ids=lambda golden: golden.stem)
+def test_goldens(golden: Path) -> None:
+    assert not found(golden.read_text())
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help(command: str, tfcalc: Program) -> None:
+    assert not found(tfcalc(f"{command} --help").stdout)
+
+
+def string_literals(source: str) -> Iterator[str]:
+    """Every string but docstrings, those behind an assignment among them; of an f-string, the text around its values.
+
+    >>> list(string_literals('''def f(x):\\n    "Private."\\n    return f"a {x} of " + "b"'''))
+    ['a  of ', 'b']
+    """
+    tree = ast.parse(source)
+    docstrings: set[ast.AST] = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    formatted = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    apart = docstrings | formatted
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in apart:
+            yield node.value
+
+
+@pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda file: str(file.relative_to(SOURCE)))
+def test_string_literals(file: Path) -> None:
+    assert not [line for text in string_literals(file.read_text()) for line in found(text)]
+
+
+def public() -> Iterator[tuple[str, object]]:
+    """What ``tfcalc`` exports, and what its functions return, with their methods and properties."""
+    from importlib import import_module
+
+    homes = [path.rpartition(".") for path in RETURNED]
+    returned = [getattr(import_module(f"tfcalc.{module}"), name) for module, _, name in homes]
+    for thing in [*(getattr(tfcalc, name) for name in tfcalc.__all__), *returned]:
+        yield thing.__qualname__, thing
+        if inspect.isclass(thing):
+            for name, member in inspect.getmembers(thing):
+                home = getattr(member, "__module__", getattr(getattr(member, "fget", None), "__module__", "")) or ""
+                if not name.startswith("_") and home.startswith("tfcalc") and not inspect.isclass(member):
+                    yield f"{thing.__qualname__}.{name}", member
+
+
+PUBLIC = dict(public())
+
+
+@pytest.mark.parametrize("name", ["tfcalc", *PUBLIC])
+def test_docstrings_of_what_is_public(name: str) -> None:
+    text = inspect.getdoc(tfcalc if name == "tfcalc" else PUBLIC[name])
+    assert text, f"{name} has no docstring"
+    assert not found(text)
+
+
+ARGUMENTS = [(name, thing) for name, thing in PUBLIC.items() if inspect.isfunction(thing) and "." not in name]
+
+
+@pytest.mark.parametrize("function", [thing for _, thing in ARGUMENTS], ids=[name for name, _ in ARGUMENTS])
+def test_a_public_function_says_what_it_takes_and(function: object) -> None:
+    text = inspect.getdoc(function) or ""
+    assert [part for part in ("Args:", "Returns:", "Raises:") if part not in text] == []
+    arguments = list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+    assert [argument for argument in arguments if not re.search(rf"^ +\**{argument}:", text, re.MULTILINE)] == []
+    assert "run" not in arguments
