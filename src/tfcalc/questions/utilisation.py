@@ -69,7 +69,7 @@ class Utilisation:
         return Sheet(
             title=f"MFU {float(self.mfu):.2%}, HFU {float(self.hfu):.2%}".replace("%", " %"),
             subtitle=self.step.heading,
-            columns=[Column("of a training run", numeric=False), Column("FLOP/s"), Column("of the peak")],
+            columns=[Column("rate", numeric=False), Column("FLOP/s"), Column("of the peak")],
             rows=[
                 [f"peak of {_gpus(known)}", Rounded(float(known.together)), _share(known.together, known)],
                 ["MFU: model FLOPs", Rounded(float(self.model_flops * self.rate)), _share(self.mfu)],
