@@ -60,7 +60,10 @@ CASES = {
     "every so manieth": (["flops", "--train", "--recompute", "every:zero"], "every:zero"),
     "every none": (["flops", "--train", "--recompute", "every:0"], "every:0"),
     "decoded by an encoder": (["flops", "--kind", "encoder", "--phase", "decode"], "encoder does not generate text"),
-    "decoded by a reader": (["flops", "bert-base-uncased", "--phase", "decode", "--cached", "9"], "BertModel does not generate text"),
+    "decoded by a reader": (
+        ["flops", "bert-base-uncased", "--phase", "decode", "--cached", "9"],
+        "BertModel does not generate text",
+    ),
     "verified without data": (["verify", "--of", "flops", "--attention-kernel", "flash"], "flash"),
     "verified by half": (["verify", "--of", "flops", "--attention", "causal-half"], "causal-half"),
     "unknown phase": (["flops", "--phase", "backward"], "backward"),
