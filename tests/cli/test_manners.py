@@ -337,7 +337,7 @@ def test_13_every_example_runs(tfcalc: Program, line: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
-        (["parms"], "params"),
+        (["parms"], "the command params"),
         (["params", "--d-modle", "5"], "--d-model"),
         (["params", "--laers", "5"], "--layers"),
         (["params", "transformer-bse"], "transformer-base or transformer-big"),

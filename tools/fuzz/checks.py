@@ -42,9 +42,9 @@ def look(
     if outcome.code == 1 and not (argv[:1] == ["verify"] or budget):
         FOUND.bug("exit-code", f"1 from {argv[:1]}", (shown, err))
     lines = err.split("\n")
-    warnings = [line for line in lines if re.match(r"tfcalc: .* is no field of a .* config; did you mean", line)]
+    warnings = [line for line in lines if re.match(r"tfcalc: .* is not a field of a .* config; did you mean", line)]
     for first, second in pairwise(lines):
-        if re.match(r".* is no field of a .* config; did you mean", second) and second not in warnings:
+        if re.match(r".* is not a field of a .* config; did you mean", second) and second not in warnings:
             FOUND.bug("warning-of-two-lines", "a key of the config breaks the line", shown)
             warnings += [first, second]
     rest = [line for line in lines[:-1] if line not in warnings]
