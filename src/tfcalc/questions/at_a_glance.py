@@ -45,12 +45,6 @@ OPTIMIZERS = {
     "lion": "Lion",
     "muon": "Muon",
 }
-BACKENDS = {
-    "auto": "Hugging Face code",
-    "transformers": "Hugging Face code",
-    "torch": "torch.nn",
-    "fused": "fused kernels",
-}
 LEAST = 0.0005
 """Of the peak: what rounds to 0.1 % or more stands in the table."""
 COLUMNS = (

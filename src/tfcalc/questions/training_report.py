@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held, params
 from tfcalc.core.traced import value_of
@@ -79,7 +80,7 @@ def training_memory(
         notes=(_other_phases(step, conventions.units), *model.remarks(workload), *_caveats(model, workload, plan)),
         more={"timeline": [described(phase) for phase in step.phases]},
         footer=Footer(
-            assumes=(*in_short(workload, plan), *assumed_dtype(model, plan.precision)),
+            assumes=(*in_short(model, workload, plan), *assumed_dtype(model, plan.precision)),
             not_counted=f"CUDA context, {_between_gpus(plan)}fragmentation (allow 5-10 %)",
             see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
             assumptions=tuple(notes(workload, plan)),
@@ -109,12 +110,13 @@ def _other_phases(step: TrainingStep, units: str) -> str:
     )
 
 
-def in_short(run: Workload, plan: Training) -> tuple[str, ...]:
+def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     """What the code is, in a line."""
     again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
     if plan.backend == MEGATRON:
         return ("Megatron-LM's code", again)
-    code = {"torch": "torch.nn", "fused": "fused kernels"}.get(plan.backend, "Hugging Face code")
+    own = "Hugging Face code" if isinstance(model, HFModel) else "torch.nn"
+    code = "fused kernels" if plan.backend == "fused" else own
     return (code, "CUDA" if plan.device == "cuda" else "CPU tensors", f"{run.kernel} attention", again)
 
 
