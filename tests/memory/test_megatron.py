@@ -220,8 +220,8 @@ def test_the_largest_share_of_a_vocabulary_that_does_not_divide_counts() -> None
         ("t5-small", "an encoder-decoder"),
         ("mamba-1.4b", "layers of more or less than attention"),
         ("albert-large-v2", "layers that share their weights"),
-        ("gpt-j-6b", "norms: 1 in a layer"),
-        ("gemma-2-9b", "norms: 4 in a layer"),
+        ("gpt-j-6b", "1 norms in a layer"),
+        ("gemma-2-9b", "4 norms in a layer"),
         ("bert-base-uncased", "1 before the layers"),
     ],
 )

@@ -237,5 +237,5 @@ def test_states_and_keys_share_the_pool() -> None:
 
 
 def test_what_is_not_paged_is_refused() -> None:
-    with pytest.raises(InvalidModel, match="one key for every 4 tokens"):
+    with pytest.raises(InvalidModel, match="stores one key per 4 tokens"):
         pool_of(load("deepseek-v4-flash"))
