@@ -2,8 +2,8 @@
 
 ``python benchmarks/start_up.py [ROUNDS]``. The commands are run in turn, A B C A B C …, so that a machine that slows
 down slows all of them; the median of the round-by-round ratios is printed. Both programs have their bytecode cached, as
-after any ordinary install. Promised: params --json at most 1.15, table 1.6, an overview 6; a published model
-at most 1.25 times the classic one.
+after any ordinary install. Promised: params --json at most 1.15, table 1.5, the overview of llama-3-8b 6; a published
+model at most 1.25 times the classic one.
 """
 
 from __future__ import annotations

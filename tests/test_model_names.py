@@ -91,7 +91,7 @@ NEAREST = {
     "glm-4.5": "did you mean glm-4.5-air?",
     "kimi-k2": "did you mean kimi-k2.5?",
     "jamba": "did you mean ai21-jamba-1.5-large?",
-    "qwen3-next": "a qwen3_next config.json, or its Hub id, can be read",
+    "qwen3-next": "give a qwen3_next config.json or its Hub id",
     "deepseek-r1-distill-qwen-1.5b": "did you mean deepseek-r1?",
     "xyzzy": "tfcalc models lists them",
 }

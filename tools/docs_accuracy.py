@@ -43,12 +43,12 @@ def summary() -> Iterator[str]:
     equal = len(compared) - len(UNEQUAL)
     yield f"| FLOPs, forward and backward | {len(compared)} | {equal} | {', '.join(f'`{name}`' for name in UNEQUAL)} |"
     rest = f"{close} within {MOST:.0%}; {len(measured) - exact - close} farther off, and refused"
-    yield f"| bytes that autograd keeps for backward | {len(measured)} | {exact} | {rest} |"
+    yield f"| bytes saved for backward | {len(measured)} | {exact} | {rest} |"
 
 
 def families() -> Iterator[str]:
     """Every family: how its numbers compare."""
-    yield "| `model_type` | class | parameters | FLOPs, forward and backward | kept for backward |"
+    yield "| `model_type` | class | parameters | FLOPs, forward and backward | saved for backward |"
     yield "| --- | --- | --- | --- | --- |"
     compared, measured = _compared(), errors()
     for name in sorted(compared | measured.keys()):

@@ -32,7 +32,7 @@ def recipes() -> Iterator[str]:
 
 def optimizers() -> Iterator[str]:
     """The bytes that an optimizer keeps for an o × i matrix of fp32, and that its step needs beside."""
-    yield "| `--optimizer` | keeps, for an o × i matrix in fp32 | bytes | its step needs |"
+    yield "| `--optimizer` | states of an o × i matrix in fp32 | bytes | its step needs |"
     yield "| --- | --- | --- | --- |"
     shape = traced("o", SIDE), traced("i", SIDE)
     weight = Weight("W", shape, (SIDE, SIDE), hidden=True, frozen=False)

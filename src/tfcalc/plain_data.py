@@ -34,7 +34,7 @@ def check_plain(
         if not isinstance(value, PLAIN):
             kind = type(value).__name__
             hint = "convert it by int(…), float(…), str(…) or list(…)"
-            raise failure(f"{place}{path} {quoted(value)} cannot be in {of}: {kind}", hint)
+            raise failure(f"{place}{path} {quoted(value)} ({kind}) cannot be in {of}", hint)
         if isinstance(value, int) and not -BEYOND < value < BEYOND:
             raise failure(f"{place}{path} has over {MOST_DIGITS:,} digits", "leave it out")
 

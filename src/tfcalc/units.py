@@ -118,6 +118,8 @@ def short(number: int | float, *, billion: str = "G") -> str:
     >>> short(44_140_544), short(512), short(999_999), short(3.14e23), short(7 * 10**9, billion="B")
     ('44.1M', '512', '1M', '3.14e+23', '7B')
     """
+    if number < 0:
+        return f"-{short(-number, billion=billion)}"
     rounded = float(f"{number:.3g}")
     if rounded >= LARGEST_PREFIX * 1000:
         return f"{number:.3g}"

@@ -48,7 +48,7 @@ CASES = {
         "target_vocab_size 8",
     ),
     "decoder layers of an encoder": (["params", "--kind", "encoder", "--decoder-layers", "2"], "decoder_layers 2"),
-    "source of a decoder": (["flops", "--kind", "decoder", "--source-seq", "5"], "source_len 5"),
+    "source of a decoder": (["flops", "--kind", "decoder", "--source-seq", "5"], "--source-seq 5 has no effect"),
     "longer than positions": (
         ["flops", "--vocab-size", "9", "--positions", "learned", "--max-len", "8", "--seq", "9"],
         "9",
@@ -59,8 +59,11 @@ CASES = {
     "stopped early, but not begun": (["flops", "--train", "--early-stop"], "recompute full"),
     "every so manieth": (["flops", "--train", "--recompute", "every:zero"], "every:zero"),
     "every none": (["flops", "--train", "--recompute", "every:0"], "every:0"),
-    "decoded by an encoder": (["flops", "--kind", "encoder", "--phase", "decode"], "encoder writes no text"),
-    "decoded by a reader": (["flops", "bert-base-uncased", "--phase", "decode", "--cached", "9"], "writes no text"),
+    "decoded by an encoder": (["flops", "--kind", "encoder", "--phase", "decode"], "encoder does not generate text"),
+    "decoded by a reader": (
+        ["flops", "bert-base-uncased", "--phase", "decode", "--cached", "9"],
+        "BertModel does not generate text",
+    ),
     "verified without data": (["verify", "--of", "flops", "--attention-kernel", "flash"], "flash"),
     "verified by half": (["verify", "--of", "flops", "--attention", "causal-half"], "causal-half"),
     "unknown phase": (["flops", "--phase", "backward"], "backward"),

@@ -132,12 +132,22 @@ def test_an_answer_has_20_lines_at_most(ran: Ran, line: str, monkeypatch: pytest
     assert all(len(each) <= 80 for each in lines)
 
 
-@pytest.mark.parametrize("golden", [one for one in goldens() if "See also: " in one.text], ids=lambda one: one.line)
+FURTHER_TO_SEE = {golden.line: golden for golden in goldens() if "See also: " in golden.text}
+COMMAND = re.compile(r"  ((?:params|flops|memory)(?: --\S+(?: [^-\s]\S*)?)*)$", re.MULTILINE)
+"""A command in the last column of an overview."""
+
+
+@pytest.mark.parametrize("golden", FURTHER_TO_SEE.values(), ids=FURTHER_TO_SEE)
 def test_whatever_is_to_be_seen_next_can_be(ran: Ran, golden: Golden) -> None:
     """``See also:`` has options to add, or commands; what stands in parentheses explains them."""
     arguments = typed(golden)
-    [line] = re.findall(r"See also: (.*)", ran([*arguments, "--format", "plain"])[1])
-    for entry in re.split(r" {2,}", line):
+    text = ran([*arguments, "--format", "plain"])[1]
+    [line] = re.findall(r"See also: (.*)", text)
+    entries = re.split(r" {2,}", line)
+    if "COMMAND" in line:  # each of those that the lines end in
+        entries = [line.replace("COMMAND", each).removesuffix(" opens a line") for each in COMMAND.findall(text)]
+        assert len(entries) > 5
+    for entry in entries:
         words = shlex.split(re.sub(r"\(.*?\)", "", entry))
         asked = words[1:] if words[0] == "tfcalc" else [*arguments, *words]
         code, out = ran(asked)

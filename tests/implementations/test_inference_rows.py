@@ -119,7 +119,7 @@ def test_what_is_live_at_the_peak_is_all_of_it() -> None:
     ("name", "phase", "says"),
     [
         ("bert-base", "prefill", "has no KV cache"),
-        ("t5-small", "prefill", "keeps K, V between steps"),
+        ("t5-small", "prefill", "caches K, V"),
         ("gpt2", "train", "phase 'train' with a cache"),
     ],
 )

@@ -143,4 +143,4 @@ def test_what_reads_images_makes_nothing_of_text_and_the_answer_says_so() -> Non
     deep, flat = (memory(each, run, training=Training()) for each in (whole, shallow))
     assert deep.totals["weights_bytes"] != flat.totals["weights_bytes"]
     assert deep.totals["activations_bytes"] == flat.totals["activations_bytes"]
-    assert "sequences of text alone: nothing is counted of what visual would make" in deep.notes
+    assert "text only: the outputs of visual are not counted" in deep.notes

@@ -134,7 +134,7 @@ def test_a_published_sparse_peak_is_told() -> None:
 
 
 def test_over_100_per_cent_is_answered_with_what_is_probably_wrong() -> None:
-    assert "MFU over 100 % is impossible: is the rate that of several GPUs? It takes 3 at least" in warned(
+    assert "MFU over 100 % is impossible: is the rate of several GPUs? It takes at least 3: add --gpus" in warned(
         9e5, Machines(312e12)
     )
     together = warned(9e5, Machines(312e12, 8), per_gpu=True)
@@ -144,7 +144,7 @@ def test_over_100_per_cent_is_answered_with_what_is_probably_wrong() -> None:
     run = Workload(seq_len=1024, phase="train", recompute="full")
     found = utilisation(load("gpt2"), 3.4e5, Machines(312e12), run)
     assert found.mfu < 1 < found.hfu
-    assert "HFU over 100 % is impossible: does this run recompute so much?" in found.warnings[0]
+    assert "HFU over 100 % is impossible: does this run recompute that much?" in found.warnings[0]
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf")])
@@ -180,7 +180,7 @@ def test_the_answer_says_what_was_taken(tfcalc: Program) -> None:
     assert found["components"]
     table = tfcalc(*arguments).stdout
     assert "of all GPUs together" in table
-    assert "taken for H100-SXM; others of the name: H100-PCIe (756.5), H100-NVL (835.5)" in table
+    assert "assuming H100-SXM; others of this name: H100-PCIe (756.5), H100-NVL (835.5)" in table
     assert tfcalc(*arguments, "-q").stdout == f"{found['mfu']:.4g}\n"
     unverified = tfcalc("flops", "gpt2", "--mfu", "--tokens-per-second", "1", "--gpu", "h100-nvl").stdout
     assert "the peak of H100-NVL is unverified" in unverified

@@ -79,7 +79,7 @@ MODEL_ARGUMENT = Option("model", (), NAMED, argument=True)
 MODEL = Option("model_name", ("--model",), NAMED)
 READ_AS = (
     Option("treat_as", ("--as",), "read the config as this model_type, whatever it says"),
-    Option("offline", ("--offline",), "do not reach out, not even for a Hub id", switch=True),
+    Option("offline", ("--offline",), "no network access, not even for a Hub id", switch=True),
 )
 MODEL_FIELDS = tuple(of_fields(Transformer))
 MODEL_OPTIONS = (MODEL, *READ_AS, *MODEL_FIELDS)
@@ -101,14 +101,14 @@ COUNT = tuple(of_fields(Conventions, "count"))
 DTYPE = tuple(of_fields(Conventions, "dtype"))
 UNITS = tuple(of_fields(Conventions, "units"))
 SHOW = (
-    Option("format", ("--format",), "how the answer is written [default: table]", FORMATS),
+    Option("format", ("--format",), "output format [default: table]", FORMATS),
     Option("json", ("--json",), "short for --format json", switch=True, short_for=(("format", "json"),)),
-    Option("quiet", ("--quiet", "-q"), "the answer alone on one line, whatever the format", switch=True),
+    Option("quiet", ("--quiet", "-q"), "print only the answer, on one line", switch=True),
     Option("output", ("--output", "-o"), "write to this file instead; - is the standard output"),
-    Option("notation", ("--notation",), "letters of the formulas, but for JSON's [default: lbhn]", NOTATIONS),
-    Option("formulas", ("--formulas",), "the column of formulas, with its legend", switch=True),
-    Option("assumptions", ("--assumptions",), "all that the answer rests on", switch=True),
-    Option("ascii", ("--ascii",), "no character beyond ASCII", switch=True),
+    Option("notation", ("--notation",), "letters of the formulas (JSON always has lbhn) [default: lbhn]", NOTATIONS),
+    Option("formulas", ("--formulas",), "show the formula column and its legend", switch=True),
+    Option("assumptions", ("--assumptions",), "print every assumption and definition", switch=True),
+    Option("ascii", ("--ascii",), "ASCII only", switch=True),
     Option("color", ("--color",), "colour in tables [default: auto]", COLORS),
     Option("debug", ("--debug",), "show the traceback of an internal error", switch=True),
 )

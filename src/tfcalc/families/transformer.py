@@ -62,15 +62,15 @@ class Transformer(Described):
     encoder_layers: Num | None = dimension("n_e", "encoder layers", "--encoder-layers", follows="n")
     decoder_layers: Num | None = dimension("n_d", "decoder layers", "--decoder-layers", follows="n")
     d_ff: Num | None = dimension("f", "feed-forward size", "--d-ff", "--intermediate-size", follows="4h")
-    head_dim: Num | None = dimension("d", "width of a head's query and key", "--head-dim", "--d-k", follows="h/a")
-    value_dim: Num | None = dimension("d_v", "width of a head's value", "--value-dim", "--d-v", follows="d")
+    head_dim: Num | None = dimension("d", "query and key width of a head", "--head-dim", "--d-k", follows="h/a")
+    value_dim: Num | None = dimension("d_v", "value width of a head", "--value-dim", "--d-v", follows="d")
     vocab_size: Num | None = dimension("V", "vocabulary", "--vocab-size")
     target_vocab_size: Num | None = dimension(
         "V_t", "target vocabulary, if it differs from the source's", "--target-vocab-size"
     )
     max_len: Num | None = dimension("T", "maximum length: positions in the table", "--max-len")
     max_distance: Num | None = dimension(
-        "D", "largest relative distance with a vector of its own, each way", "--max-distance"
+        "D", "largest relative distance with its own vector, in each direction", "--max-distance"
     )
     buckets: Num | None = dimension("B", "buckets of distances", "--buckets")
     reach: Num | None = dimension("k", "reach of the attention pattern")
@@ -85,7 +85,7 @@ class Transformer(Described):
     )
     norm: str = choice("kind of norm", "--norm", default="layernorm", known=tuple(NORMS))
     final_norm: str = choice(
-        "a norm after each stack: always (torch), only with pre-norm (textbooks), never",
+        "final norm after each stack: always (torch), only with pre-norm (textbooks), never",
         "--final-norm",
         default="always",
         known=FINAL_NORMS,
@@ -100,7 +100,7 @@ class Transformer(Described):
         "attention pattern: which keys of its sequence a query attends to", "--pattern", default="dense", known=PATTERNS
     )
     output_head: str = choice("output head", "--output-head", default="untied", known=OUTPUT_HEADS)
-    output_bias: bool = choice("a bias in the output head", "--output-bias/--no-output-bias", default=False)
+    output_bias: bool = choice("bias in the output head", "--output-bias/--no-output-bias", default=False)
     activation: str = choice("activation", "--activation", default="relu", known=tuple(ACTIVATIONS))
 
     root: ClassVar[str] = "transformer"

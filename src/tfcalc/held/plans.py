@@ -34,7 +34,7 @@ class Training(Described):
         known=(AUTO, *PRECISIONS),
         spellings=SPELLINGS,
     )
-    optimizer: str = choice("the optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS))
+    optimizer: str = choice("optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS))
     backend: str = choice(
         "whose code runs, which decides what is saved for backward; auto: transformers, or torch for the classic model",
         "--backend",
@@ -48,29 +48,33 @@ class Training(Described):
         known=("cuda", "recorded"),
     )
     grad_accum: Num = dimension(
-        "m", "micro-batches whose gradients are added up before a step", "--grad-accum", default=1
+        "m", "gradient accumulation: micro-batches per optimizer step", "--grad-accum", default=1
     )
     lora: Num | None = dimension("r", "train LoRA adapters of this rank instead of the weights", "--lora")
     lora_targets: str = text(
         "modules to adapt, as comma-separated name suffixes", "--lora-targets", default="all-linear"
     )
-    dora: bool = choice("adapters with a magnitude for each output (DoRA)", "--dora/--no-dora", default=False)
+    dora: bool = choice("DoRA: LoRA with a trained magnitude per output", "--dora/--no-dora", default=False)
     base_weights: str = text("format of the frozen weights under LoRA (nf4, int8, bf16, ...)", "--base-weights")
-    freeze: str = text("modules that are not trained, as comma-separated names or patterns", "--freeze")
-    zero: str = choice("ZeRO's stage: which model states GPUs share", "--zero", default="0", known=STAGES)
-    gpus: Num = dimension("N", "GPUs that share the model states", "--gpus", default=1)
+    freeze: str = text("modules not to train, as comma-separated names or patterns", "--freeze")
+    zero: str = choice("ZeRO stage: which model states are sharded over GPUs", "--zero", default="0", known=STAGES)
+    gpus: Num = dimension("N", "GPUs over which model states are sharded", "--gpus", default=1)
     layout: str = choice(
         "how tensors are split over GPUs: one flat buffer, or as DeepSpeed (zero) or FSDP splits them",
         "--layout",
         default="flat",
         known=LAYOUTS,
     )
-    offload: str = choice("model states in the host's memory", "--offload", default="none", known=OFFLOADS)
+    offload: str = choice("model states offloaded to CPU memory", "--offload", default="none", known=OFFLOADS)
     tensor_parallel: Num = dimension(
-        "t", "tensor parallelism: GPUs that share each layer (megatron)", "--tp", "--tensor-parallel", default=1
+        "t",
+        "tensor parallelism: GPUs over which each layer is split (megatron)",
+        "--tp",
+        "--tensor-parallel",
+        default=1,
     )
     sequence_parallel: bool = choice(
-        "sequence parallelism: norms and dropout shared, too (megatron)",
+        "sequence parallelism: norms and dropout sharded as well (megatron)",
         "--sequence-parallel/--no-sequence-parallel",
         default=False,
     )
@@ -102,11 +106,11 @@ class Serving(Described):
         "--max-model-len",
         length=True,
     )
-    concurrency: Num = dimension("b", "requests at once", "--concurrency", default=1)
-    block: Num = dimension("B", "tokens in a block of a paged cache", "--block-size", default=16)
+    concurrency: Num = dimension("b", "concurrent requests", "--concurrency", default=1)
+    block: Num = dimension("B", "tokens per block of a paged cache", "--block-size", default=16)
     batched: Num = dimension(
         "m",
-        "prompt tokens that are read at once with a paged cache",
+        "prompt tokens processed at once with a paged cache",
         "--max-num-batched-tokens",
         default=8192,
         length=True,

@@ -15,7 +15,8 @@ from tfcalc.questions.papers import RULES, SIX_ND_KAPLAN, Rule
 from tfcalc.questions.shape import MEANINGS, SYMBOLS, Shape, shape_of
 from tfcalc.questions.six_nd import MULTIPLY_ADD, counted
 from tfcalc.report import Report, exact, polynomial
-from tfcalc.report.sheet import Cell, Column, Sheet
+from tfcalc.report.sheet import Cell, Column, Sheet, Short
+from tfcalc.units import short
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -51,36 +52,43 @@ class ConventionComparison:
     def sheet(self) -> Sheet:
         """A row per convention."""
         return Sheet(
-            title=f"{self.step.title}, by {sum(not row.reason for row in self.rows)} conventions",
+            title=f"{self.step.headline()}; {self._range()}",
             subtitle=self.step.heading,
             columns=[
-                Column("convention", numeric=False, folds=True),
-                Column("formula", numeric=False, folds=True),
+                Column("convention", numeric=False),
                 Column("FLOPs"),
                 Column("ratio"),
-                Column("reference", numeric=False, folds=True),
+                Column("reference", numeric=False, spare=1),
+                Column("formula", numeric=False, folds=True, formula=True),
             ],
             rows=[list(self._cells(row)) for row in self.rows],
             quiet=self.exact,
-            notes=[*self._notes(), *self.step.notes],
+            notes=[*self._undefined(), *self.step.notes],
             legend=self._legend(),
+            **(self.step.footer._asdict() | {"not_counted": "", "see_also": ("--formulas", "--assumptions", "--json")}),
         )
+
+    def _range(self) -> str:
+        ratios = [row.flops / self.exact for row in self.rows if row.flops]
+        return f"{len(ratios)} conventions say {min(ratios):.2f} to {max(ratios):.2f} times as many"
 
     def _cells(self, row: Convention) -> Iterator[Cell]:
         yield row.name
-        yield f"not defined: {row.reason}" if row.reason else row.formula
-        yield row.flops
-        yield None if row.flops is None else f"{row.flops / self.exact:.4f}"
+        yield None if row.flops is None else Short(row.flops)
+        yield "not defined" if row.flops is None else f"{row.flops / self.exact:.4f}"
         yield row.reference
+        yield "" if row.reason else row.formula
 
     def _legend(self) -> dict[str, str]:
         shown = [row.formula for row in self.rows if isinstance(row.formula, Polynomial) and not row.reason]
         used = frozenset().union(*(formula.free_symbols for formula in shown))
         return {letter: meaning for letter, meaning in MEANINGS.items() if letter in used}
 
-    def _notes(self) -> Iterator[str]:
-        yield "N, active parameters: " + "; ".join(f"{name}: {params:,}" for name, params in self.params.items())
-        yield "ratio: relative to the exact row, without recomputation; conventions of the exact row:"
+    def _undefined(self) -> Iterator[str]:
+        every, without = (short(params, billion="B") for params in self.params.values())
+        yield f"N: {every} active parameters, {without} without embeddings; ratio: to the exact row"
+        for reason in dict.fromkeys(row.reason for row in self.rows if row.reason):
+            yield f"Not defined for {reason}: {', '.join(row.name for row in self.rows if row.reason == reason)}"
 
     def to_dict(self) -> dict[str, Any]:
         """As in ``--json``: the keys of the step, and a list of the conventions."""

@@ -144,7 +144,7 @@ def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int |
     )
     used = frozenset().union(*(part.formula.free_symbols for part in whole.walk()))
     weights = value_of(stored.total(bytes_held))
-    kept = f"; what {recipe.format.name} does not quantize in {recipe.dtype}"
+    kept = f"; unquantized tensors in {recipe.dtype}"
     return Report(
         command="memory",
         heading=asked.model.summary,

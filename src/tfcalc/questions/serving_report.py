@@ -144,7 +144,7 @@ def _unknown(found: Served) -> Iterator[str]:
 def notes(plan: Serving, found: Served) -> Iterator[str]:
     """All that the answer rests on, in words."""
     weights = found.recipe.format.name
-    beside = "" if weights == found.recipe.dtype else f", what it does not quantize in {found.recipe.dtype}"
+    beside = "" if weights == found.recipe.dtype else f", unquantized tensors in {found.recipe.dtype}"
     yield f"weights in {weights}{beside}; KV cache in {plan.kv}, {plan.cache}: {CACHES[plan.cache]}"
     if found.peak.temporary is not None:
         yield f"temporary buffers: {found.peak.phase} with {_reading(plan)}, logits of the last token only"

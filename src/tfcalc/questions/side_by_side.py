@@ -165,7 +165,7 @@ class Comparison:
         }
 
     def sheet(self) -> Sheet:
-        """A row for each quantity that differs; those that are the same stand in a line."""
+        """A row for each quantity that differs; equal ones are listed in one line."""
         shown = [row for row in self.rows if row.differs and not row.minor]
         lettered = LABELS + sum(max(len(name), CELL) + 2 for name in self.names) > WIDE
         headings = [chr(ord("A") + place) for place in range(len(self.names))] if lettered else list(self.names)

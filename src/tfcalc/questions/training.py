@@ -14,7 +14,7 @@ from tfcalc.questions.flops import flops
 from tfcalc.questions.remarks import needs_tokens
 from tfcalc.questions.six_nd import Term, counted, difference, six_nd
 from tfcalc.report import Report
-from tfcalc.report.sheet import Cell, Column, Rounded, Share, Sheet
+from tfcalc.report.sheet import Cell, Column, Rounded, Share, Sheet, Short
 from tfcalc.units import short
 from tfcalc.workload import Workload
 
@@ -26,6 +26,8 @@ PF_DAY = 1000 * 10**12 * 24 * 60 * 60
 
 MOST_TOKENS = 10**18
 PER_TOKEN = "tokens times the FLOPs per token of a training step, rounded down"
+LEAST_SHARE = 0.0005
+"""Of the exact count: what a table shows of a difference; the JSON has all of it."""
 ACTIVE = "active parameters"
 
 
@@ -56,9 +58,11 @@ class Training:
         lines = [("exact", "", self.total), *(("exact", name, flops) for name, flops in self.parts.items() if flops)]
         for rule in self.rules:
             whole = f"6ND, N {rule.named}"
-            lines += [(whole, "", rule.flops), *((whole, term.what, term.flops) for term in rule.difference)]
+            terms = [term for term in rule.difference if abs(term.flops) >= LEAST_SHARE * self.total]
+            lines += [(whole, "", rule.flops), *((whole, term.what, term.flops) for term in terms)]
         rows: list[list[Cell]] = [
-            [part or whole, flops, Rounded(flops / PF_DAY), Share(flops, self.total)] for whole, part, flops in lines
+            [part or whole, Short(flops), Rounded(flops / PF_DAY), Share(flops, self.total)]
+            for whole, part, flops in lines
         ]
         return Sheet(
             title=f"{short(self.total)} FLOPs of training on {self.tokens:,} tokens ({pf_days(self.total)} PF-days)",
@@ -72,6 +76,10 @@ class Training:
             rows=rows,
             quiet=self.total,
             notes=[*self._notes(), *self.step.notes],
+            **(
+                self.step.footer._asdict()
+                | {"not_counted": "", "see_also": ("--compare-conventions", "--assumptions", "--json")}
+            ),
             depths=[1 if part else 0 for _, part, _ in lines],
             paths=[f"{whole}.{part}" if part else whole for whole, part, _ in lines],
         )
@@ -79,10 +87,9 @@ class Training:
     def _notes(self) -> Iterator[str]:
         per_step = self.step.totals["tokens"]
         more = f", and {self.rest:,} tokens of a partial step, in proportion, rounded down" if self.rest else ""
-        yield f"{self.steps:,} step{'s' * (self.steps != 1)} of {per_step:,} tokens{more}"
-        yield "N, " + "; ".join(f"{rule.named}: {rule.params:,}" for rule in self.rules) + f" ({ACTIVE}); D tokens"
-        yield "indented rows: how the exact count differs from 6ND"
-        yield "1 PF-day = 8.64e19 FLOPs"
+        yield f"{self.steps:,} step{'s' * (self.steps != 1)} of {per_step:,} tokens{more}; 1 PF-day = 8.64e19 FLOPs"
+        every, without = (short(rule.params, billion="B") for rule in self.rules)
+        yield f"N: {every} active parameters, {without} without embeddings; indented: exact less 6ND"
 
     def to_dict(self) -> dict[str, Any]:
         """As in ``--json``: the keys of a step, and those of the run."""

@@ -69,7 +69,7 @@ class Utilisation:
         return Sheet(
             title=f"MFU {float(self.mfu):.2%}, HFU {float(self.hfu):.2%}".replace("%", " %"),
             subtitle=self.step.heading,
-            columns=[Column("of a training run", numeric=False), Column("FLOP/s"), Column("of the peak")],
+            columns=[Column("rate", numeric=False), Column("FLOP/s"), Column("of the peak")],
             rows=[
                 [f"peak of {_gpus(known)}", Rounded(float(known.together)), _share(known.together, known)],
                 ["MFU: model FLOPs", Rounded(float(self.model_flops * self.rate)), _share(self.mfu)],
@@ -77,15 +77,21 @@ class Utilisation:
             ],
             quiet=Rounded(float(self.mfu)),
             notes=[*self.warnings, *self._notes(), *self.step.notes],
+            **(self.step.footer._asdict() | self._footer()),
         )
+
+    def _footer(self) -> dict[str, tuple[str, ...]]:
+        meanings = (f"MFU: {MFU}", f"HFU: {HFU}")
+        return {
+            "see_also": ("--assumptions", "--json"),
+            "assumptions": (*meanings, *self.step.footer.assumptions),
+        }
 
     def _notes(self) -> Iterator[str]:
         model, run, rate = round(self.model_flops), round(self.hardware_flops), float(self.rate)
         yield f"{model:,} model FLOPs per token ({run:,} executed) x {rate:,.10g} tokens/s of all GPUs together"
         yield f"dense {self.machines.precision} peak: {_tera(self.machines.peak)} TFLOP/s per GPU"
         yield from self.machines.notes
-        yield f"MFU: {MFU}"
-        yield f"HFU: {HFU}"
 
     def to_dict(self) -> dict[str, Any]:
         """As in ``--json``: the keys of a step, and the utilisation as fractions of 1."""

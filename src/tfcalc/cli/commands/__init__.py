@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 OVERVIEW = "overview"
 """The command that answers where a model stands in the place of one."""
 COMMANDS = {
-    OVERVIEW: "A model at a glance, the same as tfcalc MODEL.",
+    OVERVIEW: "Show a model at a glance, as tfcalc MODEL does.",
     "params": "Count parameters, component by component, with formulas.",
     "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
     "memory": "Memory of the weights, of a training step, or of serving, term by term.",

@@ -25,14 +25,14 @@ BUDGET = (
     Option(
         "margin",
         ("--margin",),
-        "per cent of the memory that should stay free: less is tight [default: 5]",
+        "per cent of the memory to leave free; less is reported as tight [default: 5]",
         number=True,
         least=0,
     ),
     Option(
         "utilization",
         ("--gpu-memory-utilization",),
-        "part of a GPU's memory that serving takes [default: 0.9 with a paged cache]",
+        "fraction of a GPU's memory used for serving [default: 0.9 with a paged cache]",
         amount=True,
     ),
 )

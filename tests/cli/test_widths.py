@@ -1,0 +1,67 @@
+"""At 40, 80 and 120 columns no name, number or flag of an answer is broken, and nothing is cut."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import Program
+
+ANSWERS = (
+    "params gpt2",
+    "params deepseek-v3 --depth 4",
+    "params t5-small --formulas",
+    "flops mixtral-8x7b --train",
+    "memory qwen3-8b",
+    "memory gpt2 --train --formulas",
+)
+VERDICTS = (
+    "memory llama-3-8b --train --seq 4k --gpu rtx-4090",
+    "memory llama-3-70b --train --gpu 8xh100",
+    "memory llama-3-70b --serve --gpu h100",
+    "memory llama-3-70b --gpu rtx-4090",
+)
+WIDTHS = ("40", "80", "120")
+
+
+def names(components: list[dict[str, Any]]) -> Iterator[str]:
+    for component in components:
+        yield component["name"]
+        yield from names(component["parts"])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("line", ANSWERS)
+def test_every_name_of_the_tree_stands_whole(tfcalc: Program, line: str, width: str) -> None:
+    """The first column has the tree's names, in its order."""
+    shown = tfcalc(*line.split(), env={"COLUMNS": width}).stdout
+    tree = json.loads(tfcalc(*line.split(), "--json").stdout)["components"]
+    assert "…" not in shown
+    lines = iter(shown.splitlines())
+    for name in names(tree):
+        assert any(re.match(rf" *{re.escape(name)}( |$)", row) for row in lines), name
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("line", VERDICTS)
+def test_every_flag_of_a_remedy_stands_beside_its_value(tfcalc: Program, line: str, width: str) -> None:
+    shown = tfcalc(*line.split(), env={"COLUMNS": width})
+    assert shown.returncode == 1
+    changes = json.loads(tfcalc(*line.split(), "--json").stdout)["changes"]
+    flags = [flag for change in changes for flag in re.findall(r"--[a-z-]+ [^- ]\S*", change["flags"])]
+    assert flags
+    for flag in flags:
+        assert flag in shown.stdout, flag
+    assert not re.search(r"--[a-z-]+-$", shown.stdout, re.MULTILINE)
+    assert "…" not in shown.stdout
+
+
+@pytest.mark.parametrize("width", ["80", "120"])
+@pytest.mark.parametrize("line", [*ANSWERS, *VERDICTS])
+def test_no_line_is_wider_than_the_terminal(tfcalc: Program, line: str, width: str) -> None:
+    shown = tfcalc(*line.split(), env={"COLUMNS": width}).stdout
+    assert max(map(len, shown.splitlines())) <= int(width)
