@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfcalc import catalog, hardware
-from tfcalc.cli.commands import COMMANDS, command
+from tfcalc.cli.commands import command
 from tfcalc.cli.main import main as program
 from tfcalc.cli.options import Option
 from tfcalc.configs.family import find, modules
@@ -21,14 +21,6 @@ LONGEST = 60
 
 OPEN = ("model", "config", "defaults", "changed")
 """Keys of JSON whose own keys are the fields of the model that was asked about."""
-
-
-def commands() -> Iterator[str]:
-    """What each command answers."""
-    yield "| command | what it answers |"
-    yield "| --- | --- |"
-    for name, what in COMMANDS.items():
-        yield _row(f"`tfcalc {name}`", what)
 
 
 def presets() -> Iterator[str]:
@@ -138,7 +130,6 @@ TABLES: dict[str, Callable[..., Iterator[str]]] = {
     "presets": presets,
     "model-types": model_types,
     "cards": cards,
-    "commands": commands,
     "options": options,
     "json": json_keys,
 }

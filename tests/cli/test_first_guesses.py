@@ -29,7 +29,7 @@ ANSWERED = {
     "memory llama-3-8b --train --tp 8": "--backend megatron",
     "memory llama-3-8b --train --load-in-4bit": "--base-weights nf4",
     "memory llama-3-8b --serve --tensor-parallel-size 2": "--tp",
-    "plan llama-3-8b": "not known",
+    "plan llama-3-8b": "neither a command nor a model",
 }
 
 

@@ -15,6 +15,7 @@ from tests.conftest import Program
     [
         ("parms", 2, "'parms' is neither a command nor a model; did you mean the command params?"),
         ("memroy llama-3-8b", 2, "did you mean the command memory?"),
+        ("gpt2 memory", 2, "the command comes first: tfcalc memory gpt2"),
         ("llama3", 3, "llama-3-8b"),
         ("lama-3-8b", 3, "did you mean llama-3-8b?"),
         ("qwertyuiop", 2, "neither a command nor a model"),

@@ -72,8 +72,11 @@ def _run(asked: list[str]) -> int:
 
 def _overview(asked: list[str]) -> int:
     """``tfcalc MODEL``: what is no command is a model, or a slip of either."""
-    if asked[1:] and not asked[1].startswith("-"):
-        raise UsageError(f"command {quoted(asked[0])} is not known", nearest(asked[0].lower(), COMMANDS))
+    if asked[1:2] and asked[1] in COMMANDS:
+        raise UsageError(
+            f"{quoted(asked[1])} stands behind {quoted(asked[0])}",
+            f"the command comes first: tfcalc {asked[1]} {asked[0]}",
+        )
     try:
         return _typer([OVERVIEW, *asked], OVERVIEW)
     except (UnknownModel, UsageError) as error:

@@ -319,5 +319,4 @@ def default_workload(model: Model) -> Workload:
 
 def _tuned(model: Model, workload: Workload, plan: Training) -> int | Unknown:
     """The peak of fine-tuning by this plan."""
-    family = model.family.model_type if isinstance(model, HFModel) else "such models"
-    return known(lambda: training_peak(model, workload.replaced(phase="train"), plan), f"not known for {family}")
+    return known(lambda: training_peak(model, workload.replaced(phase="train"), plan), "not known for this family")

@@ -40,7 +40,7 @@ WIDE = 80
 LABELS = 22
 CELL = 16
 """Characters of the first column, and of a number and its ratio."""
-SMALL = 100
+SMALL = 10
 """A kind of parameters below one part in so many, in all models, has no row in the table."""
 KINDS = {"ffn": "feed-forward", "ssm": "state-space", "output": "output head", "norm": "norms"}
 EMBEDDINGS = ("embedding", "position")
@@ -171,10 +171,9 @@ class Comparison:
         headings = [chr(ord("A") + place) for place in range(len(self.names))] if lettered else list(self.names)
         two = len(self.names) == LEAST
         others = [] if two else headings[1:]
-        named = [f"{letter}: {name}" if lettered else name for letter, name in zip(headings, self.names, strict=True)]
         return Sheet(
-            title=self._title(),
-            subtitle="; ".join(named) if lettered else " and ".join([", ".join(named[:-1]), named[-1]]),
+            title=self._title(named=not lettered),
+            subtitle="; ".join(map(": ".join, zip(headings, self.names, strict=True))) if lettered else "",
             columns=[
                 Column("", numeric=False, folds=True),
                 Column(headings[0]),
@@ -194,12 +193,14 @@ class Comparison:
             detailed=self._detailed(),
         )
 
-    def _title(self) -> str:
+    def _title(self, *, named: bool = True) -> str:
+        """``gpt2 124M, gpt2-medium 355M parameters (×2.85)``."""
         totals = self.row("total_params")
-        said = [short(value, billion="B") for value in totals.values if isinstance(value, int)]
-        title = f"{', '.join(said[:-1])} and {said[-1]} parameters"
-        ratio = totals.ratio(1)
-        return title if len(said) > LEAST or ratio is None else f"{title} ({_times(ratio)})"
+        said = [self._said(totals, value) for value in totals.values]
+        if named:
+            said = [f"{name} {number}" for name, number in zip(self.names, said, strict=True)]
+        ratio = totals.ratio(1) if len(said) == LEAST else None
+        return f"{', '.join(said)} parameters" + ("" if ratio is None else f" ({_times(ratio)})")
 
     def _row(self, row: Row, *, two: bool) -> list[Cell]:
         first, *others = (self._said(row, value) for value in row.values)
@@ -231,10 +232,10 @@ class Comparison:
 
     def _assumes(self) -> Iterator[str]:
         lengths = dict.fromkeys(f"{one.batch_size:,} x {one.seq_len:,}" for one in self.workloads)
-        yield f"FLOPs per token at {' and '.join(lengths)} tokens"
-        yield "weights in the checkpoint's own format"
+        yield f"FLOPs at {' and '.join(lengths)} tokens"
+        yield "own number formats"
         if any(isinstance(value, int) for value in self.row("kv_cache_bytes_per_token").values):
-            yield "paged KV cache of one request"
+            yield "KV cache of 1 request"
         if any(operand.training or operand.serving for operand in self.operands):
             yield "memory as tfcalc memory has it"
 
@@ -356,11 +357,12 @@ def _rows(columns: Sequence[Groups]) -> Iterator[Row]:
             missing = 0 if quantity.unit == "params" else None
             values = tuple(column.get(quantity, missing) for column in group)
             unsaid = quantity == ACTIVE and values == tuple(column[PARAMS][TOTAL] for column in columns)
+            unsaid = unsaid or quantity.key == UNSAID
             yield Row(quantity, values, unsaid or (quantity.unit == "params" and _is_small(values, columns)))
 
 
 def _is_small(values: Sequence[Value], columns: Sequence[Groups]) -> bool:
-    """Whether so many parameters are less than 1 % of every model's."""
+    """Whether so many parameters are less than 10 % of every model's."""
     wholes = [column[PARAMS][TOTAL] for column in columns]
     return all(
         isinstance(value, int) and isinstance(whole, int) and value * SMALL < whole
@@ -386,6 +388,8 @@ FACTS = {
     "dtype": "number format",
 }
 """What the sizes are called, in the order of the table."""
+UNSAID = "family"
+"""What the names of models say."""
 PARAMS = 1
 TOTAL = Quantity("total_params", "parameters", "params")
 ACTIVE = Quantity("active_params", "active parameters", "params")
