@@ -70,7 +70,7 @@ def test_another_object_in_a_field_is_refused_by_every_question(kind: Any, value
 def test_another_object_in_a_config_is_refused_where_the_model_is_built(value: object) -> None:
     """Also in a field that nobody reads: --json shows it."""
     for config in ({"unread": value}, {"hidden_size": value}, {"rope_scaling": {"factor": [1, value]}}):
-        with pytest.raises(tfcalc.InvalidModel, match=r"is no value of a config\.json.*; convert it by int") as refusal:
+        with pytest.raises(tfcalc.InvalidModel, match=r"cannot be in a config\.json.*; convert it by int") as refusal:
             tfcalc.from_config({"model_type": "llama", **config})
         assert "\n" not in str(refusal.value)
 

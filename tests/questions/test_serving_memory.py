@@ -91,5 +91,5 @@ def test_a_plan_that_cannot_be_is_refused_with_what_was_given(asked: Serving, sa
 
 
 def test_an_encoder_writes_no_text() -> None:
-    with pytest.raises(InvalidModel, match="writes no text"):
+    with pytest.raises(InvalidModel, match="does not generate text"):
         memory(load("bert-base-uncased"), FLASH, serving=Serving())
