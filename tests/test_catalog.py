@@ -181,7 +181,7 @@ def test_a_slip_of_the_keyboard_is_named(tmp_path: Path, tfcalc: Program) -> Non
     slip = {key: value for key, value in TINY.items() if key != "intermediate_size"} | {"intermediate_sise": 12}
     for config, name in ((slip, "intermediate_sise"), (nested, "text_config.hiden_size")):
         (tmp_path / "config.json").write_text(json.dumps(config))
-        assert f"{name} is no field" in tfcalc("params", str(tmp_path), "-q").stderr
+        assert f"{name} is not a field" in tfcalc("params", str(tmp_path), "-q").stderr
 
 
 def cached(folder: Path, name: str) -> Path:

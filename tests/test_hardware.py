@@ -162,7 +162,7 @@ def test_what_is_not_reported_is_taken_by_the_vendors_unit_and_says_so() -> None
         if not card.memory_reported:
             usable = card.usable()
             assert usable.bytes == parse_bytes(card.memory) - CONTEXT
-            assert "what its driver reports is not known" in usable.notes[0]
+            assert "what its driver reports is unknown" in usable.notes[0]
 
 
 def test_every_row_has_its_memory() -> None:
@@ -250,5 +250,5 @@ def test_an_amount_of_memory_is_a_card_that_has_it() -> None:
 
 
 def test_a_name_with_memory_that_no_such_card_has_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"no accelerator 'v100-16gb' is known; there is V100-SXM2-32 \(32 GB\)"):
+    with pytest.raises(UsageError, match=r"no accelerator 'v100-16gb' is known; known: V100-SXM2-32 \(32 GB\)"):
         named("v100-16gb")

@@ -93,7 +93,7 @@ NEAREST = {
     "jamba": "did you mean ai21-jamba-1.5-large?",
     "qwen3-next": "give a qwen3_next config.json or its Hub id",
     "deepseek-r1-distill-qwen-1.5b": "did you mean deepseek-r1?",
-    "xyzzy": "tfcalc models lists them",
+    "xyzzy": "tfcalc models lists the presets",
 }
 
 

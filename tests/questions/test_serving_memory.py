@@ -90,6 +90,6 @@ def test_a_plan_that_cannot_be_is_refused_with_what_was_given(asked: Serving, sa
         memory(load("gpt2"), FLASH, serving=asked)
 
 
-def test_an_encoder_does_not_generate_text() -> None:
-    with pytest.raises(InvalidModel, match="BertModel does not generate text, so it has nothing to serve"):
+def test_an_encoder_writes_no_text() -> None:
+    with pytest.raises(InvalidModel, match="does not generate text"):
         memory(load("bert-base-uncased"), FLASH, serving=Serving())

@@ -119,7 +119,7 @@ def test_tokens_that_do_not_fill_a_step_are_counted_in_proportion() -> None:
     whole, part = training(model, 1200, run), training(model, 1399, run)
     assert (whole.total, whole.steps, whole.rest) == (3 * step, 3, 0)
     assert (part.total, part.steps, part.rest) == (step * 1399 // 400, 3, 199)
-    assert "3 steps of 400 tokens, and 199 tokens of one more" in part.sheet().notes[0]
+    assert "3 steps of 400 tokens, and 199 tokens of a partial step" in part.sheet().notes[0]
 
 
 @given(tokens=st.integers(1, 10**18), length=st.integers(1, 99), batch=st.integers(1, 9))

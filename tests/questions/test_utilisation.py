@@ -164,7 +164,7 @@ def test_a_peak_in_teraflops_is_refused_with_what_was_meant() -> None:
 
 
 def test_mfu_is_that_of_training() -> None:
-    with pytest.raises(UsageError, match="not of prefill"):
+    with pytest.raises(UsageError, match="not for phase prefill"):
         utilisation(Transformer(), 1, Machines(1e14), Workload(phase="prefill"))
 
 

@@ -74,7 +74,7 @@ def _overview(asked: list[str]) -> int:
     """``tfcalc MODEL``: what is no command is a model, or a slip of either."""
     if asked[1:2] and asked[1] in COMMANDS:
         raise UsageError(
-            f"{quoted(asked[1])} stands behind {quoted(asked[0])}",
+            f"{quoted(asked[1])} follows {quoted(asked[0])}",
             f"the command comes first: tfcalc {asked[1]} {asked[0]}",
         )
     try:

@@ -67,7 +67,9 @@ def training_summary(whole: Entry, totals: dict[str, int | str], params: int, su
             later = f"({short_bytes(int(stored), units)} in the optimizer step)" if size != stored else ""
             rows.append((called, f"{int(stored) / params:.3g} B/param", Bytes(size), Share(size, whole.value), later))
         elif name == "activations" and stored:
-            told = _spent_on(live[name], units) if size else f"({short_bytes(int(stored), units)} saved for backward)"
+            released = int(stored) - size
+            parts = f"of {short_bytes(int(stored), units)} saved for backward"
+            told = parts if released * 100 > int(stored) else _spent_on(live[name], units)
             rows.append((called, "", Bytes(size), Share(size, whole.value), told))
         elif size >= LEAST * whole.value and size:
             rows.append((called, "", Bytes(size), Share(size, whole.value), _largest(live[name])))

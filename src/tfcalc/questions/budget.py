@@ -81,7 +81,11 @@ def of_card(text: str) -> Budget:
 
 def _called(card: Accelerator) -> str:
     """``RTX 4090``; of a card by its memory alone ``a 24 GB card``."""
-    return card.name.replace("-", " ") if card.name != ANY_CARD else f"a {card.memory} card"
+    return (
+        card.name.replace("-", " ")
+        if card.name != ANY_CARD
+        else f"{'an' if card.memory.startswith(('8', '11 ', '18 ')) else 'a'} {card.memory} card"
+    )
 
 
 def _spellings(written: str) -> tuple[str, ...]:

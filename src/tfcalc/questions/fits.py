@@ -11,7 +11,7 @@ from tfcalc.defaults import resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.questions.at_a_glance import called
-from tfcalc.questions.budget import UTILIZATION, Budget, stated
+from tfcalc.questions.budget import UTILIZATION, Budget, of_card, stated
 from tfcalc.questions.changes import OF_SERVING, OF_TRAINING, Change, Storage, Ways, at_rest, of_serving, of_training
 from tfcalc.questions.common import asked_run, default_run
 from tfcalc.questions.memory import memory
@@ -32,12 +32,24 @@ Peak = Callable[["Workload", Any], int]
 """The bytes of a workload and a plan."""
 
 
+def _budget(budget: Budget | str | int | None, gpu: str | None) -> Budget:
+    """The one that was given of the two."""
+    if gpu is not None:
+        if budget is not None:
+            raise UsageError("budget and gpu both say how much there is", "leave one of them out")
+        return of_card(gpu)
+    if budget is None:
+        raise UsageError("there is no budget", 'give one, such as "80GB", or a gpu, such as "h100"')
+    return budget if isinstance(budget, Budget) else stated(budget)
+
+
 def fits(
     model: Model,
-    budget: Budget | str | int,
+    budget: Budget | str | int | None = None,
     workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
+    gpu: str | None = None,
     training: Training | None = None,
     serving: Serving | None = None,
     weights: str | None = None,
@@ -48,7 +60,9 @@ def fits(
 
     Args:
         model: as in :func:`memory`.
-        budget: an amount (``"80GB"``, ``"79.2GiB"``), bytes, or :func:`~tfcalc.questions.budget.of_card` of a GPU.
+        budget: an amount (``"80GB"``, ``"79.2GiB"``), or bytes.
+        gpu: instead of a budget, a GPU by its name (``"h100"``, ``"8xh100"``, ``"24GB"``), of which the usable memory
+            counts.
         workload: as in :func:`memory`.
         conventions: as in :func:`memory`.
         training: as in :func:`memory`; with a budget of several GPUs, it is trained on all of them.
@@ -71,7 +85,7 @@ def fits(
     >>> found.fits, found.headroom
     (False, -76562176)
     """
-    budget = budget if isinstance(budget, Budget) else stated(budget)
+    budget = _budget(budget, gpu)
     conventions = conventions or Conventions()
     if not 0 <= margin <= 100:
         raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
