@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Conventions
 from tfcalc.defaults import resolve_dtype
-from tfcalc.errors import UsageError, one_of
+from tfcalc.errors import Unavailable, UsageError, one_of
 from tfcalc.questions.common import asked_run, check_arguments, run_tree
 from tfcalc.questions.quantities import QUANTITIES, measure_of
 from tfcalc.report import polynomial
@@ -53,7 +53,10 @@ def sweep(
     >>> sweep(Transformer(), d_model=[512, 1024], n_layers=6).tolist()
     [44140544.0, 176361472.0]
     """
-    import numpy as np
+    try:
+        import numpy as np
+    except ImportError:
+        raise Unavailable("numpy is not installed", "pip install 'tfcalc[sweep]'") from None
 
     check_arguments(model, workload, conventions)
     one_of("quantity", of, QUANTITIES)

@@ -43,8 +43,11 @@ def own_dtype(model: Model) -> str:
 
 def assumed_dtype(model: Model, used: str) -> tuple[str, ...]:
     """What an answer should say that uses the model's own number format, where no checkpoint states it."""
-    note = model.dtype_note if isinstance(model, HFModel) else ""
-    return (note,) if note and used == own_dtype(model) else ()
+    if not isinstance(model, HFModel) or used != own_dtype(model):
+        return ()
+    unstated = "" if stated_dtype(model.data) else "fp32, as the config states no dtype"
+    note = model.dtype_note or ("" if own_format(model) else unstated)
+    return (note,) if note else ()
 
 
 def own_format(model: Model) -> Recipe | None:
@@ -84,17 +87,18 @@ def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[
     return workload, plan
 
 
-def resolve_serving(model: Model, workload: Workload, plan: Serving) -> tuple[Workload, Serving]:
+def resolve_serving(model: Model, workload: Workload, plan: Serving, dtype: str = AUTO) -> tuple[Workload, Serving]:
     """The workload and the plan of serving: the model's longest context, flash attention, the cache as computed.
 
-    Raises InvalidModel for a plan with a field that cannot be.
+    ``dtype`` is the number format that was asked for. Raises InvalidModel for a plan with a field that cannot be.
     """
     check_sizes(plan)
     if plan.context is None:
         longest = model.longest
         plan = plan.replaced(context=workload.seq_len if longest is None else longest)
     if plan.kv == AUTO:
-        plan = plan.replaced(kv=plan.weights if plan.weights in COMPUTED else compute_dtype(model))
+        asked = next((name for name in (plan.weights, dtype) if name in COMPUTED), compute_dtype(model))
+        plan = plan.replaced(kv=asked)
     if workload.kernel == AUTO:
         workload = workload.replaced(kernel="flash")
     return workload, plan

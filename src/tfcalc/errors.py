@@ -47,6 +47,8 @@ class InvalidModel(TfcalcError, ValueError):
 
     code = "invalid-model"
     exit_code = 3
+    of_file = False
+    """Whether no model could be read, whatever else was typed."""
     of_model = False
     """Whether it is the model's own fault, whatever else was typed."""
 

@@ -96,7 +96,11 @@ class Settings:
             return self.fill(Transformer())
         from tfcalc.catalog import load
 
-        named = load(self.model_name, treat_as=self.get("treat_as", ""), offline=self.get("offline", False))
+        try:
+            named = load(self.model_name, treat_as=self.get("treat_as", ""), offline=self.get("offline", False))
+        except InvalidModel as error:
+            error.of_file = True
+            raise
         if isinstance(named, Transformer):
             return self.fill(named)
         for warning in named.warnings:
@@ -120,7 +124,7 @@ class Settings:
         sizes = [given.source for name, given in self.given.items() if name in asked]
         typed = any(source != FILE for source in sizes)
         not_typed = self.model_name is not None or sizes
-        if isinstance(error, UnknownModel) or (not_typed and not typed):
+        if error.of_file or isinstance(error, UnknownModel) or (not_typed and not typed):
             return error
         return UsageError(error.message, error.hint)
 

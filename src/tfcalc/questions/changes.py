@@ -183,10 +183,12 @@ def of_serving(run: Workload, plan: Serving) -> Ways:
     """What could be otherwise in serving, in the order of this module; the ``plan`` is resolved."""
     kv = plan.kv in PLAIN_CACHES
     slow = run.kernel not in (AUTO, "flash", "efficient")
+    halved = plan.kv == "fp32" and not plan.weights
     return Ways(
         {
             "kernel": [Change("flash attention", {"kernel": "flash"})] if slow else [],
             "paged": [Change("paged KV cache", {"cache": "paged"})] if plan.cache != "paged" else [],
+            "bf16": [Change("bf16", {"weights": "bf16", "kv": "bf16"})] if halved else [],
             **{
                 name: [Change(f"weights in {name}", {"weights": name}, name)] if plan.weights != name else []
                 for name in ("int8", "int4")

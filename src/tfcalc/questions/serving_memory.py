@@ -70,7 +70,7 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> Ser
 
     Weights are in the format that is asked for, in ``dtype``, or as the checkpoint stores them. Raises InvalidModel.
     """
-    run, plan = resolve_serving(model, run, plan)
+    run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
     try:
         model.check(requests)

@@ -15,7 +15,7 @@ from tfcalc.questions.at_a_glance import of_serving, serving_summary
 from tfcalc.questions.effects import SERVING, refuse_idle, refuse_idle_source
 from tfcalc.questions.serving_memory import LETTERS, Served, at_work, served
 from tfcalc.questions.training_plan import of_text_alone
-from tfcalc.report import Footer, Report, breakdown
+from tfcalc.report import Footer, Report, breakdown, exact
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
 
@@ -43,7 +43,7 @@ def serving_memory(
     """The peak of serving: the largest amount of memory live at once. Raises InvalidModel, UsageError."""
     refuse_idle(workload, SERVING, "with --serve")
     refuse_idle_source(model, workload)
-    workload, plan = resolve_serving(model, workload, plan)
+    workload, plan = resolve_serving(model, workload, plan, conventions.dtype)
     found, requests = served(model, workload, plan, conventions.dtype), at_work(workload, plan)
     whole = breakdown(
         of_numbers(found.alive).root(),
@@ -127,7 +127,10 @@ def told(run: Workload, plan: Serving, found: Served) -> dict[str, str]:
 
 
 def _reading(plan: Serving) -> str:
-    return f"{plan.batched:,} prompt tokens at once" if plan.cache == PAGED else "all prompts at once"
+    """The plan is resolved: it has a context."""
+    if plan.cache != PAGED:
+        return "all prompts at once"
+    return f"{min(exact(plan.batched), exact(plan.context or 0)):,} tokens of a prompt at once"
 
 
 def in_short(run: Workload, plan: Serving) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 PHASES = {"forward": "forward", "loss": "the loss", "backward": "backward", "step": "the optimizer step"}
+PURE = ("bf16", "fp16")
+"""Precisions whose weights, gradients and moments have 16 bits alone: 8 bytes a parameter with AdamW."""
 JSON_PHASE = {"loss": "forward"}
 """The JSON's ``peak_phase`` is forward, backward or step; the loss is the end of forward."""
 DEVICES = {
@@ -113,11 +115,12 @@ def _other_phases(step: TrainingStep, units: str) -> str:
 def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     """What the code is, in a line."""
     again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
+    master = ("no fp32 master weights",) if plan.precision in PURE else ()
     if plan.backend == MEGATRON:
         return ("Megatron-LM's code", again)
     own = "Hugging Face code" if isinstance(model, HFModel) else "torch.nn"
     code = "fused kernels" if plan.backend == "fused" else own
-    return (code, "CUDA" if plan.device == "cuda" else "CPU tensors", f"{run.kernel} attention", again)
+    return (code, "CUDA" if plan.device == "cuda" else "CPU tensors", f"{run.kernel} attention", again, *master)
 
 
 def _caveats(model: Model, run: Workload, plan: Training) -> Iterator[str]:
