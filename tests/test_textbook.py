@@ -128,5 +128,5 @@ def test_explaining_attention_names_every_matrix() -> None:
         (("W_O",), 589_824),
         (("b_O",), 768),
     ]
-    assert "forget" in lines[2].note
+    assert lines[2].note == "output projection"
     assert "12 × 64 = 768" in lines[0].note

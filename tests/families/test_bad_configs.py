@@ -108,7 +108,7 @@ def test_a_device_is_not_read(path: str, tfcalc: Program) -> None:
         pytest.skip("no such device here")
     outcome = tfcalc("params", path)
     assert outcome.returncode == 3
-    assert "no regular file" in outcome.stderr
+    assert "not a regular file" in outcome.stderr
 
 
 JUNK = st.one_of(

@@ -115,7 +115,7 @@ def test_adapters_have_a_closed_form() -> None:
     [
         (Adapter(0), "LoRA of rank 0"),
         (Adapter(8, ("q_prj",)), "target 'q_prj' matches no linear layer of this model; did you mean q_proj"),
-        (Adapter(8, ("embed_tokens",)), "target 'embed_tokens' is no linear map"),
+        (Adapter(8, ("embed_tokens",)), "target 'embed_tokens' matches no linear layer"),
     ],
 )
 def test_a_bad_adapter_is_refused_with_its_value(asked: Adapter, said: str) -> None:
