@@ -17,7 +17,7 @@ WORKS = {
     "memory llama-3-8b --train --backend megatron --tp 8": "GiB peak",
     "params llama-3-70b-instruct": "70.6B parameters",
     "params META-LLAMA/meta-llama-3-8b": "8.03B parameters",
-    "compare llama-3-8b qwen3-8b": "8.03B and 8.19B parameters",
+    "compare llama-3-8b qwen3-8b": "llama-3-8b 8.03B, qwen3-8b 8.19B parameters",
 }
 ANSWERED = {
     "params bert-base": "bert-base-uncased",

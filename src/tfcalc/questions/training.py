@@ -76,10 +76,7 @@ class Training:
             rows=rows,
             quiet=self.total,
             notes=[*self._notes(), *self.step.notes],
-            **(
-                self.step.footer._asdict()
-                | {"not_counted": "", "see_also": ("--compare-conventions", "--assumptions", "--json")}
-            ),
+            **(self.step.footer._asdict() | {"not_counted": "", "see_also": ("--assumptions", "--json")}),
             depths=[1 if part else 0 for _, part, _ in lines],
             paths=[f"{whole}.{part}" if part else whole for whole, part, _ in lines],
         )

@@ -51,7 +51,7 @@ def render(sheet: Sheet, style: Style) -> str:
             [_rounded(*both) for both in zip(row, kinds, strict=True)]
             for row, kinds in zip(cells, sheet.rows, strict=True)
         ]
-        room = dict(enumerate(_needed(sheet.columns, cells)))
+        shown, room = _laid_out(sheet.columns, cells, width)
     sheet = sheet.without([place for place in range(len(sheet.columns)) if place not in shown])
     cells = [
         [_wrapped(row[place], room[place], kind) for place, kind in zip(shown, kinds, strict=True)]
