@@ -188,7 +188,7 @@ def of_serving(run: Workload, plan: Serving) -> Ways:
         {
             "kernel": [Change("flash attention", {"kernel": "flash"})] if slow else [],
             "paged": [Change("paged KV cache", {"cache": "paged"})] if plan.cache != "paged" else [],
-            "bf16": [Change("bf16", {"weights": "bf16", "kv": "bf16"})] if halved else [],
+            "bf16": [Change("weights and cache in bf16", {"weights": "bf16", "kv": "bf16"}, "bf16")] if halved else [],
             **{
                 name: [Change(f"weights in {name}", {"weights": name}, name)] if plan.weights != name else []
                 for name in ("int8", "int4")
