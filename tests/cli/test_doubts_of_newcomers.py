@@ -1,0 +1,84 @@
+"""What somebody who had the README alone could not trust, and can now."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Program
+from tfcalc import Serving, UsageError, fits, load, memory
+
+LLAMA_3_8B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+}
+SERVED = ("--serve", "--context", "8k")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA_3_8B), encoding="utf-8")
+    return str(path)
+
+
+def test_a_config_without_a_dtype_is_said_to_be_taken_for_fp32_and_bf16_is_proposed(
+    tfcalc: Program, config: str
+) -> None:
+    """8,030,261,248 parameters in 4 bytes are 29.9 GiB, in 2 bytes 15.0."""
+    found = tfcalc("memory", config, *SERVED, "--gpu", "24GB")
+    assert found.returncode == 1
+    assert "fp32, as the config states no dtype" in found.stdout
+    assert "--weights bf16 --kv bf16" in found.stdout
+    stated = tfcalc("memory", config, *SERVED, "--gpu", "24GB", "--weights", "bf16", "--kv", "bf16")
+    assert stated.returncode == 0
+    assert "states no dtype" not in stated.stdout
+
+
+def test_the_cache_has_the_format_that_was_asked_for(tfcalc: Program, config: str) -> None:
+    """2 x 32 layers x 8 heads x 128 x 8,192 tokens of 2 bytes: 2^30."""
+    for format_of_weights in ("--dtype", "--weights"):
+        found = json.loads(tfcalc("memory", config, *SERVED, format_of_weights, "bf16", "--json").stdout)
+        assert found["kv_cache_bytes"] == 2**30
+
+
+@pytest.mark.parametrize("more", [(), SERVED, ("--train", "--batch", "8")])
+def test_a_model_that_cannot_be_read_is_3_whatever_else_is_typed(
+    tfcalc: Program, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text("{bad", encoding="utf-8")
+    for place in (tmp_path / "none.json", broken):
+        assert tfcalc("memory", str(place), *more).returncode == 3
+
+
+def test_a_prompt_that_is_shorter_than_a_chunk_is_read_at_once() -> None:
+    shown = str(memory(load("llama-3-8b"), serving=Serving(context=2048)))
+    assert "2,048 tokens of a prompt at once" in shown
+
+
+def test_training_in_16_bits_alone_says_that_there_are_no_master_weights(tfcalc: Program) -> None:
+    plain, master = (
+        " ".join(tfcalc("memory", "llama-3-8b", "--train", "--precision", name).stdout.split())
+        for name in ("bf16", "bf16-master")
+    )
+    assert "no fp32 master weights" in plain
+    assert "no fp32 master weights" not in master
+
+
+def test_a_gpu_by_its_name_is_the_same_for_the_library_and_the_command_line(tfcalc: Program) -> None:
+    by_name = fits(load("llama-3-8b"), gpu="rtx-4090", serving=Serving(context=8192))
+    found = json.loads(tfcalc("memory", "llama-3-8b", *SERVED, "--gpu", "rtx-4090", "--json").stdout)
+    assert by_name.to_dict() == found
+    with pytest.raises(UsageError, match="leave one of them out"):
+        fits(load("llama-3-8b"), "24GB", gpu="rtx-4090")
+    with pytest.raises(UsageError, match="there is no budget"):
+        fits(load("llama-3-8b"))
