@@ -36,7 +36,7 @@ def reusing(c: Config, layer_types: list[str]) -> list[bool]:
 
 
 def layer_types(c: Config, every: int) -> list[str]:
-    """The kind of each layer; where none is given, all see a window but ``every`` so manieth."""
+    """The kind of each layer; where none is given, all see a window but one in ``every``."""
     count = c.number("num_hidden_layers")
     if c.get("layer_types") is not None:
         return c.words("layer_types", count)

@@ -298,7 +298,7 @@ def smollm3(c: Config, run: Workload) -> Component:
 
 
 def windows_without_positions(c: Config) -> list[int | None]:
-    """SmolLM3's: in the layers that ``no_rope_layers`` marks by a 0, each so manieth where it is left out."""
+    """SmolLM3's: in the layers that ``no_rope_layers`` marks by a 0, every Nth where it is left out."""
     count, given = c.number(LAYERS), c.get("no_rope_layers")
     every = c.number("no_rope_layer_interval")
     rotated = [(place + 1) % every for place in range(count)] if given is None else c.numbers("no_rope_layers", count)

@@ -63,7 +63,7 @@ def exaone4(c: Config, run: Workload) -> Component:
 
 
 def patterned(c: Config) -> list[int | None]:
-    """EXAONE's windows: in all layers but each so manieth; 0, or a word such as ``LLLG``, goes with ``layer_types``."""
+    """EXAONE's windows: in all layers but every Nth; 0, or a word such as ``LLLG``, goes with ``layer_types``."""
     given = c.get("sliding_window_pattern")
     every = given if isinstance(given, int) and given else None
     return windows(c, lambda place: every is not None and (place + 1) % every != 0)

@@ -1,4 +1,4 @@
-"""How many bytes a training step takes: the most that is alive together, when that is, and what it is."""
+"""How many bytes a training step takes: the largest amount of memory live at once, in which phase, and what it is."""
 
 from __future__ import annotations
 

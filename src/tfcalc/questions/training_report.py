@@ -132,7 +132,7 @@ def _caveats(model: Model, run: Workload, plan: Training) -> Iterator[str]:
 
 
 def totals(step: TrainingStep) -> dict[str, int | str]:
-    """The terms, each by itself; ``total_bytes`` is the peak, for they are never all alive together."""
+    """The terms, each by itself; ``total_bytes`` is the peak, as they are never all live at once."""
     states = step.placed.device
     weights, gradients, master, optimizer = (_bytes(state) for state in states)
     return {

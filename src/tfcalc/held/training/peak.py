@@ -1,4 +1,4 @@
-"""When a training step holds most, and what is alive then. Nothing is added up that is not alive together."""
+"""The peak of a training step: in which phase it is, and what is live then. Only what is live at once is added up."""
 
 from __future__ import annotations
 
