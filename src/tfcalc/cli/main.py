@@ -14,7 +14,6 @@ from tfcalc.cli.commands import COMMANDS, OVERVIEW
 from tfcalc.cli.messages import tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
-from tfcalc.reader import STANDARD_INPUT
 
 INTERRUPTED = 130
 REPORT = "please report it with the command that you typed; --debug shows the traceback"
@@ -63,7 +62,7 @@ def _run(asked: list[str]) -> int:
     completes = "_TFCALC_COMPLETE" in os.environ
     if not asked and not completes:
         return _short_help()
-    named = asked and asked[0] not in COMMANDS and (asked[0] == STANDARD_INPUT or not asked[0].startswith("-"))
+    named = asked and asked[0] not in COMMANDS and (asked[0] == "-" or not asked[0].startswith("-"))
     if named and not completes:
         return _overview(asked)
     called = asked[0] if asked and asked[0] in COMMANDS else None

@@ -38,8 +38,6 @@ def render(sheet: Sheet, style: Style) -> str:
     Nothing is cut, and no name, number or flag is broken. Where room is short the columns wrap that may, then those are
     left out that are to spare, then large numbers are rounded; a table that is still too wide is as wide as it takes.
     """
-    from rich.text import Text
-
     width = style.width or AS_WIDE_AS_IT_TAKES
     cells = [[style.text(for_people(cell, style)) for cell in row] for row in sheet.rows]
     for index, row in enumerate(cells):
@@ -63,15 +61,25 @@ def render(sheet: Sheet, style: Style) -> str:
     console = _console(out, style, max(width, needed))
     lines = [(line, "bold" if place == 0 else "") for place, line in enumerate(sheet.above())]
     for line, look in lines:
-        console.print(Text(filled(style.text(line), width), style=look))
+        _say(console, filled(style.text(line), width), look)
     if cells:
         roomy = any(bars) and needed + ROOM_FOR_BARS < width
         console.print()
         console.print(_table(sheet, cells, widths, bars if roomy else []))
         console.print()
     for line in sheet.below(style):
-        console.print(Text(filled(style.text(line), width), style="dim"))
+        _say(console, filled(style.text(line), width), "dim")
     return "\n".join(line.rstrip() for line in style.text(out.getvalue()).rstrip().splitlines())
+
+
+def _say(console: Console, text: str, look: str) -> None:
+    """Lines of text; without colour rich has nothing to do for them, and takes its time."""
+    if console.no_color:
+        console.file.write(f"{text}\n")
+        return
+    from rich.text import Text
+
+    console.print(Text(text, style=look))
 
 
 def filled(text: str, width: int, indent: str = "") -> str:
