@@ -170,6 +170,14 @@ def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "", d
     return HFModel(config, name=name, treated_as=treat_as, dtype_note=dtype_note)
 
 
+def is_known(name: str) -> bool:
+    """Whether ``name`` means a model that :func:`load` would look for: a preset, a place, or an id of the Hub."""
+    from tfcalc.hub import is_id
+    from tfcalc.reader import is_place
+
+    return _preset_of(name) is not None or is_place(name) or is_id(name)
+
+
 def _preset_of(name: str) -> str | None:
     """The name of the preset that is meant, as its file has it; None where there is none."""
     from tfcalc.reader import is_place

@@ -82,3 +82,30 @@ def test_a_gpu_by_its_name_is_the_same_for_the_library_and_the_command_line(tfca
         fits(load("llama-3-8b"), "24GB", gpu="rtx-4090")
     with pytest.raises(UsageError, match="there is no budget"):
         fits(load("llama-3-8b"))
+
+
+GPT2_PARAMETERS = 124_439_808
+"""Of the published GPT-2 small (Radford et al. 2019, whose table 2 says 117M; the checkpoint has these)."""
+GPT2_ATTENTION = 4 * 768 * 768 + 4 * 768
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (("gpt2",), GPT2_PARAMETERS),
+        (("complete", "gpt2"), GPT2_PARAMETERS),
+        (("attention", "gpt2"), GPT2_ATTENTION),
+        (("gpt2", "attention"), GPT2_ATTENTION),
+    ],
+)
+def test_a_model_to_explain_may_stand_where_it_stands_in_every_other_command(
+    tfcalc: Program, words: tuple[str, ...], count: int
+) -> None:
+    assert tfcalc("explain", *words, "-q").stdout == f"{count}\n"
+
+
+@pytest.mark.parametrize("words", [("nonsense",), ("gpt2", "--model", "bert-base-uncased")])
+def test_what_is_neither_a_part_nor_a_model_is_refused(tfcalc: Program, words: tuple[str, ...]) -> None:
+    refused = tfcalc("explain", *words)
+    assert refused.returncode == 2
+    assert f"target '{words[0]}' is not known" in refused.stderr

@@ -85,6 +85,10 @@ class Settings:
         found = named or flagged
         return None if found is None else str(found.value)
 
+    def with_values(self, **values: Value) -> Settings:
+        """These settings with ``values`` as if they had been typed."""
+        return Settings({**self.given, **{name: Given(value, FLAG, name) for name, value in values.items()}})
+
     @property
     def wants_json(self) -> bool:
         """Whether the answer is to be JSON."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.formula import TARGET, named
+from tfcalc.cli.commands.formula import TARGET, aimed
 from tfcalc.cli.commands.plans import PLANS, plans_for
-from tfcalc.cli.options import COUNT, DTYPE, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.questions.explain import COUNTS, explain
@@ -13,11 +13,12 @@ from tfcalc.questions.explain import COUNTS, explain
 
 def run(settings: Settings) -> int:
     """Answer it."""
+    settings = aimed(settings)
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked = plans_for(settings, of, model, run)
     run = asked.pop("workload", run)
-    show(explain(named(settings), model, of, run, settings.conventions(), **asked), settings)
+    show(explain(settings.get("target"), model, of, run, settings.conventions(), **asked), settings)
     return 0
 
 
@@ -25,6 +26,7 @@ COMMAND = Command(
     run,
     (
         TARGET,
+        MODEL_ARGUMENT,
         Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS)),
         *MODEL_OPTIONS,
         *RUN,
@@ -35,6 +37,7 @@ COMMAND = Command(
     ),
     (
         "tfcalc explain attention --d-model 768 --heads 12",
+        "tfcalc explain attention gpt2",
         "tfcalc explain encoder-layer --of flops --seq 1024",
         "tfcalc explain activations.transformer.h.attn --model gpt2 --of memory --train --batch 8 --seq 1024",
         "tfcalc explain output --model transformer-base --of flops --format plain",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, plans_for
-from tfcalc.cli.options import COUNT, DTYPE, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import deliver, show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
@@ -28,12 +29,13 @@ FORMS = (
 
 def run(settings: Settings) -> int:
     """Answer it."""
+    settings = aimed(settings)
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked = plans_for(settings, of, model, run)
     notation = "lbhn" if settings.wants_json else settings.get("notation", "lbhn")
     answer = formula(
-        named(settings),
+        settings.get("target"),
         of,
         model,
         asked.pop("workload", run),
@@ -56,12 +58,16 @@ def run(settings: Settings) -> int:
     return 0
 
 
-def named(settings: Settings) -> str:
-    """The target that was named. Raises UsageError with those that can be, where there is none."""
-    target: str | None = settings.get("target")
+def aimed(settings: Settings) -> Settings:
+    """The settings with a target: a model's name in its place means the complete model, or the part named behind it.
+
+    Raises UsageError with the targets that there are, where none is given.
+    """
+    target, behind = settings.get("target"), settings.get("model")
     if not target:
         raise UsageError("no target given", f"known: {', '.join(TARGETS)}, or a path of the tree")
-    return target
+    turned = target not in TARGETS and is_known(target) and (settings.model_name is None or behind in TARGETS)
+    return settings.with_values(target=behind or "complete", model=target) if turned else settings
 
 
 def _numbers(text: str | None) -> dict[str, int]:
@@ -75,12 +81,13 @@ def _numbers(text: str | None) -> dict[str, int]:
 
 COMMAND = Command(
     run,
-    (TARGET, OF, *FORMS, *MODEL_OPTIONS, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
+    (TARGET, MODEL_ARGUMENT, OF, *FORMS, *MODEL_OPTIONS, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
     (
         "tfcalc formula mha",
         "tfcalc formula encoder-layer --of flops",
         "tfcalc formula activations --of memory --model gpt2 --train --precision bf16",
         "tfcalc formula complete --latex",
+        "tfcalc formula layer llama-3-8b",
         "tfcalc formula core --of time",
         "tfcalc formula ffn --general --substitute h=512,f=1k",
     ),
