@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Program
 from tests.examples import examples
-from tfcalc import catalog
+from tfcalc import catalog, params
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.workload import Workload
@@ -136,3 +136,22 @@ def test_a_config_with_junk_is_answered_or_refused(data: st.DataObject) -> None:
 
 
 PRESETS = [preset for name in catalog.names() if (preset := catalog.preset(name)).config]
+
+
+# PyTorch's topk refuses to choose 300 of them, so that no more than all can run.
+EXPERTS = {
+    "granitemoehybrid": "num_experts_per_tok",
+    "jamba": "num_experts_per_tok",
+    "kimi_linear": "num_experts_per_token",
+    "lfm2_moe": "num_experts_per_tok",
+    "llama4_text": "num_experts_per_tok",
+    "mixtral": "num_experts_per_tok",
+    "nemotron_h": "num_experts_per_tok",
+    "qwen3_5_moe_text": "num_experts_per_tok",
+}
+
+
+@pytest.mark.parametrize("model_type", EXPERTS)
+def test_no_more_experts_are_active_than_there_are(model_type: str) -> None:
+    totals = params(catalog.from_config({"model_type": model_type, EXPERTS[model_type]: 300})).totals
+    assert int(totals["active_params"]) <= int(totals["total_params"])

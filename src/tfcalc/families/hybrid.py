@@ -17,6 +17,7 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import PRE_NORM, attention, norms
 from tfcalc.families.mamba import Channels, backbone, expanded, mamba2_head_dim, time_step_rank
+from tfcalc.families.mixtral import chosen
 from tfcalc.leaves import buffer, linear, norm
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
@@ -114,7 +115,7 @@ def jamba(c: Config, run: Workload) -> Component:
         mixer = attention(c, run, rotated=False) if attends else mamba("mamba", stream)
         width = c.size("intermediate_size")
         if sparse and several:
-            experts = c.size("num_experts"), c.size("num_experts_per_tok"), swiglu(c, width, FUSED)
+            experts = c.size("num_experts"), chosen(c, "num_experts"), swiglu(c, width, FUSED)
             ffn = MixtureOfExperts(h, *experts, router="router")("feed_forward", stream, run)
         else:
             ffn = swiglu(c, width)("feed_forward", stream, run)
@@ -157,7 +158,7 @@ def granite_hybrid(c: Config, run: Workload) -> Component:
         shared = swiglu(c, c.size("shared_intermediate_size", least=0), ("input_linear", "output_linear"))
         parts = [mixer, *norms(PRE_NORM, "rmsnorm", c, run)]
         if c.number("num_local_experts", least=0):
-            experts = c.size("num_local_experts"), c.size("num_experts_per_tok")
+            experts = c.size("num_local_experts"), chosen(c)
             expert = swiglu(c, c.size("intermediate_size"), FUSED)
             parts.append(MixtureOfExperts(h, *experts, expert, router="router")("block_sparse_moe", stream, run))
         parts.append(shared("shared_mlp", stream, run))
@@ -369,7 +370,7 @@ def nemotron_experts(c: Config, run: Workload) -> Component:
     block = MixtureOfExperts(
         h,
         c.size("n_routed_experts"),
-        c.size("num_experts_per_tok"),
+        chosen(c, "n_routed_experts"),
         relu2(c, h if latent is None else latent, c.size("moe_intermediate_size"))._replace(bias=False),
         within=(buffer("gate.e_score_correction_bias", c.size("n_routed_experts")), *ways, shared),
     )

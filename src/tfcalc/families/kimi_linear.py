@@ -15,6 +15,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.families.hybrid import FULL, LINEAR, first, layer_types, never_tied, swiglu
 from tfcalc.families.llama import PRE_NORM, decoder, gated, norms
+from tfcalc.families.mixtral import chosen
 from tfcalc.leaves import buffer, linear
 from tfcalc.workload import Workload
 
@@ -64,7 +65,7 @@ def experts(c: Config, run: Workload) -> Component:
     block = MixtureOfExperts(
         c.size("hidden_size"),
         some,
-        c.size("num_experts_per_token"),
+        chosen(c, "num_experts", "num_experts_per_token"),
         swiglu(c, c.size("moe_intermediate_size"), FUSED),
         within=(buffer("gate.e_score_correction_bias", some), wide("shared_experts", run.target, run)),
     )

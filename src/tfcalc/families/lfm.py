@@ -13,6 +13,7 @@ from tfcalc.core.number import Num, ceil_div, floor_div, scaled
 from tfcalc.families.hybrid import FULL, first, layer_types
 from tfcalc.families.llama import head_dim, kv_heads, norms, qk_norms, rotary_width
 from tfcalc.families.mamba import backbone
+from tfcalc.families.mixtral import chosen
 from tfcalc.leaves import buffer, linear
 from tfcalc.workload import Workload
 
@@ -163,7 +164,7 @@ def lfm2_experts(c: Config, run: Workload) -> Component:
     h, experts = c.size("hidden_size"), c.size("num_experts")
     expert = FeedForward(h, c.size("moe_intermediate_size"), "silu", names=FUSED, gated=True)
     within = (buffer("expert_bias", experts),) if c.flag("use_expert_bias") else ()
-    block = MixtureOfExperts(h, experts, c.size("num_experts_per_tok"), expert, within=within)
+    block = MixtureOfExperts(h, experts, chosen(c, "num_experts"), expert, within=within)
     return block("feed_forward", run.target, run)
 
 

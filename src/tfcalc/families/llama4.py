@@ -11,6 +11,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import scaled
 from tfcalc.families.images import FC, grid, image, self_attention
 from tfcalc.families.llama import PRE_NORM, attention, decoder, norms
+from tfcalc.families.mixtral import chosen
 from tfcalc.families.windows import told, window
 from tfcalc.leaves import activation, linear, norm, parameter
 from tfcalc.leaves.position import learned_position
@@ -27,7 +28,7 @@ def feed_forward(sparse: bool, c: Config, run: Workload) -> Component:
         return dense("feed_forward", run.target, run)
     expert = FeedForward(h, c.size("intermediate_size"), act, names=FUSED, gated=True)
     shared = expert._replace(names=GATED)("shared_expert", run.target, run)
-    stored, active = c.size("num_local_experts"), c.size("num_experts_per_tok")
+    stored, active = c.size("num_local_experts"), chosen(c)
     block = MixtureOfExperts(h, stored, active, expert, "router", within=(shared,), all_run=True)
     return block("feed_forward", run.target, run)
 

@@ -15,6 +15,7 @@ from tfcalc.configs.heads import CAUSAL_LM, bare
 from tfcalc.core.component import Component
 from tfcalc.families.hybrid import FULL, LINEAR, layer_types, swiglu
 from tfcalc.families.llama import PRE_NORM, decoder, gated, head_dim, kv_heads, norms, qk_norms, rotary_width
+from tfcalc.families.mixtral import chosen
 from tfcalc.leaves import linear
 from tfcalc.workload import Workload
 
@@ -50,7 +51,7 @@ def experts(c: Config, run: Workload) -> Component:
     block = MixtureOfExperts(
         h,
         c.size("num_experts"),
-        c.size("num_experts_per_tok"),
+        chosen(c, "num_experts"),
         swiglu(c, c.size("moe_intermediate_size"), FUSED),
         within=(
             swiglu(c, c.size("shared_expert_intermediate_size", least=0))("shared_expert", stream, run),
