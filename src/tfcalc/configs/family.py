@@ -11,16 +11,20 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from tfcalc.blocks.training import with_loss
 from tfcalc.configs.config import Config
+from tfcalc.configs.tops import Top
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel, UnknownModel, nearest
+from tfcalc.nn.counted import counted
+from tfcalc.nn.module import Module
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
-Build = Callable[[Config, Workload], Component]
-Head = Callable[[Config, Workload, Component], Iterable[Component]]
+Build = Callable[[Config, Workload], Component] | Callable[[Config], Module]
+Head = Callable[[Config, Workload, Component], Iterable[Component]] | Top
 
 FOLDER = Path(__file__).parents[1] / "families"
 MARK = "@family("
@@ -40,6 +44,30 @@ class Family(NamedTuple):
     heads: Mapping[str, Head]
     defaults: Mapping[str, Any]
     aliases: Mapping[str, str]
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is a module that runs, which is built of the config alone; the others are trees of costs."""
+        return self.base.__code__.co_argcount == 1
+
+    def module(self, config: Config, head: str) -> Module:
+        """The whole model, of a family that runs."""
+        return cast(Top, self.heads[head])(config, cast(Callable[[Config], Module], self.base)(config))
+
+    def tree(self, config: Config, run: Workload) -> Component:
+        """The model without a head, as a tree of costs."""
+        if self.runs:
+            return counted(cast(Callable[[Config], Module], self.base)(config), run)
+        return cast(Callable[[Config, Workload], Component], self.base)(config, run)
+
+    def whole(self, config: Config, run: Workload, head: str, *, loss: bool = True) -> tuple[Component, ...]:
+        """The parts of the model with this head, as trees of costs; in training with its loss."""
+        if self.runs:
+            made = counted(self.module(config, head), run).parts
+            return made if loss else tuple(part for part in made if part.kind != "loss")
+        top = cast(Callable[[Config, Workload, Component], Iterable[Component]], self.heads[head])
+        parts = top(config, run, self.tree(config, run))
+        return tuple(with_loss(parts) if run.training and loss else parts)
 
     def head_of(self, architecture: str) -> str:
         """The end of a class name that says which head it has. Raises InvalidModel for one that is not known."""
@@ -91,7 +119,7 @@ def find(model_type: object) -> Family:
 
 def nested(config: Config, run: Workload, name: str) -> Component:
     """The base model of a nested config (see :meth:`Config.sub`), under the name that the whole gives it."""
-    return find(config.model_type).base(config, run)._replace(name=name)
+    return find(config.model_type).tree(config, run)._replace(name=name)
 
 
 def modules() -> dict[str, list[str]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head
+from tfcalc.configs.tops import labels
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.errors import InvalidModel
 from tfcalc.leaves import linear
-from tfcalc.printable import quoted
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.configs.family import Head
 
 Width = str | Callable[[Config], Num]
 """The field that says how wide the vectors are which a head reads, or a function of the config."""
@@ -59,16 +61,6 @@ def output(name: str, width: Num, vocabulary: Num, run: Workload, *, tied: bool,
 
 def _width(c: Config, width: Width) -> Num:
     return c.size(width) if isinstance(width, str) else width(c)
-
-
-def labels(c: Config) -> Num:
-    """``num_labels``, or as many as ``id2label`` names; two where neither is given."""
-    names = c.get("id2label")
-    if names and not c.has("num_labels"):
-        if not isinstance(names, Mapping):
-            raise InvalidModel(f"{c.path('id2label')} {quoted(names)} is not an object", "write { … }")
-        return len(names)
-    return c.size("num_labels") if c.has("num_labels") else 2
 
 
 CAUSAL_LM = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
@@ -12,6 +12,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.nn.module import Module
 from tfcalc.plain_data import check_plain
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload, check_phase
@@ -111,17 +112,22 @@ class HFModel:
         return self._build(workload, Reading(find, self.instead))
 
     def _build(self, run: Workload, reading: Reading) -> Component:
-        family, architecture = self.family, self.architecture
-        head = family.head_of(architecture)
-        config = Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
-        base = family.base(config, run)
+        config = self._config(reading)
+        parts = self.family.whole(config, run, config.head)
         _check_layer_types(self.data, reading)
-        parts: Iterable[Component] = family.heads[head](config, run, base)
-        if run.training:
-            from tfcalc.blocks.training import with_loss
+        return Component(self.architecture, "model", parts=parts)
 
-            parts = with_loss(parts)
-        return Component(architecture, "model", parts=tuple(parts))
+    def _config(self, reading: Reading) -> Config:
+        family = self.family
+        head = family.head_of(self.architecture)
+        return Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
+
+    def module(self) -> Module | None:
+        """The model as a module that runs; None where its family is a tree of costs."""
+        if not self.family.runs:
+            return None
+        config = self._config(Reading(find, self.instead))
+        return self.family.module(config, config.head).but(name=self.architecture)
 
     @property
     def reading(self) -> Reading:

@@ -24,10 +24,9 @@ def encoder_decoder(c: Config, run: Workload) -> Component:
     whole = {} if c.has("decoder") else {"is_decoder": True, "add_cross_attention": True}
     head = _language_head(c.sub("decoder", "bert").model_type)
     writes = c.sub("decoder", "bert", over=whole, head=head)
-    base = find(writes.model_type).base(writes, run)
     encoder = nested(reads, _on_source(run), "encoder")
     encoder = encoder._replace(parts=tuple(_unread(part) for part in encoder.parts))
-    decoder = Component("decoder", "decoder", parts=tuple(find(writes.model_type).heads[head](writes, run, base)))
+    decoder = Component("decoder", "decoder", parts=find(writes.model_type).whole(writes, run, head, loss=False))
     return Component("model", "encoder-decoder", parts=(encoder, decoder, *_bridge(reads, writes, run)))
 
 

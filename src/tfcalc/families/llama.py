@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer
-from tfcalc.configs.config import Config, check_factor
+from tfcalc.configs import tops
+from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM, classifier
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, scaled
-from tfcalc.errors import InvalidModel
-from tfcalc.families.images import drops
-from tfcalc.families.windows import LAYERS, by_window, windows
+from tfcalc.core.number import Num
+from tfcalc.families import kit
+from tfcalc.families.kit import PRE_NORM as PRE_NORM
+from tfcalc.families.kit import SANDWICH as SANDWICH
+from tfcalc.families.kit import head_dim as head_dim
+from tfcalc.families.kit import kv_heads as kv_heads
+from tfcalc.families.kit import rotary_width as rotary_width
+from tfcalc.families.windows import LAYERS, windows
 from tfcalc.leaves import buffer, embedding, norm, parameter
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
 
-PRE_NORM = ("input_layernorm", "post_attention_layernorm")
-SANDWICH = (*PRE_NORM, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weight",), ())}
 """The trained scalars of an activation, and its buffers."""
 
@@ -34,25 +38,6 @@ LLAMA: dict[str, Any] = {
     "tie_word_embeddings": False,
 }
 """Llama's defaults; those of its kin are these and what they change."""
-
-
-def kv_heads(c: Config) -> Num:
-    """Key and value heads, as many as query heads where none are given. They must share the query heads evenly."""
-    if c.get("num_key_value_heads") is None:
-        return c.size("num_attention_heads")
-    heads, groups = c.number("num_attention_heads"), c.number("num_key_value_heads")
-    if heads % groups:
-        raise InvalidModel(
-            f"{c.path('num_attention_heads')} {heads} is not divisible by num_key_value_heads {groups}",
-            f"give a divisor of {heads}",
-        )
-    return c.size("num_key_value_heads")
-
-
-def head_dim(c: Config) -> Num:
-    """The width of a head: given, or the hidden size split among the heads."""
-    given = c.optional("head_dim")
-    return c.quotient("hidden_size", "num_attention_heads") if given is None else given
 
 
 def qk_norms(
@@ -109,18 +94,6 @@ def attention(
         rotary=rotary_width(c, d) if rotated else None,
     )
     return block(name, run.target, run.target, run, causal=causal)
-
-
-def rotary_width(c: Config, d: Num) -> Num:
-    """How much of a head's width ``d`` is rotated: all, or the part that ``partial_rotary_factor`` says."""
-    name = "partial_rotary_factor"
-    rope = next((scope for scope in ("rope_parameters", "rope_scaling") if c.get(scope)), "")
-    nested = c.get(rope)
-    if isinstance(nested, Mapping) and nested.get(name) is not None:
-        part = check_factor(f"{rope}.{name}", nested[name])
-    else:
-        part = 1 if c.get(name) is None else c.factor(name)
-    return d if part >= 1 else scaled(d, part)
 
 
 def gated(
@@ -213,11 +186,11 @@ def decoder(
     )
 
 
-@family("granite", architecture="GraniteForCausalLM", heads=CAUSAL_LM, **LLAMA)
+@family("granite", architecture="GraniteForCausalLM", heads=tops.CAUSAL_LM, **LLAMA)
 @family(
     "iquestcoder",
     architecture="LlamaForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     **LLAMA
     | {
         "vocab_size": 76800,
@@ -233,7 +206,7 @@ def decoder(
 @family(
     "internlm3",
     architecture="LlamaForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={"qkv_bias": "attention_bias", "bias": "mlp_bias"},
     **LLAMA
     | {
@@ -245,17 +218,17 @@ def decoder(
         "max_position_embeddings": 32768,
     },
 )
-@family("llama", architecture="LlamaForCausalLM", heads=CAUSAL_LM, **LLAMA)
-def llama(c: Config, run: Workload) -> Component:
+@family("llama", architecture="LlamaForCausalLM", heads=tops.CAUSAL_LM, **LLAMA)
+def llama(c: Config) -> Module:
     """Touvron et al. 2023 (arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU; biases only where a flag says so."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"))
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"))
+    return kit.decoder(c, kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))))
 
 
 @family(
     "emu3_text_model",
     architecture="Emu3ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     **LLAMA
     | {
         "vocab_size": 184622,
@@ -265,16 +238,16 @@ def llama(c: Config, run: Workload) -> Component:
         "attention_dropout": 0.1,
     },
 )
-def emu3_text(c: Config, run: Workload) -> Component:
+def emu3_text(c: Config) -> Module:
     """Emu3 (arXiv 2409.18869): Llama with dropout behind each sub-layer (transformers' Emu3DecoderLayer)."""
-    parts = attention(c, run, bias=c.flag("attention_bias")), gated(c, run, bias=c.flag("mlp_bias"))
-    return decoder(c, run, uniform(c, run, *parts, ends_with_sum=not drops(c, run, "attention_dropout")))
+    parts = kit.attention(c, bias=c.flag("attention_bias")), kit.gated(c, bias=c.flag("mlp_bias"))
+    return kit.decoder(c, kit.layer(c, *parts, dropped=bool(c.get("attention_dropout"))))
 
 
 @family(
     "smollm3",
     architecture="SmolLM3ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     **LLAMA
     | {
         "vocab_size": 128256,
@@ -287,14 +260,14 @@ def emu3_text(c: Config, run: Workload) -> Component:
         "no_rope_layer_interval": 4,
     },
 )
-def smollm3(c: Config, run: Workload) -> Component:
+def smollm3(c: Config) -> Module:
     """SmolLM3 (Hugging Face 2025): Llama whose layers without rotary positions may see a window."""
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, bias=c.flag("attention_bias"), window=window)
-        return uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias")))
+    def one(window: int | None) -> PreNorm:
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window)
+        return kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias")))
 
-    return decoder(c, run, *by_window(c, run, windows_without_positions(c), one))
+    return kit.decoder(c, one, windows_without_positions(c))
 
 
 def windows_without_positions(c: Config) -> list[int | None]:
@@ -313,11 +286,11 @@ MISTRAL = LLAMA | {
 }
 
 
-@family("ministral", architecture="MinistralForCausalLM", heads=CAUSAL_LM, **MISTRAL)
+@family("ministral", architecture="MinistralForCausalLM", heads=tops.CAUSAL_LM, **MISTRAL)
 @family(
     "ministral3",
     architecture="Ministral3ForCausalLM",
-    heads=CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2)},
+    heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)},
     **MISTRAL
     | {
         "vocab_size": 131072,
@@ -330,16 +303,16 @@ MISTRAL = LLAMA | {
 @family(
     "mistral",
     architecture="MistralForCausalLM",
-    heads=CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2)},
+    heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)},
     **MISTRAL,
 )
-def mistral(c: Config, run: Workload) -> Component:
+def mistral(c: Config) -> Module:
     """Mistral 7B (arXiv 2310.06825): Llama with grouped heads, and no flag for biases."""
 
-    def one(window: int | None) -> Component:
-        return uniform(c, run, attention(c, run, window=window), gated(c, run))
+    def one(window: int | None) -> PreNorm:
+        return kit.layer(c, kit.attention(c, window=window), kit.gated(c))
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda _: True), one))
+    return kit.decoder(c, one, windows(c, lambda _: True))
 
 
 QWEN = LLAMA | {
@@ -363,46 +336,45 @@ def upper_windows(c: Config) -> list[int | None]:
 @family(
     "qwen2",
     architecture="Qwen2ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     **QWEN,
 )
-def qwen2(c: Config, run: Workload) -> Component:
+def qwen2(c: Config) -> Module:
     """Qwen2 technical report (arXiv 2407.10671): biases on queries, keys and values, none on the output."""
 
-    def one(window: int | None) -> Component:
-        return uniform(c, run, attention(c, run, bias=True, output_bias=False, window=window), gated(c, run))
+    def one(window: int | None) -> PreNorm:
+        return kit.layer(c, kit.attention(c, bias=True, output_bias=False, window=window), kit.gated(c))
 
-    return decoder(c, run, *by_window(c, run, upper_windows(c), one))
+    return kit.decoder(c, one, upper_windows(c))
 
 
 @family(
     "qwen3",
     architecture="Qwen3ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     **QWEN | {"head_dim": 128},
 )
-def qwen3(c: Config, run: Workload) -> Component:
+def qwen3(c: Config) -> Module:
     """Qwen3 technical report (arXiv 2505.09388): a norm of each head's query and key."""
 
-    def one(window: int | None) -> Component:
-        normed = qk_norms("rmsnorm", c, run)
-        mixer = attention(c, run, bias=c.flag("attention_bias"), within=normed, window=window)
-        return uniform(c, run, mixer, gated(c, run))
+    def one(window: int | None) -> PreNorm:
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=window)
+        return kit.layer(c, mixer, kit.gated(c))
 
-    return decoder(c, run, *by_window(c, run, upper_windows(c), one))
+    return kit.decoder(c, one, upper_windows(c))
 
 
 @family(
     "phi3",
     architecture="Phi3ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     **LLAMA | {"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 4096},
 )
-def phi3(c: Config, run: Workload) -> Component:
+def phi3(c: Config) -> Module:
     """Phi-3 (arXiv 2404.14219): Llama with fused projections; all layers see a window, where a config has one."""
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, names=("qkv_proj", "o_proj"), window=window)
-        return uniform(c, run, mixer, gated(c, run, names=FUSED))
+    def one(window: int | None) -> PreNorm:
+        mixer = kit.attention(c, names=("qkv_proj", "o_proj"), window=window)
+        return kit.layer(c, mixer, kit.gated(c, names=FUSED), dropped=bool(c.get("resid_pdrop")))
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda _: True), one))
+    return kit.decoder(c, one, windows(c, lambda _: True))

@@ -17,6 +17,7 @@ from tfcalc.families.llama import phi3
 from tfcalc.families.unread import read_early, unread_heads
 from tfcalc.leaves import activation, buffer, convolution, embedding, learned_position, linear, norm, parameter
 from tfcalc.leaves.convolution import grouped_convolution
+from tfcalc.nn.counted import counted
 from tfcalc.workload import Sequences, Workload
 
 CROPS, LATE = 2, 1
@@ -165,7 +166,7 @@ def phi4_multimodal(c: Config, run: Workload) -> Component:
 
     Its adapters (LoRA) are no part of transformers' model.
     """
-    base = phi3(c, run)
+    base = counted(phi3(c), run)
     extended = Component("embed_tokens_extend", "embeddings", parts=(_images(c, run), _sound(c, run)))
     return base._replace(parts=(base.parts[0], extended, *base.parts[1:]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.blocks import GATED, layer, stack
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, find, nested
 from tfcalc.configs.heads import bare
@@ -16,6 +17,7 @@ from tfcalc.families.llama import decoder, gated, qwen3, uniform
 from tfcalc.families.qwen_moe import qwen3_moe
 from tfcalc.families.vision_language import either, heads, reader
 from tfcalc.leaves import activation, convolution, learned_position, linear, norm
+from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload
 
 FUSED = ("qkv", "proj")
@@ -229,7 +231,7 @@ def qwen2_vl_text(c: Config, run: Workload) -> Component:
 @family(
     "qwen3_vl_text",
     architecture="Qwen3VLTextModel",
-    heads={"Model": bare},
+    heads={"Model": tops.bare},
     vocab_size=151936,
     hidden_size=4096,
     intermediate_size=22016,
@@ -241,9 +243,9 @@ def qwen2_vl_text(c: Config, run: Workload) -> Component:
     max_position_embeddings=128000,
     attention_bias=False,
 )
-def qwen3_vl_text(c: Config, run: Workload) -> Component:
+def qwen3_vl_text(c: Config) -> Module:
     """Qwen3 with rotary positions in three dimensions."""
-    return qwen3(c, run)
+    return qwen3(c)
 
 
 @family(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.blocks import GATED, Attention, FeedForward
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM, lm_head
@@ -11,6 +12,7 @@ from tfcalc.core.number import ceil_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import LLAMA, QWEN, attention, decoder, gated, head_dim, kv_heads, qwen2, uniform
 from tfcalc.families.mixtral import mixture
+from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
 
 
@@ -90,10 +92,10 @@ def chatglm(c: Config, run: Workload) -> Component:
     return decoder(c, run, layers, final=kind if c.flag("post_layer_norm") else "", names=names)
 
 
-@family("mimo", architecture="MiMoForCausalLM", heads=CAUSAL_LM, **QWEN)
-def mimo(c: Config, run: Workload) -> Component:
+@family("mimo", architecture="MiMoForCausalLM", heads=tops.CAUSAL_LM, **QWEN)
+def mimo(c: Config) -> Module:
     """MiMo (arXiv 2505.07608): Qwen2. The layer that predicts a further token is a module apart, and not counted."""
-    return qwen2(c, run)
+    return qwen2(c)
 
 
 @family(

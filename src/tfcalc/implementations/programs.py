@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
-from tfcalc.tape.operations import Numerics, Torch
+from tfcalc.tape.operations import Numerics
+from tfcalc.tape.tape import Tape
 from tfcalc.tape.value import Value
 
 if TYPE_CHECKING:
@@ -19,8 +20,12 @@ class Program(Protocol):
     """A model that can be run on its tape."""
 
     @property
-    def tape(self) -> Torch:
+    def tape(self) -> Tape:
         """Where it runs."""
+        ...
+
+    def autocast_ends(self) -> None:
+        """Autocast's copies of weights are forgotten."""
         ...
 
     def __call__(self, tree: Component) -> Value:
@@ -34,6 +39,10 @@ class Ran:
     def __init__(self, running: Running) -> None:
         self.running = running
         self.tape = running.t
+
+    def autocast_ends(self) -> None:
+        """Autocast's copies of weights are forgotten."""
+        self.tape.autocast_ends()
 
     def __call__(self, tree: Component) -> Value:
         """From the token ids to the loss."""
@@ -50,6 +59,10 @@ def program(
     from tfcalc.configs.published import HFModel
     from tfcalc.families.transformer import Transformer
 
+    if isinstance(model, HFModel) and implementation in PUBLISHED and (module := model.module()) is not None:
+        from tfcalc.implementations.modules import ModuleProgram
+
+        return ModuleProgram(module, run, numerics, fused=implementation == "fused", every_layer=every_layer)
     if isinstance(model, HFModel) and implementation in PUBLISHED:
         from tfcalc.implementations.transformers.program import running
 

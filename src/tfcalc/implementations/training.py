@@ -39,7 +39,7 @@ def step(
     loss = running(tree)
     if loss.node is None:
         raise InvalidModel("nothing is trained", "freeze fewer modules")
-    tape.autocast_ends()
+    running.autocast_ends()
     saved = ledger.saved
     ledger.begin("backward")
     tape.backward(loss)
@@ -66,7 +66,7 @@ def temporary(
     witness.begin("forward")
     with suppress(Seen):
         loss = running(tree)
-        tape.autocast_ends()
+        running.autocast_ends()
         witness.begin("backward")
         tape.backward(loss)
     return witness.found or []

@@ -1,0 +1,67 @@
+"""Activations as transformers' ACT2FN has them: a kernel of PyTorch's, or Python, one operation at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.ops.elementwise import IDENTITIES, add, mul, pointwise, power, scaled
+from tfcalc.tape.tensor import Tensor
+
+
+def activation(kind: str, x: Tensor) -> Tensor:
+    """By its name."""
+    if kind in IDENTITIES:
+        return x
+    return IN_PYTHON[kind](x) if kind in IN_PYTHON else pointwise(kind, x)
+
+
+def tanh_gelu(x: Tensor) -> Tensor:
+    """``0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))``."""
+    half = scaled(x)
+    return mul(half, scaled(pointwise("tanh", scaled(add(x, scaled(power(x)))))))
+
+
+def fast_gelu(x: Tensor) -> Tensor:
+    """``0.5 · x · (1 + tanh(x · 0.798 · (1 + 0.0447 · x · x)))``."""
+    half, times = scaled(x), scaled(x)
+    inner = scaled(mul(scaled(x), x))
+    return mul(half, scaled(pointwise("tanh", mul(times, inner))))
+
+
+def erf_gelu(x: Tensor) -> Tensor:
+    """``x · 0.5 · (1 + erf(x / √2))``."""
+    half = scaled(x)
+    return mul(half, scaled(pointwise("erf", scaled(x))))
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """``x · σ(1.702 · x)``."""
+    return mul(x, pointwise("sigmoid", scaled(x)))
+
+
+def clipped_gelu(x: Tensor) -> Tensor:
+    """``clip(gelu(x), −10, 10)``."""
+    return pointwise("clip", pointwise("gelu", x))
+
+
+def squared_relu(x: Tensor) -> Tensor:
+    """``relu(x)²``."""
+    return power(pointwise("relu", x))
+
+
+def laplace(x: Tensor) -> Tensor:
+    """``0.5 · (1 + erf((x − μ) / (σ √2)))``."""
+    return scaled(scaled(pointwise("erf", scaled(scaled(x)))))
+
+
+IN_PYTHON: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu_10": clipped_gelu,
+    "gelu_accurate": tanh_gelu,
+    "gelu_fast": fast_gelu,
+    "gelu_new": tanh_gelu,
+    "gelu_python": erf_gelu,
+    "gelu_python_tanh": tanh_gelu,
+    "laplace": laplace,
+    "quick_gelu": quick_gelu,
+    "relu2": squared_relu,
+}

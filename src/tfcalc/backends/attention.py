@@ -1,0 +1,138 @@
+"""softmax(Q Kᵀ) V: transformers' eager code, or the kernels of scaled_dot_product_attention."""
+
+from __future__ import annotations
+
+from tfcalc.core.traced import known, value_of
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.context import Context
+from tfcalc.ops.attention import fused_attention
+from tfcalc.ops.elementwise import add, dropout, pointwise, scaled
+from tfcalc.ops.products import matmul
+from tfcalc.ops.rows import softmax
+from tfcalc.ops.shapes import contiguous, copied, expand, transpose
+from tfcalc.tape.operations import padded
+from tfcalc.tape.running import Running
+from tfcalc.tape.tensor import Tensor
+
+KEPT_BY_FLASH, KEPT_BY_EFFICIENT = 3, 2
+"""Numbers of 8 bytes for the state of the random numbers."""
+FLASH_WIDEST = 256
+"""The widest heads that flash attention takes."""
+ALIGNED = 8
+"""The memory-efficient kernel reads masks whose rows begin at multiples of so many numbers (pad_bias in torch's
+aten/src/ATen/native/transformers/attention.cpp)."""
+
+
+def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
+    """softmax(Q Kᵀ) V by the kernel that was asked for, or by the next that takes these heads."""
+    mask = ctx.masks.get(attention.window)
+    kernel = _able(q, k, v, mask, ctx)
+    if kernel in ("eager", "math") or mask is not None:  # use_gqa_in_sdpa
+        k, v = (repeated(each, q, eager=kernel == "eager" or mask is not None) for each in (k, v))
+    if kernel == "eager":
+        return eager(q, k, v, mask, attention, ctx)
+    if kernel == "math":
+        return math(q, k, v, mask, attention, ctx)
+    if kernel == "flash":
+        return flash(q, k, v)
+    rows = q.shape[0] * padded(q.shape[2]) * q.shape[1] if ctx.run.training else 0
+    return fused_attention(q, k, v, rows, KEPT_BY_EFFICIENT, sdpa_mask(q, k, mask))
+
+
+def _able(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, ctx: Context) -> str:
+    """Flash attention takes no mask, and heads of one width; the memory-efficient kernel not every width.
+
+    Without a mask transformers gives sdpa keys that heads share (``enable_gqa``), which only flash attention takes.
+    Source: aten's sdp_utils.cpp.
+    """
+    asked = ctx.run.kernel
+    if not ctx.run.fused:
+        return asked
+    widths = {value_of(q.width), value_of(v.width)}
+    if asked == "flash" and mask is None and len(widths) == 1 and max(widths) <= FLASH_WIDEST:
+        return "flash"
+    aligned = ALIGNED // 2 if q.trace.compute == "float32" else ALIGNED
+    shared = q.shape[1] != k.shape[1] and mask is None
+    return "math" if shared or any(width % aligned for width in widths) else "efficient"
+
+
+def repeated(x: Tensor, q: Tensor, *, eager: bool) -> Tensor:
+    """repeat_kv: keys or values once for each head that reads them; one head's alone are a view, until copied.
+
+    Without a mask it is the kernel that does it, and always copies.
+    """
+    b, g, s, d = x.shape
+    a = q.shape[1]
+    if g == a:
+        return x
+    if eager and known(g) == 1:
+        return expand(x, b, a, s, d)
+    return copied(x, (b, a, s, d), "repeat_kv")
+
+
+def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Flash attention; heads are filled up to the width that the kernel wants.
+
+    The result lies in memory as the queries do. Source: pad_last_dim in torch's
+    aten/src/ATen/native/transformers/attention.cpp.
+    """
+    rows, width = q.rows, q.width
+    if value_of(width) % ALIGNED == 0:
+        return fused_attention(q, k, v, rows, KEPT_BY_FLASH, like_queries=True)
+    whole = padded(width, ALIGNED)
+    filled = [copied(q.trace.lower(each), (*each.shape[:-1], whole), "pad") for each in (q, k, v)]
+    made = fused_attention(*filled, rows, KEPT_BY_FLASH)
+    return copied(made, (*q.shape[:-1], v.width), "slice")
+
+
+def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
+    """scaled_dot_product_attention's own products, all in fp32 (_scaled_dot_product_attention_math)."""
+    trace = q.trace
+    assert isinstance(trace, Running)
+    bias = sdpa_mask(q, k, mask)
+    bias = None if bias is None else trace.to(bias, "float32")
+    q, k, v = (trace.to(trace.lower(each), "float32") for each in (q, k, v))
+    looks_back = bias is None and attention.causal and not ctx.run.decoding
+    causal = trace.new((q.shape[2], k.shape[2]), "float32", "causal mask") if looks_back else None
+    with trace.no_autocast():
+        times = scaled(q)  # those in fp32 are held until the end
+        p = matmul(times, transpose(scaled(k), 2, 3))
+        if bias is not None:
+            p = add(p, bias)
+        p = softmax(p, "float32")
+        del causal
+        o = matmul(_dropped(p, attention, ctx), v)
+    return trace.to(o, trace.compute)
+
+
+def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
+    """Transformers' eager_attention_forward."""
+    trace = q.trace
+    p = scaled(matmul(q, transpose(k, 2, 3)))
+    if attention.capped:
+        p = scaled(pointwise("tanh", scaled(p)))
+    if mask is not None:
+        p = add(p, mask)
+    p = trace.to(softmax(p, "float32"), q.dtype)
+    p = _dropped(p, attention, ctx)
+    trace.until_layer_ends(p)
+    return contiguous(transpose(matmul(p, v), 1, 2))
+
+
+def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:
+    return dropout(p, "attend_dropout") if attention.dropout and ctx.drops else p
+
+
+def sdpa_mask(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor | None:
+    """A number for each score, of a mask of booleans made in each layer; its rows are filled up as the kernel wants."""
+    if mask is None:
+        return None
+    trace = q.trace
+    assert isinstance(trace, Running)
+    made = trace.new(mask.shape, trace.compute, "mask")
+    trace.new(mask.shape, "bool", "not mask")  # for a moment: convert_boolean_attn_mask
+    keys = k.shape[2]
+    whole = padded(keys, ALIGNED)
+    if trace.numerics.aligned_masks and whole != keys:
+        made = copied(made, (*mask.shape[:-1], whole), "pad")
+    return expand(made, *q.shape[:2], *made.shape[-2:])

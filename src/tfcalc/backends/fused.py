@@ -1,0 +1,119 @@
+"""transformers' models with a fused kernel wherever there is one, as Liger-Kernel puts them in.
+
+Flash attention (the memory-efficient kernel where numbers have 32 bits), norms, gates, rotations in place, and a loss
+that makes no logits. Everything else runs as in transformers.
+"""
+
+from __future__ import annotations
+
+from tfcalc.backends import norms
+from tfcalc.backends.transformers import Transformers
+from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.traced import value_of
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.context import Context
+from tfcalc.ops.elementwise import IDENTITIES, pointwise
+from tfcalc.ops.rows import layer_norm
+from tfcalc.tape.call import Call
+from tfcalc.tape.operations import Numerics
+from tfcalc.tape.running import Running
+from tfcalc.tape.tensor import Tensor
+from tfcalc.workload import Workload
+
+
+class Fused(Transformers):
+    """A backend; see :class:`tfcalc.nn.context.Backend`."""
+
+    fuses = True
+
+    def workload(self, run: Workload, numerics: Numerics) -> Workload:
+        """With a fused kernel for attention; flash attention needs numbers of 16 bits."""
+        return run if run.fused else run.replaced(kernel="efficient" if numerics.compute == "float32" else "flash")
+
+    def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """One kernel."""
+        return layer_norm(x, weight, bias) if norm.form.startswith("layernorm") else norms.fused_rms_norm(x, weight)
+
+    def activation(self, kind: str, x: Tensor) -> Tensor:
+        """A kernel, also where transformers writes it in Python: it keeps what it reads, or what it makes."""
+        return x if kind in IDENTITIES else pointwise(kind, x)
+
+    def gate(self, kind: str, gate: Tensor, up: Tensor) -> Tensor:
+        """``act(gate) · up``: keeps the two, computes the activation again, and writes their gradients over them.
+
+        Source: Liger-Kernel's LigerSiLUMulFunction and LigerGELUMulFunction.
+        """
+        made = gate.trace.call(Call("gated", (gate, up), gate.shape, gate.dtype, saves=(gate, up)))
+        if made.node is not None:
+            made.node.ready = (gate.storage, up.storage)
+        return made
+
+    def rotate(self, x: Tensor, attention: Attention, ctx: Context) -> Tensor:
+        """Queries or keys rotated where they stand, and their gradient likewise: keeps cos and sin.
+
+        Source: Liger-Kernel's LigerRopeFunction; flash-attn's ``apply_rotary`` with ``inplace``.
+        """
+        angles, shares = ctx.angles[None], x.storage
+        call = Call("rotary", (x,), x.shape, x.dtype, saves=angles, passes=True, shares=shares, strides=x.strides)
+        return x.trace.call(call)
+
+    def head_and_loss(self, head: Linear, x: Tensor, ids: Tensor) -> Tensor:
+        """The loss of ``x W + b``: no logits are kept, but the gradients of x, W and b, which forward computes.
+
+        It makes logits for so few rows at a time that they are about as large as x.
+
+        Source: Liger-Kernel's LigerFusedLinearCrossEntropyFunction (arXiv 2410.10989, section 3.2).
+        """
+        trace = x.trace
+        assert isinstance(trace, Running)
+        with trace.inside(head):
+            weight, *bias = (trace.weight(each) for each in head.held().weights)
+        self.begin_loss(trace)
+        labels = self.labels(ids)
+        inputs = (x, weight, *bias)
+        ready = [_gradient(each) for each in inputs]
+        _logits(x, weight)
+        kept = tuple(each for each in ready if each is not None)
+        made = trace.call(Call("linear_cross_entropy", inputs, (), "float32", saves=kept))
+        if made.node is not None:
+            made.node.ready = [each.storage if each is not None else None for each in ready]
+        del labels  # not kept: forward has used them
+        return made
+
+
+def _gradient(of: Tensor) -> Tensor | None:
+    if not of.needs_gradient or not of.trace.gradients:
+        return None
+    return of.trace.new(of.shape, of.dtype, "gradient, in forward")
+
+
+def _logits(x: Tensor, weight: Tensor) -> None:
+    """Those of one chunk, with the weight's copy that autocast makes; the losses of all rows are there, too.
+
+    Where nothing is watched, sizes may be symbols, and what is there for a moment is not counted.
+    """
+    trace = x.trace
+    assert isinstance(trace, Running)
+    if not trace.tape.ledger.watch:
+        return
+    kind = trace.compute
+    vocabulary = weight.shape[1]
+    there = [
+        trace.new((x.rows,), "float32", "losses"),
+        trace.new((_chunk(x.rows, vocabulary, x.width), vocabulary), kind, "logits"),
+    ]
+    if weight.dtype != kind:
+        there.append(trace.new(weight.shape, kind, "weight in autocast"))
+    del there
+
+
+def _chunk(rows: Num, vocabulary: Num, width: Num) -> Num:
+    """``min(next_power_of_2(ceil(rows / ceil(V / h))), rows)``; a power of two is a number, whatever it follows from.
+
+    >>> _chunk(4 * 4096, 32000, 4096), _chunk(3, 100, 8)
+    (2048, 1)
+    """
+    wanted = ceil_div(value_of(rows), ceil_div(value_of(vocabulary), value_of(width)))
+    power: int = 1 << (wanted - 1).bit_length()
+    return rows if value_of(rows) <= power else power

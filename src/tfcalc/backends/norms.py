@@ -1,0 +1,93 @@
+"""Norms as libraries write them: a kernel, or Python, one operation at a time."""
+
+from __future__ import annotations
+
+from tfcalc.ops.elementwise import add, mul, pointwise, power, scaled
+from tfcalc.ops.rows import layer_norm, mean
+from tfcalc.tape.call import Call
+from tfcalc.tape.tensor import Tensor
+
+
+def llama_norm(x: Tensor, weight: Tensor | None) -> Tensor:
+    """LlamaRMSNorm: a copy in fp32, its squares, 1/rms, and their product in the first format, times the weight."""
+    trace, given = x.trace, x.dtype
+    x = trace.to(x, "float32")
+    variance = mean(power(x))
+    x = mul(x, _root(variance))
+    lower = trace.to(x, given)  # the variable in fp32 is there until the end
+    return lower if weight is None else mul(lower, weight)
+
+
+def gemma_norm(x: Tensor, weight: Tensor | None) -> Tensor:
+    """GemmaRMSNorm: all in fp32, times 1 + weight, which is made anew; then in the first format."""
+    trace = x.trace
+    normed = over_rms(trace.to(x, "float32"))
+    if weight is not None:
+        normed = mul(normed, scaled(trace.to(weight, "float32"), "1 + weight"))
+    return trace.to(normed, x.dtype)
+
+
+def over_rms(x: Tensor) -> Tensor:
+    """``x · rsqrt(mean(x²) + ε)``."""
+    return mul(x, _root(mean(power(x))))
+
+
+def _root(variance: Tensor) -> Tensor:
+    """``rsqrt(variance + ε)``, which autocast runs in fp32."""
+    return pointwise("rsqrt", variance.trace.upper(scaled(variance, "+ ε")))
+
+
+def t5_norm(x: Tensor, weight: Tensor | None) -> Tensor:
+    """T5LayerNorm: the squares are those of a copy in fp32, but it is ``x`` itself that is multiplied."""
+    trace = x.trace
+    variance = mean(power(trace.to(x, "float32")))
+    x = trace.to(mul(x, _root(variance)), trace.weights_format)
+    return x if weight is None else mul(x, weight)
+
+
+def olmo_norm(x: Tensor, weight: Tensor | None) -> Tensor:
+    """Olmo2RMSNorm: times the weight in fp32, and only then in the first format."""
+    given = x.dtype
+    x = over_rms(x.trace.to(x, "float32"))
+    return x.trace.to(x if weight is None else mul(weight, x), given)
+
+
+def helium_norm(x: Tensor, weight: Tensor | None) -> Tensor:
+    """HeliumRMSNorm: the same, with a copy of the weight in fp32."""
+    return olmo_norm(x, weight if weight is None else x.trace.to(weight, "float32"))
+
+
+def gemma4_norm(x: Tensor, weight: Tensor | None) -> Tensor:
+    """Gemma4RMSNorm: 1/rms is a power, which keeps what it reads; times a copy of the weight in fp32."""
+    trace, given = x.trace, x.dtype
+    x = trace.to(x, "float32")
+    x = mul(x, power(scaled(mean(power(x)), "+ ε")))
+    return trace.to(x if weight is None else mul(x, trace.to(weight, "float32")), given)
+
+
+RMSNORMS = {
+    "": llama_norm,
+    "gemma": gemma_norm,
+    "gemma4": gemma4_norm,
+    "helium": helium_norm,
+    "olmo": olmo_norm,
+    "t5": t5_norm,
+}
+"""By the ``code`` of a norm."""
+
+
+def fused_rms_norm(x: Tensor, weight: Tensor | None) -> Tensor:
+    """Keeps what it reads, in whatever format, and 1/rms of each row in fp32.
+
+    Source: Liger-Kernel's LigerRMSNormFunction (arXiv 2410.10989, section 3.1); torch's ``_fused_rms_norm``.
+    """
+    deviation = x.trace.new((*x.shape[:-1], 1), "float32", "1/rms")
+    return x.trace.call(Call("rms_norm", (x, weight), x.shape, x.dtype, saves=(x, deviation)))
+
+
+def normed(form: str, code: str, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """LayerNorm is one kernel in most families; an RMSNorm is written in Python."""
+    if form.startswith("layernorm"):
+        return layer_norm(x, weight, bias)
+    made = RMSNORMS[code](x, weight)
+    return made if bias is None else add(made, bias)

@@ -1,0 +1,92 @@
+"""transformers' own code, on PyTorch."""
+
+from __future__ import annotations
+
+from tfcalc.backends import activations, attention, norms, rotation
+from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.context import Context
+from tfcalc.ops.elementwise import mul
+from tfcalc.ops.loss import cross_entropy, nll_of_softmax
+from tfcalc.ops.shapes import copied, expand
+from tfcalc.tape.operations import Numerics
+from tfcalc.tape.running import Running
+from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.trace import Trace
+from tfcalc.workload import Workload
+
+
+class Transformers:
+    """A backend; see :class:`tfcalc.nn.context.Backend`."""
+
+    fuses = False
+
+    def workload(self, run: Workload, numerics: Numerics) -> Workload:
+        """As it was asked for."""
+        return run
+
+    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention]) -> Context:
+        """The masks of scores, and the angles of positions, once for all layers."""
+        windows = list(dict.fromkeys(each.window for each in attentions if each.causal))
+        masks = {window: made for window in windows if (made := self._mask(window, x, ctx)) is not None}
+        turned = [each for each in attentions if each.rotary is not None]
+        if not turned:
+            return ctx._replace(masks=masks)
+        places = x.trace.new((ctx.stream.length,), "int64", "positions")
+        made = rotation.angles_of(turned[0], x, ctx)
+        return ctx._replace(masks=masks, angles={None: made}, places=places)
+
+    def _mask(self, window: Num | None, x: Tensor, ctx: Context) -> Tensor | None:
+        """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked."""
+        trace, batch, length = x.trace, ctx.stream.batch, ctx.stream.length
+        assert isinstance(trace, Running)
+        if ctx.run.kernel == "eager":
+            mask = trace.new((batch, 1, length, length), trace.numerics.weights, "mask")
+            mask.storage.home = trace.module  # one for all layers, if any keeps it
+            return mask
+        if window is None or value_of(length) < value_of(window):
+            return None
+        seen = trace.new((1, 1, length, length), "bool", "mask")
+        later = copied(seen, seen.shape, "mask")  # and_masks makes a copy each time
+        return expand(copied(later, seen.shape, "mask"), batch, 1, length, length)
+
+    def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """As the family writes it."""
+        return norms.normed(norm.form, norm.code, x, weight, bias)
+
+    def activation(self, kind: str, x: Tensor) -> Tensor:
+        """As ACT2FN has it."""
+        return activations.activation(kind, x)
+
+    def gate(self, kind: str, gate: Tensor, up: Tensor) -> Tensor:
+        """``activation(gate) · up``."""
+        return mul(self.activation(kind, gate), up)
+
+    def rotate(self, x: Tensor, attention: Attention, ctx: Context) -> Tensor:
+        """apply_rotary_pos_emb."""
+        return rotation.rotated(x, ctx.angles[None], attention)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, part: Attention, ctx: Context) -> Tensor:
+        """By the kernel of the run."""
+        return attention.attended(q, k, v, part, ctx)
+
+    def head_and_loss(self, head: Linear, x: Tensor, ids: Tensor) -> Tensor:
+        """ForCausalLMLoss: the logits in fp32, and labels that are moved by one token."""
+        logits = head(x)
+        return cross_entropy(logits, f"{head.name}.loss", lambda: self._loss(logits, ids))
+
+    def _loss(self, logits: Tensor, ids: Tensor) -> Tensor:
+        self.begin_loss(logits.trace)
+        return nll_of_softmax(logits.trace.to(logits, "float32"), self.labels(ids))
+
+    def begin_loss(self, trace: Trace) -> None:
+        """A phase of its own."""
+        assert isinstance(trace, Running)
+        trace.tape.ledger.begin("loss")
+
+    def labels(self, ids: Tensor) -> Tensor:
+        """Those of the next tokens: padded, and the first one cut off, a view where there is one sequence."""
+        tokens = ids.elements
+        return ids.trace.new((tokens if value_of(ids.shape[0]) != 1 else tokens + 1,), "int64", "labels")

@@ -1,0 +1,65 @@
+"""What is put on top of a base model that is a module, by the end of its class's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tfcalc.configs.config import Config
+from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.printable import quoted
+
+Top = Callable[[Config, Module], Module]
+
+
+def bare(c: Config, base: Module) -> Module:
+    """The base model by itself."""
+    return base
+
+
+def lm_head(name: str = "lm_head", *, width: str = "hidden_size", bias: bool = False) -> Top:
+    """Logits over the vocabulary, by a matrix that may be the embedding's (``tie_word_embeddings``)."""
+
+    def top(c: Config, base: Module) -> Module:
+        tied = "embedding" if c.flag("tie_word_embeddings") else None
+        head = Linear(name, c.size(width), c.size("vocab_size"), "vocab", bias, tied, "output")
+        return WithHead("", base, head)
+
+    return top
+
+
+def classifier(
+    name: str = "score", *, width: str = "hidden_size", bias: bool = False, classes: int | None = None, base: str = ""
+) -> Top:
+    """Logits over ``classes``, or ``num_labels`` of them; the base may go by another name there."""
+    other = base
+
+    def top(c: Config, base: Module) -> Module:
+        head = Linear(name, c.size(width), classes or labels(c), "", bias)
+        return WithHead("", base.but(name=other) if other else base, head)
+
+    return top
+
+
+def labels(c: Config) -> Num:
+    """``num_labels``, or as many as ``id2label`` names; two where neither is given."""
+    names = c.get("id2label")
+    if names and not c.has("num_labels"):
+        if not isinstance(names, Mapping):
+            raise InvalidModel(f"{c.path('id2label')} {quoted(names)} is not an object", "write { … }")
+        return len(names)
+    return c.size("num_labels") if c.has("num_labels") else 2
+
+
+CAUSAL_LM: Mapping[str, Top] = {
+    "Model": bare,
+    "ForCausalLM": lm_head(),
+    "LMHeadModel": lm_head(),
+    "ForSequenceClassification": classifier(),
+    "ForTokenClassification": classifier(bias=True),
+    "ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2, base="transformer"),
+}
+"""Heads of decoder-only language models (transformers' Generic… classes)."""

@@ -1,0 +1,138 @@
+"""What most decoders are composed of, read from the fields that nearly all configs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tfcalc.blocks import LLAMA_NAMES
+from tfcalc.configs.config import Config, check_factor
+from tfcalc.core.number import Num, scaled
+from tfcalc.errors import InvalidModel
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.model import Decoder
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+
+GATED = ("gate_proj", "up_proj", "down_proj")
+PLAIN = ("up_proj", "down_proj")
+PRE_NORM = ("input_layernorm", "post_attention_layernorm")
+SANDWICH = (*PRE_NORM, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+
+
+def kv_heads(c: Config) -> Num:
+    """Key and value heads, as many as query heads where none are given. They must share the query heads evenly."""
+    if c.get("num_key_value_heads") is None:
+        return c.size("num_attention_heads")
+    heads, groups = c.number("num_attention_heads"), c.number("num_key_value_heads")
+    if heads % groups:
+        raise InvalidModel(
+            f"{c.path('num_attention_heads')} {heads} is not divisible by num_key_value_heads {groups}",
+            f"give a divisor of {heads}",
+        )
+    return c.size("num_key_value_heads")
+
+
+def head_dim(c: Config) -> Num:
+    """The width of a head: given, or the hidden size split among the heads."""
+    given = c.optional("head_dim")
+    return c.quotient("hidden_size", "num_attention_heads") if given is None else given
+
+
+def rotary_width(c: Config, d: Num) -> Num:
+    """How much of a head's width ``d`` is rotated: all, or the part that ``partial_rotary_factor`` says."""
+    name = "partial_rotary_factor"
+    rope = next((scope for scope in ("rope_parameters", "rope_scaling") if c.get(scope)), "")
+    nested = c.get(rope)
+    if isinstance(nested, Mapping) and nested.get(name) is not None:
+        part = check_factor(f"{rope}.{name}", nested[name])
+    else:
+        part = 1 if c.get(name) is None else c.factor(name)
+    return d if part >= 1 else scaled(d, part)
+
+
+def attention(
+    c: Config,
+    *,
+    name: str = "self_attn",
+    names: Sequence[str] = LLAMA_NAMES,
+    bias: bool = False,
+    output_bias: bool | None = None,
+    qk_norms: str = "",
+    window: int | None = None,
+    rotated: bool = True,
+    dropout: str = "attention_dropout",
+) -> Attention:
+    """Self-attention; ``qk_norms`` is the form of the norms of each head's queries and keys, where it has some."""
+    h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), head_dim(c)
+    *inward, outward = names
+    if len(inward) == 1:
+        maps = [Linear(inward[0], h, a * d + g * d + g * d, "QKV", bias)]
+    else:
+        widths = {"Q": a * d, "K": g * d, "V": g * d}
+        maps = [Linear(one, h, widths[letter], letter, bias) for one, letter in zip(inward, widths, strict=True)]
+    return Attention(
+        name,
+        a,
+        g,
+        d,
+        d,
+        tuple(maps),
+        tuple(Norm(one, qk_norms, d) for one in ("q_norm", "k_norm")) if qk_norms else (),
+        Linear(outward, a * d, h, "O", bias if output_bias is None else output_bias),
+        rotary=rotary_width(c, d) if rotated else None,
+        window=window,
+        dropout=bool(c.get(dropout)),
+    )
+
+
+def gated(c: Config, *, bias: bool = False, names: Sequence[str] = GATED, act: str = "hidden_act") -> GatedFeedForward:
+    """SwiGLU, GeGLU: the feed-forward network with a gate, which two names say is made with the input by one map."""
+    h, f = c.size("hidden_size"), c.size("intermediate_size")
+    *inward, down = names
+    gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
+    up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
+    return GatedFeedForward("mlp", gate, up, Linear(down, f, h, "2", bias), c.word(act))
+
+
+def plain(c: Config, *, bias: bool = False, names: Sequence[str] = PLAIN, act: str = "hidden_act") -> FeedForward:
+    """The feed-forward network without a gate."""
+    h, f = c.size("hidden_size"), c.size("intermediate_size")
+    return FeedForward("mlp", Linear(names[0], h, f, "1", bias), Linear(names[1], f, h, "2", bias), c.word(act))
+
+
+def layer(
+    c: Config,
+    *subs: Module,
+    of: type[PreNorm] = PreNorm,
+    norm: str = "rmsnorm",
+    names: Iterable[str] = PRE_NORM,
+    code: str = "",
+    dropped: bool = False,
+) -> PreNorm:
+    """A layer of these sub-layers, with norms of the hidden size by these ``names``."""
+    norms = tuple(Norm(name, norm, c.size("hidden_size"), code) for name in names)
+    return of("layers", subs, norms, dropped)
+
+
+def decoder(
+    c: Config,
+    layers: PreNorm | Callable[[int | None], PreNorm],
+    windows: Sequence[int | None] = (),
+    *,
+    norm: str = "rmsnorm",
+    code: str = "",
+    names: tuple[str, str, str] = ("model", "embed_tokens", "norm"),
+) -> Decoder:
+    """A table, layers, and a final norm; the layers are all alike, or made by the ``windows`` that they have."""
+    h, (whole, table, last) = c.size("hidden_size"), names
+    if isinstance(layers, PreNorm):
+        made = [layers] * c.number(LAYERS)
+    else:
+        by_window = {window: layers(window) for window in dict.fromkeys(windows)}
+        made = [by_window[window] for window in windows]
+    stack = Stack(made[0].name, tuple(made), c.size(LAYERS))
+    return Decoder(whole, Embedding(table, c.size("vocab_size"), h), stack, Norm(last, norm, h, code))

@@ -1,0 +1,1 @@
+"""Modules: what a part of a transformer holds, and how its forward pass goes."""

@@ -1,0 +1,99 @@
+"""Multi-head attention: projections, norms and positions of queries and keys, what they mix, and the way back."""
+
+from __future__ import annotations
+
+from tfcalc.blocks.keeping import by_token
+from tfcalc.core.cost import Cached
+from tfcalc.core.number import Num
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.context import Context
+from tfcalc.nn.module import Module
+from tfcalc.ops.attention import attend, rotary
+from tfcalc.ops.elementwise import dropping
+from tfcalc.ops.shapes import merge_heads, reshape, split, transpose
+from tfcalc.tape.tensor import Tensor
+
+
+class Attention(Module):
+    """Queries from one sequence, keys and values from the same (self-attention) or another (cross-attention).
+
+    ``heads`` query heads share ``kv_heads`` key and value heads: as many (multi-head), fewer (grouped-query), or one
+    (multi-query). The ``inward`` maps make queries, keys and values: one each, two where the second makes keys and
+    values, or one that makes all. ``norms`` are those of queries and keys, of each head or of the ``whole`` map.
+    ``rotary`` is how much of each query's and key's width is turned by its position. Causal attention may be masked to
+    a ``window`` (a query's own key and those before it, so many in all) or to a ``chunk``.
+
+    ``softmax`` and ``capped`` are of no consequence to what is counted, but to how a library computes it.
+
+    Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
+    """
+
+    kind = "attention"
+
+    heads: Num
+    kv_heads: Num
+    key_dim: Num
+    value_dim: Num
+    inward: tuple[Linear, ...]
+    norms: tuple[Norm, ...]
+    output: Linear
+    whole: bool = False
+    rotary: Num | None = None
+    window: Num | None = None
+    chunk: int | None = None
+    causal: bool = True
+    dropout: bool = False
+    softmax: str = "float32"
+    capped: bool = False
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the tokens of ``x``, of b × l × h, make of each other."""
+        q, k, v = self._projected(x, ctx)
+        if self.rotary is not None:
+            q, k = rotary(q, k, self.rotary, lambda each: ctx.backend.rotate(each, self, ctx))
+        mixed = self._attended(q, k, v, ctx)
+        return self.output(merge_heads(mixed, self.heads * self.value_dim))
+
+    def _projected(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, head by head."""
+        a, g, d, d_v = self.heads, self.kv_heads, self.key_dim, self.value_dim
+        if len(self.inward) == 1:
+            q, k, v = split(self.inward[0](x), [a * d, g * d, g * d_v])
+        elif len(self.inward) == 2:
+            q, (k, v) = self.inward[0](x), split(self.inward[1](x), [g * d, g * d_v])
+        else:
+            q, k, v = (each(x) for each in self.inward)
+        q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
+        return transpose(q, 1, 2), transpose(k, 1, 2), transpose(_headed(v, g, d_v), 1, 2)
+
+    def _normed(self, x: Tensor, place: int, heads: Num, ctx: Context) -> Tensor:
+        """Queries or keys of each head, after their norm if they have one."""
+        if not self.norms:
+            return _headed(x, heads, self.key_dim)
+        if self.whole:
+            return _headed(self.norms[place](x, ctx), heads, self.key_dim)
+        return self.norms[place](_headed(x, heads, self.key_dim), ctx)
+
+    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:
+        stream, limits = ctx.stream, {"window": self.window, "chunk": self.chunk}
+        pairs = ctx.run.pairs(stream, stream, causal=self.causal, **limits)  # type: ignore[arg-type]  # a chunk is an int
+
+        def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            made = attend(q, k, v, pairs, lambda: ctx.backend.attend(q, k, v, self, ctx), cached=self._kept(ctx))
+            if self.dropout and ctx.drops:
+                q.trace.count(dropping(made, self.heads * pairs.scores, "attend_dropout"))
+            return made
+
+        if ctx.run.recompute == "selective":
+            return q.trace.checkpoint(attended, q, k, v)
+        return attended(q, k, v)
+
+    def _kept(self, ctx: Context) -> tuple[Cached, ...]:
+        made = {"K": self.key_dim, "V": self.value_dim}
+        stream, limits = ctx.stream, {"window": self.window, "chunk": self.chunk}
+        return by_token(stream, stream, self.kv_heads, made, causal=self.causal, **limits)  # type: ignore[arg-type]  # as above
+
+
+def _headed(x: Tensor, heads: Num, width: Num) -> Tensor:
+    """``b × l × a·d`` as ``b × l × a × d``."""
+    return reshape(x, *x.shape[:2], heads, width)

@@ -1,0 +1,85 @@
+"""Modules of one operation: linear maps, norms, tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.core.cost import Cost
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num
+from tfcalc.leaves.norm import FURTHER, KEYS, NORMS
+from tfcalc.nn.module import Module
+from tfcalc.ops.products import linear
+from tfcalc.ops.rows import norm
+from tfcalc.ops.tables import embedding
+from tfcalc.tape.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tfcalc.nn.context import Context
+
+
+class Linear(Module):
+    """``x W + b`` with W of ``fan_in`` × ``fan_out``, whose index in print is ``letter``.
+
+    ``tied_to`` names the tensor whose storage W shares. A ``role`` other than ``linear`` is that of an output head or
+    a router, which adapters and quantization leave alone.
+    """
+
+    fan_in: Num
+    fan_out: Num
+    letter: str = ""
+    bias: bool = False
+    tied_to: str | None = None
+    kind: str = "linear"
+
+    def held(self) -> Cost:
+        """W and b."""
+        index = self.letter or self.name
+        weight = Weight(f"W_{index}", (self.fan_in, self.fan_out), tied_to=self.tied_to)
+        bias = [Weight(f"b_{index}", (self.fan_out,), minor=True, key="bias")] if self.bias else []
+        return Cost(weights=(weight, *bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """On each row."""
+        weight, *bias = (x.trace.weight(each) for each in self.held().weights)
+        made = linear(x, weight, *bias, letter=self.letter or self.name, packed=self.kind == "linear")
+        return x.trace.adapted(self, x, made)
+
+
+class Norm(Module):
+    """A norm of rows of this ``width``: its ``form`` says which, ``code`` whose program it is where several differ."""
+
+    kind = "norm"
+
+    form: str
+    width: Num
+    code: str = ""
+
+    def held(self) -> Cost:
+        """γ and β, as far as it has them."""
+        letters = (NORMS | FURTHER)[self.form].weights
+        return Cost(weights=tuple(Weight(each, (self.width,), minor=True, key=KEYS[each]) for each in letters))
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """On each row."""
+        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None, None
+        return norm(self.form, x, weight, bias, lambda: ctx.backend.norm(self, x, weight, bias))
+
+
+class Embedding(Module):
+    """A row of this ``width`` for each of so many words."""
+
+    kind = "embedding"
+
+    rows: Num
+    width: Num
+
+    def held(self) -> Cost:
+        """E."""
+        return Cost(weights=(Weight("E", (self.rows, self.width)),))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The rows of these tokens."""
+        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        x.trace.alias("embedding", table)  # what heads are tied to, by whatever name
+        return embedding(table, x)

@@ -1,0 +1,81 @@
+"""What a module reads beside its input: the run, the sequences, and what all layers of a stack share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from tfcalc.tape.tensor import Tensor
+from tfcalc.workload import Sequences, Workload
+
+if TYPE_CHECKING:
+    from tfcalc.nn.attention import Attention
+    from tfcalc.nn.basic import Linear, Norm
+
+
+class Backend(Protocol):
+    """Whose code runs what is one operation to the mathematics and several to a library, or the other way round."""
+
+    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention]) -> Context:
+        """What a stack makes once for all its layers: masks, and the angles of positions."""
+        ...
+
+    def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """A norm of rows."""
+        ...
+
+    def activation(self, kind: str, x: Tensor) -> Tensor:
+        """An activation, by its name."""
+        ...
+
+    fuses: bool
+    """Whether gates are one kernel."""
+
+    def gate(self, kind: str, gate: Tensor, up: Tensor) -> Tensor:
+        """``activation(gate) · up`` in one kernel."""
+        ...
+
+    def rotate(self, x: Tensor, attention: Attention, ctx: Context) -> Tensor:
+        """Queries or keys turned by their positions."""
+        ...
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
+        """What queries make of keys and values, head by head."""
+        ...
+
+    def head_and_loss(self, head: Linear, x: Tensor, ids: Tensor) -> Tensor:
+        """The loss of the logits that a head makes of ``x``."""
+        ...
+
+
+class Context(NamedTuple):
+    """``stream`` are the sequences that run, ``memory`` what an encoder made of ``memory_of``.
+
+    ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
+    """
+
+    run: Workload
+    stream: Sequences
+    code: Backend | None = None
+    masks: Mapping[Any, Tensor] = MappingProxyType({})
+    angles: Mapping[Any, tuple[Tensor, Tensor]] = MappingProxyType({})
+    places: Tensor | None = None
+    memory: Tensor | None = None
+    memory_of: Sequences | None = None
+
+    @property
+    def backend(self) -> Backend:
+        """Whose code runs; where operations are only counted, none does."""
+        assert self.code is not None
+        return self.code
+
+    @property
+    def fuses(self) -> bool:
+        """Whether gates are one kernel."""
+        return self.code is not None and self.code.fuses
+
+    @property
+    def drops(self) -> bool:
+        """Whether dropout is at work."""
+        return self.run.drops

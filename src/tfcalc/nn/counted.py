@@ -1,0 +1,18 @@
+"""What a module costs on a workload: it runs once on tensors without numbers, and what it did is the tree."""
+
+from __future__ import annotations
+
+from tfcalc.core.component import Component
+from tfcalc.nn.context import Context
+from tfcalc.nn.module import Module
+from tfcalc.tape.counting import Counting
+from tfcalc.workload import Workload
+
+
+def counted(module: Module, run: Workload) -> Component:
+    """The tree of components of a module that reads token ids."""
+    trace = Counting()
+    ids = trace.given((run.target.batch, run.target.length), "int64", "token ids")
+    module(ids, Context(run, run.target))
+    (record,) = trace.record.inside.values()
+    return record.component()

@@ -1,0 +1,59 @@
+"""Layers: where the norms stand, and what is added to the stream."""
+
+from __future__ import annotations
+
+from tfcalc.nn.basic import Norm
+from tfcalc.nn.context import Context
+from tfcalc.nn.module import Module
+from tfcalc.ops.elementwise import dropout, residual
+from tfcalc.tape.tensor import Tensor
+
+
+class PreNorm(Module):
+    """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2); ``dropped``: with dropout before the sum."""
+
+    kind = "layer"
+
+    subs: tuple[Module, ...]
+    norms: tuple[Norm, ...]
+    dropped: bool = False
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """One after another."""
+        for norm, sub in zip(self.norms, self.subs, strict=True):
+            x = residual(x, self.dropping(sub, sub(norm(x, ctx), ctx), ctx), sub.name)
+        return x
+
+    def dropping(self, sub: Module, made: Tensor, ctx: Context) -> Tensor:
+        """What a sub-layer made, with some of it dropped."""
+        return dropout(made, f"{sub.name}_dropout") if self.dropped and ctx.drops else made
+
+
+class Behind(PreNorm):
+    """``x + norm(f(x))`` (OLMo 2)."""
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """One after another."""
+        for norm, sub in zip(self.norms, self.subs, strict=True):
+            x = residual(x, self.dropping(sub, norm(sub(x, ctx), ctx), ctx), sub.name)
+        return x
+
+
+class PostNorm(PreNorm):
+    """``norm(x + f(x))`` (BERT)."""
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """One after another."""
+        for norm, sub in zip(self.norms, self.subs, strict=True):
+            x = norm(residual(x, self.dropping(sub, sub(x, ctx), ctx), sub.name), ctx)
+        return x
+
+
+class Sandwich(PreNorm):
+    """``x + norm(f(norm(x)))`` (Gemma 2)."""
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """One after another."""
+        for before, after, sub in zip(self.norms[::2], self.norms[1::2], self.subs, strict=True):
+            x = residual(x, self.dropping(sub, after(sub(before(x, ctx), ctx), ctx), ctx), sub.name)
+        return x

@@ -1,0 +1,61 @@
+"""Whole models: a stack with its table and final norm, and what makes logits of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.context import Context
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+from tfcalc.ops.loss import cross_entropy
+from tfcalc.ops.shapes import narrow
+from tfcalc.tape.tensor import Tensor
+
+
+class Decoder(Module):
+    """A table, layers, and a final norm (Llama)."""
+
+    kind = "decoder"
+
+    table: Embedding
+    layers: Stack
+    norm: Norm | None
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        x = self.table(x)
+        if x.trace.lowers:
+            ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)))
+        x = self.layers(x, ctx)
+        return x if self.norm is None else self.norm(x, ctx)
+
+
+def attentions(module: Module) -> Iterator[Attention]:
+    """The attention blocks in it."""
+    for part in module.parts:
+        if isinstance(part, Attention):
+            yield part
+        else:
+            yield from attentions(part)
+
+
+class WithHead(Module):
+    """A model and what makes logits of its output; in training, their loss."""
+
+    kind = "model"
+
+    base: Module
+    head: Linear
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        made = self.base(x, ctx)
+        if ctx.run.logits == "last":
+            made = narrow(made, 1)
+        if not ctx.run.training or self.head.kind != "output":
+            return self.head(made)
+        if made.trace.lowers:
+            return ctx.backend.head_and_loss(self.head, made, x)
+        return cross_entropy(self.head(made), f"{self.head.name}.loss")

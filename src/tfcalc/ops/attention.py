@@ -1,0 +1,90 @@
+"""Attention: what queries, keys and values make of each other, and what turns them by their position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.core.cost import Cached, Elementwise
+from tfcalc.core.number import Num
+from tfcalc.core.pairs import Pairs
+from tfcalc.leaves.attend import SCALE, SOFTMAX
+from tfcalc.tape.call import Call, Leaf, MatMul
+from tfcalc.tape.tensor import Tensor, preserved
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pairs: Pairs,
+    code: Callable[[], Tensor],
+    *,
+    cached: tuple[Cached, ...] = (),
+    name: str = "attend",
+) -> Tensor:
+    """``softmax(Q Kᵀ / √d_k) V``: q of b × a × l × d, keys and values of b × g × s × d and d_v; of b × a × l × d_v.
+
+    ====================  =======================================================================
+    parameters            none
+    forward FLOPs         ``2·b·a·l·s·d_k`` for Q Kᵀ and ``2·b·a·l·s·d_v`` for the values
+    backward FLOPs        twice that; a fused kernel computes Q Kᵀ again, 2.5 times
+    elementwise FLOPs     6 per score (scale 1, softmax 5); backward 5
+    ====================  =======================================================================
+
+    ``pairs`` are those of queries and keys, by the convention in use (see :meth:`tfcalc.workload.Workload.pairs`);
+    ``code`` is the kernel that runs. All heads together have width a·d; with a·d = h the products take 4·b·l·s·h FLOPs
+    however many heads there are.
+
+    Source: Vaswani et al. 2017, eq. 1; torch.utils.flop_counter (sdpa_flop_count, sdpa_backward_flop_count).
+    """
+    heads = q.shape[1]
+    scores = q if q.needs_gradient else k
+    call = Call(
+        name,
+        (q, k, v),
+        (*q.shape[:-1], v.width),
+        q.dtype,
+        products=(
+            MatMul("Q Kᵀ", (*pairs.twice, heads, q.width), (q, k), again=pairs.fused),
+            MatMul("P V", (*pairs.twice, heads, v.width), (scores, v)),
+        ),
+        elementwise=(
+            Elementwise("scale", heads * pairs.scores, *SCALE),
+            Elementwise("softmax", heads * pairs.scores, *SOFTMAX),
+        ),
+        cached=cached,
+        leaf=Leaf(name, "attend"),
+        saves_result=True,
+    )
+    return q.trace.compose(call, code)
+
+
+def rotary(q: Tensor, k: Tensor | None, width: Num, code: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor | None]:
+    """``x·cos + rotated(x)·sin`` of queries and keys: 2 multiplications and 1 addition for each number that is turned.
+
+    Of each head's query or key ``width`` numbers are. The angles are those of positions, and made once for all layers.
+
+    Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
+    """
+    vectors = q.rows if k is None else q.rows + k.rows
+    work = Elementwise("rotate", vectors * width, forward=3, backward=3, width=width)
+    leaf = Leaf("rotary", "rotary")
+    q.trace.count(Call("rotary", (q, k), q.shape, q.dtype, elementwise=(work,), leaf=leaf, saves_result=True))
+    if not q.trace.lowers:
+        return q, k
+    return code(q), None if k is None else code(k)
+
+
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, rows: Num, state: int, mask: Tensor | None = None, *, like_queries: bool = False
+) -> Tensor:
+    """One kernel: keeps q, k, v, mask, result, the logarithm of each row's sum, and the state of the random numbers."""
+    trace = q.trace
+    q, k, v = (trace.lower(each) for each in (q, k, v))
+    sums = trace.new((rows,), "float32", "log-sum-exp")
+    state_ = trace.new((state,), "int64", "random state")
+    saves = (q, k, v, *([mask] if mask is not None else []), sums, state_)
+    strides = preserved(q) if like_queries else None
+    shape = (*q.shape[:-1], v.width)
+    call = Call("fused_attention", (q, k, v, mask), shape, q.dtype, saves=saves, saves_result=True, strides=strides)
+    return trace.call(call)

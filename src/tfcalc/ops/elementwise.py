@@ -1,0 +1,122 @@
+"""Operations on each number by itself: no weights, no matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.core.cost import Elementwise
+from tfcalc.core.number import Num, product, total
+from tfcalc.core.traced import known
+from tfcalc.leaves.elementwise import ACTIVATIONS, FURTHER
+from tfcalc.tape.call import Call, Leaf
+from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.tensor import Shape, Tensor, preserved
+
+OF_RESULT = ("relu", "sigmoid", "tanh", "exp", "expm1", "sqrt", "rsqrt", "log_softmax")
+"""Kernels whose backward needs what they made; the others need what they read."""
+IDENTITIES = ("linear", "identity")
+
+
+def widest(*dtypes: str) -> str:
+    """The format of a result: the widest of what is read."""
+    return max(dtypes, key=WIDTHS.__getitem__)
+
+
+def broadcast(one: Shape, other: Shape) -> Shape:
+    """The shape of what two tensors make number by number: axes of one are as wide as the other's.
+
+    >>> broadcast((2, 5, 8), (8,)), broadcast((2, 1, 1), (2, 5, 8))
+    ((2, 5, 8), (2, 5, 8))
+    """
+    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    more = len(longer) - len(shorter)
+    pairs = zip(longer[more:], shorter, strict=True)
+    return longer[:more] + tuple(second if known(first) == 1 else first for first, second in pairs)
+
+
+def add(a: Tensor, b: Tensor) -> Tensor:
+    """``a + b``: keeps nothing."""
+    shape = broadcast(a.shape, b.shape)
+    strides = preserved(a) if a.shape == shape else None
+    return a.trace.call(Call("add", (a, b), shape, widest(a.dtype, b.dtype), passes=True, strides=strides))
+
+
+def residual(x: Tensor, made: Tensor, name: str) -> Tensor:
+    """``x + f(x)``: 1 addition per element, and 1 where the two gradients meet.
+
+    Source: He et al. 2016 (arXiv 1512.03385), eq. 1.
+    """
+    call = Call(
+        "add",
+        (made, x),
+        x.shape,
+        widest(x.dtype, made.dtype),
+        elementwise=(Elementwise("x + f(x)", x.elements, forward=1, backward=1),),
+        leaf=Leaf(f"{name}.residual", "residual"),
+        passes=True,
+    )
+    return x.trace.call(call)
+
+
+def scaled(x: Tensor, name: str = "scale") -> Tensor:
+    """``x`` times (or plus) a number: keeps nothing."""
+    return x.trace.call(Call(name, (x,), x.shape, x.dtype, strides=preserved(x)))
+
+
+def mul(a: Tensor, b: Tensor, name: str = "mul") -> Tensor:
+    """``a · b``: keeps each for the other's gradient.
+
+    A gradient is first as large and as wide as the result, and then summed or brought to its own format (torch's
+    FunctionsManual.cpp, ``mul_tensor_backward``).
+    """
+    shape, wide = broadcast(a.shape, b.shape), widest(a.dtype, b.dtype)
+    saves = (*([a] if b.needs_gradient else []), *([b] if a.needs_gradient else []))
+    size = product(shape) * WIDTHS[wide]
+    scratch: Num = total(size - each.elements * WIDTHS[each.dtype] for each in (a, b) if each.needs_gradient)
+    strides = preserved(a) if a.shape == shape else None
+    return a.trace.call(Call(name, (a, b), shape, wide, saves=saves, scratch=scratch, strides=strides))
+
+
+def pointwise(name: str, x: Tensor) -> Tensor:
+    """A kernel of PyTorch's on each number: keeps what it read, or what it made (relu, tanh, sigmoid, exp, rsqrt)."""
+    kept_result = name in OF_RESULT
+    saves = () if kept_result else (x,)
+    call = Call(name, (x,), x.shape, x.dtype, saves=saves, saves_result=kept_result, strides=preserved(x))
+    return x.trace.call(call)
+
+
+def power(x: Tensor) -> Tensor:
+    """``x ** n``: keeps what it read; CUDA's autocast runs it in fp32."""
+    x = x.trace.upper(x)
+    scratch = 2 * x.elements * WIDTHS[x.dtype]
+    return x.trace.call(Call("pow", (x,), x.shape, x.dtype, saves=(x,), scratch=scratch, strides=preserved(x)))
+
+
+def activation(kind: str, x: Tensor, code: Callable[[], Tensor]) -> Tensor:
+    """So many operations per element (ReLU 1, GELU 5, …); ``code`` is what a library runs for it.
+
+    Source: torch.nn.functional and transformers.activations; GELU: Hendrycks and Gimpel 2016 (arXiv 1606.08415).
+    """
+    forward, backward = (ACTIVATIONS | FURTHER)[kind]
+    work = (Elementwise(kind, x.elements, forward, backward),)
+    leaf = Leaf("activation", "activation")
+    return x.trace.compose(Call(kind, (x,), x.shape, x.dtype, elementwise=work, leaf=leaf, saves=(x,)), code)
+
+
+def dropout(x: Tensor, name: str) -> Tensor:
+    """``x · mask / (1 − p)``: keeps a byte for each number; see :func:`dropping` for what it costs.
+
+    Source: CUDA's native_dropout.
+    """
+    mask = x.trace.new(x.shape, "bool", "dropout mask")
+    call = dropping(x, x.elements, name)
+    return x.trace.call(call._replace(saves=(mask,), saves_result=False, strides=preserved(x)))
+
+
+def dropping(x: Tensor, elements: Num, name: str) -> Call:
+    """Dropout of so many numbers: 2 operations each in training, the same for its gradient.
+
+    Source: Srivastava et al. 2014, section 4.
+    """
+    work = (Elementwise("dropout", elements, forward=2, backward=2),)
+    return Call("dropout", (x,), x.shape, x.dtype, elementwise=work, leaf=Leaf(name, "dropout"), saves_result=True)

@@ -1,0 +1,38 @@
+"""What a training step minimises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.core.cost import Elementwise
+from tfcalc.leaves.loss import CROSS_ENTROPY
+from tfcalc.ops.elementwise import pointwise
+from tfcalc.tape.call import Call, Leaf
+from tfcalc.tape.tensor import Tensor
+
+
+def cross_entropy(logits: Tensor, name: str, code: Callable[[], Tensor] | None = None) -> Tensor:
+    """``−log softmax(logits)[next token]``: no parameters, no matrix product; ``code`` is a library's.
+
+    ====================  =======================================================================
+    elementwise FLOPs     5 per logit; backward 2 (what is done once for a token is neglected)
+    ====================  =======================================================================
+
+    Source: torch.nn.functional.cross_entropy: log_softmax and nll_loss, and their backward ``softmax − onehot``.
+    """
+    work = (Elementwise("cross-entropy", logits.elements, *CROSS_ENTROPY),)
+    call = Call("cross_entropy", (logits,), (), logits.dtype, elementwise=work, leaf=Leaf(name, "loss"))
+    call = call._replace(saves_result=True)
+    return logits.trace.call(call) if code is None else logits.trace.compose(call, code)
+
+
+def nll_of_softmax(logits: Tensor, targets: Tensor) -> Tensor:
+    """torch.nn.functional.cross_entropy: keeps the logarithm of the softmax, the targets, and the number of these.
+
+    It asks for the softmax in the logits' own format; what picks the targets' is in fp32 under autocast, and keeps a
+    copy (torch's cross_entropy_loss and nll_loss).
+    """
+    trace = logits.trace
+    logarithms = trace.upper(pointwise("log_softmax", logits))
+    weight = trace.new((1,), logarithms.dtype, "number of targets")
+    return trace.call(Call("nll_loss", (logarithms,), (), logarithms.dtype, saves=(logarithms, targets, weight)))

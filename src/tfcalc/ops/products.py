@@ -1,0 +1,67 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from tfcalc.core.cost import Elementwise
+from tfcalc.core.number import Num, product
+from tfcalc.ops.shapes import reshape
+from tfcalc.tape.call import Call, MatMul
+from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.tensor import Tensor
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str = "", packed: bool = False) -> Tensor:
+    """``y = x W + b`` with W of shape i × o, on each of t rows of x.
+
+    ====================  =======================================================================
+    parameters            ``i·o + o`` (without bias ``i·o``)
+    forward FLOPs         ``2·t·i·o``: t·o outputs, each i multiplications and i additions
+    backward FLOPs        ``2·t·i·o`` for each of x and W that needs a gradient
+    elementwise FLOPs     ``t·o`` for adding the bias, and as many to sum its gradient
+    kept for backward     x for W's gradient, W for x's
+    ====================  =======================================================================
+
+    ``letter`` is the index of W and b in print. A ``packed`` W (quantized, not trained) is unpacked for each product.
+
+    Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N.
+    """
+    trace, (i, o) = x.trace, weight.shape
+    unpacked = weight.elements * WIDTHS[x.trace.compute] if packed and not weight.needs_gradient else 0
+    trace.needed(unpacked)
+    x, weight = trace.lower(x), trace.lower_weight(weight)
+    bias = trace.lower_weight(bias) if bias is not None else None
+    saves = (*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else []))
+    return trace.call(
+        Call(
+            "linear",
+            (x, weight, bias),
+            (*x.shape[:-1], o),
+            x.dtype,
+            products=(MatMul(f"X W_{letter}", (2, x.rows, i, o), (x, weight)),),
+            elementwise=(Elementwise(f"+ b_{letter}", x.rows * o, forward=1, backward=1),) if bias is not None else (),
+            saves=saves,
+            scratch=unpacked,
+        )
+    )
+
+
+def matmul(a: Tensor, b: Tensor, name: str = "A B") -> Tensor:
+    """``A B`` for each head of each sequence: ``2·n·m·k·o`` FLOPs for n pairs of an m × k and a k × o matrix.
+
+    Keeps each for the other's gradient; heads that do not stand in a row with their sequences are copied first.
+
+    Source: torch.matmul, which makes one batch of all axes but two.
+    """
+    trace, (m, k), o = a.trace, a.shape[-2:], b.shape[-1]
+    batch = a.shape[:-2]
+    a, b = batched(trace.lower(a)), batched(trace.lower(b))
+    saves = (*([a] if b.needs_gradient else []), *([b] if a.needs_gradient else []))
+    products = (MatMul(name, (2, product(batch), m, k, o), (a, b)),)
+    made = trace.call(Call("matmul", (a, b), (a.shape[0], m, o), a.dtype, products=products, saves=saves))
+    return reshape(made, *batch, m, o)
+
+
+def batched(x: Tensor) -> Tensor:
+    """All axes but the last two as one."""
+    n: Num = product(x.shape[:-2])
+    return reshape(x, n, *x.shape[-2:])

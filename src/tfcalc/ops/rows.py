@@ -1,0 +1,48 @@
+"""Operations on rows: norms and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.core.cost import Elementwise
+from tfcalc.leaves.norm import FURTHER, NORMS
+from tfcalc.tape.call import Call
+from tfcalc.tape.tensor import Tensor
+
+
+def norm(kind: str, x: Tensor, weight: Tensor | None, bias: Tensor | None, code: Callable[[], Tensor]) -> Tensor:
+    """``(x − mean) / std · γ + β`` (LayerNorm) or ``x / rms · γ`` (RMSNorm), on each row; ``code`` is a library's.
+
+    ====================  =======================================================================
+    parameters            LayerNorm ``2h``; without bias, or RMSNorm: ``h``
+    matrix products       none
+    elementwise FLOPs     7, 6 or 4 per element; backward 13, 12 or 9 (per-row scalars neglected)
+    ====================  =======================================================================
+
+    Source: Ba et al. 2016 (arXiv 1607.06450), eq. 4; Zhang and Sennrich 2019 (arXiv 1910.07467), eq. 4.
+    """
+    _, forward, backward = (NORMS | FURTHER)[kind]
+    work = (Elementwise(kind, x.elements, forward, backward, x.width),)
+    call = Call(kind, (x, weight, bias), x.shape, x.dtype, elementwise=work, saves=(x,), saves_result=True)
+    return x.trace.compose(call, code)
+
+
+def mean(x: Tensor) -> Tensor:
+    """A number for each row: keeps nothing."""
+    return x.trace.call(Call("mean", (x,), (*x.shape[:-1], 1), x.dtype))
+
+
+def softmax(x: Tensor, dtype: str | None = None) -> Tensor:
+    """Keeps what it makes; in autocast, and where it is asked for, that is fp32."""
+    dtype = dtype or x.trace.upper_format(x.dtype)
+    return x.trace.call(Call("softmax", (x,), x.shape, dtype, saves_result=True))
+
+
+def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> Tensor:
+    """torch.nn.functional.layer_norm: keeps what it reads, and each row's mean and deviation."""
+    trace = x.trace
+    x = trace.upper(x)
+    kind = trace.statistics(x.dtype)
+    mean, deviation = (trace.new((*x.shape[:-1], 1), kind, name) for name in ("mean", "1/std"))
+    affine = tuple(each for each in (weight, bias) if each is not None)
+    return trace.call(Call("layer_norm", (x, weight, bias), x.shape, x.dtype, saves=(x, mean, deviation, *affine)))

@@ -1,0 +1,80 @@
+"""Views of the same memory, and copies where a view will not do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfcalc.core.number import Num, total
+from tfcalc.core.traced import known
+from tfcalc.tape.call import Call
+from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.tensor import Shape, Tensor, viewed
+
+
+def reshape(x: Tensor, *shape: Num) -> Tensor:
+    """Another shape: a view where the memory allows it, else a copy (torch.reshape)."""
+    strides = viewed(x.shape, x.strides, shape)
+    if strides is None and x.strides is not None:
+        return copied(x, shape)
+    return x.trace.view(x, shape, strides)
+
+
+def transpose(x: Tensor, one: int, other: int) -> Tensor:
+    """Two axes in each other's place: a view."""
+    order = list(range(len(x.shape)))
+    order[one], order[other] = order[other], order[one]
+    strides = None if x.strides is None else tuple(x.strides[axis] for axis in order)
+    return x.trace.view(x, tuple(x.shape[axis] for axis in order), strides)
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """A copy in which the numbers stand in a row, or ``x`` itself where they do."""
+    return x if x.dense else copied(x, x.shape)
+
+
+def copied(x: Tensor, shape: Shape | None = None, name: str = "contiguous") -> Tensor:
+    """New memory with the same numbers, or some of them several times."""
+    return x.trace.call(Call(name, (x,), x.shape if shape is None else shape, x.dtype))
+
+
+def expand(x: Tensor, *shape: Num) -> Tensor:
+    """A view that reads the same numbers several times; the gradient is their sum."""
+    if all(known(one) is not None and one == other for one, other in zip(x.shape, shape, strict=False)) and len(
+        x.shape
+    ) == len(shape):
+        return x
+    more = len(shape) - len(x.shape)
+    strides = None
+    if x.strides is not None:
+        kept = zip(x.shape, shape[more:], x.strides, strict=True)
+        strides = (0,) * more + tuple(step if known(own) == known(new) else 0 for own, new, step in kept)
+    return x.trace.call(Call("expand", (x,), shape, x.dtype, shares=x.storage, strides=strides))
+
+
+def split(x: Tensor, widths: Sequence[Num]) -> list[Tensor]:
+    """Views of parts of the last axis; their gradients are put together again."""
+    return x.trace.split(x, [(*x.shape[:-1], width) for width in widths], x.strides)
+
+
+def narrow(x: Tensor, length: Num) -> Tensor:
+    """The last ``length`` places of the second axis: a view."""
+    return x.trace.view(x, (x.shape[0], length, *x.shape[2:]), x.strides)
+
+
+def cat(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
+    """Tensors beside each other along an axis, in new memory, as wide as the widest of them."""
+    shape = list(parts[0].shape)
+    shape[axis] = total(part.shape[axis] for part in parts)
+    wide = max((part.dtype for part in parts), key=WIDTHS.__getitem__)
+    return parts[0].trace.call(Call("cat", tuple(parts), tuple(shape), wide))
+
+
+def split_heads(x: Tensor, heads: Num, width: Num) -> Tensor:
+    """``b × l × a·d`` as ``b × a × l × d``: a view."""
+    return transpose(reshape(x, *x.shape[:-1], heads, width), 1, 2)
+
+
+def merge_heads(x: Tensor, width: Num) -> Tensor:
+    """``b × a × l × d`` as ``b × l × a·d``: heads that stand behind each other are copied."""
+    x = transpose(x, 1, 2)
+    return reshape(contiguous(x), *x.shape[:2], width)

@@ -1,0 +1,123 @@
+"""A trace that counts: which module holds what, calls which operation how often, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from tfcalc.core.cost import Cost, Product
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num
+from tfcalc.tape.call import INPUTS, NOTHING, Call, MatMul
+from tfcalc.tape.ledger import Ledger, Storage
+from tfcalc.tape.record import Record
+from tfcalc.tape.tensor import Shape, Strides, Tensor
+from tfcalc.tape.trace import Group, Part, Trace, stacked
+
+NOWHERE = Storage(Ledger(watch=False), 0, "float32", "", counts=False)
+"""The memory of tensors whose memory does not matter."""
+
+
+class Ran(NamedTuple):
+    """An operation that has run: the number ``place`` of its record's, and what it keeps for backward."""
+
+    record: Record
+    place: int
+    keeps: str
+
+
+class Counting(Trace):
+    """Builds the tree that questions fold, while a model runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.record = Record("", "")
+        self.ran: list[Ran] = []
+
+    @contextmanager
+    def inside(self, part: Part) -> Iterator[None]:
+        """What runs now belongs to this module."""
+        outer = self.record
+        self.record = outer.of(part)
+        try:
+            yield
+        finally:
+            self.record = outer
+
+    @contextmanager
+    def group(self, layers: Group) -> Iterator[None]:
+        """What runs now are these layers of a stack."""
+        outer = self.record
+        self.record = outer.of_group(layers)
+        try:
+            yield
+        finally:
+            self.record = outer
+
+    def weight(self, weight: Weight, copies: Num = 1) -> Tensor:
+        """A tensor that the module holds which runs now."""
+        return self._made(stacked(weight, copies), reached=self.gradients and not weight.frozen)
+
+    def call(self, call: Call) -> Tensor:
+        """Count an operation."""
+        reached = self.gradients and any(each is not None and each.needs_gradient for each in call.inputs)
+        cost = Cost(
+            products=tuple(_product(each, reached) for each in call.products),
+            elementwise=call.elementwise if reached else tuple(each._replace(backward=0) for each in call.elementwise),
+            lookups=call.lookups,
+            cached=call.cached,
+        )
+        record = self.record if call.leaf is None else self.record.leaf(*call.leaf)
+        self.ran.append(Ran(record, len(record.costs), call.keeps if reached else NOTHING))
+        record.costs.append(cost)
+        return self._made(call.shape, reached=reached)
+
+    def count(self, call: Call) -> None:
+        """Count an operation whose result something else makes."""
+        self.call(call)
+
+    def checkpoint(self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False) -> Tensor:
+        """What has been run is computed again."""
+        since = len(self.ran)
+        made = run(*given)
+        self.again(since, early_stop=early_stop)
+        return made
+
+    def again(self, since: int, *, early_stop: bool) -> None:
+        """Backward computes again what has run ``since`` then.
+
+        With ``early_stop`` it does so until all is there that backward needs: what is only read is there before the
+        operation that keeps it runs (torch.utils.checkpoint with ``use_reentrant=False``).
+        """
+        ran = self.ran[since:]
+        while early_stop and ran and ran[-1].keeps == NOTHING:
+            ran.pop()
+        if early_stop and ran and ran[-1].keeps == INPUTS:
+            ran.pop()
+        for record, place, _ in ran:
+            record.costs[place] = record.costs[place]._replace(again=True)
+
+    def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
+        """Another shape."""
+        return self._made(shape, reached=x.needs_gradient)
+
+    def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
+        """Views of parts of the last axis."""
+        return [self._made(shape, reached=x.needs_gradient) for shape in shapes]
+
+    def new(self, shape: Shape, dtype: str, label: str) -> Tensor:
+        """A tensor that nothing is computed from."""
+        return self._made(shape, reached=False)
+
+    given = new
+
+    def _made(self, shape: Shape, *, reached: bool) -> Tensor:
+        return Tensor(self, NOWHERE, shape, "float32", reached=reached)
+
+
+def _product(product: MatMul, reached: bool) -> Product:
+    if not reached:
+        return Product(product.name, product.factors, 0, 0)
+    operands = sum(each is not None and each.needs_gradient for each in product.operands)
+    return Product(product.name, product.factors, operands + product.again, product.overcounted)

@@ -1,0 +1,79 @@
+"""What a module did when it ran: a tree of records, which becomes the tree of components."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost
+from tfcalc.tape.trace import Group, Part
+
+
+class Record:
+    """A module as it ran: the costs of its operations, and the records of what it called.
+
+    A leaf is an operation that stands in the tree by itself; it is no ``part`` that holds anything. Layers that are
+    alike are a ``group``.
+    """
+
+    __slots__ = ("costs", "group", "inside", "kind", "name", "part")
+
+    def __init__(self, name: str, kind: str, part: Part | None = None, group: Group | None = None) -> None:
+        self.name = name
+        self.kind = kind
+        self.part = part
+        self.group = group
+        self.inside: dict[str, Record] = {}
+        self.costs: list[Cost] = []
+
+    def leaf(self, name: str, kind: str) -> Record:
+        """The record of an operation that stands by itself."""
+        return self.inside.setdefault(name, Record(name, kind))
+
+    def of(self, part: Part) -> Record:
+        """The record of a module, the same each time that it is called."""
+        return self.inside.setdefault(part.name, Record(part.name, part.kind, part))
+
+    def of_group(self, group: Group) -> Record:
+        """The record of layers that are alike."""
+        return self.inside.setdefault(group.name, Record(group.name, group.layer.kind, group.layer, group))
+
+    def component(self) -> Component:
+        """What it holds and costs, and its parts."""
+        own = Cost() if self.part is None else self.part.held()
+        for cost in self.costs:
+            own = own._replace(
+                products=(*own.products, *cost.products),
+                elementwise=(*own.elementwise, *cost.elementwise),
+                lookups=own.lookups + cost.lookups,
+                cached=(*own.cached, *cost.cached),
+                again=own.again or cost.again,
+            )
+        made = Component(self.name, self.kind, own, tuple(self._parts()))
+        if self.group is None:
+            return made
+        return made._replace(copies=self.group.copies, places=self.group.places, under=self.group.under)
+
+    def _parts(self) -> Iterator[Component]:
+        """In the order in which the module has them, each with the leaves that ran behind it.
+
+        What holds weights and did not run costs nothing, but stands there.
+        """
+        ran: dict[str, list[Record]] = {"": []}
+        home = ""
+        for record in self.inside.values():
+            home = record.home or home
+            ran.setdefault(home, []).append(record)
+        yield from (record.component() for record in ran[""])
+        for part in [] if self.part is None else self.part.parts:
+            if part.name in ran:
+                yield from (record.component() for record in ran.pop(part.name))
+            else:
+                yield from part.components()
+        ran.pop("")
+        yield from (record.component() for records in ran.values() for record in records)
+
+    @property
+    def home(self) -> str:
+        """The part of the module above that it is; none for a leaf."""
+        return self.group.stack if self.group else self.part.name if self.part else ""

@@ -1,0 +1,200 @@
+"""A trace that runs as PyTorch does: what backward keeps, and what is live when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num, product
+from tfcalc.tape.call import Call
+from tfcalc.tape.ledger import Place
+from tfcalc.tape.operations import Numerics
+from tfcalc.tape.tape import Tape
+from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
+from tfcalc.tape.trace import Group, Part, Trace, stacked
+
+
+class Running(Trace):
+    """Runs on a tape. ``trained`` says of the path of a parameter whether it is; those that a model freezes never."""
+
+    lowers = True
+
+    def __init__(
+        self,
+        tape: Tape,
+        numerics: Numerics,
+        trained: Callable[[str], bool] = lambda _: True,
+        *,
+        every_layer: bool = True,
+    ) -> None:
+        super().__init__()
+        self.every_layer = every_layer
+        self.tape = tape
+        self.numerics = numerics
+        self.trained = trained
+        self.weights: dict[str, Tensor] = {}
+        self.casts: dict[int, Tensor] = {}
+        self.held: list[Tensor] = []
+
+    # --- modules
+
+    def inside(self, part: Part) -> AbstractContextManager[None]:
+        """What runs now belongs to this module."""
+        return self.tape.inside(part.name)
+
+    def group(self, layers: Group) -> AbstractContextManager[None]:
+        """What runs now are these layers of a stack."""
+        return self.tape.inside(layers.name, layers.copies)
+
+    def like_others(self, x: Tensor) -> bool:
+        """Not where what the first layer reads is kept anyway, or has another format than the stream."""
+        return x.needs_gradient and x.dtype == self.numerics.weights and not x.storage.keepers
+
+    @contextmanager
+    def without_gradients(self) -> Iterator[None]:
+        """What runs now leaves no graph."""
+        with self.tape.without_gradients():
+            yield
+
+    def weight(self, weight: Weight, copies: Num = 1) -> Tensor:
+        """A parameter of the module that runs, the same each time; a tied one is that which it is tied to."""
+        path = weight.tied_to or f"{self.tape.path}.{weight.name}"
+        if path not in self.weights:
+            shape, dtype = stacked(weight, copies), self.numerics.weights
+            trained = not weight.frozen and self.trained(self.tape.path)
+            held = self.tape.parameter(product(shape), dtype, path, trained=trained)
+            self.weights[path] = Tensor(self, held.storage, shape, dtype, dense(shape), node=held.node)
+        return self.weights[path]
+
+    # --- operations
+
+    def call(self, call: Call) -> Tensor:
+        """Run an operation: memory for its result, and a node if a gradient reaches it."""
+        storage = call.shares or self.tape.new(product(call.shape), call.dtype, call.name)
+        made = Tensor(self, storage, call.shape, call.dtype, call.strides or dense(call.shape))
+        if self.tape.gradients and any(each is not None and each.needs_gradient for each in call.inputs):
+            saves = [*call.saves, *([made] if call.saves_result else [])]
+            made.node = self.tape.node(call.name, call.inputs, saves, call.passes, call.scratch)
+        return made
+
+    def checkpoint(self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False) -> Tensor:
+        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint)."""
+        if not self.tape.gradients:
+            return run(*given)
+        module = list(self.tape.module)
+        with self.without_gradients():
+            result = run(*given)
+        made = Tensor(self, result.storage, result.shape, result.dtype, result.strides)
+        made.node = self.tape.node("checkpoint", given, given)
+
+        def again() -> Tensor:
+            before, self.tape.module = self.tape.module, module
+            computed = run(*given)
+            self.tape.module = before
+            self.autocast_ends()
+            return computed
+
+        made.node.again = again
+        return made
+
+    def alias(self, name: str, weight: Tensor) -> None:
+        """Another name of a weight, by which others are tied to it."""
+        self.weights.setdefault(name, weight)
+
+    def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
+        """The same memory in another shape."""
+        return Tensor(self, x.storage, shape, x.dtype, strides, node=x.node, output=x.output)
+
+    def new(self, shape: Shape, dtype: str, label: str) -> Tensor:
+        """Memory that nothing is computed from."""
+        return Tensor(self, self.tape.new(product(shape), dtype, label), shape, dtype, dense(shape))
+
+    def given(self, shape: Shape, dtype: str, label: str) -> Tensor:
+        """A tensor that is there before anything runs, and is counted elsewhere."""
+        return Tensor(self, self.tape.given(product(shape), dtype, label).storage, shape, dtype, dense(shape))
+
+    def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
+        """Views of parts of the last axis; their gradients are put together again."""
+        node = None
+        if self.tape.gradients and x.needs_gradient:
+            node = self.tape.node("split", [x], [], outputs=len(shapes))
+        return [
+            Tensor(self, x.storage, shape, x.dtype, strides, node=node, output=place if node else 0)
+            for place, shape in enumerate(shapes)
+        ]
+
+    # --- autocast
+
+    def lower(self, x: Tensor) -> Tensor:
+        """What autocast gives to a matrix product."""
+        cast = self.numerics.autocast
+        return x if cast is None or x.dtype != "float32" else self.to(x, cast)
+
+    def upper(self, x: Tensor) -> Tensor:
+        """What autocast gives to an operation that it runs in fp32."""
+        return x if self.numerics.autocast is None else self.to(x, "float32")
+
+    def to(self, x: Tensor, dtype: str) -> Tensor:
+        """A copy in another format, laid out alike, or ``x`` itself."""
+        return x if x.dtype == dtype else self.call(Call("to", (x,), x.shape, dtype, strides=preserved(x)))
+
+    def lower_weight(self, weight: Tensor) -> Tensor:
+        """The same for a parameter: its copy is made once, and kept as long as autocast lasts."""
+        if self.numerics.autocast is None or weight.dtype != "float32":
+            return weight
+        if not weight.needs_gradient:
+            return self.to(weight, self.numerics.autocast)
+        key = id(weight.storage)
+        if key not in self.casts:
+            cast = self.casts[key] = self.to(weight, self.numerics.autocast)
+            cast.storage.home = tuple(place._replace(passes=1) for place in self.tape.module)
+        return self.casts[key]
+
+    @property
+    def weights_format(self) -> str:
+        """The format that weights are in."""
+        return self.numerics.weights
+
+    @property
+    def module(self) -> tuple[Place, ...]:
+        """The modules that run, from the outermost."""
+        return tuple(self.tape.module)
+
+    def upper_format(self, dtype: str) -> str:
+        """The format that autocast gives to an operation that it runs in fp32."""
+        return "float32" if self.numerics.autocast else dtype
+
+    def statistics(self, dtype: str) -> str:
+        """The format of a LayerNorm's mean and deviation."""
+        return "float32" if dtype == "float32" else self.numerics.statistics or "float32"
+
+    @property
+    def compute(self) -> str:
+        """What matrix products run in."""
+        return self.numerics.compute
+
+    def until_layer_ends(self, x: Tensor) -> None:
+        """A variable of the layer has it until the layer ends, though nothing reads it any more."""
+        self.held.append(x)
+
+    def layer_ends(self) -> None:
+        """What its variables had is forgotten."""
+        self.held.clear()
+
+    def needed(self, size: Num) -> None:
+        """So many bytes for a moment."""
+        self.tape.ledger.needed(size)
+
+    @contextmanager
+    def no_autocast(self) -> Iterator[None]:
+        """Inside an operation that autocast has cast the inputs of, nothing is cast any more."""
+        before, self.numerics = self.numerics, self.numerics._replace(autocast=None)
+        try:
+            yield
+        finally:
+            self.numerics = before
+
+    def autocast_ends(self) -> None:
+        """Autocast's copies of weights are forgotten."""
+        self.casts.clear()

@@ -1,0 +1,139 @@
+"""Tensors that have a shape, a place in memory and no numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tfcalc.core.number import Num, product
+from tfcalc.core.traced import known
+from tfcalc.tape.value import Node, Value
+
+if TYPE_CHECKING:
+    from tfcalc.tape.ledger import Storage
+    from tfcalc.tape.trace import Trace
+
+Shape = tuple[Num, ...]
+Strides = tuple[int, ...] | None
+"""How far apart two neighbours of an axis stand in memory; None where sizes are no numbers."""
+
+
+class Tensor(Value):
+    """A tensor of this ``shape`` on a trace: a storage of its own, or a view of one.
+
+    ``strides`` are its axes' in memory, dense unless they are given: what is not dense, some operations copy first.
+    ``reached``: whether backward reaches it, where no graph is built that would tell.
+    """
+
+    __slots__ = ("reached", "shape", "strides", "trace")
+
+    def __init__(
+        self,
+        trace: Trace,
+        storage: Storage,
+        shape: Shape,
+        dtype: str,
+        strides: Strides = None,
+        *,
+        node: Node | None = None,
+        output: int = 0,
+        reached: bool = False,
+    ) -> None:
+        super().__init__(storage, product(shape), dtype, node, output)
+        self.trace = trace
+        self.shape = shape
+        self.strides = strides
+        self.reached = reached
+
+    @property
+    def needs_gradient(self) -> bool:
+        """Whether backward reaches it."""
+        return self.reached or self.node is not None
+
+    @property
+    def rows(self) -> Num:
+        """All axes but the last."""
+        return product(self.shape[:-1])
+
+    @property
+    def width(self) -> Num:
+        """The last axis."""
+        return self.shape[-1]
+
+    @property
+    def dense(self) -> bool:
+        """Whether its numbers stand in a row, in the order of its axes; so they do where nobody can tell."""
+        return self.strides is None or not apart(self.shape, self.strides, dense(self.shape))
+
+
+def dense(shape: Shape) -> Strides:
+    """The strides of a new tensor.
+
+    >>> dense((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides, step = [], 1
+    for size in reversed(shape):
+        number = known(size)
+        if number is None:
+            return None
+        strides.append(step)
+        step *= number
+    return tuple(reversed(strides))
+
+
+def apart(shape: Shape, strides: Strides, others: Strides) -> bool:
+    """Whether two ways to lay this shape out differ; an axis of one has no neighbours to stand apart."""
+    if strides is None or others is None:
+        return False
+    return any(one != other and known(size) != 1 for size, one, other in zip(shape, strides, others, strict=True))
+
+
+def viewed(shape: Shape, strides: Strides, into: Shape) -> Strides:
+    """The strides with which the same memory has another shape; None where only a copy can have it.
+
+    Axes can be merged that stand behind each other in memory, and any can be cut.
+    Source: torch's computeStride (aten/src/ATen/TensorUtils.cpp).
+
+    >>> viewed((2, 8, 4, 16), (512, 16, 128, 1), (16, 4, 16))  # heads before tokens: two batches cannot be merged
+    >>> viewed((1, 8, 4, 16), (512, 16, 128, 1), (8, 4, 16))
+    (16, 128, 1)
+    """
+    if strides is None:
+        return None
+    runs = _runs([known(size) or 0 for size in shape], strides)
+    made: list[int] = []
+    place, left, step = len(runs) - 1, runs[-1][0] if runs else 1, runs[-1][1] if runs else 1
+    for size in reversed([known(each) or 0 for each in into]):
+        while left == 1 and place > 0 and size != 1:
+            place -= 1
+            left, step = runs[place]
+        if left % size:
+            return None
+        made.append(step)
+        left //= size
+        step *= size
+    return tuple(reversed(made))
+
+
+def _runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """Axes merged as far as memory allows: the size of each run, and the stride within it."""
+    runs: list[tuple[int, int]] = []
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 1:
+            continue
+        if runs and runs[-1][1] == size * stride:
+            runs[-1] = runs[-1][0] * size, stride
+        else:
+            runs.append((size, stride))
+    return runs
+
+
+def preserved(x: Tensor) -> Strides:
+    """The strides of a new tensor that keeps the order of this one's axes in memory (torch.preserve_format)."""
+    strides = x.strides
+    if strides is None or x.dense:
+        return strides
+    order = sorted(range(len(x.shape)), key=lambda axis: -strides[axis])
+    inside = dense(tuple(x.shape[axis] for axis in order))
+    return None if inside is None else tuple(inside[order.index(axis)] for axis in range(len(x.shape)))

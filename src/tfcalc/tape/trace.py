@@ -1,0 +1,203 @@
+"""What a model is run on: every operation that it calls is told to a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num
+from tfcalc.tape.call import Call
+from tfcalc.tape.tensor import Shape, Strides, Tensor
+
+
+class Part(Protocol):
+    """A module that runs."""
+
+    @property
+    def name(self) -> str:
+        """Its name among the parts of its module."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """What it is."""
+        ...
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """The modules in it."""
+        ...
+
+    def held(self) -> Cost:
+        """Its own weights and buffers, without those of its parts."""
+        ...
+
+    def components(self) -> Iterator[Component]:
+        """What it and its parts hold."""
+        ...
+
+
+class Group(Protocol):
+    """Layers that are alike, of which one runs for all ``copies``, at these ``places`` of their stack."""
+
+    @property
+    def name(self) -> str:
+        """That of the stack, with what tells it from other groups."""
+        ...
+
+    @property
+    def stack(self) -> str:
+        """The name of the stack."""
+        ...
+
+    @property
+    def layer(self) -> Part:
+        """One of them."""
+        ...
+
+    @property
+    def copies(self) -> Num:
+        """How many they are."""
+        ...
+
+    @property
+    def places(self) -> tuple[int, ...] | None:
+        """Where they stand; None: everywhere."""
+        ...
+
+    @property
+    def under(self) -> int:
+        """How many layers of other kinds are below them."""
+        ...
+
+
+class Trace:
+    """Runs a model's operations on tensors that have sizes alone.
+
+    ``gradients``: whether backward will come. ``lowers``: whether operations run as the kernels that they are made of
+    (for what is live when), rather than as the one that the mathematics has (for what is counted).
+    """
+
+    lowers = False
+    every_layer = False
+    """Whether each layer of a stack runs, rather than one for all that are alike."""
+
+    def __init__(self) -> None:
+        self.gradients = True
+
+    @contextmanager
+    def without_gradients(self) -> Iterator[None]:
+        """What runs now is not reached by backward (torch.no_grad)."""
+        before, self.gradients = self.gradients, False
+        try:
+            yield
+        finally:
+            self.gradients = before
+
+    def inside(self, part: Part) -> AbstractContextManager[None]:
+        """What runs now belongs to this module."""
+        raise NotImplementedError
+
+    def group(self, layers: Group) -> AbstractContextManager[None]:
+        """What runs now are these layers of a stack."""
+        raise NotImplementedError
+
+    def like_others(self, x: Tensor) -> bool:
+        """Whether the first layer of a stack that reads ``x`` costs and keeps what the others do."""
+        return x.needs_gradient
+
+    def weight(self, weight: Weight, copies: Num = 1) -> Tensor:
+        """A tensor that the module holds which runs now; so many ``copies`` of it are one, with an axis for them."""
+        raise NotImplementedError
+
+    def call(self, call: Call) -> Tensor:
+        """Run an operation."""
+        raise NotImplementedError
+
+    def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
+        """Run an operation that is one to the mathematics, and ``code`` to a library."""
+        return code() if self.lowers else self.call(call)
+
+    def count(self, call: Call) -> None:
+        """Count an operation whose result something else makes."""
+
+    def checkpoint(self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False) -> Tensor:
+        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint)."""
+        raise NotImplementedError
+
+    def adapted(self, part: Part, x: Tensor, made: Tensor) -> Tensor:
+        """What a linear map has ``made`` of ``x``, and what its adapter makes of it, where it has one."""
+        return made
+
+    def alias(self, name: str, weight: Tensor) -> None:
+        """Another name of a weight, by which others are tied to it."""
+
+    def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
+        """The same memory in another shape."""
+        raise NotImplementedError
+
+    def new(self, shape: Shape, dtype: str, label: str) -> Tensor:
+        """A tensor that nothing is computed from: a mask, positions, what a kernel keeps."""
+        raise NotImplementedError
+
+    def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
+        """Views of parts of the last axis."""
+        raise NotImplementedError
+
+    def given(self, shape: Shape, dtype: str, label: str) -> Tensor:
+        """A tensor that is there before anything runs."""
+        raise NotImplementedError
+
+    # --- number formats, which matter only where kernels run
+
+    def lower(self, x: Tensor) -> Tensor:
+        """What autocast gives to a matrix product."""
+        return x
+
+    def upper(self, x: Tensor) -> Tensor:
+        """What autocast gives to an operation that it runs in fp32."""
+        return x
+
+    def lower_weight(self, weight: Tensor) -> Tensor:
+        """The same for a parameter."""
+        return weight
+
+    def to(self, x: Tensor, dtype: str) -> Tensor:
+        """A copy in another format, or ``x`` itself."""
+        return x
+
+    def upper_format(self, dtype: str) -> str:
+        """The format that autocast gives to an operation that it runs in fp32."""
+        return dtype
+
+    def statistics(self, dtype: str) -> str:
+        """The format of a LayerNorm's mean and deviation."""
+        return dtype
+
+    @property
+    def weights_format(self) -> str:
+        """The format that weights are in."""
+        return "float32"
+
+    @property
+    def compute(self) -> str:
+        """What matrix products run in."""
+        return "float32"
+
+    def until_layer_ends(self, x: Tensor) -> None:
+        """A variable of the layer has it until the layer ends, though nothing reads it any more."""
+
+    def layer_ends(self) -> None:
+        """What its variables had is forgotten."""
+
+    def needed(self, size: Num) -> None:
+        """So many bytes for a moment."""
+
+
+def stacked(weight: Weight, copies: Num) -> Shape:
+    """The shape of so many ``copies`` of a weight in one tensor; a single one has no axis for them."""
+    return weight.shape if isinstance(copies, int) and copies == 1 else (copies, *weight.shape)
