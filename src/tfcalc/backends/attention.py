@@ -80,9 +80,9 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     if value_of(width) % ALIGNED == 0:
         return fused_attention(q, k, v, rows, KEPT_BY_FLASH, like_queries=True)
     whole = padded(width, ALIGNED)
-    filled = [copied(q.trace.lower(each), (*each.shape[:-1], whole), "pad") for each in (q, k, v)]
-    made = fused_attention(*filled, rows, KEPT_BY_FLASH)
-    return copied(made, (*q.shape[:-1], v.width), "slice")
+    shape = (*q.shape[:-1], v.width)
+    q, k, v = (copied(q.trace.lower(each), (*each.shape[:-1], whole), "pad") for each in (q, k, v))
+    return copied(fused_attention(q, k, v, rows, KEPT_BY_FLASH), shape, "slice")
 
 
 def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:

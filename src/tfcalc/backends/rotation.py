@@ -10,6 +10,7 @@ from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.shapes import cat, split
 from tfcalc.tape.call import Call
 from tfcalc.tape.ledger import WIDTHS, Place
+from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor, preserved
 
 Angles = tuple[Tensor, Tensor]
@@ -26,6 +27,7 @@ def angles_of(attention: Attention, x: Tensor, ctx: Context) -> Angles:
     """The cosine and the sine of each position's angles, for all layers of this kind."""
     trace, shape = x.trace, (1, ctx.stream.length, turned_width(attention))
     made = [trace.new(shape, trace.weights_format, name) for name in ("cos", "sin")]
+    assert isinstance(trace, Running)
     for each in made:
         each.storage.home = (*trace.module, Place("rotary"))
     return made[0], made[1]

@@ -35,8 +35,8 @@ class Transformers:
         if not turned:
             return ctx._replace(masks=masks)
         places = x.trace.new((ctx.stream.length,), "int64", "positions")
-        made = rotation.angles_of(turned[0], x, ctx)
-        return ctx._replace(masks=masks, angles={None: made}, places=places)
+        angles = rotation.angles_of(turned[0], x, ctx)
+        return ctx._replace(masks=masks, angles={None: angles}, places=places)
 
     def _mask(self, window: Num | None, x: Tensor, ctx: Context) -> Tensor | None:
         """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from tfcalc.blocks.training import with_loss
 from tfcalc.configs.config import Config
@@ -23,8 +23,10 @@ from tfcalc.nn.module import Module
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
-Build = Callable[[Config, Workload], Component] | Callable[[Config], Module]
-Head = Callable[[Config, Workload, Component], Iterable[Component]] | Top
+Runs = Callable[[Config], Module]
+Tree = Callable[[Config, Workload], Component]
+Head = Callable[[Config, Workload, Component], Iterable[Component]]
+Build = TypeVar("Build", Runs, Tree)
 
 FOLDER = Path(__file__).parents[1] / "families"
 MARK = "@family("
@@ -40,8 +42,8 @@ class Family(NamedTuple):
 
     model_type: str
     architecture: str
-    base: Build
-    heads: Mapping[str, Head]
+    base: Runs | Tree
+    heads: Mapping[str, Head] | Mapping[str, Top]
     defaults: Mapping[str, Any]
     aliases: Mapping[str, str]
 
@@ -52,20 +54,20 @@ class Family(NamedTuple):
 
     def module(self, config: Config, head: str) -> Module:
         """The whole model, of a family that runs."""
-        return cast(Top, self.heads[head])(config, cast(Callable[[Config], Module], self.base)(config))
+        return cast(Top, self.heads[head])(config, cast(Runs, self.base)(config))
 
     def tree(self, config: Config, run: Workload) -> Component:
         """The model without a head, as a tree of costs."""
         if self.runs:
-            return counted(cast(Callable[[Config], Module], self.base)(config), run)
-        return cast(Callable[[Config, Workload], Component], self.base)(config, run)
+            return counted(cast(Runs, self.base)(config), run)
+        return cast(Tree, self.base)(config, run)
 
     def whole(self, config: Config, run: Workload, head: str, *, loss: bool = True) -> tuple[Component, ...]:
         """The parts of the model with this head, as trees of costs; in training with its loss."""
         if self.runs:
             made = counted(self.module(config, head), run).parts
             return made if loss else tuple(part for part in made if part.kind != "loss")
-        top = cast(Callable[[Config, Workload, Component], Iterable[Component]], self.heads[head])
+        top = cast(Head, self.heads[head])
         parts = top(config, run, self.tree(config, run))
         return tuple(with_loss(parts) if run.training and loss else parts)
 
@@ -85,7 +87,7 @@ FAMILIES: dict[str, Family] = {}
 def family(
     *model_types: str,
     architecture: str,
-    heads: Mapping[str, Head],
+    heads: Mapping[str, Head] | Mapping[str, Top],
     aliases: Mapping[str, str] | None = None,
     **defaults: Any,
 ) -> Callable[[Build], Build]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.tops import labels
+from tfcalc.configs.tops import labels as labels
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import linear

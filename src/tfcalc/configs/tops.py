@@ -54,7 +54,7 @@ def labels(c: Config) -> Num:
     return c.size("num_labels") if c.has("num_labels") else 2
 
 
-CAUSAL_LM: Mapping[str, Top] = {
+CAUSAL_LM: dict[str, Top] = {
     "Model": bare,
     "ForCausalLM": lm_head(),
     "LMHeadModel": lm_head(),

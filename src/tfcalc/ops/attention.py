@@ -59,20 +59,19 @@ def attend(
     return q.trace.compose(call, code)
 
 
-def rotary(q: Tensor, k: Tensor | None, width: Num, code: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor | None]:
+def rotary(q: Tensor, k: Tensor, width: Num, code: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
     """``x·cos + rotated(x)·sin`` of queries and keys: 2 multiplications and 1 addition for each number that is turned.
 
     Of each head's query or key ``width`` numbers are. The angles are those of positions, and made once for all layers.
 
     Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
     """
-    vectors = q.rows if k is None else q.rows + k.rows
-    work = Elementwise("rotate", vectors * width, forward=3, backward=3, width=width)
+    work = Elementwise("rotate", (q.rows + k.rows) * width, forward=3, backward=3, width=width)
     leaf = Leaf("rotary", "rotary")
     q.trace.count(Call("rotary", (q, k), q.shape, q.dtype, elementwise=(work,), leaf=leaf, saves_result=True))
     if not q.trace.lowers:
         return q, k
-    return code(q), None if k is None else code(k)
+    return code(q), code(k)
 
 
 def fused_attention(

@@ -1,0 +1,37 @@
+"""Values with named fields, made as quickly as any class: what dataclasses do, without the code that they write."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self, dataclass_transform
+
+
+@dataclass_transform(frozen_default=True)
+class Value:
+    """A subclass names its fields, as a dataclass does. Two values are equal where their classes and fields are."""
+
+    fields_: ClassVar[dict[str, Any]] = {}
+    """Of each field its default, or ``...`` where it must be given."""
+
+    def __init_subclass__(cls) -> None:
+        own = {name for name, of in cls.__annotations__.items() if not of.startswith("ClassVar")}
+        cls.fields_ = cls.fields_ | {name: cls.__dict__.get(name, ...) for name in cls.__annotations__ if name in own}
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        given = dict(zip(self.fields_, values, strict=False), **named)
+        wrong = sorted(given.keys() - self.fields_.keys())
+        missing = [name for name, default in self.fields_.items() if default is ... and name not in given]
+        if wrong or missing or len(values) > len(self.fields_):
+            raise TypeError(f"{type(self).__name__}: {', '.join(wrong or missing) or 'too many values'}")
+        self.__dict__.update(self.fields_ | given)
+
+    def but(self, **changed: Any) -> Self:
+        """The same with other values in some fields."""
+        return type(self)(**self.__dict__ | changed)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed; see but()")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]  # sizes may be symbols
