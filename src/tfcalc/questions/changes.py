@@ -15,6 +15,7 @@ from tfcalc.configs.published import HFModel
 from tfcalc.defaults import AUTO, resolve_training
 from tfcalc.dimensions import Described, choice, facet, text
 from tfcalc.held.training.precisions import precision
+from tfcalc.number_formats import COMPUTED
 from tfcalc.report import exact
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ STATELESS = ("none", "sgd")
 RANK, QUANTIZED = 16, "nf4-dq"
 GPUS = (2, 4, 8, 16, 32, 64)
 STAGES = ("1", "2", "3")
-PLAIN_CACHES = (AUTO, "fp32", "bf16", "fp16")
+PLAIN_CACHES = (AUTO, *COMPUTED)
 MULTIPLE = 128
 """Lengths in tokens are proposed in multiples of it."""
 SHORTEST = 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tfcalc.conventions import DTYPES, Conventions
+from tfcalc.conventions import Conventions
 from tfcalc.workload import Workload
 
 PARAMETERS = "unique trainable tensors, a tied matrix once, buffers apart"
@@ -73,7 +73,7 @@ def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, Any]:
             return {
                 "phase": "at rest",
                 "dtype": by.dtype,
-                "bits_per_weight": DTYPES[by.dtype],
+                "bits_per_weight": by.bits,
                 "buffers": BUFFERS,
                 "packing": PACKING,
                 "units": by.units,
@@ -96,7 +96,7 @@ def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True) -> 
         case "flops":
             return ["; ".join([*(_sizes(run) if sizes else []), *_definitions(run, by)])]
         case "memory":
-            weights = f"{by.dtype}, {DTYPES[by.dtype]} bits per weight, {PACKING}; buffers {BUFFERS}"
+            weights = f"{by.dtype}, {by.bits} bits per weight, {PACKING}; buffers {BUFFERS}"
             return [weights, f"not counted: {NOT_COUNTED}"]
         case _:
             return [TIME]

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
+from tfcalc.number_formats import FORMATS
 
-WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "bool": 1, "uint8": 1}
-"""Bytes of one number."""
+WIDTHS = {each.torch: each.bits // 8 for each in FORMATS if each.torch}
+"""Bytes of one number, by torch's name of its format."""
 
 
 class Place(NamedTuple):
