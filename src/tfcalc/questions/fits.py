@@ -18,10 +18,12 @@ from tfcalc.questions.memory import memory
 from tfcalc.questions.remedies import Remedy, Room, remedies
 from tfcalc.questions.sizes import Size, largest_of
 from tfcalc.questions.verdict import Fit
+from tfcalc.report import exact
 
 if TYPE_CHECKING:
     from tfcalc.held.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.questions.paged import PagedCache
     from tfcalc.report import Report
     from tfcalc.workload import Workload
 
@@ -141,6 +143,10 @@ class _Asked:
         """What may grow."""
         return []
 
+    def paged(self) -> PagedCache | None:
+        """What an engine that pages its cache has room for."""
+        return None
+
     @property
     def subtitle(self) -> str:
         """What was asked, in a line."""
@@ -158,7 +164,7 @@ class _Asked:
         longest = [self._at(each.of.name, each.value) for each in found if each.value]
         remarks = {remark for run in longest for remark in self.model.remarks(run)} - set(self.report.notes)
         subtitle, shown = self.subtitle, tuple(sorted(remarks)) if room.holds(self.report.answer) else ()
-        return Fit(self.report, self.budget, self.margin, subtitle, found, tuple(others), flags, shown)
+        return Fit(self.report, self.budget, self.margin, subtitle, found, tuple(others), flags, shown, self.paged())
 
     def _with_change(self, peak: Peak) -> Callable[[Change], int | None]:
         """The bytes with a change; None where it does not go with the rest."""
@@ -235,6 +241,12 @@ class _Serving(_Asked):
         from tfcalc.questions.serving_memory import served
 
         return served(self.model, run, plan, self.dtype).total
+
+    def paged(self) -> PagedCache | None:
+        from tfcalc.questions.paged import paged_cache
+
+        beside = self.report.answer - exact(self.report.totals["kv_cache_bytes"])
+        return paged_cache(self.model, self.run, self.plan, self.budget.bytes - beside)
 
     def ways(self) -> Ways:
         return of_serving(self.run, self.plan)
