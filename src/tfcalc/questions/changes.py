@@ -68,7 +68,7 @@ class Change(NamedTuple):
 
     def applied(self, described: D) -> D:
         """A workload or a plan with those of the values that it has fields for."""
-        known = {item.name for item in fields(described)}  # type: ignore[arg-type]  # every subclass is a dataclass
+        known = {item.name for item in fields(described)}
         return described.replaced(**{name: value for name, value in self.values.items() if name in known})
 
     def flags(self, *described: Described) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class Change(NamedTuple):
         known = {
             item.name: facet_.flags[0]
             for one in described
-            for item in fields(one)  # type: ignore[arg-type]  # every subclass is a dataclass
+            for item in fields(one)
             if (facet_ := facet(item)) is not None
         }
         values = dict(self.values)

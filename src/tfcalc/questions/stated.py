@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tfcalc.conventions import Conventions
 from tfcalc.workload import Workload
@@ -34,7 +33,7 @@ BUFFERS = "as the weights, 16 bits at least"
 NOT_COUNTED = "gradients, optimizer, activations, cache, allocator rounding, CUDA context"
 
 
-def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, Any]:
+def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, object]:
     """``conventions`` of the JSON."""
     match of:
         case "params":

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.held.formats.formats import WHOLE, Format, Piece, awq, bitsandbytes_4bit, fp8, gptq, scaled
 from tfcalc.held.formats.groups import compressed_tensors, modelopt
 from tfcalc.held.formats.module_names import checked
 from tfcalc.held.formats.names import PLAIN, single
-from tfcalc.held.formats.reading import field, flag, size, word
+from tfcalc.held.formats.reading import Fields, field, flag, size, word
 from tfcalc.held.formats.weights import Recipe
 from tfcalc.number_formats import BF16, NUMBERS
 from tfcalc.printable import quoted
 
-Fields = Mapping[str, Any]
 FIELD, METHOD = "quantization_config", "quant_method"
 EXPERTS = "experts"
 TEXT = "language_model"
