@@ -52,6 +52,9 @@ NUMBERS = {
 }
 """The formats by all their names: tfcalc's, torch's, and those that people write."""
 
+WIDTHS = {each.torch: each.bits // 8 for each in FORMATS if each.torch}
+"""Bytes of one number, by torch's name of its format."""
+
 COMPUTED = (FP32.name, BF16.name, FP16.name)
 """What layers compute in, and save for backward."""
 

@@ -6,10 +6,7 @@ from typing import NamedTuple
 
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
-from tfcalc.number_formats import FORMATS
-
-WIDTHS = {each.torch: each.bits // 8 for each in FORMATS if each.torch}
-"""Bytes of one number, by torch's name of its format."""
+from tfcalc.number_formats import WIDTHS as WIDTHS  # the programs on the tape read it from here
 
 
 class Place(NamedTuple):
