@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
-from tfcalc.ops.attention import fused_attention
+from tfcalc.ops.attention import by_token, fused_attention
 from tfcalc.ops.elementwise import add, dropout, pointwise, scaled
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
@@ -82,7 +82,8 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     whole = padded(width, ALIGNED)
     shape = (*q.shape[:-1], v.width)
     q, k, v = (copied(q.trace.lower(each), (*each.shape[:-1], whole), "pad") for each in (q, k, v))
-    return copied(fused_attention(q, k, v, rows, KEPT_BY_FLASH), shape, "slice")
+    made = fused_attention(q, k, v, rows, KEPT_BY_FLASH)
+    return copied(made, shape, "slice", by_token(shape))
 
 
 def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
@@ -116,7 +117,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
     p = trace.to(softmax(p, "float32"), q.dtype)
     p = _dropped(p, attention, ctx)
     trace.until_layer_ends(p)
-    return contiguous(transpose(matmul(p, v), 1, 2))
+    return transpose(contiguous(transpose(matmul(p, v), 1, 2)), 1, 2)
 
 
 def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:

@@ -37,7 +37,8 @@ def rotated(x: Tensor, angles: Angles, attention: Attention) -> Tensor:
     """``x·cos + rotate_half(x)·sin``; of a part of each head's width, the rest is put beside it, in new memory."""
     width = turned_width(attention)
     if width == x.width:
-        return _turned(x, angles)
+        made = _turned(x, angles)
+        return cat([made]) if attention.copies_turned else made
     first, rest = split(x, [width, x.width - width])
     return cat([_turned(first, angles), rest])
 

@@ -65,6 +65,7 @@ def attention(
     window: int | None = None,
     rotated: bool = True,
     dropout: str = "attention_dropout",
+    copies_turned: bool = False,
 ) -> Attention:
     """Self-attention; ``qk_norms`` is the form of the norms of each head's queries and keys, where it has some."""
     h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), head_dim(c)
@@ -86,6 +87,7 @@ def attention(
         rotary=rotary_width(c, d) if rotated else None,
         window=window,
         dropout=bool(c.get(dropout)),
+        copies_turned=copies_turned,
     )
 
 

@@ -23,7 +23,8 @@ class Attention(Module):
     ``rotary`` is how much of each query's and key's width is turned by its position. Causal attention may be masked to
     a ``window`` (a query's own key and those before it, so many in all) or to a ``chunk``.
 
-    ``softmax`` and ``capped`` are of no consequence to what is counted, but to how a library computes it.
+    What follows is of no consequence to what is counted, but to what is kept: queries and keys that are turned whole
+    are copied all the same (``copies_turned``), and scores are ``capped`` by a tanh.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -43,7 +44,7 @@ class Attention(Module):
     chunk: int | None = None
     causal: bool = True
     dropout: bool = False
-    softmax: str = "float32"
+    copies_turned: bool = False
     capped: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:

@@ -9,7 +9,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
 from tfcalc.leaves.attend import SCALE, SOFTMAX
 from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Tensor, preserved
+from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
 
 
 def attend(
@@ -77,13 +77,23 @@ def rotary(q: Tensor, k: Tensor, width: Num, code: Callable[[Tensor], Tensor]) -
 def fused_attention(
     q: Tensor, k: Tensor, v: Tensor, rows: Num, state: int, mask: Tensor | None = None, *, like_queries: bool = False
 ) -> Tensor:
-    """One kernel: keeps q, k, v, mask, result, the logarithm of each row's sum, and the state of the random numbers."""
+    """One kernel: keeps q, k, v, mask, result, the logarithm of each row's sum, and the state of the random numbers.
+
+    The result lies in memory with a token's heads in a row, or ``like_queries``.
+    """
     trace = q.trace
     q, k, v = (trace.lower(each) for each in (q, k, v))
     sums = trace.new((rows,), "float32", "log-sum-exp")
     state_ = trace.new((state,), "int64", "random state")
     saves = (q, k, v, *([mask] if mask is not None else []), sums, state_)
-    strides = preserved(q) if like_queries else None
     shape = (*q.shape[:-1], v.width)
+    strides = preserved(q) if like_queries else by_token(shape)
     call = Call("fused_attention", (q, k, v, mask), shape, q.dtype, saves=saves, saves_result=True, strides=strides)
     return trace.call(call)
+
+
+def by_token(shape: Shape) -> Strides:
+    """The strides of b × a × l × d that lies in memory as b × l × a × d."""
+    b, a, l, d = shape
+    strides = dense((b, l, a, d))
+    return None if strides is None else (strides[0], strides[2], strides[1], strides[3])

@@ -31,7 +31,8 @@ def broadcast(one: Shape, other: Shape) -> Shape:
     longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
     more = len(longer) - len(shorter)
     pairs = zip(longer[more:], shorter, strict=True)
-    return longer[:more] + tuple(second if known(first) == 1 else first for first, second in pairs)
+    wide = (second if known(first) == 1 != known(second) else first for first, second in pairs)
+    return longer[:more] + tuple(wide)
 
 
 def add(a: Tensor, b: Tensor) -> Tensor:

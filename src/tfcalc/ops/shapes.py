@@ -8,7 +8,7 @@ from tfcalc.core.number import Num, total
 from tfcalc.core.traced import known
 from tfcalc.tape.call import Call
 from tfcalc.tape.ledger import WIDTHS
-from tfcalc.tape.tensor import Shape, Tensor, viewed
+from tfcalc.tape.tensor import Shape, Strides, Tensor, viewed
 
 
 def reshape(x: Tensor, *shape: Num) -> Tensor:
@@ -32,9 +32,9 @@ def contiguous(x: Tensor) -> Tensor:
     return x if x.dense else copied(x, x.shape)
 
 
-def copied(x: Tensor, shape: Shape | None = None, name: str = "contiguous") -> Tensor:
+def copied(x: Tensor, shape: Shape | None = None, name: str = "contiguous", strides: Strides = None) -> Tensor:
     """New memory with the same numbers, or some of them several times."""
-    return x.trace.call(Call(name, (x,), x.shape if shape is None else shape, x.dtype))
+    return x.trace.call(Call(name, (x,), x.shape if shape is None else shape, x.dtype, strides=strides))
 
 
 def expand(x: Tensor, *shape: Num) -> Tensor:

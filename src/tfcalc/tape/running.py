@@ -59,13 +59,13 @@ class Running(Trace):
 
     def weight(self, weight: Weight, copies: Num = 1) -> Tensor:
         """A parameter of the module that runs, the same each time; a tied one is that which it is tied to."""
-        path = weight.tied_to or f"{self.tape.path}.{weight.name}"
+        path, shape = weight.tied_to or f"{self.tape.path}.{weight.name}", stacked(weight, copies)
         if path not in self.weights:
-            shape, dtype = stacked(weight, copies), self.numerics.weights
             trained = not weight.frozen and self.trained(self.tape.path)
-            held = self.tape.parameter(product(shape), dtype, path, trained=trained)
-            self.weights[path] = Tensor(self, held.storage, shape, dtype, dense(shape), node=held.node)
-        return self.weights[path]
+            held = self.tape.parameter(product(shape), self.numerics.weights, path, trained=trained)
+            self.weights[path] = Tensor(self, held.storage, shape, held.dtype, dense(shape), node=held.node)
+        # a matrix that is a table elsewhere is read the other way round
+        return self.weights[path] if weight.tied_to is None else self.view(self.weights[path], shape, dense(shape))
 
     # --- operations
 
@@ -101,6 +101,13 @@ class Running(Trace):
     def alias(self, name: str, weight: Tensor) -> None:
         """Another name of a weight, by which others are tied to it."""
         self.weights.setdefault(name, weight)
+
+    def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
+        """Run what a library runs for it; what an activation or a loss keeps stands under its own name."""
+        if call.leaf is None or call.leaf.kind not in ("activation", "loss"):
+            return code()
+        with self.tape.inside(call.leaf.name):
+            return code()
 
     def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
         """The same memory in another shape."""
