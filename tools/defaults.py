@@ -33,7 +33,7 @@ from tfcalc.workload import Workload
 
 FOLDER = Path(family.__file__).parents[1] / "families"
 DRAWS = 20
-RUNS = (Workload(), Workload(phase="train", batch_size=2, seq_len=20), Workload(phase="decode"))
+RUNS = (Workload(), Workload(attention="causal"), Workload(phase="train"), Workload(phase="decode"))
 
 
 def registered() -> dict[str, str]:

@@ -42,5 +42,5 @@ def test_a_family_states_no_default_that_transformers_declares_as_well() -> None
 def test_a_gemma_4_unified_without_a_window_in_its_config_looks_back_1024_tokens() -> None:
     """Gemma4UnifiedTextConfig.sliding_window; Gemma4TextConfig has 512."""
     left_out: dict[str, object] = {"model_type": "gemma4_unified_text"}
-    run = Workload(seq_len=2048)
+    run = Workload(seq_len=2048, attention="causal")
     assert flops(HFModel(left_out), run).answer == flops(HFModel({**left_out, "sliding_window": 1024}), run).answer

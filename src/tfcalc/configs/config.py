@@ -198,6 +198,19 @@ class Config:
         known = {**family.defaults, **(over or {})}
         return Config(data, family.model_type, known, family.aliases, head or self.head, self.reading, path)
 
+    def read_as(self, model_type: str, *, head: str = "") -> Config:
+        """The same fields as those of another model type: of a part whose fields stand among the whole's own."""
+        family = self.reading.find(model_type)
+        return Config(
+            self.data,
+            family.model_type,
+            family.defaults,
+            family.aliases,
+            head or self.head,
+            self.reading,
+            self.prefix,
+        )
+
     def path(self, name: str) -> str:
         """The field's name as it is written in the file, with the nested config it stands in."""
         found = next((key for key in self._keys(name) if key in self.data), name)

@@ -1,7 +1,7 @@
 """families.jsonl: for each model type the module of families/ that builds it, and what transformers declares for it.
 
-``python -m tools.defaults --write`` writes that file, one line a model type, and the tests compare it with transformers.
-A line is found by its beginning, and is the only one that is parsed.
+``python -m tools.defaults --write`` writes it, one line a model type, and a test compares it with transformers. Lines
+are found by their beginning, and only those that are asked for are parsed.
 
 >>> module_of("granite")
 'llama'

@@ -67,8 +67,8 @@ def family(
 ) -> Callable[[Build], Build]:
     """Register a function as the builder of these model types: their class, heads, and what a config may leave out.
 
-    That is what transformers declares, but for the ``own`` defaults given here. A model type that transformers lacks
-    has the defaults of the one that it is ``like``.
+    That is what transformers' config class declares, and the ``own`` defaults given here: those that its
+    ``__post_init__`` derives, or that it lacks. A model type that transformers does not have is ``like`` another.
     """
 
     def register(base: Build) -> Build:

@@ -170,15 +170,7 @@ def logits(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     "blt",
     architecture="BltForCausalLM",
     heads={"Model": bare, "ForCausalLM": logits},
-    vocab_size=260,
-    max_position_embeddings=4096,
-    patch_in_forward=True,
-    patch_size=4,
-    cross_attn_k=2,
-    encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],
-    encoder_hash_byte_group_vocab=500002,
-    encoder_hash_byte_group_nb_functions=1,
-    tie_word_embeddings=False,
+    encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],  # by __post_init__
 )
 def blt(c: Config, run: Workload) -> Component:
     """Pagnoni et al. 2024 (arXiv 2412.09871): a table of hashed groups of bytes holds most of the small parameters.

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 def field_of(data: Mapping[str, Any], family: Family) -> Field:
     """What reads a field of a config, under any of its names: given, or the family's default, or the one asked with."""
-
     defaults = family.defaults
 
     def field(name: str, default: Any = None) -> Any:
