@@ -14,6 +14,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -44,6 +45,7 @@ def registered() -> dict[str, str]:
     return {name: module for name, (package, _, module) in modules.items() if package == "tfcalc.families"}
 
 
+@cache
 def everything(model_type: str) -> Mapping[str, Any]:
     """All that transformers' config class declares, under every name that a family may ask by.
 
@@ -84,12 +86,13 @@ def asked() -> Mapping[str, set[str]]:
 
 def examples() -> Iterator[dict[str, Any]]:
     """Configs of every model type: with each of its heads, random ones, and the presets."""
+    drawn = spaces()
     for model_type in registered():
         for head in _classes(FAMILIES[model_type]):
             yield {"model_type": model_type, "architectures": [head]}
-        draw, random = spaces().get(model_type), Random(model_type)
-        for _ in range(DRAWS if draw else 0):
-            yield {"model_type": model_type, **draw(random)}
+        if draw := drawn.get(model_type):
+            random = Random(model_type)
+            yield from ({"model_type": model_type, **draw(random)} for _ in range(DRAWS))
     yield from (config for name in presets() if (config := preset(name).config))
 
 
