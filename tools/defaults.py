@@ -1,9 +1,9 @@
 """families.jsonl, the index of the families and what transformers declares: ``python -m tools.defaults [--write]``.
 
-For every model type that a module of ``families/`` registers, the fields that its family reads, with the defaults that
-are declared in transformers' config class: what a class makes of other fields (``__post_init__``) is the family's to
-know. Which fields are read is seen by building the model with every head, at its defaults and at random configs, and
-the presets. Without ``--write`` it says whether the file is fresh; both need transformers.
+For every model type that a module of ``families/`` registers, or that it reads nested in another, the fields that are
+read, with the defaults that transformers' config class declares: what a class makes of other fields (``__post_init__``)
+is the family's to know. Which fields are read is seen by building the model with every head, at its defaults and at
+random configs, and the presets. Without ``--write`` it says whether the file is fresh; both need transformers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from unittest import mock
 from tests.verify.random_configs import load as spaces
 from tfcalc.catalog import names as presets
 from tfcalc.catalog import preset
-from tfcalc.configs import family
+from tfcalc.configs import declared, family
 from tfcalc.configs.config import Config
 from tfcalc.configs.declared import FILE
 from tfcalc.configs.family import FAMILIES, Family
@@ -58,7 +58,8 @@ def everything(model_type: str) -> Mapping[str, Any]:
     kind = CONFIG_MAPPING[model_type]
     fields = {one.name: _default(one) for one in dataclasses.fields(kind) if "dict" not in str(one.type)}
     constants = {name: value for name, value in vars(kind).items() if isinstance(value, int | str)}
-    own, asked_by = constants | fields, FAMILIES[model_type].aliases
+    own = constants | fields
+    asked_by = FAMILIES[model_type].aliases if model_type in FAMILIES else {}
     return {asked_by.get(name, name): value for name, value in own.items()} | own
 
 
@@ -71,11 +72,14 @@ def asked() -> Mapping[str, set[str]]:
     names: dict[str, set[str]] = defaultdict(set)
     look_up = Config._look_up
 
+    def all_of(model_type: str) -> Mapping[str, Any]:
+        return {"defaults": everything(model_type)}
+
     def watched(config: Config, name: str) -> Any:
         names[config.model_type].add(name)
         return look_up(config, name)
 
-    with mock.patch.object(Config, "_look_up", watched), mock.patch.object(family, "declared", everything):
+    with mock.patch.object(Config, "_look_up", watched), mock.patch.object(declared, "_line", all_of):
         for config in examples():
             model = HFModel(config)
             for run in RUNS:
@@ -109,9 +113,12 @@ def written() -> str:
 
 
 def _lines(names: Mapping[str, set[str]]) -> Iterator[dict[str, Any]]:
-    for model_type, module in registered().items():
+    modules = registered()
+    for model_type in sorted(modules | names):
         read = {name: value for name, value in everything(model_type).items() if name in names[model_type]}
-        yield {"model_type": model_type, "module": module, "defaults": read}
+        built_by = {"module": modules[model_type]} if model_type in modules else {}
+        if built_by or read:
+            yield {"model_type": model_type, **built_by, "defaults": read}
 
 
 def main(arguments: list[str]) -> int:

@@ -23,7 +23,8 @@ BEGINNING = '{"model_type": '
 
 def model_types() -> list[str]:
     """All model types that a family builds, in the order of the alphabet."""
-    return [json.loads(line)["model_type"] for line in _text().splitlines()]
+    lines = (json.loads(line) for line in _text().splitlines())
+    return [line["model_type"] for line in lines if "module" in line]
 
 
 def module_of(model_type: str) -> str | None:
@@ -35,7 +36,7 @@ def module_of(model_type: str) -> str | None:
 def declared(model_type: str) -> Mapping[str, Any]:
     """The fields that a config may leave out, with the values that transformers' config class declares for them.
 
-    Those alone that the family reads; none where transformers has no such model type.
+    Those alone that are read; none where transformers has no such model type.
     """
     fields: Mapping[str, Any] = _line(model_type).get("defaults", {})
     return fields

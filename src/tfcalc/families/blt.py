@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer
 from tfcalc.configs.config import Config
@@ -17,42 +16,19 @@ from tfcalc.families.llama import PRE_NORM, kv_heads
 from tfcalc.leaves import embedding, linear, norm
 from tfcalc.workload import Sequences, Workload
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 260,
-    "cross_attn_k": 2,
-    "hidden_size_global": 2048,
-    "hidden_size": 1024,
-    "num_attention_heads": 16,
-    "num_key_value_heads": None,
-    "hidden_act": "silu",
+PARTS = {
+    "encoder": "blt_local_encoder",
+    "decoder": "blt_local_decoder",
+    "global": "blt_global_transformer",
+    "patcher": "blt_patcher",
 }
-"""The defaults that the encoder and the decoder of bytes share."""
-PARTS: dict[str, dict[str, Any]] = {
-    "encoder_config": SMALL | {"num_hidden_layers": 1, "intermediate_size": None, "cross_attn_all_layers": False},
-    "decoder_config": SMALL | {"num_hidden_layers": 9, "intermediate_size": 2816, "cross_attn_all_layers": True},
-    "global_config": {
-        "hidden_size": 2048,
-        "num_attention_heads": 16,
-        "num_key_value_heads": None,
-        "num_hidden_layers": 25,
-        "intermediate_size": 5632,
-        "hidden_act": "silu",
-    },
-    "patcher_config": {
-        "vocab_size": 260,
-        "hidden_size": 768,
-        "num_hidden_layers": 14,
-        "num_attention_heads": 12,
-        "num_key_value_heads": None,
-        "intermediate_size": 2048,
-        "hidden_act": "silu",
-    },
-}
+"""The model types of the four models that are nested in the config."""
 
 
 def part(c: Config, name: str) -> Config:
-    """One of the four models that are nested in the config."""
-    return c.sub(f"{name}_config", defaults=PARTS[f"{name}_config"])
+    """One of the four models that are nested in the config; by ``__post_init__``, the patcher's activation is fixed."""
+    own = {"hidden_act": "silu"} if name == "patcher" else {}
+    return c.within(f"{name}_config", PARTS[name], **own)
 
 
 def inner(c: Config) -> Num:

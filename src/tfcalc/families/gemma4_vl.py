@@ -218,23 +218,14 @@ def gemma4(c: Config, run: Workload) -> Component:
     return Component("model", "multimodal", parts=tuple(parts))
 
 
-VISION = {
-    "patch_size": 16,
-    "pooling_kernel_size": 3,
-    "mm_embed_dim": 3840,
-    "mm_posemb_size": 1120,
-    "output_proj_dims": 3840,
-}
-
-
 @family("gemma4_unified", architecture="Gemma4UnifiedForConditionalGeneration", heads=heads(text))
 def gemma4_unified(c: Config, run: Workload) -> Component:
     """Gemma 4 without towers: pixels and samples of sound are projected at once."""
     parts, width, tokens = [nested(text(c), run, "language_model")], text(c).size("hidden_size"), run.source.tokens
     if c.get("vision_config") is not None:
-        parts += [vision_embedder(c.sub("vision_config", defaults=VISION), width, tokens)]
+        parts += [vision_embedder(c.within("vision_config", "gemma4_unified_vision"), width, tokens)]
     if c.get("audio_config") is not None:
-        audio = c.sub("audio_config", defaults={"audio_embed_dim": 640})
+        audio = c.within("audio_config", "gemma4_unified_audio")
         parts += [embedder("embed_audio", audio.size("audio_embed_dim"), width, tokens, is_data=True)]
     return Component("model", "multimodal", parts=tuple(parts))
 
