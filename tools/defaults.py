@@ -114,7 +114,7 @@ def written() -> str:
 
 def _lines(names: Mapping[str, set[str]]) -> Iterator[dict[str, Any]]:
     modules = registered()
-    for model_type in sorted(modules | names):
+    for model_type in sorted({*modules, *names}):
         read = {name: value for name, value in everything(model_type).items() if name in names[model_type]}
         built_by = {"module": modules[model_type]} if model_type in modules else {}
         if built_by or read:
