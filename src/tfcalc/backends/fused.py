@@ -11,8 +11,9 @@ from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
+from tfcalc.nn.model import WithHead
 from tfcalc.ops.elementwise import IDENTITIES, pointwise
 from tfcalc.ops.rows import layer_norm
 from tfcalc.tape.call import Call
@@ -58,14 +59,14 @@ class Fused(Transformers):
         call = Call("rotary", (x,), x.shape, x.dtype, saves=angles, passes=True, shares=shares, strides=x.strides)
         return x.trace.call(call)
 
-    def head_and_loss(self, head: Linear, x: Tensor, ids: Tensor) -> Tensor:
+    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
         """The loss of ``x W + b``: no logits are kept, but the gradients of x, W and b, which forward computes.
 
         It makes logits for so few rows at a time that they are about as large as x.
 
         Source: Liger-Kernel's LigerFusedLinearCrossEntropyFunction (arXiv 2410.10989, section 3.2).
         """
-        trace = x.trace
+        trace, head = x.trace, model.head
         assert isinstance(trace, Running)
         with trace.inside(head):
             weight, *bias = (trace.weight(each) for each in head.held().weights)

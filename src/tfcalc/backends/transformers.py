@@ -6,8 +6,9 @@ from tfcalc.backends import activations, attention, norms, rotation
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
+from tfcalc.nn.model import WithHead
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import copied, expand
@@ -72,10 +73,10 @@ class Transformers:
         """By the kernel of the run."""
         return attention.attended(q, k, v, part, ctx)
 
-    def head_and_loss(self, head: Linear, x: Tensor, ids: Tensor) -> Tensor:
+    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
         """ForCausalLMLoss: the logits in fp32, and labels that are moved by one token."""
-        logits = head(x)
-        return cross_entropy(logits, f"{head.name}.loss", lambda: self._loss(logits, ids))
+        logits = model.logits(x)
+        return cross_entropy(logits, f"{model.head.name}.loss", lambda: self._loss(logits, ids))
 
     def _loss(self, logits: Tensor, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)

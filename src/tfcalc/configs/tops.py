@@ -20,15 +20,20 @@ def bare(c: Config, base: Module) -> Module:
     return base
 
 
-def lm_head(name: str = "lm_head", *, width: str = "hidden_size", bias: bool = False) -> Top:
-    """Logits over the vocabulary, by a matrix that may be the embedding's (``tie_word_embeddings``)."""
+def lm_head(name: str = "lm_head", *, width: str = "hidden_size", bias: bool = False, scales: bool = False) -> Top:
+    """Logits over the vocabulary, by a matrix that may be the embedding's; they may be multiplied by a number."""
 
     def top(c: Config, base: Module) -> Module:
         tied = "embedding" if c.flag("tie_word_embeddings") else None
         head = Linear(name, c.size(width), c.size("vocab_size"), "vocab", bias, tied, "output")
-        return WithHead("", base, head)
+        return WithHead("", base, head, scales)
 
     return top
+
+
+def scaled_lm() -> dict[str, Top]:
+    """A language model whose logits are multiplied by a number."""
+    return {"ForCausalLM": lm_head(scales=True)}
 
 
 def classifier(

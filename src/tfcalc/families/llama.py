@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer
 from tfcalc.configs import tops
@@ -25,19 +24,6 @@ from tfcalc.workload import Workload
 
 LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weight",), ())}
 """The trained scalars of an activation, and its buffers."""
-
-LLAMA: dict[str, Any] = {
-    "vocab_size": 32000,
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": None,
-    "hidden_act": "silu",
-    "max_position_embeddings": 2048,
-    "tie_word_embeddings": False,
-}
-"""Llama's defaults; those of its kin are these and what they change."""
 
 
 def qk_norms(
@@ -186,80 +172,36 @@ def decoder(
     )
 
 
-@family("granite", architecture="GraniteForCausalLM", heads=tops.CAUSAL_LM, **LLAMA)
-@family(
-    "iquestcoder",
-    architecture="LlamaForCausalLM",
-    heads=tops.CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 76800,
-        "hidden_size": 5120,
-        "intermediate_size": 27648,
-        "num_hidden_layers": 80,
-        "num_attention_heads": 40,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "max_position_embeddings": 131072,
-    },
-)
+@family("iquestcoder", architecture="LlamaForCausalLM", heads=tops.CAUSAL_LM)
 @family(
     "internlm3",
     architecture="LlamaForCausalLM",
     heads=tops.CAUSAL_LM,
     aliases={"qkv_bias": "attention_bias", "bias": "mlp_bias"},
-    **LLAMA
-    | {
-        "vocab_size": 128512,
-        "intermediate_size": 10240,
-        "num_hidden_layers": 48,
-        "num_key_value_heads": 2,
-        "head_dim": 128,
-        "max_position_embeddings": 32768,
-    },
 )
-@family("llama", architecture="LlamaForCausalLM", heads=tops.CAUSAL_LM, **LLAMA)
+@family("llama", architecture="LlamaForCausalLM", heads=tops.CAUSAL_LM)
 def llama(c: Config) -> Module:
     """Touvron et al. 2023 (arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU; biases only where a flag says so."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"))
     return kit.decoder(c, kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))))
 
 
-@family(
-    "emu3_text_model",
-    architecture="Emu3ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 184622,
-        "intermediate_size": 14336,
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 9216,
-        "attention_dropout": 0.1,
-    },
-)
+@family("granite", architecture="GraniteForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
+def granite(c: Config) -> Module:
+    """Granite 3 (IBM 2024): Llama whose embedding, sub-layers and logits are multiplied by a number each."""
+    mixer = kit.attention(c, bias=c.flag("attention_bias"))
+    layers = kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))).but(scales=True)
+    return kit.decoder(c, layers).but(scales=True)
+
+
+@family("emu3_text_model", architecture="Emu3ForCausalLM", heads=tops.CAUSAL_LM)
 def emu3_text(c: Config) -> Module:
     """Emu3 (arXiv 2409.18869): Llama with dropout behind each sub-layer (transformers' Emu3DecoderLayer)."""
     parts = kit.attention(c, bias=c.flag("attention_bias")), kit.gated(c, bias=c.flag("mlp_bias"))
     return kit.decoder(c, kit.layer(c, *parts, dropped=bool(c.get("attention_dropout"))))
 
 
-@family(
-    "smollm3",
-    architecture="SmolLM3ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 128256,
-        "hidden_size": 2048,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 4,
-        "max_position_embeddings": 32768,
-        "tie_word_embeddings": True,
-        "no_rope_layer_interval": 4,
-    },
-)
+@family("smollm3", architecture="SmolLM3ForCausalLM", heads=tops.CAUSAL_LM)
 def smollm3(c: Config) -> Module:
     """SmolLM3 (Hugging Face 2025): Llama whose layers without rotary positions may see a window."""
 
@@ -278,33 +220,11 @@ def windows_without_positions(c: Config) -> list[int | None]:
     return windows(c, lambda place: c.flag("use_sliding_window") and not rotated[place])
 
 
-MISTRAL = LLAMA | {
-    "sliding_window": 4096,
-    "intermediate_size": 14336,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 131072,
-}
-
-
-@family("ministral", architecture="MinistralForCausalLM", heads=tops.CAUSAL_LM, **MISTRAL)
-@family(
-    "ministral3",
-    architecture="Ministral3ForCausalLM",
-    heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)},
-    **MISTRAL
-    | {
-        "vocab_size": 131072,
-        "num_hidden_layers": 34,
-        "head_dim": 128,
-        "max_position_embeddings": 262144,
-        "sliding_window": None,
-    },
-)
+@family("ministral", architecture="MinistralForCausalLM", heads=tops.CAUSAL_LM)
 @family(
     "mistral",
     architecture="MistralForCausalLM",
     heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)},
-    **MISTRAL,
 )
 def mistral(c: Config) -> Module:
     """Mistral 7B (arXiv 2310.06825): Llama with grouped heads, and no flag for biases."""
@@ -315,14 +235,18 @@ def mistral(c: Config) -> Module:
     return kit.decoder(c, one, windows(c, lambda _: True))
 
 
-QWEN = LLAMA | {
-    "vocab_size": 151936,
-    "intermediate_size": 22016,
-    "num_key_value_heads": 32,
-    "max_position_embeddings": 32768,
-    "sliding_window": 4096,
-    "max_window_layers": 28,
-}
+@family(
+    "ministral3",
+    architecture="Ministral3ForCausalLM",
+    heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)},
+)
+def ministral3(c: Config) -> Module:
+    """Ministral 3 (Mistral AI 2025): Mistral whose queries are multiplied by a number for each place."""
+
+    def one(window: int | None) -> PreNorm:
+        return kit.layer(c, kit.attention(c, window=window).but(tempered=True), kit.gated(c))
+
+    return kit.decoder(c, one, windows(c, lambda _: True))
 
 
 def upper_windows(c: Config) -> list[int | None]:
@@ -333,12 +257,7 @@ def upper_windows(c: Config) -> list[int | None]:
     return windows(c, lambda place: place >= first)
 
 
-@family(
-    "qwen2",
-    architecture="Qwen2ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    **QWEN,
-)
+@family("qwen2", architecture="Qwen2ForCausalLM", heads=tops.CAUSAL_LM)
 def qwen2(c: Config) -> Module:
     """Qwen2 technical report (arXiv 2407.10671): biases on queries, keys and values, none on the output."""
 
@@ -348,12 +267,7 @@ def qwen2(c: Config) -> Module:
     return kit.decoder(c, one, upper_windows(c))
 
 
-@family(
-    "qwen3",
-    architecture="Qwen3ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    **QWEN | {"head_dim": 128},
-)
+@family("qwen3", architecture="Qwen3ForCausalLM", heads=tops.CAUSAL_LM)
 def qwen3(c: Config) -> Module:
     """Qwen3 technical report (arXiv 2505.09388): a norm of each head's query and key."""
 
@@ -364,12 +278,7 @@ def qwen3(c: Config) -> Module:
     return kit.decoder(c, one, upper_windows(c))
 
 
-@family(
-    "phi3",
-    architecture="Phi3ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    **LLAMA | {"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 4096},
-)
+@family("phi3", architecture="Phi3ForCausalLM", heads=tops.CAUSAL_LM)
 def phi3(c: Config) -> Module:
     """Phi-3 (arXiv 2404.14219): Llama with fused projections; all layers see a window, where a config has one."""
 

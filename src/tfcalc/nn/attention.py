@@ -9,7 +9,7 @@ from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import attend, rotary
-from tfcalc.ops.elementwise import dropping
+from tfcalc.ops.elementwise import dropping, mul
 from tfcalc.ops.shapes import merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 
@@ -24,7 +24,8 @@ class Attention(Module):
     a ``window`` (a query's own key and those before it, so many in all) or to a ``chunk``.
 
     What follows is of no consequence to what is counted, but to what is kept: queries and keys that are turned whole
-    are copied all the same (``copies_turned``), and scores are ``capped`` by a tanh.
+    are copied all the same (``copies_turned``), queries have a factor for each place (``tempered``), and scores are
+    ``capped`` by a tanh.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -45,6 +46,7 @@ class Attention(Module):
     causal: bool = True
     dropout: bool = False
     copies_turned: bool = False
+    tempered: bool = False
     capped: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -52,6 +54,8 @@ class Attention(Module):
         q, k, v = self._projected(x, ctx)
         if self.rotary is not None:
             q, k = rotary(q, k, self.rotary, lambda each: ctx.backend.rotate(each, self, ctx))
+        if self.tempered:  # arXiv 2501.19399
+            q = x.trace.to(mul(q, x.trace.new((q.shape[2], 1), q.dtype, "temperatures")), q.dtype)
         mixed = self._attended(q, k, v, ctx)
         return self.output(merge_heads(mixed, self.heads * self.value_dim))
 

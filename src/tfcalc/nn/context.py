@@ -11,7 +11,8 @@ from tfcalc.workload import Sequences, Workload
 
 if TYPE_CHECKING:
     from tfcalc.nn.attention import Attention
-    from tfcalc.nn.basic import Linear, Norm
+    from tfcalc.nn.basic import Norm
+    from tfcalc.nn.model import WithHead
 
 
 class Backend(Protocol):
@@ -44,7 +45,7 @@ class Backend(Protocol):
         """What queries make of keys and values, head by head."""
         ...
 
-    def head_and_loss(self, head: Linear, x: Tensor, ids: Tensor) -> Tensor:
+    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
         """The loss of the logits that a head makes of ``x``."""
         ...
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import dropout, residual
+from tfcalc.ops.elementwise import dropout, residual, scaled
 from tfcalc.tape.tensor import Tensor
 
 
 class PreNorm(Module):
-    """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2); ``dropped``: with dropout before the sum."""
+    """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2).
+
+    What f makes is ``dropped`` in part, or multiplied by a number (``scales``), before the sum.
+    """
 
     kind = "layer"
 
     subs: tuple[Module, ...]
     norms: tuple[Norm, ...]
     dropped: bool = False
+    scales: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
@@ -25,8 +29,9 @@ class PreNorm(Module):
         return x
 
     def dropping(self, sub: Module, made: Tensor, ctx: Context) -> Tensor:
-        """What a sub-layer made, with some of it dropped."""
-        return dropout(made, f"{sub.name}_dropout") if self.dropped and ctx.drops else made
+        """What a sub-layer made, with some of it dropped, and multiplied."""
+        made = dropout(made, f"{sub.name}_dropout") if self.dropped and ctx.drops else made
+        return scaled(made) if self.scales else made
 
 
 class Behind(PreNorm):

@@ -9,6 +9,7 @@ from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
+from tfcalc.ops.elementwise import scaled
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.shapes import narrow
 from tfcalc.tape.tensor import Tensor
@@ -22,10 +23,12 @@ class Decoder(Module):
     table: Embedding
     layers: Stack
     norm: Norm | None
+    scales: bool = False
+    """Whether the embedding is multiplied by a number."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        x = self.table(x)
+        x = scaled(self.table(x)) if self.scales else self.table(x)
         if x.trace.lowers:
             ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)))
         x = self.layers(x, ctx)
@@ -42,12 +45,13 @@ def attentions(module: Module) -> Iterator[Attention]:
 
 
 class WithHead(Module):
-    """A model and what makes logits of its output; in training, their loss."""
+    """A model and what makes logits of its output; in training, their loss. ``scales`` multiplies them by a number."""
 
     kind = "model"
 
     base: Module
     head: Linear
+    scales: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
@@ -55,7 +59,11 @@ class WithHead(Module):
         if ctx.run.logits == "last":
             made = narrow(made, 1)
         if not ctx.run.training or self.head.kind != "output":
-            return self.head(made)
+            return self.logits(made)
         if made.trace.lowers:
-            return ctx.backend.head_and_loss(self.head, made, x)
-        return cross_entropy(self.head(made), f"{self.head.name}.loss")
+            return ctx.backend.head_and_loss(self, made, x)
+        return cross_entropy(self.logits(made), f"{self.head.name}.loss")
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Those of what the base model has made."""
+        return scaled(self.head(x)) if self.scales else self.head(x)
