@@ -85,7 +85,7 @@ class Squared:
         self.run: Workload = squares(run)
         self.sizes = {letter: _squared(size, letter in fixed) for letter, size in values(model, run).items()}
         found = values(self.model, self.run)
-        if found.keys() != self.sizes.keys():
+        if found.keys() != self.sizes.keys() or kinds(self.model.tree(self.run)) != kinds(model.tree(run)):
             raise OtherStructure
         assert found == self.sizes
 

@@ -54,7 +54,9 @@ def _sublayers(c: Config, run: Workload, shared: int, width: float) -> Iterator[
             yield linear("mlp.linear_mlp", h, h, stream.tokens, bias=False)
         else:
             act, bias = c.word("hidden_act"), c.flag("mlp_bias")
-            yield FeedForward(h, _rounded(h, width) if isinstance(width, float) else width, act, bias=bias, names=GATED, gated=True)("mlp", stream, run)
+            inner = _rounded(h, width) if isinstance(width, float) else width
+            inner = _rounded(h, width) if isinstance(width, float) else width
+            yield FeedForward(h, inner, act, bias=bias, names=GATED, gated=True)("mlp", stream, run)
 
 
 def _shared(c: Config, place: int) -> int:

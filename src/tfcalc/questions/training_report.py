@@ -11,6 +11,7 @@ from tfcalc.core.measure import bytes_held, params
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.held.numbers import of_formulas, of_numbers
+from tfcalc.held.training.optimizers import SMALLEST_IN_8_BITS
 from tfcalc.held.training.peak import Phase
 from tfcalc.held.training.precisions import precision
 from tfcalc.questions.alive import LETTERS
@@ -208,5 +209,8 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"
+    if "8bit" in plan.optimizer:
+        small = f"tensors below {SMALLEST_IN_8_BITS:,} elements in fp32"
+        yield f"{plan.optimizer} is bitsandbytes' implementation: it keeps the states of {small}"
     yield "peak = the largest amount of memory live at once (--timeline shows each phase)"
     yield f"not counted: {NOT_COUNTED}"
