@@ -47,7 +47,7 @@ def test_closed_forms_of_every_family_hold_at_other_sizes(question: str, model_t
 
 
 def _compared(model: HFModel, run: Workload, asked: dict[str, Measure]) -> list[str] | None:
-    """The forms that are wrong; None where squares are of another structure: or lists hold what should be squared, too."""
+    """The forms that are wrong; None where squares are of another structure, or lists hold what should be squared."""
     try:
         return list(_wrong(model, run, asked))
     except (InvalidModel, OtherStructure):

@@ -42,6 +42,10 @@ DEVICES = {
     "recorded": "saved tensors as in PyTorch 2.13 with CUDA's kernels on CPU tensors (--device recorded)",
     "cuda": "saved tensors as in PyTorch 2.13 on CUDA",
 }
+DROPOUT_MASKS = (
+    "dropout masks: 1 byte per element, as PyTorch saves them on CUDA (on a CPU: a number per element in the format of "
+    "the activations, 4 bytes in fp32)"
+)
 OTHER_PHASES = "Other phases: "
 NOT_COUNTED = (
     "CUDA context (0.3 to 0.6 GB), kernel workspaces, the allocator's rounding and fragmentation, communication buffers"
@@ -128,7 +132,7 @@ def _caveats(model: Model, run: Workload, plan: Training) -> Iterator[str]:
     """How far the family's activations were from PyTorch's, where they were not equal; what makes none."""
     error = 0.0 if plan.backend == MEGATRON else known_error(model)
     if error:
-        yield f"Accuracy: activations of this family are within {abs(error):.2%} of PyTorch's (random small models)"
+        yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
     yield from of_text_alone(model, run)
 
 
@@ -203,6 +207,8 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
     yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
     if plan.backend != MEGATRON:
         yield DEVICES[plan.device]
+    if run.drops and plan.backend != MEGATRON:
+        yield DROPOUT_MASKS
     if plan.gpus != 1 or plan.zero != "0":
         yield f"one of {plan.gpus:,} GPUs, ZeRO stage {plan.zero}, tensors split {plan.layout}, offload {plan.offload}"
     if plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
