@@ -6,7 +6,8 @@ import pytest
 
 from tfcalc.cli.commands.flops import MACHINES
 from tfcalc.errors import UsageError
-from tfcalc.hardware import CONTEXT, PRECISIONS, STATUS, accelerators, looks_sparse, named, parse_gpu
+from tfcalc.hardware import CONTEXT, STATUS, accelerators, looks_sparse, named, parse_gpu
+from tfcalc.number_formats import MULTIPLIED
 from tfcalc.units import parse_bytes
 
 DATASHEETS = {
@@ -36,7 +37,7 @@ def test_every_figure_has_its_source_and_its_status() -> None:
         assert one.rates_sources
         assert {one.status, one.memory_status, one.rates_status} <= set(STATUS)
         assert one.peaks
-        assert set(one.peaks) <= set(PRECISIONS)
+        assert set(one.peaks) <= set(MULTIPLIED)
 
 
 def test_no_peak_is_another_ones_with_sparsity() -> None:
@@ -128,7 +129,7 @@ def test_a_precision_that_a_card_lacks_is_answered_with_those_it_has() -> None:
 
 
 def test_the_option_knows_the_tables_precisions() -> None:
-    assert next(option.known for option in MACHINES if option.name == "precision") == PRECISIONS
+    assert next(option.known for option in MACHINES if option.name == "precision") == MULTIPLIED
 
 
 REPORTED = {

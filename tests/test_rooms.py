@@ -30,6 +30,7 @@ ROOMS = [
     ("dimensions",),
     ("tape",),
     ("core", "units", "hardware", "model_names"),
+    ("number_formats",),
     ("plain_data",),
     ("errors",),
     ("printable",),

@@ -14,6 +14,7 @@ from tfcalc.cli.commands import command
 from tfcalc.cli.main import main as program
 from tfcalc.cli.options import Option
 from tfcalc.configs.family import find, modules
+from tfcalc.number_formats import MULTIPLIED
 from tfcalc.questions.params import parameter_count
 
 LONGEST = 60
@@ -44,7 +45,7 @@ def model_types() -> Iterator[str]:
 
 def cards() -> Iterator[str]:
     """Every accelerator: dense peaks in TFLOP/s, and memory."""
-    formats = hardware.PRECISIONS
+    formats = MULTIPLIED
     yield _row("accelerator", "memory", "its driver reports", *formats, "sources")
     yield _row("---", "---", "---", *("---:" for _ in formats), "---")
     for card in hardware.accelerators():

@@ -6,9 +6,10 @@ See formulas.md for what each alternative changes, and who uses it.
 from dataclasses import dataclass
 
 from tfcalc.dimensions import Described, choice, documented
+from tfcalc.number_formats import NUMBERS
 
-DTYPES = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
-"""Bits of one number."""
+DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8", "int4")
+"""What every weight may be stored in."""
 
 AUTO = "auto"
 OPERATIONS = ("matmul", "all")
@@ -30,3 +31,8 @@ class Conventions(Described):
         known=(AUTO, *DTYPES),
     )
     units: str = choice("GiB = 2^30 bytes (iec) or GB = 10^9 (si)", "--units", default="iec", known=SYSTEMS)
+
+    @property
+    def bits(self) -> int:
+        """Of one weight, where ``dtype`` is not auto."""
+        return NUMBERS[self.dtype].bits

@@ -14,6 +14,7 @@ from tfcalc.errors import UsageError
 from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
 from tfcalc.held.training.precisions import precision
 from tfcalc.implementations.kernel_choice import chosen
+from tfcalc.number_formats import BF16, COMPUTED, FP32
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 AUTO = "auto"
-CLASSIC = "fp32"
+CLASSIC = FP32.name
 """The number format of the model without a name, and of a config that states none: PyTorch's default dtype."""
-COMPUTED = ("fp32", "bf16", "fp16")
-"""The formats that layers compute in."""
-QUANTIZED = "bf16"
+QUANTIZED = BF16.name
 """What a checkpoint computes in that is quantized and does not say."""
 
 

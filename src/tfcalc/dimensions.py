@@ -6,7 +6,7 @@ From that one place come the command line's options, the JSON keys, the legends 
 from collections.abc import Mapping
 from dataclasses import Field, field, fields, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
@@ -62,6 +62,7 @@ class Described:
     """
 
     __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def implied(self) -> dict[str, Num]:
@@ -75,7 +76,7 @@ class Described:
 
     def dimensions(self) -> dict[str, Dimension]:
         """All sizes, by field name."""
-        items = fields(cast(Any, self))
+        items = fields(self)
         return {item.name: known for item in items if isinstance(known := facet(item), Dimension)}
 
     def values(self) -> dict[str, Num]:
@@ -86,7 +87,7 @@ class Described:
 
     def replaced(self, **sizes: Any) -> Self:
         """A copy with these fields changed, by field name."""
-        return replace(self, **sizes)  # type: ignore[type-var]  # every subclass is a dataclass
+        return replace(self, **sizes)
 
     def also_called(self, _name: str, /) -> tuple[str, ...]:
         """Other names of a size: none."""
@@ -98,7 +99,7 @@ class Described:
 
     def described(self) -> dict[str, Any]:
         """The fields as in the JSON; sizes that were not given have their implied value."""
-        given = {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
         return given | {name: size for name, size in (self.implied | self.assumed).items() if given[name] is None}
 
     def size(self, name: str) -> Num:
@@ -107,7 +108,7 @@ class Described:
         return (self.implied | self.assumed)[name] if given is None else given
 
     def _values(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, item.name) for item in fields(cast(Any, self)))
+        return tuple(getattr(self, item.name) for item in fields(self))
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._values() == other._values()
@@ -116,7 +117,7 @@ class Described:
         return hash(self._values())
 
     def __repr__(self) -> str:
-        given = (item for item in fields(cast(Any, self)) if getattr(self, item.name) is not item.default)
+        given = (item for item in fields(self) if getattr(self, item.name) is not item.default)
         return f"{type(self).__name__}({', '.join(f'{item.name}={getattr(self, item.name)!r}' for item in given)})"
 
 

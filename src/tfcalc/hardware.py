@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfcalc.errors import UsageError, nearest
+from tfcalc.number_formats import MULTIPLIED
 from tfcalc.printable import quoted
 from tfcalc.units import parse_bytes, short_bytes
 
 TABLE = Path(__file__).parent / "hardware.csv"
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4")
 STATUS = {"V": "", "S": "from a secondary source", "U": "unverified"}
 """How sure a figure is: the vendor's, seen there or on a page that links to it; on a page that quotes it; recalled."""
 
@@ -134,7 +134,7 @@ def accelerators() -> tuple[Accelerator, ...]:
 def _accelerator(row: dict[str, str]) -> Accelerator:
     return Accelerator(
         row["name"],
-        {name: float(row[name]) * TERA for name in PRECISIONS if row[name]},
+        {name: float(row[name]) * TERA for name in MULTIPLIED if row[name]},
         row["memory"],
         row["memory_reported"],
         float(row["bandwidth"]) * GIGA,

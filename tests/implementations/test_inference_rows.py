@@ -15,7 +15,8 @@ from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.implementations.serving import Served, at_peak, inference
 from tfcalc.implementations.transformers.cache import CACHE, Cache
-from tfcalc.tape.ledger import WIDTHS, Ledger
+from tfcalc.number_formats import WIDTHS
+from tfcalc.tape.ledger import Ledger
 from tfcalc.tape.operations import Numerics, Torch
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))

@@ -13,8 +13,9 @@ from tfcalc.core.number import total
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import UsageError
 from tfcalc.held.formats.formats import Format, awq, gptq, grouped_integers
-from tfcalc.held.formats.gguf_types import BLOCKS, fitting
+from tfcalc.held.formats.gguf_types import fitting
 from tfcalc.held.formats.names import SINGLE, format_named, known_names, single
+from tfcalc.number_formats import LLAMA_CPP
 
 MATRICES = recorded("memory/quantized-matrices.jsonl")
 NOT_TENSORS = ("rows", "columns", "bits", "group", "symmetric")
@@ -41,7 +42,9 @@ def test_each_tensor_of_it_takes_as_much(row: dict[str, object]) -> None:
 
 def test_every_block_type_is_that_of_gguf_py() -> None:
     theirs: Any = recorded("memory/gguf-types.json")
-    assert {name: tuple(theirs[name]) for name in BLOCKS} == BLOCKS
+    assert {name: tuple(theirs[name]) for name in LLAMA_CPP} == {
+        name: (block.numbers, block.bits // 8) for name, block in LLAMA_CPP.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -16,9 +16,10 @@ from tfcalc.core.measure import bytes_held
 from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.names import single
 from tfcalc.held.formats.weights import weights
-from tfcalc.held.serving.engine import STATE, Engine, layers
-from tfcalc.held.serving.loading import loaded, rotary_table
-from tfcalc.held.serving.paging import Pool, pool, pools
+from tfcalc.held.serving.paging import STATE, Engine, Pool, layers, pool, pools
+from tfcalc.held.training.megatron_sizes import Placement
+from tfcalc.held.training.parallel import on_device
+from tfcalc.model import Model
 
 GIB = 2**30
 CLOSE = 1e-3
@@ -86,11 +87,12 @@ def changed(name: str, **fields: Any) -> HFModel:
     return HFModel({**model.data, **fields})
 
 
-def loaded_gib(name: str, positions: int, ranks: int = 1, format: str = "bf16") -> float:
-    held = loaded(weights(load(name).tree(Workload()), single(format)), ranks, rotary_table(positions, 128))
-    size = held.total(bytes_held)
+def loaded_gib(model: Model, positions: int, ranks: int, format: str, keep: Sequence[str] = ()) -> float:
+    """The weights of one rank, and a 16-bit cosine and sine for each pair of 128 rotated numbers at each position."""
+    share = on_device(model.tree(Workload()), Placement(tensor=ranks))
+    size = weights(share, single(format), keep=keep).total(bytes_held)
     assert isinstance(size, int)
-    return size / GIB
+    return (size + 2 * positions * 128) / GIB
 
 
 @pytest.mark.parametrize(
@@ -107,16 +109,14 @@ def loaded_gib(name: str, positions: int, ranks: int = 1, format: str = "bf16") 
 def test_what_loading_took_is_the_weights_and_a_table_of_sines(
     name: str, positions: int, ranks: int, format: str, logged: float
 ) -> None:
-    assert loaded_gib(name, positions, ranks, format) == pytest.approx(logged, rel=CLOSE)
+    assert loaded_gib(load(name), positions, ranks, format) == pytest.approx(logged, rel=CLOSE)
 
 
 def test_half_of_a_model_in_fp8_loads_as_logged() -> None:
     """vllm#6746: attention and the outer layers in bf16, keys and values of 16 heads, eight ranks."""
     model = changed("llama-3.1-405b", num_key_value_heads=16)  # as first uploaded: each stored twice
     kept = ("self_attn", "layers.0", "layers.125", "lm_head")
-    held = weights(model.tree(Workload()), single("fp8"), keep=kept)
-    size = loaded(held, 8, rotary_table(131072, 128)).total(bytes_held)
-    assert size == pytest.approx(57.7520 * GIB, rel=CLOSE)
+    assert loaded_gib(model, 131072, 8, "fp8", kept) == pytest.approx(57.7520, rel=CLOSE)
 
 
 def test_llama_8b_has_the_blocks_and_the_concurrency_of_its_log() -> None:

@@ -281,6 +281,26 @@ def test_serving_has_a_largest_context_and_most_requests() -> None:
     assert spare["largest_context_exact"] > 8192
 
 
+def test_a_paged_cache_has_the_tokens_and_the_concurrency_of_vllms_log() -> None:
+    """vllm#12330: Llama-3-8B, 5,691 blocks are 11.12 requests of 8,192 tokens.
+
+    A block: 16 tokens · 32 layers · 2 · 8 heads · 128 · 2 bytes = 2 MiB.
+    """
+    model, plan = load("llama-3-8b"), Serving(context=8192)
+    asked = memory(model, serving=plan)
+    beside = asked.answer - int(asked.totals["kv_cache_bytes"])
+    found = fits(model, beside + 5691 * 2**21, serving=plan)
+    assert found.paged == (8192, 2**21, 5691, 5691 * 16, 11.12)
+    assert "maximum concurrency for 8,192 tokens per request 11.12x" in found.sheet().assumptions[-1]
+    assert fits(model, beside - 1, serving=plan).paged is None
+
+
+@pytest.mark.parametrize(("name", "cache"), [("llama-3-8b", "dynamic"), ("deepseek-v4-flash", "paged")])
+def test_what_vllm_does_not_page_has_no_such_numbers(name: str, cache: str) -> None:
+    found = fits(load(name), "2000GB", serving=Serving(context=1024, cache=cache))
+    assert "paged_cache" not in found.to_dict()
+
+
 def test_weights_at_rest_are_offered_in_fewer_bits() -> None:
     model = load("llama-3-8b")
     size = memory(model).answer

@@ -3,6 +3,7 @@
 It stands in trees that decode (where a stream has cached tokens), at the leaf that reads it; see ``Cost.cached``.
 """
 
+from tfcalc import number_formats
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
@@ -20,7 +21,7 @@ CONVOLUTION, STATE = "convolution", "state"
 TOKEN_BEFORE = "token before"
 """What mixers keep of each sequence: the last inputs of a convolution, a sum over all tokens, one token."""
 
-FP32 = 32
+FP32 = number_formats.FP32.bits
 """Bits of a state that is summed over all tokens, in whatever format the model itself runs."""
 
 

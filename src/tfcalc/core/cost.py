@@ -100,6 +100,11 @@ class Cached(NamedTuple):
     bits: int | None = None
     every: Num = 1
 
+    @property
+    def limit(self) -> Num | None:
+        """Tokens that a query sees at the most: those of a window, or of a chunk; None for all."""
+        return self.window if self.chunk is None else self.chunk
+
 
 class Cost(NamedTuple):
     """Everything that one operation stores and does. ``lookups`` are rows fetched from a table (0 FLOPs).

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tfcalc.core.component import Component
+from tfcalc.core.number import Num
 from tfcalc.core.traced import formula_of, value_of
 
 
@@ -19,7 +19,7 @@ def of_formulas(tree: Component) -> Component:
     return _mapped(tree, formula_of)
 
 
-def _mapped(tree: Component, change: Callable[[Any], Any]) -> Component:
+def _mapped(tree: Component, change: Callable[[Num], Num]) -> Component:
     held = tuple(
         item._replace(factors=tuple(change(factor) for factor in item.factors), bits=item.bits)
         for item in tree.own.held

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Described, choice, dimension, documented, text
 from tfcalc.held.serving.cache_formats import FORMATS
+from tfcalc.held.serving.caches import ALLOCATIONS, BLOCK, PAGED
 from tfcalc.held.training.optimizers import OPTIMIZERS
 from tfcalc.held.training.precisions import PRECISIONS, SPELLINGS
 from tfcalc.held.training.sharding import LAYOUTS, OFFLOADS
 
 BACKENDS = ("auto", "transformers", "torch", "fused", "megatron")
 STAGES = ("0", "1", "2", "3")
-CACHES = ("dynamic", "static", "paged")
 AUTO = "auto"
 
 
@@ -98,7 +98,7 @@ class Serving(Described):
     kv: str = choice(
         "format of the KV cache; auto: the format computed in", "--kv", default=AUTO, known=(AUTO, *FORMATS)
     )
-    cache: str = choice("how the KV cache is stored", "--cache", default="paged", known=CACHES)
+    cache: str = choice("how the KV cache is stored", "--cache", default=PAGED, known=ALLOCATIONS)
     context: Num | None = dimension(
         "c",
         "tokens of each request, in the cache [default: the model's longest]",
@@ -107,7 +107,7 @@ class Serving(Described):
         length=True,
     )
     concurrency: Num = dimension("b", "concurrent requests", "--concurrency", default=1)
-    block: Num = dimension("B", "tokens per block of a paged cache", "--block-size", default=16)
+    block: Num = dimension("B", "tokens per block of a paged cache", "--block-size", default=BLOCK)
     batched: Num = dimension(
         "m",
         "prompt tokens processed at once with a paged cache",

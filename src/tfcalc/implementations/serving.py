@@ -10,7 +10,8 @@ from tfcalc.errors import InvalidModel
 from tfcalc.implementations.programs import program
 from tfcalc.implementations.transformers.cache import Cache
 from tfcalc.implementations.transformers.program import running
-from tfcalc.tape.ledger import WIDTHS, Found, Ledger, Seen, Witness
+from tfcalc.number_formats import WIDTHS
+from tfcalc.tape.ledger import Found, Ledger, Seen, Witness
 from tfcalc.tape.operations import Numerics
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from tfcalc.configs.published import HFModel
 from tfcalc.defaults import AUTO, resolve_training
 from tfcalc.dimensions import Described, choice, facet, text
 from tfcalc.held.training.precisions import precision
+from tfcalc.number_formats import COMPUTED
 from tfcalc.report import exact
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ STATELESS = ("none", "sgd")
 RANK, QUANTIZED = 16, "nf4-dq"
 GPUS = (2, 4, 8, 16, 32, 64)
 STAGES = ("1", "2", "3")
-PLAIN_CACHES = (AUTO, "fp32", "bf16", "fp16")
+PLAIN_CACHES = (AUTO, *COMPUTED)
 MULTIPLE = 128
 """Lengths in tokens are proposed in multiples of it."""
 SHORTEST = 1024
@@ -67,7 +68,7 @@ class Change(NamedTuple):
 
     def applied(self, described: D) -> D:
         """A workload or a plan with those of the values that it has fields for."""
-        known = {item.name for item in fields(described)}  # type: ignore[arg-type]  # every subclass is a dataclass
+        known = {item.name for item in fields(described)}
         return described.replaced(**{name: value for name, value in self.values.items() if name in known})
 
     def flags(self, *described: Described) -> tuple[str, ...]:
@@ -75,7 +76,7 @@ class Change(NamedTuple):
         known = {
             item.name: facet_.flags[0]
             for one in described
-            for item in fields(one)  # type: ignore[arg-type]  # every subclass is a dataclass
+            for item in fields(one)
             if (facet_ := facet(item)) is not None
         }
         values = dict(self.values)

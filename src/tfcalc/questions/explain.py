@@ -7,7 +7,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.conventions import DTYPES, Conventions
+from tfcalc.conventions import Conventions
 from tfcalc.core.component import RUN, STORED, Component, Node
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, held, stored, work
@@ -84,7 +84,7 @@ def explain(
     def items(cost: Cost) -> list[Item]:
         if of == "flops":
             return work(cost, training=asked.run.training, everything=by.count == "all")
-        return stored(cost) if of == "params" else held(cost, DTYPES[by.dtype])
+        return stored(cost) if of == "params" else held(cost, by.bits)
 
     notes = (*(asked.model.remarks(asked.run) if of == "flops" else ()), *in_words(of, asked.run, by))
     told = for_programs(of, asked.run, by)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfcalc.conventions import Conventions
 from tfcalc.defaults import resolve_serving
@@ -22,14 +22,15 @@ from tfcalc.questions.verdict import Fit
 if TYPE_CHECKING:
     from tfcalc.held.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.questions.paged import PagedCache
     from tfcalc.report import Report
     from tfcalc.workload import Workload
 
 MARGIN = 5
 """Per cent of the budget; what leaves less is tight."""
 
-Peak = Callable[["Workload", Any], int]
-"""The bytes of a workload and a plan."""
+P = TypeVar("P", bound=Described)
+"""A plan: of training, of serving, or how a model at rest is stored."""
 
 
 def _budget(budget: Budget | str | int | None, gpu: str | None) -> Budget:
@@ -115,21 +116,21 @@ def _on_gpus(plan: Training, budget: Budget) -> Training:
     return plan.replaced(gpus=budget.gpus) if budget.gpus != 1 else plan
 
 
-class _Asked:
+class _Asked(Generic[P]):
     """What was asked for, and the bytes of other workloads and plans."""
 
     combined: Sequence[str] = ()
 
-    def __init__(self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Any) -> None:
+    def __init__(self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: P) -> None:
         self.model, self.budget, self.margin, self.report = model, budget, margin, report
         self.run, self.plan = run, plan
-        self.peak: Peak = cache(self._peak)
+        self.peak = cache(self._peak)
 
-    def _peak(self, run: Workload, plan: Any) -> int:
+    def _peak(self, run: Workload, plan: P) -> int:
         """The bytes of a workload and a plan. Raises TfcalcError."""
         raise NotImplementedError
 
-    def _least(self, _run: Workload, _plan: Any) -> int:
+    def _least(self, _run: Workload, _plan: P) -> int:
         """Bytes that it takes at least, if that is found sooner."""
         return 0
 
@@ -140,6 +141,10 @@ class _Asked:
     def sizes(self) -> list[Size]:
         """What may grow."""
         return []
+
+    def paged(self) -> PagedCache | None:
+        """What an engine that pages its cache has room for."""
+        return None
 
     @property
     def subtitle(self) -> str:
@@ -158,9 +163,9 @@ class _Asked:
         longest = [self._at(each.of.name, each.value) for each in found if each.value]
         remarks = {remark for run in longest for remark in self.model.remarks(run)} - set(self.report.notes)
         subtitle, shown = self.subtitle, tuple(sorted(remarks)) if room.holds(self.report.answer) else ()
-        return Fit(self.report, self.budget, self.margin, subtitle, found, tuple(others), flags, shown)
+        return Fit(self.report, self.budget, self.margin, subtitle, found, tuple(others), flags, shown, self.paged())
 
-    def _with_change(self, peak: Peak) -> Callable[[Change], int | None]:
+    def _with_change(self, peak: Callable[[Workload, P], int]) -> Callable[[Change], int | None]:
         """The bytes with a change; None where it does not go with the rest."""
 
         def need(change: Change) -> int | None:
@@ -198,10 +203,12 @@ class _Asked:
         return self.run.replaced(**{{"context": "seq_len", "concurrency": "batch_size"}.get(name, name): value})
 
 
-class _Training(_Asked):
+class _Training(_Asked["Training"]):
     combined = OF_TRAINING
 
-    def __init__(self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Any) -> None:
+    def __init__(
+        self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Training
+    ) -> None:
         from tfcalc.defaults import resolve_training
         from tfcalc.questions.training_memory import Peaks
 
@@ -209,10 +216,10 @@ class _Training(_Asked):
         self.peaks = Peaks(model)
         self.resolved = resolve_training(model, run, plan)[1]
 
-    def _peak(self, run: Workload, plan: Any) -> int:
+    def _peak(self, run: Workload, plan: Training) -> int:
         return self.peaks.peak(run, plan)
 
-    def _least(self, run: Workload, plan: Any) -> int:
+    def _least(self, run: Workload, plan: Training) -> int:
         return self.peaks.least(run, plan)
 
     def ways(self) -> Ways:
@@ -222,19 +229,26 @@ class _Training(_Asked):
         return [self._size(self.run, "batch_size"), self._size(self.run, "seq_len")]
 
 
-class _Serving(_Asked):
+class _Serving(_Asked["Serving"]):
     combined = OF_SERVING
 
     def __init__(
-        self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Any, dtype: str
+        self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Serving, dtype: str
     ) -> None:
         super().__init__(model, budget, margin, report, run, plan)
         self.dtype = dtype
 
-    def _peak(self, run: Workload, plan: Any) -> int:
+    def _peak(self, run: Workload, plan: Serving) -> int:
         from tfcalc.questions.serving_memory import served
 
         return served(self.model, run, plan, self.dtype).total
+
+    def paged(self) -> PagedCache | None:
+        from tfcalc.questions.paged import paged_cache
+
+        stored = self.report.totals["kv_cache_bytes"]
+        assert isinstance(stored, int)
+        return paged_cache(self.model, self.run, self.plan, self.budget.bytes - self.report.answer + stored)
 
     def ways(self) -> Ways:
         return of_serving(self.run, self.plan)
@@ -243,8 +257,8 @@ class _Serving(_Asked):
         return [self._size(self.plan, "context"), self._size(self.plan, "concurrency")]
 
 
-class _AtRest(_Asked):
-    def _peak(self, _run: Workload, plan: Any) -> int:
+class _AtRest(_Asked[Storage]):
+    def _peak(self, _run: Workload, plan: Storage) -> int:
         return memory(self.model, None, Conventions(dtype=plan.dtype), weights=plan.weights or None).answer
 
     def ways(self) -> Ways:

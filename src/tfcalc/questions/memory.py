@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.conventions import DTYPES, Conventions
+from tfcalc.conventions import Conventions
 from tfcalc.core.measure import held_bytes, weight_bytes
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import AUTO, assumed_dtype, own_format, resolve_dtype
@@ -94,11 +94,10 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
     if weights or (own and not own.format.plain):
         return _in_format(asked, weights or "", conventions, depth)
     chosen, conventions = conventions.dtype != AUTO, resolve_dtype(model, conventions)
-    bits = DTYPES[conventions.dtype]
-    held = held_bytes(bits)
+    held = held_bytes(conventions.bits)
     root = asked.node.component
     entry = asked.entry(held, {"bytes": held}, depth)
-    stored = exact(root.total(weight_bytes(bits)))
+    stored = exact(root.total(weight_bytes(conventions.bits)))
     return Report(
         command="memory",
         heading=asked.model.summary,
@@ -113,7 +112,7 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
         legend=asked.legend(entry),
         footer=at_rest_footer(
             (
-                f"{conventions.dtype}, {DTYPES[conventions.dtype]} bits per weight",
+                f"{conventions.dtype}, {conventions.bits} bits per weight",
                 *assumed_dtype(model, conventions.dtype),
             ),
             tuple(in_words("memory", asked.run, conventions)),

@@ -10,6 +10,7 @@ from tfcalc.core.measure import bytes_held, held_bytes
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
+from tfcalc.number_formats import NUMBERS
 from tfcalc.questions.common import default_run
 from tfcalc.report import exact
 
@@ -42,7 +43,7 @@ def weights_bytes(model: Model, tree: Component, format: str = "") -> int:
     """What :func:`~tfcalc.memory` answers of ``model`` at rest; "" is the checkpoint's own format."""
     own = own_format(model)
     if not format and not (own and own.format.name not in DTYPES):
-        return value_of(tree.total(held_bytes(DTYPES[own_dtype(model)])))
+        return value_of(tree.total(held_bytes(NUMBERS[own_dtype(model)].bits)))
     from tfcalc.held.formats.weights import hold
     from tfcalc.held.plans import Serving
     from tfcalc.questions.serving_memory import buffers_of, weight_recipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.conventions import DTYPES, Conventions
+from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure
 from tfcalc.core.measure import flops_of, held_bytes, params, steps
 from tfcalc.core.number import product
@@ -24,7 +24,7 @@ def measure_of(of: str, run: Workload, by: Conventions) -> Measure:
         case "flops":
             return flops_of(run.training, by.count == "all")
         case "memory":
-            return held_bytes(DTYPES[by.dtype])
+            return held_bytes(by.bits)
         case _:
             return steps
 

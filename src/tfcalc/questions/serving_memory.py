@@ -11,8 +11,9 @@ from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
 from tfcalc.core.number import minimum
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, value_of
-from tfcalc.defaults import AUTO, compute_dtype, own_dtype, own_format, resolve_serving
+from tfcalc.defaults import AUTO, QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
+from tfcalc.held.formats.formats import plain
 from tfcalc.held.formats.mixture import Mixture
 from tfcalc.held.formats.names import PLAIN, format_named
 from tfcalc.held.formats.weights import Recipe, hold
@@ -20,6 +21,7 @@ from tfcalc.held.serving.cache_formats import cache_format
 from tfcalc.held.serving.caches import PAGED, cache
 from tfcalc.implementations.serving import forward, inference
 from tfcalc.implementations.transformers.measured import error_of
+from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.symbols import remembering
 from tfcalc.tape.operations import Numerics
 
@@ -29,10 +31,6 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 PREFILL, DECODE = "prefill", "decode"
-AS_FORMATS = {"fp8": "fp8-e4m3", "int8": "int8-plain", "int4": "int4-plain"}
-"""What ``--dtype`` means: every weight in so many bits."""
-FORMATS = {"fp32": "float32", "fp16": "float16"}
-"""What torch calls the format that is computed in; bfloat16 otherwise."""
 TEMPORARY = "τ"
 LETTERS = {TEMPORARY: "temporary buffers at the peak, in bytes: activations, and copies of a growing cache"}
 
@@ -114,14 +112,13 @@ def at_work(run: Workload, plan: Serving) -> Workload:
 def weight_recipe(model: Model, plan: Serving, dtype: str = AUTO) -> Recipe:
     """How the weights are stored: as asked for, in ``dtype``, or as the checkpoint has them."""
     if plan.weights:
-        chosen = format_named(plan.weights)
+        asked = format_named(plan.weights)
         beside = compute_dtype(model) if dtype == AUTO else dtype
-        return Recipe(chosen, chosen.name if chosen.name in PLAIN else beside)
+        return Recipe(asked, asked.name if asked.name in PLAIN else beside)
     if dtype == AUTO and (stored := own_format(model)):
         return stored
-    own = own_dtype(model) if dtype == AUTO else dtype
-    name = AS_FORMATS.get(own, own)
-    return Recipe(PLAIN[name], name)
+    chosen = plain(NUMBERS[own_dtype(model) if dtype == AUTO else dtype])
+    return Recipe(chosen, chosen.name)
 
 
 def buffers_of(tree: Component, recipe: Recipe) -> Component:
@@ -136,7 +133,8 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) ->
 
     An engine with a paged cache reads at most ``plan.batched`` prompt tokens at once, and copies no cache.
     """
-    formats = Numerics(FORMATS.get(recipe.dtype, "bfloat16"), packed=recipe.format.name not in PLAIN)
+    compute = recipe.dtype if recipe.dtype in COMPUTED else QUANTIZED
+    formats = Numerics(NUMBERS[compute].torch, packed=recipe.format.name not in PLAIN)
     context = requests.size("cached")
     prompts = requests.replaced(phase=PREFILL, seq_len=context, cached=None)
     if not isinstance(model, HFModel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held
@@ -98,7 +98,7 @@ def _totals(found: Served) -> dict[str, int | str]:
     }
 
 
-def stated(run: Workload, plan: Serving, found: Served) -> dict[str, Any]:
+def stated(run: Workload, plan: Serving, found: Served) -> dict[str, object]:
     """What the number was made by, for programs."""
     return {
         "phase": "serve",

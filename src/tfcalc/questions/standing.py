@@ -16,14 +16,13 @@ from tfcalc.held.training.optimizers import optimizer
 from tfcalc.held.training.peak import Phase, Standing
 from tfcalc.held.training.placement import Placed, ddp_buckets, placed
 from tfcalc.held.training.precisions import Precision, precision
+from tfcalc.number_formats import FP32, INT64
 from tfcalc.questions.alive import term
 from tfcalc.questions.training_plan import MEGATRON, placement_of
 
 if TYPE_CHECKING:
     from tfcalc.held.plans import Training
     from tfcalc.workload import Workload
-
-ID_BITS, FP32 = 64, 32
 
 
 class TrainingStep(NamedTuple):
@@ -63,7 +62,7 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
         return made
     if placement.stage == 3:
         raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "take stage 2, or plain weights")
-    dtype = "fp32" if by.weights == FP32 else by.compute
+    dtype = FP32.name if by.weights == FP32.bits else by.compute
     quantized = weights(thawed(tree), format_named(plan.base_weights), dtype=dtype)
     return made._replace(device=made.device._replace(weights=quantized._replace(name="weights")))
 
@@ -83,7 +82,7 @@ def bytes_in(tree: Component) -> int:
 def buffers_of(tree: Component, run: Workload, by: Precision) -> Component:
     """What is held beside the weights: buffers, and the token ids, 8 bytes each, that are the labels, too."""
     numbers = tree.total(buffer_elements)
-    held = [Held("token ids", (run.batch_size, run.seq_len), ID_BITS)]
+    held = [Held("token ids", (run.batch_size, run.seq_len), INT64.bits)]
     if value_of(numbers):
         held.append(Held("buffers", (numbers,), max(by.weights, SMALLEST_BUFFER)))
     return Component("buffers and inputs", "inputs", Cost(held=tuple(held)))

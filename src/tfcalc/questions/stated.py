@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from tfcalc.conventions import DTYPES, Conventions
+from tfcalc.conventions import Conventions
 from tfcalc.workload import Workload
 
 PARAMETERS = "unique trainable tensors, a tied matrix once, buffers apart"
@@ -34,7 +33,7 @@ BUFFERS = "as the weights, 16 bits at least"
 NOT_COUNTED = "gradients, optimizer, activations, cache, allocator rounding, CUDA context"
 
 
-def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, Any]:
+def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, object]:
     """``conventions`` of the JSON."""
     match of:
         case "params":
@@ -73,7 +72,7 @@ def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, Any]:
             return {
                 "phase": "at rest",
                 "dtype": by.dtype,
-                "bits_per_weight": DTYPES[by.dtype],
+                "bits_per_weight": by.bits,
                 "buffers": BUFFERS,
                 "packing": PACKING,
                 "units": by.units,
@@ -96,7 +95,7 @@ def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True) -> 
         case "flops":
             return ["; ".join([*(_sizes(run) if sizes else []), *_definitions(run, by)])]
         case "memory":
-            weights = f"{by.dtype}, {DTYPES[by.dtype]} bits per weight, {PACKING}; buffers {BUFFERS}"
+            weights = f"{by.dtype}, {by.bits} bits per weight, {PACKING}; buffers {BUFFERS}"
             return [weights, f"not counted: {NOT_COUNTED}"]
         case _:
             return [TIME]

@@ -13,6 +13,7 @@ from tfcalc.held.training.peak import STEP, Phase, highest, phases
 from tfcalc.held.training.placement import Placed
 from tfcalc.held.training.precisions import precision
 from tfcalc.implementations.training import Step, kept, step, temporary
+from tfcalc.number_formats import WIDTHS
 from tfcalc.questions.alive import TEMPORARY, alive, lump
 from tfcalc.questions.megatron_memory import on_megatron
 from tfcalc.questions.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
@@ -27,7 +28,7 @@ from tfcalc.questions.training_plan import (
     trained,
 )
 from tfcalc.symbols import remembering
-from tfcalc.tape.ledger import WIDTHS, Found
+from tfcalc.tape.ledger import Found
 
 if TYPE_CHECKING:
     from tfcalc.held.plans import Training

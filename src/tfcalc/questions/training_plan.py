@@ -15,6 +15,7 @@ from tfcalc.held.training.sharding import Placement
 from tfcalc.held.training.stored import packed
 from tfcalc.implementations.transformers.measured import error_of
 from tfcalc.implementations.transformers.running import at_rest
+from tfcalc.number_formats import FP32, NUMBERS
 from tfcalc.tape.operations import Numerics
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
-FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-"""What torch calls them."""
 MEGATRON = "megatron"
 
 
@@ -76,10 +75,10 @@ def numerics(by: Precision, plan: Training) -> Numerics:
     As recorded, that is on a CPU, a LayerNorm of 16-bit weights keeps its statistics in 16 bits, and the rows of masks
     are as long as they are; CUDA keeps fp32 statistics, and fills rows up to a multiple of 8.
     """
-    compute = FORMATS[by.compute]
-    formats = Numerics("float32", compute) if by.autocast else Numerics(compute)
+    compute = NUMBERS[by.compute].torch
+    formats = Numerics(FP32.torch, compute) if by.autocast else Numerics(compute)
     if plan.device == "recorded":
-        kept_in = None if formats.weights == "float32" else formats.weights
+        kept_in = None if formats.weights == FP32.torch else formats.weights
         formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
     return formats._replace(packed=bool(plan.base_weights))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
@@ -162,7 +162,7 @@ def _bytes(tree: Component) -> int:
     return value_of(tree.total(bytes_held))
 
 
-def described(phase: Phase) -> dict[str, Any]:
+def described(phase: Phase) -> dict[str, object]:
     """One phase as it stands in the JSON."""
     return {
         "phase": phase.name,
@@ -181,7 +181,7 @@ def _kernel(run: Workload, plan: Training) -> str:
     return f"attention kernel {run.kernel}"
 
 
-def stated(run: Workload, plan: Training) -> dict[str, Any]:
+def stated(run: Workload, plan: Training) -> dict[str, object]:
     """What the number was made by, for programs."""
     by = precision(plan.precision)
     return {

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
-from tfcalc.hardware import PRECISIONS, SPARSITY, TERA, Accelerator, looks_sparse, named
+from tfcalc.hardware import SPARSITY, TERA, Accelerator, looks_sparse, named
+from tfcalc.number_formats import MULTIPLIED
 from tfcalc.questions.flops import flops
 from tfcalc.questions.remarks import needs_tokens
 from tfcalc.report import Report
@@ -182,7 +183,7 @@ def _others(found: Accelerator, others: list[Accelerator], precision: str) -> It
 def _warnings(found: Utilisation, per_gpu: bool) -> Iterator[str]:
     """What is probably wrong."""
     given = found.machines
-    if given.name == "" and given.precision in PRECISIONS and (card := looks_sparse(given.peak, given.precision)):
+    if given.name == "" and given.precision in MULTIPLIED and (card := looks_sparse(given.peak, given.precision)):
         dense = card.peaks[given.precision]
         yield (
             f"{_tera(given.peak)} TFLOP/s looks like {card.name}'s peak with sparsity: dense {given.precision} is "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.questions.budget import Budget
 from tfcalc.questions.remedies import Remedy, Room
@@ -15,6 +15,9 @@ from tfcalc.report import Footer, Report
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
 from tfcalc.units import short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.questions.paged import PagedCache
 
 CONTEXT = "CUDA context"
 """What is deducted from a card, so that it is counted there."""
@@ -43,6 +46,7 @@ class Fit:
         subtitle: what was asked, in words.
         margin: per cent of the budget that should stay free.
         remarks: limits of the model at the largest sizes.
+        paged: in serving with a paged cache, the room for it as vLLM logs it.
     """
 
     report: Report
@@ -53,6 +57,7 @@ class Fit:
     remedies: tuple[Remedy, ...] = ()
     flags: tuple[tuple[str, ...], ...] = ()
     remarks: tuple[str, ...] = ()
+    paged: PagedCache | None = None
 
     @property
     def headroom(self) -> int:
@@ -94,6 +99,7 @@ class Fit:
             "margin_percent": self.margin,
             "headroom_bytes": self.headroom,
             **{key: value for each in self.largest for key, value in each.to_dict().items()},
+            **({"paged_cache": self.paged._asdict()} if self.paged else {}),
             "changes": [
                 {
                     "change": remedy.change.name,
@@ -196,7 +202,7 @@ class Fit:
             (*footer.assumes, *self.budget.assumes, f"margin {self.margin} %"),
             ", ".join(part for part in footer.not_counted.split(", ") if part != deducted),
             SEE_ALSO,
-            (*self.budget.notes, *footer.assumptions),
+            (*self.budget.notes, *footer.assumptions, *([self.paged.in_words] if self.paged else [])),
         )
 
     @property

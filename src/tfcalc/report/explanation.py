@@ -55,8 +55,8 @@ class Explanation:
     substituted: str
     answer: int
     legend: Mapping[str, str]
-    model: dict[str, Any]
-    conventions: dict[str, Any]
+    model: dict[str, object]
+    conventions: dict[str, object]
     notes: tuple[str, ...]
 
     def sheet(self) -> Sheet:

@@ -151,8 +151,8 @@ class Report(NamedTuple):
     unit: str
     answer: int
     totals: Mapping[str, int | float | str]
-    model: Mapping[str, Any]
-    conventions: Mapping[str, Any]
+    model: Mapping[str, object]
+    conventions: Mapping[str, object]
     whole: Entry
     depth: int | None
     legend: Mapping[str, str]

@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
-
-WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "bool": 1, "uint8": 1}
-"""Bytes of one number."""
+from tfcalc.number_formats import WIDTHS as WIDTHS  # the programs on the tape read it from here
 
 
 class Place(NamedTuple):

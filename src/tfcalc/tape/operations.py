@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from tfcalc.core.number import Num, ceil_div, total
-from tfcalc.tape.ledger import WIDTHS, Ledger
+from tfcalc.number_formats import WIDTHS
+from tfcalc.tape.ledger import Ledger
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.value import Value
 

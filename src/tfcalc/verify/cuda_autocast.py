@@ -6,12 +6,17 @@ The lists are those of ATen/autocast_mode.h (a test compares them with what PyTo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TypeVar
 
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 aten = torch.ops.aten
+
+Kernel = Callable[..., object]
+Given = TypeVar("Given")
 
 LOWER_PRECISION = [
     "_convolution",
@@ -151,13 +156,13 @@ class Autocast:
     """The kernels, and the copies of weights that the region holds until it ends."""
 
     def __init__(self) -> None:
-        self.copies: dict[int, tuple[Any, Any]] = {}
+        self.copies: dict[int, tuple[Tensor, Tensor]] = {}
 
     def forget(self) -> None:
         """Let go of the copies, as at the end of the outermost region."""
         self.copies.clear()
 
-    def kernels(self) -> Iterator[tuple[str, Callable[..., Any]]]:
+    def kernels(self) -> Iterator[tuple[str, Kernel]]:
         """What runs in the place of each operator of the lists, and nothing for the CPU's others."""
         policies = [
             *((name, self._in_lower_precision) for name in LOWER_PRECISION),
@@ -170,30 +175,30 @@ class Autocast:
         for name in registered("AutocastCPU") - {name for name, _ in policies}:
             yield name, torch.library.fallthrough_kernel
 
-    def _in_lower_precision(self, operator: Any) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
+    def _in_lower_precision(self, operator: OpOverload) -> Kernel:
+        def run(*args: object, **kwargs: object) -> object:
             return _outside(operator, *self._cast((args, kwargs), torch.get_autocast_dtype("cpu")))
 
         return run
 
-    def _in_float32(self, operator: Any) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
+    def _in_float32(self, operator: OpOverload) -> Kernel:
+        def run(*args: object, **kwargs: object) -> object:
             return _outside(operator, *self._cast((args, kwargs), torch.float32))
 
         return run
 
-    def _in_the_widest(self, operator: Any) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
+    def _in_the_widest(self, operator: OpOverload) -> Kernel:
+        def run(*args: object, **kwargs: object) -> object:
             wide = any(one.dtype == torch.float32 for one in tree_leaves((args, kwargs)) if _eligible(one))
             kind = torch.float32 if wide else torch.get_autocast_dtype("cpu")
             return _outside(operator, *self._cast((args, kwargs), kind))
 
         return run
 
-    def _asked_for_float32(self, operator: Any) -> Callable[..., Any]:
+    def _asked_for_float32(self, operator: OpOverload) -> Kernel:
         place = [argument.name for argument in operator._schema.arguments].index("dtype")
 
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: object, **kwargs: object) -> object:
             asked = args[place] if len(args) > place else kwargs.get("dtype")
             if asked is None and _eligible(args[0]):
                 args, kwargs = args[:place], kwargs | {"dtype": torch.float32}
@@ -201,10 +206,11 @@ class Autocast:
 
         return run
 
-    def _cast(self, given: Any, kind: Any) -> Any:
-        return tree_map_only(torch.Tensor, lambda one: self._copy(one, kind), given)
+    def _cast(self, given: Given, kind: torch.dtype) -> Given:
+        cast: Given = tree_map_only(torch.Tensor, lambda one: self._copy(one, kind), given)
+        return cast
 
-    def _copy(self, tensor: Any, kind: Any) -> Any:
+    def _copy(self, tensor: Tensor, kind: torch.dtype) -> Tensor:
         """``cached_cast``: a weight is cast once in a region, anything else each time."""
         if not _eligible(tensor) or tensor.dtype == kind:
             return tensor
@@ -223,16 +229,16 @@ def registered(key: str) -> set[str]:
     return {name.removeprefix("aten::") for name in names if has(name, key)}
 
 
-def _operator(name: str) -> Any:
+def _operator(name: str) -> OpOverload:
     packet, _, overload = name.partition(".")
     return getattr(getattr(aten, packet), overload or "default")
 
 
-def _eligible(value: Any) -> bool:
+def _eligible(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != torch.float64
 
 
-def _outside(operator: Any, args: Any, kwargs: Any) -> Any:
+def _outside(operator: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
     """Run where autocast does not see what the operator is made of."""
     with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
         return operator(*args, **kwargs)

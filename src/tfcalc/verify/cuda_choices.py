@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from tfcalc.verify.cuda_autocast import Autocast
@@ -69,11 +70,11 @@ def cuda_choices(kernel: str = "auto", *, as_recorded: bool = False) -> Iterator
         library._destroy()
 
 
-def _put(library: Any, name: str, run: Callable[..., Any], key: str) -> None:
+def _put(library: torch.library.Library, name: str, run: Callable[..., object], key: str) -> None:
     library.impl(name, run, key, allow_override=True)
 
 
-def _dropout(input: Any, p: float, train: bool) -> Any:
+def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """CUDA's: one kernel, which keeps a mask of booleans (``at::dropout``, ``is_fused_kernel_acceptable``)."""
     if not train or p == 0 or input.numel() == 0:
         return input
@@ -82,10 +83,10 @@ def _dropout(input: Any, p: float, train: bool) -> Any:
     return aten.native_dropout(input, p, train)[0]
 
 
-def _softmax(at_once: tuple[Any, ...]) -> Callable[..., Any]:
+def _softmax(at_once: tuple[torch.dtype, ...]) -> Callable[..., Tensor]:
     """From these types to float32 in one kernel, without a converted copy of the input (``at::softmax``)."""
 
-    def run(input: Any, dim: int, dtype: Any = None) -> Any:
+    def run(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
         if dtype == torch.float32 and input.dtype in at_once:
             return aten._softmax(input, dim, True)
         return aten._softmax(input if dtype is None else input.to(dtype), dim, False)
@@ -117,18 +118,18 @@ class _LayerNorm(torch.autograd.Function):
         return found[0], None, found[1], found[2], None
 
 
-def _attention(kernel: str, ran: Counter[str], *, padded_masks: bool) -> Callable[..., Any]:
+def _attention(kernel: str, ran: Counter[str], *, padded_masks: bool) -> Callable[..., Tensor]:
     def run(
-        query: Any,
-        key: Any,
-        value: Any,
-        attn_mask: Any = None,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
         *,
         scale: float | None = None,
         enable_gqa: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         grouped = enable_gqa and query.shape[-3] != key.shape[-3]
         able = kernels(query, key, value, attn_mask, is_causal, grouped)
         chosen = next(one for one in able if kernel in ("auto", one) or one == "math")
@@ -148,7 +149,9 @@ def _attention(kernel: str, ran: Counter[str], *, padded_masks: bool) -> Callabl
     return run
 
 
-def kernels(query: Any, key: Any, value: Any, mask: Any, causal: bool, grouped: bool) -> Iterator[str]:
+def kernels(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, grouped: bool
+) -> Iterator[str]:
     """Those that take these tensors on an A100 or later, the preferred first.
 
     From aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (``can_use_flash_attention``,
@@ -165,7 +168,7 @@ def kernels(query: Any, key: Any, value: Any, mask: Any, causal: bool, grouped: 
     yield "math"
 
 
-def _flash(query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, scale: float | None) -> Any:
+def _flash(query: Tensor, key: Tensor, value: Tensor, dropout_p: float, is_causal: bool, scale: float | None) -> Tensor:
     width = query.shape[-1]
     scale = width**-0.5 if scale is None else scale
     if width % 8:
@@ -175,8 +178,14 @@ def _flash(query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, 
 
 
 def _efficient(
-    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float | None
-) -> Any:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Tensor:
     if mask is not None:
         mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     keeps = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
@@ -185,7 +194,7 @@ def _efficient(
     )[0]
 
 
-def _aligned(mask: Any) -> Any:
+def _aligned(mask: Tensor) -> Tensor:
     """Its rows begin at multiples of 8 elements (``preprocess_mask``, ``pad_bias``)."""
     if mask.stride(-1) == 1 and all(step % MASK_ALIGNMENT == 0 for step in mask.stride()[:-1]):
         return mask
@@ -194,8 +203,15 @@ def _aligned(mask: Any) -> Any:
 
 
 def _math(
-    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float | None, grouped: bool
-) -> Any:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    grouped: bool,
+) -> Tensor:
     """In float32 whatever the type (``_scaled_dot_product_attention_math``)."""
     kind = query.dtype
     if kind in HALVES:

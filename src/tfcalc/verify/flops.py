@@ -15,6 +15,8 @@ from tfcalc.verify.hugging_face import build
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from tfcalc.configs.published import HFModel
 
 AS_COUNTED = {"attn_implementation": "eager", "experts_implementation": "batched_mm"}
@@ -77,7 +79,7 @@ def theirs(model: HFModel, workload: Workload) -> Flops:
     raise Unavailable(f"it does not run without data: {type(failed[-1]).__name__}: {first_line}") from failed[-1]
 
 
-def _counted(built: Any, run: Workload, masks: str) -> Flops:
+def _counted(built: PreTrainedModel, run: Workload, masks: str) -> Flops:
     """The FLOPs of what was built."""
     import torch
 
@@ -118,7 +120,7 @@ def _counter() -> Any:
     return counter
 
 
-def _decoded(built: Any, run: Workload, masks: str = "pairs") -> int:
+def _decoded(built: PreTrainedModel, run: Workload, masks: str = "pairs") -> int:
     """The FLOPs of one more token for each sequence, after all but that were run to fill the cache."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -136,7 +138,7 @@ def _decoded(built: Any, run: Workload, masks: str = "pairs") -> int:
     return int(counter.get_total_flops())
 
 
-def _filled(built: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _filled(built: PreTrainedModel, given: dict[str, Any]) -> dict[str, Any]:
     """The cache that these tokens leave, by the argument's name; one made before where a model does not return it.
 
     What an encoder has read goes with it. Some models with two stacks make a cache for as many layers as the encoder
@@ -169,7 +171,7 @@ def _memory(out: Any) -> dict[str, Any]:
     return {"encoder_outputs": memory}
 
 
-def _prepare(built: Any, run: Workload) -> None:
+def _prepare(built: PreTrainedModel, run: Workload) -> None:
     """Dropout off where it is not wanted, whole layers never dropped; checkpointing of each layer where it is."""
     import torch
 

@@ -5,21 +5,25 @@ The names of a model's arguments tell which. Pixels are ones: a black image coun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from inspect import signature
+from collections.abc import Mapping, Sequence
+from inspect import Parameter, signature
 from math import isqrt, prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 GRIDS = ("image_grid_thw", "grid_thw")
 HELD = ("vision_config", "encoder")
 """Where configs hold that of what reads images."""
 
 
-def images(built: Any, run: Workload) -> dict[str, Any]:
+def images(built: PreTrainedModel, run: Workload) -> dict[str, Tensor]:
     """The arguments that make an image; none where a token is decoded, for then the image has been seen."""
     known = signature(built.forward).parameters
     if run.decoding or "pixel_values" not in known:
@@ -32,7 +36,7 @@ def images(built: Any, run: Workload) -> dict[str, Any]:
     return types | given | _places(built, vision, run, given)
 
 
-def _has_size(vision: Any) -> bool:
+def _has_size(vision: PreTrainedConfig) -> bool:
     return getattr(vision, "image_size", None) is not None
 
 
@@ -40,7 +44,9 @@ TYPES = ("token_type_ids", "mm_token_type_ids")
 """Which words stand for an image: for most models none, for how many there are does not change what is counted."""
 
 
-def _places(built: Any, vision: Any, run: Workload, given: Mapping[str, Any]) -> dict[str, Any]:
+def _places(
+    built: PreTrainedModel, vision: PreTrainedConfig, run: Workload, given: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """As many words as there are vectors, where these are added to the vectors of words (DeepStack)."""
     if not getattr(vision, "deepstack_visual_indexes", None):
         return {}
@@ -50,7 +56,7 @@ def _places(built: Any, vision: Any, run: Workload, given: Mapping[str, Any]) ->
     return {"input_ids": words}
 
 
-def tower(config: Any) -> Any:
+def tower(config: PreTrainedConfig) -> PreTrainedConfig | None:
     """The config of what reads images: nested, once or twice, or the whole; None where a model was built without it."""
     for held in HELD:
         if hasattr(config, held):
@@ -58,7 +64,9 @@ def tower(config: Any) -> Any:
     return config
 
 
-def _image(config: Any, vision: Any, batch: int, run: Workload, known: Mapping[str, Any]) -> dict[str, Any]:
+def _image(
+    config: PreTrainedConfig, vision: PreTrainedConfig, batch: int, run: Workload, known: Mapping[str, Parameter]
+) -> dict[str, Tensor]:
     for grid in GRIDS:
         if grid in known:
             return _packed(grid, vision, batch, run)
@@ -91,12 +99,14 @@ def _image(config: Any, vision: Any, batch: int, run: Workload, known: Mapping[s
     return {"pixel_values": torch.ones(batch, *between, *pixels)} | sizes
 
 
-def _wants_sizes(config: Any, known: Mapping[str, Any]) -> bool:
+def _wants_sizes(config: PreTrainedConfig, known: Mapping[str, Parameter]) -> bool:
     """Only towers for images of any shape take their sizes."""
-    return "image_sizes" in known and (hasattr(config, "image_grid_pinpoints") or tower(config).model_type == "pixtral")
+    return "image_sizes" in known and (
+        hasattr(config, "image_grid_pinpoints") or getattr(tower(config), "model_type", "") == "pixtral"
+    )
 
 
-def _packed(grid: str, vision: Any, batch: int, run: Workload) -> dict[str, Any]:
+def _packed(grid: str, vision: PreTrainedConfig, batch: int, run: Workload) -> dict[str, Tensor]:
     """The patches of all images in one row, and each image's frames, rows and columns."""
     rows, columns = _grid(vision, run)
     side, frames = vision.patch_size, getattr(vision, "temporal_patch_size", 1)
@@ -108,7 +118,7 @@ def _packed(grid: str, vision: Any, batch: int, run: Workload) -> dict[str, Any]
     }
 
 
-def _grid(vision: Any, run: Workload) -> tuple[int, int]:
+def _grid(vision: PreTrainedConfig, run: Workload) -> tuple[int, int]:
     """As large as its table of positions or its images; a strip of the source's length where these are of any size."""
     places = getattr(vision, "num_position_embeddings", None)
     if places is not None:
@@ -122,24 +132,24 @@ def _grid(vision: Any, run: Workload) -> tuple[int, int]:
     return high, int(run.source.length) // high  # type: ignore[call-overload]
 
 
-def strip(vision: Any) -> int:
+def strip(vision: PreTrainedConfig) -> int:
     """Rows of an image that is a strip: as high as a window, or as what is merged."""
     merged = _merged(vision)
     window = getattr(vision, "window_size", None)
     return merged if window is None else max(window // merged // vision.patch_size, 1) * merged
 
 
-def fewest(vision: Any) -> int:
+def fewest(vision: PreTrainedConfig) -> int:
     """Patches of the shortest strip: those that are pooled together, or a column of those that are merged."""
     pooled = getattr(vision, "pooling_kernel_size", None)
     return strip(vision) * _merged(vision) if pooled is None else int(pooled) ** 2
 
 
-def _merged(vision: Any) -> int:
+def _merged(vision: PreTrainedConfig) -> int:
     return int(getattr(vision, "spatial_merge_size", 1))
 
 
-def _cut(vision: Any, batch: int) -> dict[str, Any]:
+def _cut(vision: PreTrainedConfig, batch: int) -> dict[str, Tensor]:
     """Each image's patches in a row of its own, with its rows and columns (SigLIP 2)."""
     side, count = isqrt(vision.num_patches), vision.num_patches
     return {
@@ -149,7 +159,7 @@ def _cut(vision: Any, batch: int) -> dict[str, Any]:
     }
 
 
-def _placed(vision: Any, batch: int, run: Workload) -> dict[str, Any]:
+def _placed(vision: PreTrainedConfig, batch: int, run: Workload) -> dict[str, Tensor]:
     """Each image's patches in a row of its own, with the place of each (Gemma 4): a strip, as high as is pooled."""
     count, high = int(run.source.length), vision.pooling_kernel_size  # type: ignore[call-overload]
     side = getattr(vision, "model_patch_size", vision.patch_size)
@@ -160,10 +170,10 @@ def _placed(vision: Any, batch: int, run: Workload) -> dict[str, Any]:
     }
 
 
-def _pair(size: Any) -> tuple[int, int]:
+def _pair(size: int | Sequence[int]) -> tuple[int, int]:
     rows, columns = size if isinstance(size, list | tuple) else (size, size)
     return rows, columns
 
 
-def _channels(vision: Any) -> int:
+def _channels(vision: PreTrainedConfig) -> int:
     return next((int(getattr(vision, name)) for name in ("num_channels", "in_channels") if hasattr(vision, name)), 3)

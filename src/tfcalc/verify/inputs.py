@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from inspect import signature
-from typing import Any
+from collections.abc import Mapping
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tfcalc.core.number import Num
 from tfcalc.verify.images import images
 from tfcalc.verify.sounds import sounds
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 MASKS = ("attention_mask", "decoder_attention_mask")
 ANSWER = ("start_positions", "end_positions", "cls_index")
 
 
-def inputs(built: Any, run: Workload, masks: str = "pairs") -> dict[str, Any]:
+def inputs(built: PreTrainedModel, run: Workload, masks: str = "pairs") -> dict[str, Any]:
     """Arguments for ``built.forward`` on this workload, as far as its signature names them.
 
     ``masks`` are of pairs, of tokens, or none, where a model takes no others; a choice has no place for one of pairs.
@@ -28,7 +34,7 @@ def inputs(built: Any, run: Workload, masks: str = "pairs") -> dict[str, Any]:
     return _as_choices(found) if choices else found
 
 
-def _of_tokens(mask: Any) -> Any:
+def _of_tokens(mask: Tensor) -> Tensor:
     """That shows all tokens, in the place of a mask of pairs."""
     return torch.ones(mask.shape[0], mask.shape[-1], dtype=torch.long) if mask.ndim == 4 else mask
 
@@ -41,7 +47,7 @@ def _as_choices(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _all_inputs(built: Any, run: Workload) -> dict[str, Any]:
+def _all_inputs(built: PreTrainedModel, run: Workload) -> dict[str, Any]:
     known = signature(built.forward).parameters
     found: dict[str, Any] = {}
     two_stacks = "decoder_input_ids" in known
@@ -76,12 +82,12 @@ def _all_inputs(built: Any, run: Workload) -> dict[str, Any]:
     return found
 
 
-def _reads_encoder(config: Any) -> bool:
+def _reads_encoder(config: PreTrainedConfig) -> bool:
     """Whether its layers attend to an encoder: as the config says, or whatever it says (TrOCR's)."""
     return getattr(config, "add_cross_attention", False) or hasattr(config, "cross_attention_hidden_size")
 
 
-def _sounds(built: Any, run: Workload, known: Any) -> dict[str, Any]:
+def _sounds(built: PreTrainedModel, run: Workload, known: Mapping[str, Parameter]) -> dict[str, Any]:
     """Frames beside words, and which of them are there (Gemma 4)."""
     heard = getattr(built.config, "audio_config", None)
     if heard is None or run.decoding or "input_features_mask" not in known:
@@ -97,7 +103,7 @@ def _sounds(built: Any, run: Workload, known: Any) -> dict[str, Any]:
     }
 
 
-def _beside_words(built: Any, batch: Any, length: Any, known: Any) -> dict[str, Any]:
+def _beside_words(built: PreTrainedModel, batch: Num, length: Num, known: Mapping[str, Parameter]) -> dict[str, Any]:
     """What some encoders read beside words: where these stand on a page, their language, entities (LUKE).
 
     Longformer looks for its question in the words, and shows it to all of them: one token here.
@@ -121,9 +127,9 @@ def _beside_words(built: Any, batch: Any, length: Any, known: Any) -> dict[str, 
     return found
 
 
-def _ids(batch: Any, length: Any) -> Any:
+def _ids(batch: Num, length: Num) -> Tensor:
     return torch.zeros(batch, length, dtype=torch.long)
 
 
-def _mask(name: str, batch: Any, length: Any, keys: Any, known: Any) -> dict[str, Any]:
+def _mask(name: str, batch: Num, length: Num, keys: Num, known: Mapping[str, Parameter]) -> dict[str, Any]:
     return {name: torch.zeros(batch, 1, length, keys)} if name in known else {}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 class HeadsOfAnyWidth(nn.Module):
@@ -29,10 +29,10 @@ class HeadsOfAnyWidth(nn.Module):
         self.out_proj = nn.Linear(a * value_dim, h, bias=bias)
         self.batch_first = False  # the layer asks
 
-    def forward(self, query: Any, key: Any, value: Any, **_: Any) -> tuple[Any, None]:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, **_: object) -> tuple[Tensor, None]:
         """(length, batch, h) in and out, as torch.nn.MultiheadAttention's."""
 
-        def split(projected: Any, heads: int) -> Any:  # (length, batch, heads·d) -> (batch, heads, length, d)
+        def split(projected: Tensor, heads: int) -> Tensor:  # (length, batch, heads·d) -> (batch, heads, length, d)
             shared = projected.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
             return shared.repeat_interleave(self.heads // heads, dim=1)
 
@@ -66,7 +66,7 @@ class Reference(nn.Module):
             if model.output_head == "tied":
                 self.output.weight = table.weight
 
-    def forward(self, source: Any, target: Any) -> Any:
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Token ids or, for a core alone, vectors, of shape (length, batch[, h]); the only stack reads ``target``."""
         if hasattr(self, "embedding"):
             source = self.embedding(source)
@@ -100,7 +100,7 @@ class Reference(nn.Module):
                 setattr(self, f"{name}position", nn.GRU(model.d_model, model.d_model))
 
 
-def _stack(model: Any, name: str, exchanged: list[str], how: Mapping[str, Any]) -> Any:
+def _stack(model: Any, name: str, exchanged: list[str], how: Mapping[str, Any]) -> nn.Module:
     """torch.nn.TransformerEncoder, or TransformerDecoder where there is an encoder to read."""
     reads_memory = model.kind == "encoder-decoder" and name == "decoder"
     make_layer = nn.TransformerDecoderLayer if reads_memory else nn.TransformerEncoderLayer
@@ -125,7 +125,7 @@ def _stack(model: Any, name: str, exchanged: list[str], how: Mapping[str, Any]) 
     return nn.TransformerEncoder(layer, layers, norm, enable_nested_tensor=False)
 
 
-def _exchange_attention(layer: Any, model: Any, exchanged: list[str], how: Mapping[str, Any]) -> None:
+def _exchange_attention(layer: nn.Module, model: Any, exchanged: list[str], how: Mapping[str, Any]) -> None:
     other_heads = model.head_dim or model.value_dim or model.n_kv_heads
     if not other_heads and model.attention_bias:
         return
@@ -140,7 +140,7 @@ def _exchange_attention(layer: Any, model: Any, exchanged: list[str], how: Mappi
             setattr(layer, name, attention)
 
 
-def _exchange_linears(layer: Any, model: Any, exchanged: list[str]) -> None:
+def _exchange_linears(layer: nn.Module, model: Any, exchanged: list[str]) -> None:
     if not model.ffn_bias:
         exchanged.append("feed-forward without biases")
         for name in ("linear1", "linear2"):
@@ -148,7 +148,7 @@ def _exchange_linears(layer: Any, model: Any, exchanged: list[str]) -> None:
             setattr(layer, name, nn.Linear(old.in_features, old.out_features, bias=False))
 
 
-def _exchange_norms(layer: Any, model: Any, exchanged: list[str]) -> None:
+def _exchange_norms(layer: nn.Module, model: Any, exchanged: list[str]) -> None:
     if model.norm != "layernorm":
         exchanged.append(f"norm {model.norm}")
         for name in ("norm1", "norm2", "norm3"):
@@ -156,7 +156,7 @@ def _exchange_norms(layer: Any, model: Any, exchanged: list[str]) -> None:
                 setattr(layer, name, _norm(model))
 
 
-def _norm(model: Any) -> Any:
+def _norm(model: Any) -> nn.Module:
     if model.norm == "rmsnorm":
         return nn.RMSNorm(model.d_model)
     return nn.LayerNorm(model.d_model, bias=model.norm == "layernorm")

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from tfcalc.verify.cuda_choices import cuda_choices
 
@@ -50,17 +51,17 @@ class _Packed:
 
     __slots__ = ("__weakref__", "tensor")
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
 
 
 def saved(
-    model: Any,
-    inputs: Mapping[str, Any],
+    model: nn.Module,
+    inputs: Mapping[str, object],
     *,
     recipe: str = "fp32",
     kernel: str = "auto",
-    loss: Callable[[Any], Any] | None = None,
+    loss: Callable[[Any], Tensor] | None = None,
     as_recorded: bool = False,
 ) -> Saved:
     """What a forward pass leaves for backward; ``loss`` makes it of the model's output (by default its own)."""
@@ -69,7 +70,7 @@ def saved(
     apart = {_storage(one) for one in before}
     packed: list[tuple[str, ReferenceType[_Packed]]] = []
 
-    def pack(tensor: Any) -> Any:
+    def pack(tensor: Tensor) -> _Packed:
         held = _Packed(tensor)
         if _storage(tensor) not in apart:
             packed.append((running.name, ref(held)))
@@ -91,7 +92,9 @@ def saved(
     return Saved(by_module, sum(by_module.values()), dict(ran))
 
 
-def forward(model: Any, inputs: Mapping[str, Any], recipe: str, loss: Callable[[Any], Any] | None = None) -> Any:
+def forward(
+    model: nn.Module, inputs: Mapping[str, object], recipe: str, loss: Callable[[Any], Tensor] | None = None
+) -> Tensor:
     """The loss; what else the model gave is let go of."""
     region = torch.autocast("cpu", torch.bfloat16) if recipe == "autocast" else nullcontext()
     with region, warnings.catch_warnings():
@@ -100,16 +103,16 @@ def forward(model: Any, inputs: Mapping[str, Any], recipe: str, loss: Callable[[
     return out.loss if loss is None else loss(out)
 
 
-def tensors_of(inputs: Mapping[str, Any]) -> Iterator[Any]:
+def tensors_of(inputs: Mapping[str, object]) -> Iterator[Tensor]:
     """The tensors among the model's arguments."""
     return (one for one in inputs.values() if isinstance(one, torch.Tensor))
 
 
-def _storage(tensor: Any) -> int:
+def _storage(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-def blocks(model: Any) -> list[str]:
+def blocks(model: nn.Module) -> list[str]:
     """The paths of the blocks: what transformers can checkpoint in the outermost lists of modules.
 
     Where a model has none of these, every element of these lists is one.
@@ -117,7 +120,7 @@ def blocks(model: Any) -> list[str]:
     return _elements(model, checkpointed=True) or _elements(model, checkpointed=False)
 
 
-def _elements(model: Any, checkpointed: bool) -> list[str]:
+def _elements(model: nn.Module, checkpointed: bool) -> list[str]:
     found: list[str] = []
     for path, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and not any(path.startswith(f"{outer}.") for outer in found):
@@ -132,14 +135,14 @@ def _elements(model: Any, checkpointed: bool) -> list[str]:
 class _Running:
     """Says which module runs, by the names that the bytes are recorded under."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: nn.Module) -> None:
         self.stack = [LOSS]
-        self.names: dict[Any, str] = {}
+        self.names: dict[nn.Module, str] = {}
         outermost = blocks(model)
         for path, module in model.named_modules():
             within = [block for block in outermost if f"{path}.".startswith(f"{block}.")]
             self.names[module] = within[0] if within else path or LOSS
-        self.handles: list[Any] = []
+        self.handles: list[RemovableHandle] = []
 
     @property
     def name(self) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from inspect import signature
-from typing import Any
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 MASKS = ("input_features_mask", "feature_attention_mask", "padding_mask")
 """How models call the mask of a spectrogram's frames."""
@@ -16,15 +20,15 @@ TOKENS = ("audio_token_id", "audio_token_index")
 """How configs call the word that stands for a vector of sound."""
 
 
-def sounds(built: Any, run: Workload) -> dict[str, Any]:
+def sounds(built: PreTrainedModel, run: Workload) -> dict[str, Any]:
     """The arguments that make a clip; none where a token is decoded, for then it has been heard."""
     known, batch = _known(built), int(run.batch_size)  # type: ignore[call-overload]
     if run.decoding:
         return {}
     if "input_values" in known and hasattr(built, "_get_feat_extract_output_lengths"):
         return {"input_values": torch.zeros(batch, _samples(built, int(run.source.length)))}  # type: ignore[call-overload]
-    if "input_values" in known and _codec(built.config) is not None:
-        codec = _codec(built.config)
+    codec = _codec(built.config)
+    if "input_values" in known and codec is not None:
         raw = torch.zeros(batch, codec.channels, int(run.source.length) * codec.hop_length)  # type: ignore[call-overload]
         return {"input_values": raw} | _words(built, run, {"input_values": raw})
     if "image_pixel_values" in known and "audio_input_features" in known:
@@ -39,19 +43,21 @@ def sounds(built: Any, run: Workload) -> dict[str, Any]:
     return found | _words(built, run, found) if found else {}
 
 
-def _known(built: Any) -> Mapping[str, Any]:
+def _known(built: PreTrainedModel) -> Mapping[str, Parameter]:
     """The arguments that it names; and the base model's, where a head for any model hands all others on."""
     known = signature(built.forward).parameters
     handed_on = type(built).__name__.endswith("ForTokenClassification") and "kwargs" in known
     return {**signature(built.base_model.forward).parameters, **known} if handed_on else known
 
 
-def _codec(config: Any) -> Any:
+def _codec(config: PreTrainedConfig) -> PreTrainedConfig | None:
     """The config of what reads raw sound beside words, with the samples that become a frame, or None."""
     return next((one for one in vars(config).values() if hasattr(one, "hop_length") and hasattr(one, "channels")), None)
 
 
-def _as_long_as_asked(config: Any, audio: Any, run: Workload, known: Mapping[str, Any]) -> dict[str, Any]:
+def _as_long_as_asked(
+    config: PreTrainedConfig, audio: PreTrainedConfig, run: Workload, known: Mapping[str, Parameter]
+) -> dict[str, Any]:
     """A spectrogram of so many frames as make the source, where encoders take any; nothing where all have one length.
 
     It is cut into frames that lie side by side (``subsampling_factor``), frames that are read as they come
@@ -83,7 +89,7 @@ def _as_long_as_asked(config: Any, audio: Any, run: Workload, known: Mapping[str
     return {}
 
 
-def _with_an_image(config: Any, run: Workload) -> dict[str, Any]:
+def _with_an_image(config: PreTrainedConfig, run: Workload) -> dict[str, Any]:
     """A clip and the smallest image (whole, and as one crop), with words for all vectors of that and one for sound."""
     audio, vision, batch = config.audio_config, config.vision_config, int(run.batch_size)  # type: ignore[call-overload]
     side, grid = vision.image_size, vision.image_size // vision.patch_size
@@ -105,20 +111,20 @@ HALVED = 8
 """How many frames become one where three convolutions halve them."""
 
 
-def _masked(features: Any, count: int, there: int) -> dict[str, Any]:
+def _masked(features: Tensor, count: int, there: int) -> dict[str, Any]:
     """With a mask by which the first of so many frames are there."""
     mask = torch.zeros(features.shape[0], count, dtype=torch.long)
     mask[:, :there] = 1
     return {"input_features": features, "input_features_mask": mask}
 
 
-def frames(audio: Any) -> int | None:
+def frames(audio: PreTrainedConfig) -> int | None:
     """Of a spectrogram: twice as many as the encoder has positions."""
     places = getattr(audio, "max_source_positions", getattr(audio, "max_position_embeddings", None))
     return None if places is None else 2 * int(places)
 
 
-def _samples(built: Any, heard: int) -> int:
+def _samples(built: PreTrainedModel, heard: int) -> int:
     """The shortest clip of which the encoder makes so many frames."""
     samples = heard
     while built._get_feat_extract_output_lengths(samples) < heard:
@@ -126,7 +132,7 @@ def _samples(built: Any, heard: int) -> int:
     return samples
 
 
-def _words(built: Any, run: Workload, found: Mapping[str, Any]) -> dict[str, Any]:
+def _words(built: PreTrainedModel, run: Workload, found: Mapping[str, Any]) -> dict[str, Any]:
     """A text in which as many words stand for sound as the projector makes vectors."""
     token = next((getattr(built.config, name) for name in TOKENS if hasattr(built.config, name)), None)
     if token is None:
@@ -136,7 +142,7 @@ def _words(built: Any, run: Workload, found: Mapping[str, Any]) -> dict[str, Any
     return {"input_ids": ids}
 
 
-def _vectors(built: Any, found: Mapping[str, Any]) -> int:
+def _vectors(built: PreTrainedModel, found: Mapping[str, Any]) -> int:
     """How many the projector makes of all clips: as the model itself finds out, or as its encoder says."""
     listens = getattr(built.base_model, "get_audio_features", None)
     if listens is None or "input_ids" in signature(listens).parameters:

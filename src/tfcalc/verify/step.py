@@ -12,9 +12,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tfcalc.errors import Unavailable
+from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.verify.hugging_face import build
 
-RECIPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "autocast": torch.float32}
+RECIPES = {name: getattr(torch, NUMBERS[name].torch) for name in COMPUTED} | {"autocast": torch.float32}
 """The type of the weights; ``autocast`` is CUDA's, to bfloat16."""
 
 LANGUAGE_MODELS = (

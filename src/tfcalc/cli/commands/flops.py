@@ -9,6 +9,7 @@ from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN,
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
+from tfcalc.number_formats import MULTIPLIED
 from tfcalc.questions.effects import refuse_idle_in_flops
 from tfcalc.questions.flops import flops
 
@@ -36,7 +37,7 @@ MACHINES = (
         "precision",
         ("--precision",),
         "precision of the matrix products [default: bf16]",
-        ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4"),
+        MULTIPLIED,
     ),
 )
 

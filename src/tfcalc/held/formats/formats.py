@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tfcalc.core.cost import Held
 from tfcalc.core.measure import bytes_of
 from tfcalc.core.number import Num, ceil_div, total
+from tfcalc.number_formats import FLOAT, Block, NumberFormat
 
 LINEAR = ("linear",)
 """What quantization touches: linear maps alone; embeddings, output head, routers, norms, convolutions stay."""
@@ -97,9 +98,20 @@ class Format(NamedTuple):
         return Fraction(8 * int(self.bytes(rows, columns)), rows * columns)  # type: ignore[call-overload]
 
 
-def plain(name: str, bits: int, source: str) -> Format:
-    """Every tensor cast to numbers of so many bits, with no scales."""
-    return Format(name, source, (Piece("", bits),), kinds=())
+def plain(numbers: NumberFormat) -> Format:
+    """Every tensor cast to these numbers, with no scales; integers are else what a library scales: ``int8-plain``."""
+    name = numbers.name if numbers.kind == FLOAT else f"{numbers.name}-plain"
+    return Format(name, numbers.source, (Piece("", numbers.bits),), kinds=())
+
+
+def blocks(name: str, of: Block) -> Piece:
+    """The numbers of a row in whole blocks."""
+    return Piece(name, of.bits, 1, of.numbers)
+
+
+def scales(name: str, of: Block) -> Piece:
+    """What the blocks of a row have beside their numbers."""
+    return Piece(name, of.scales, 1, of.numbers)
 
 
 def packed(bits: int, along: str = "columns") -> tuple[int, int, int]:

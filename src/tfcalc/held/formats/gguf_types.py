@@ -1,37 +1,10 @@
-"""The block types of llama.cpp: so many numbers of a row in so many bytes."""
+"""The block types of llama.cpp, as formats of matrices."""
 
 from __future__ import annotations
 
 from tfcalc.core.traced import known
-from tfcalc.held.formats.formats import TABLES, Format, Piece
-
-BLOCKS = {
-    "q1_0": (128, 18),
-    "q4_0": (32, 18),
-    "q4_1": (32, 20),
-    "q5_0": (32, 22),
-    "q5_1": (32, 24),
-    "q8_0": (32, 34),
-    "q8_1": (32, 40),
-    "q2_k": (256, 84),
-    "q3_k": (256, 110),
-    "q4_k": (256, 144),
-    "q5_k": (256, 176),
-    "q6_k": (256, 210),
-    "q8_k": (256, 292),
-    "iq1_s": (256, 50),
-    "iq1_m": (256, 56),
-    "iq2_xxs": (256, 66),
-    "iq2_xs": (256, 74),
-    "iq2_s": (256, 82),
-    "iq3_xxs": (256, 98),
-    "iq3_s": (256, 110),
-    "iq4_nl": (32, 18),
-    "iq4_xs": (256, 136),
-    "tq1_0": (256, 54),
-    "tq2_0": (256, 66),
-}
-"""Numbers and bytes of a block. Source: ggml/src/ggml-common.h, the static_assert of each ``block_…``."""
+from tfcalc.held.formats.formats import TABLES, Format, Piece, blocks
+from tfcalc.number_formats import FP16, FP32, LLAMA_CPP
 
 INSTEAD = {
     "q2_k": "q4_0",
@@ -48,20 +21,20 @@ INSTEAD = {
 Source: src/llama-quant.cpp, ``tensor_type_fallback``.
 """
 
-HALF = Format("f16", "ggml-common.h", (Piece("", 16),), kinds=TABLES, rest="fp32")
+HALF = Format("f16", "ggml-common.h", (Piece("", FP16.bits),), kinds=TABLES, rest=FP32.name)
 BRAIN = HALF._replace(name="gguf-bf16")
 
 
 def block_type(name: str) -> Format:
     """Every matrix in this type (``llama-quantize --pure``), the rest in fp32, as convert_hf_to_gguf.py has it."""
-    numbers, size = BLOCKS[name]
+    block = LLAMA_CPP[name]
     return Format(
         f"{name}-pure",
         "llama.cpp, ggml-common.h",
-        (Piece(name, 8 * size, 1, numbers),),
+        (blocks(name, block),),
         kinds=TABLES,
-        rest="fp32",
-        block=numbers,
+        rest=FP32.name,
+        block=block.numbers,
         instead=INSTEAD.get(name, ""),
     )
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.formats import LINEAR, WHOLE, Format, Piece, fp8, grouped_integers, scaled
 from tfcalc.held.formats.module_names import checked
 from tfcalc.held.formats.names import single
-from tfcalc.held.formats.reading import field, size, word
+from tfcalc.held.formats.reading import Fields, field, size, word
 
-Fields = Mapping[str, Any]
 Named = tuple[tuple[str, ...], Format]
 Found = tuple[Format, str, tuple[str, ...], str, tuple[Named, ...]]
 EVERY = ("Linear", "LinearBase")
@@ -26,9 +24,10 @@ def compressed_tensors(fields: Fields, dtype: str) -> Found:
 
     Source: compressed_tensors.quantization, QuantizationConfig, QuantizationScheme and QuantizationArgs.
     """
-    groups = list(field(fields, "config_groups").values())
+    given = field(fields, "config_groups").values()
+    groups = [group for group in given if isinstance(group, Mapping)]
     keep = checked(fields.get("ignore"), "ignore")
-    if not 0 < len(groups) <= MOST_GROUPS or not all(isinstance(group, Mapping) for group in groups):
+    if not 0 < len(groups) == len(given) <= MOST_GROUPS:
         raise InvalidModel(
             "config_groups of compressed-tensors has no group", "copy it from the checkpoint's config.json"
         )

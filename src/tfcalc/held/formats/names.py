@@ -6,43 +6,33 @@ import re
 
 from tfcalc.errors import UsageError, nearest
 from tfcalc.held.formats.formats import (
-    LINEAR,
     WHOLE,
     Format,
     Piece,
     awq,
     bitsandbytes_4bit,
+    blocks,
     fp8,
     gptq,
     plain,
     scaled,
+    scales,
 )
 from tfcalc.held.formats.gguf_files import ALSO, DEFAULTS
-from tfcalc.held.formats.gguf_types import BLOCKS, BRAIN, HALF, block_type
+from tfcalc.held.formats.gguf_types import BRAIN, HALF, block_type
 from tfcalc.held.formats.mixture import Mixture
+from tfcalc.number_formats import FP8, FP32, INT8, LLAMA_CPP, MXFP4, MXFP8, NUMBERS, NVFP4, STORED
 from tfcalc.printable import quoted
 
-PLAIN = {
-    one.name: one
-    for one in (
-        plain("fp64", 64, "IEEE 754"),
-        plain("fp32", 32, "IEEE 754"),
-        plain("bf16", 16, "torch.bfloat16"),
-        plain("fp16", 16, "IEEE 754"),
-        plain("fp8-e4m3", 8, "arXiv 2209.05433"),
-        plain("fp8-e5m2", 8, "arXiv 2209.05433"),
-        plain("int8-plain", 8, "accelerate estimate-memory: 1/4 of fp32"),
-        plain("int4-plain", 4, "accelerate estimate-memory: 1/8 of fp32"),
-    )
-}
+PLAIN = {each.name: each for each in map(plain, STORED)}
 """Every tensor in this format, whatever it is, with no scales."""
 
-_PER_TENSOR = Piece("weight_scale_2", 32, WHOLE, WHOLE)
+_PER_TENSOR = Piece("weight_scale_2", FP32.bits, WHOLE, WHOLE)
 QUANTIZED = {
     one.name: one
     for one in (
-        scaled("int8", 8, "bitsandbytes, Linear8bitLt; arXiv 2208.07339", Piece("SCB", 32, 1, WHOLE)),
-        scaled("w8a8", 8, "vLLM, CompressedTensorsW8A8Int8", Piece("weight_scale", 32, 1, WHOLE)),
+        scaled("int8", INT8.bits, "bitsandbytes, Linear8bitLt; arXiv 2208.07339", Piece("SCB", FP32.bits, 1, WHOLE)),
+        scaled("w8a8", INT8.bits, "vLLM, CompressedTensorsW8A8Int8", Piece("weight_scale", FP32.bits, 1, WHOLE)),
         awq(name="int4"),
         gptq(),
         awq(),
@@ -50,37 +40,19 @@ QUANTIZED = {
         fp8(WHOLE, WHOLE),
         fp8(1, WHOLE),
         fp8(128, 128),
-        Format("mxfp4", "OCP Microscaling v1.0, section 5.1", (Piece("blocks", 128, 1, 32), Piece("scales", 8, 1, 32))),
-        scaled("mxfp8", 8, "OCP Microscaling v1.0, section 5.1", Piece("scales", 8, 1, 32)),
-        Format(
-            "nvfp4", "NVIDIA ModelOpt", (Piece("", 64, 1, 16), Piece("weight_scale", 8, 1, 16), _PER_TENSOR), LINEAR
-        ),
+        Format("mxfp4", "OCP Microscaling v1.0, section 5.1", (blocks("blocks", MXFP4), scales("scales", MXFP4))),
+        scaled("mxfp8", FP8.bits, "OCP Microscaling v1.0, section 5.1", scales("scales", MXFP8)),
+        Format("nvfp4", "NVIDIA ModelOpt", (blocks("", NVFP4), scales("weight_scale", NVFP4), _PER_TENSOR)),
     )
 }
 """The linear maps in this format; embeddings, head, routers, norms, biases and convolutions as they were."""
 
-PURE = {f"{name}-pure": block_type(name) for name in BLOCKS}
+PURE = {f"{name}-pure": block_type(name) for name in LLAMA_CPP}
 """llama.cpp's block types, every matrix in the same (``llama-quantize --pure``)."""
 
 SINGLE: dict[str, Format] = PLAIN | QUANTIZED | PURE | {HALF.name: HALF, BRAIN.name: BRAIN}
 
-ALIASES = {
-    "float64": "fp64",
-    "float32": "fp32",
-    "f32": "fp32",
-    "float": "fp32",
-    "float16": "fp16",
-    "half": "fp16",
-    "bfloat16": "bf16",
-    "e4m3": "fp8-e4m3",
-    "float8-e4m3fn": "fp8-e4m3",
-    "e5m2": "fp8-e5m2",
-    "float8-e5m2": "fp8-e5m2",
-    "llm.int8": "int8",
-    "int8-channel": "w8a8",
-    "gguf-f16": "f16",
-    "qlora": "nf4-dq",
-}
+ALIASES = {"llm.int8": "int8", "int8-channel": "w8a8", "gguf-f16": "f16", "qlora": "nf4-dq"}
 
 _GROUPED = re.compile(r"(gptq|awq|int4)(?:-([2348])bit)?(?:-g(-1|\d{1,5}))?", re.ASCII)
 
@@ -115,6 +87,7 @@ def single(name: str) -> Format:
         asked,
         dashed,
         ALIASES.get(dashed, dashed),
+        NUMBERS[dashed].name if dashed in NUMBERS else dashed,
         dashed.replace("-pure", "").replace("-", "_") + "-pure",
     ):
         if spelled in SINGLE and (spelled.endswith("-pure") is dashed.endswith("-pure")):

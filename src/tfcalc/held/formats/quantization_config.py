@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.held.formats.formats import WHOLE, Format, Piece, awq, bitsandbytes_4bit, fp8, gptq, scaled
 from tfcalc.held.formats.groups import compressed_tensors, modelopt
 from tfcalc.held.formats.module_names import checked
-from tfcalc.held.formats.names import ALIASES, PLAIN, single
-from tfcalc.held.formats.reading import field, flag, size, word
+from tfcalc.held.formats.names import PLAIN, single
+from tfcalc.held.formats.reading import Fields, field, flag, size, word
 from tfcalc.held.formats.weights import Recipe
+from tfcalc.number_formats import BF16, NUMBERS
 from tfcalc.printable import quoted
 
-Fields = Mapping[str, Any]
 FIELD, METHOD = "quantization_config", "quant_method"
-USUAL = "bf16"
 EXPERTS = "experts"
 TEXT = "language_model"
 """The module that a ``text_config`` describes."""
@@ -35,7 +33,7 @@ def stated_format(model: object) -> Recipe | None:
     for scope, inside in ((data, ""), (data.get("text_config"), TEXT)):
         fields = scope.get(FIELD) if isinstance(scope, Mapping) else None
         if isinstance(scope, Mapping) and isinstance(fields, Mapping):
-            recipe = _by_method({"expert_dtype": scope.get("expert_dtype"), **fields}, dtype or USUAL)
+            recipe = _by_method({"expert_dtype": scope.get("expert_dtype"), **fields}, dtype or BF16.name)
             return recipe._replace(inside=recipe.inside or inside)
         if fields is not None:
             raise InvalidModel(
@@ -51,11 +49,10 @@ def stated_dtype(data: Fields) -> str | None:
             continue
         given = scope.get("dtype") or scope.get("torch_dtype")
         if isinstance(given, str) and given != "auto":
-            name = given.removeprefix("torch.").replace("_", "-")
-            found = ALIASES.get(name, name)
-            if found not in PLAIN:
+            number = NUMBERS.get(given.removeprefix("torch."))
+            if number is None or number.name not in PLAIN:
                 raise InvalidModel(f"dtype {quoted(given)} is not known", "write float32, bfloat16 or float16")
-            return found
+            return number.name
     return None
 
 

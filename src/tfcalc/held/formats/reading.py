@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.printable import quoted
 
 LARGEST = 1 << 20
 
+Fields = Mapping[str, object]
 
-def field(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+
+def field(fields: Fields, name: str) -> Fields:
     """An object within; an empty one where there is none."""
     found = fields.get(name)
     if found is not None and not isinstance(found, Mapping):
@@ -19,7 +20,7 @@ def field(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found or {}
 
 
-def flag(fields: Mapping[str, Any], name: str) -> bool:
+def flag(fields: Fields, name: str) -> bool:
     """A bool; false where it is left out."""
     found = fields.get(name)
     if found is not None and not isinstance(found, bool):
@@ -27,20 +28,19 @@ def flag(fields: Mapping[str, Any], name: str) -> bool:
     return bool(found)
 
 
-def size(fields: Mapping[str, Any], name: str, default: int, known: Sequence[int] = ()) -> int:
+def size(fields: Fields, name: str, default: int, known: Sequence[int] = ()) -> int:
     """A whole number from 1, or -1; one of ``known`` where they are given."""
     found = fields.get(name)
     if found is None:
         return default
-    fits = type(found) is int and (found == -1 or 0 < found < LARGEST) and (not known or found in known)
-    if not fits:
-        raise InvalidModel(
-            f"{name} {quoted(found)} is not a supported size", f"write {' or '.join(map(str, known)) or default}"
-        )
-    return int(found)
+    if type(found) is int and (found == -1 or 0 < found < LARGEST) and (not known or found in known):
+        return found
+    raise InvalidModel(
+        f"{name} {quoted(found)} is not a supported size", f"write {' or '.join(map(str, known)) or default}"
+    )
 
 
-def word(fields: Mapping[str, Any], name: str, known: Sequence[str], default: str) -> str:
+def word(fields: Fields, name: str, known: Sequence[str], default: str) -> str:
     """One of the known words."""
     found = fields.get(name)
     if found is None:

@@ -9,6 +9,7 @@ from tfcalc.blocks.keeping import INDEX, LATENT, ROTATED
 from tfcalc.core.cost import Held
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.number_formats import BF16, FP4, FP8, FP16, FP32, INT8, NVFP4
 
 UNQUANTIZED = 16
 """Bits from which a format stores numbers as they are computed."""
@@ -42,7 +43,7 @@ class CacheFormat(NamedTuple):
     name: str
     each: Layout
     others: tuple[tuple[str, Layout], ...] = ()
-    state_bits: int = 16
+    state_bits: int = BF16.bits
     only: frozenset[str] | None = None
 
     def layout(self, name: str) -> Layout:
@@ -55,23 +56,23 @@ class CacheFormat(NamedTuple):
 FORMATS: dict[str, CacheFormat] = {
     one.name: one
     for one in (
-        CacheFormat("fp32", Layout(32), state_bits=32),
-        CacheFormat("bf16", Layout(16)),
-        CacheFormat("fp16", Layout(16)),
+        CacheFormat("fp32", Layout(FP32.bits), state_bits=FP32.bits),
+        CacheFormat("bf16", Layout(BF16.bits)),
+        CacheFormat("fp16", Layout(FP16.bits)),
         # one scale for a whole layer, which nobody counts (vLLM's kv_cache_dtype "fp8")
-        CacheFormat("fp8", Layout(8)),
-        CacheFormat("int8", Layout(8)),
+        CacheFormat("fp8", Layout(FP8.bits)),
+        CacheFormat("int8", Layout(INT8.bits)),
         # an fp32 scale for each token and head, of keys and of values: 2·4 B (vLLM's "fp8_per_token_head")
-        CacheFormat("fp8-per-token", Layout(8, 32)),
-        CacheFormat("int8-per-token", Layout(8, 32)),
+        CacheFormat("fp8-per-token", Layout(FP8.bits, FP32.bits)),
+        CacheFormat("int8-per-token", Layout(INT8.bits, FP32.bits)),
         # 4 bits a number and an fp8 scale for each 16 of them: d/2 + d/16 B
-        CacheFormat("nvfp4", Layout(4, 8, 16)),
+        CacheFormat("nvfp4", Layout(FP4.bits, NVFP4.scales, NVFP4.numbers)),
         # 512 fp8 numbers with 4 fp32 scales and 64 bf16 rotated ones: 656 B a token (DeepSeek's FlashMLA; vLLM);
         # the indexer's keys are fp8 with an fp32 scale for each 128 of them
         CacheFormat(
             "fp8_ds_mla",
-            Layout(8, 32, 128),
-            others=((ROTATED, Layout(16)),),
+            Layout(FP8.bits, FP32.bits, 128),
+            others=((ROTATED, Layout(BF16.bits)),),
             only=frozenset({LATENT, ROTATED, INDEX}),
         ),
     )

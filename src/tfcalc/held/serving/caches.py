@@ -47,7 +47,7 @@ class Allocation(NamedTuple):
 
     def _of(self, cached: Cached, tokens: Num) -> Num:
         """So many tokens, or as many as there is room for."""
-        limit = cached.window if cached.chunk is None else cached.chunk
+        limit = cached.limit
         if self.how == DYNAMIC:
             kept: Num = tokens if limit is None else minimum(tokens, limit - 1)
             return kept

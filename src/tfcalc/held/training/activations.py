@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.number import Num
-from tfcalc.tape.ledger import WIDTHS, Place
+from tfcalc.number_formats import WIDTHS
+from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Kept
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.measure import major_params
@@ -116,9 +116,8 @@ LETTERS = {
 
 def remembered(sizes: Sizes) -> Sizes:
     """The same sizes, each of which remembers its letter."""
-    given = {name: getattr(sizes, name) for name in LETTERS}
-    known: dict[str, Any] = {name: traced(LETTERS[name], size) for name, size in given.items() if isinstance(size, int)}
-    return sizes._replace(**known)
+    known = {name: size for name in LETTERS if isinstance(size := getattr(sizes, name), int)}
+    return Sizes(**sizes._asdict() | {name: traced(LETTERS[name], size) for name, size in known.items()})
 
 
 def sizes_of(model: Model, seq: Num = DEFAULT_LENGTH) -> Sizes:

@@ -9,7 +9,6 @@ from tfcalc.core.cost import Held
 from tfcalc.core.number import Num, ceil_div, product, total
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.held.training.step_scratch import (
-    FP32,
     Scratch,
     estimate,
     hidden_matrix,
@@ -20,6 +19,7 @@ from tfcalc.held.training.step_scratch import (
     squares,
 )
 from tfcalc.held.training.stored import Weight
+from tfcalc.number_formats import FP32
 from tfcalc.printable import quoted
 
 BLOCK, FORMER_BLOCK = 256, 2048
@@ -50,7 +50,7 @@ def _counter(weight: Weight) -> Held:
 
     With a GPU it is in the host's memory, unless the optimizer is fused or capturable; it is counted all the same.
     """
-    return Held(f"step of {weight.name}", (), FP32)
+    return Held(f"step of {weight.name}", (), FP32.bits)
 
 
 def _nothing(_: Weight, __: int) -> tuple[Held, ...]:
@@ -89,7 +89,7 @@ def _factors_and_momentum(weight: Weight, _: int) -> tuple[Held, ...]:
 
     Source: transformers.optimization.Adafactor with ``beta1``.
     """
-    return (*_momentum(weight, FP32), *_factors(weight, FP32))
+    return (*_momentum(weight, FP32.bits), *_factors(weight, FP32.bits))
 
 
 def _in_8_bits(block: int) -> State:
@@ -101,9 +101,9 @@ def _in_8_bits(block: int) -> State:
     def state(weight: Weight, _: int) -> tuple[Held, ...]:
         m, v = f"m of {weight.name}", f"v of {weight.name}"
         if weight.size < SMALLEST_IN_8_BITS:
-            return Held(m, weight.shape, FP32), Held(v, weight.shape, FP32)
+            return Held(m, weight.shape, FP32.bits), Held(v, weight.shape, FP32.bits)
         blocks: Num = ceil_div(product(weight.shape), block)
-        scales = (Held(f"scales of {name}", (blocks,), FP32) for name in (m, v))
+        scales = (Held(f"scales of {name}", (blocks,), FP32.bits) for name in (m, v))
         return Held(m, weight.shape, 8), Held(v, weight.shape, 8), *scales
 
     return state
@@ -125,7 +125,7 @@ def _none(_: Weight) -> bool:
     return False
 
 
-MAPS = Held("maps of 8 bits to numbers", (2, 256), FP32)
+MAPS = Held("maps of 8 bits to numbers", (2, 256), FP32.bits)
 
 OPTIMIZERS = {
     optimizer.name: optimizer

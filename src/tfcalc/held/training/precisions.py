@@ -3,10 +3,8 @@
 from typing import NamedTuple
 
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.number_formats import NUMBERS
 from tfcalc.printable import quoted
-
-COMPUTED = {"fp32": 32, "bf16": 16, "fp16": 16}
-"""Bits of what is computed and saved for backward."""
 
 
 class Precision(NamedTuple):
@@ -27,7 +25,7 @@ class Precision(NamedTuple):
     @property
     def computed(self) -> int:
         """Bits of an activation, and of a weight as it enters a product."""
-        return COMPUTED[self.compute]
+        return NUMBERS[self.compute].bits
 
     @property
     def in_words(self) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from tfcalc.core.cost import Held
 from tfcalc.core.number import Num, minimum, product
 from tfcalc.held.training.stored import Weight
-
-FP32, BF16 = 32, 16
+from tfcalc.number_formats import BF16, FP32
 
 Scratch = Callable[[Weight | None, Weight, int], tuple[Held, ...]]
 """For the tensor before, of which there is still what a variable of Python names, this one, and the moments' bits."""
@@ -46,13 +45,13 @@ def squares(_: Weight | None, weight: Weight, bits: int) -> tuple[Held, ...]:
 
     Source: ``step`` of transformers.optimization.Adafactor.
     """
-    copies = (Held("fp32 copies", (2, *weight.shape), FP32),) if bits < FP32 else ()
-    both = (*copies, Held("squares, update", (2, *weight.shape), FP32))
+    copies = (Held("fp32 copies", (2, *weight.shape), FP32.bits),) if bits < FP32.bits else ()
+    both = (*copies, Held("squares, update", (2, *weight.shape), FP32.bits))
     if len(weight.shape) < 2:
         return both
     *others, rows, columns = weight.shape
     sums: Num = product(others) * (rows + columns)
-    return (*both, Held("sums", (sums,), FP32))
+    return (*both, Held("sums", (sums,), FP32.bits))
 
 
 def _left(before: Weight | None, bits: int) -> tuple[Held, ...]:
@@ -74,6 +73,6 @@ def newton_schulz(_: Weight | None, weight: Weight, bits: int) -> tuple[Held, ..
     side: Num = minimum(*weight.shape)
     return (
         Held("update", weight.shape, bits),
-        Held("orthogonal update", (2, *weight.shape), BF16),
-        Held("X Xᵀ", (2, side, side), BF16),
+        Held("orthogonal update", (2, *weight.shape), BF16.bits),
+        Held("X Xᵀ", (2, side, side), BF16.bits),
     )
