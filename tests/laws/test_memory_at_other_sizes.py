@@ -42,7 +42,8 @@ def caches(model: HFModel, run: Workload) -> dict[tuple[object, ...], Num]:
 
 def states(model: HFModel, run: Workload) -> dict[tuple[object, ...], Num]:
     """Weights, gradients, master weights and what each optimizer keeps."""
-    tree, held = model.tree(run), {}
+    tree = model.tree(run)
+    held: dict[tuple[object, ...], Num] = {}
     for name in STATES:
         plan = Training(precision="bf16-master", optimizer=name)
         parts = [*states_of(tree, tree, plan).device, buffers_of(tree, run, precision(plan.precision))]

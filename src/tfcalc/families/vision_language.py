@@ -136,7 +136,7 @@ def llava_projector(c: Config, images: Sequences, vision: Config, text: Config) 
     return Component("multi_modal_projector", "projector", parts=tuple(maps))
 
 
-def _llava(c: Config, run: Workload, *further: Component, tiles: int = 1) -> Component:
+def _llava(c: Config, run: Workload, *further: Component, tiles: Num = 1) -> Component:
     """Every tile is an image of its own to the tower."""
     vision, text = part(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True), llama_text(c)
     each = replace(run, batch_size=run.batch_size * tiles)

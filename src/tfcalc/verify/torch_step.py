@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from tfcalc.core.traced import value_of
 from tfcalc.implementations.torch_nn.program import DROPPED
 from tfcalc.verify.reference import Reference
 from tfcalc.verify.step import RECIPES, Step
@@ -28,8 +29,8 @@ class Trained(Reference):
         sinusoids = model.vocab_size is not None and model.positions == "sinusoidal"
         self.register_buffer("sinusoids", torch.zeros(longest, model.d_model) if sinusoids else None)
 
-    def forward(self, source: Any, target: Any, labels: Any) -> Any:
-        """The loss."""
+    def forward(self, source: Any, target: Any, labels: Any = None) -> Any:
+        """The loss; of ``labels``, where there is an output head."""
         if not hasattr(self, "embedding"):
             return self.behind_tables(source, target).float().sum()
         target = self.embedded(getattr(self, "target_embedding", self.embedding), target)
@@ -50,9 +51,9 @@ class Trained(Reference):
 
 def torch_step(model: Transformer, run: Workload, recipe: str) -> Step:
     """The model in training mode, and its arguments: vectors or ids, and labels. Within ``without_data()``."""
-    batch, source, target = run.batch_size, run.source.length, run.target.length
+    batch, source, target = (value_of(size) for size in (run.batch_size, run.source.length, run.target.length))
     with torch.device("meta"):  # nn.Transformer copies its layers
-        module = Trained(model, DROPPED[1] if run.drops else 0.0, max(source, target))  # type: ignore[type-var]
+        module = Trained(model, DROPPED[1] if run.drops else 0.0, max(source, target))
     _on_cpu(module.train(), RECIPES[recipe])
     if model.vocab_size is None:
         kind, needs = RECIPES[recipe], run.input_gradient
@@ -61,7 +62,7 @@ def torch_step(model: Transformer, run: Workload, recipe: str) -> Step:
         ]
     else:
         read = [torch.zeros(batch, length, dtype=torch.long) for length in (source, target)]
-    labels = torch.zeros(batch * target, dtype=torch.long)  # type: ignore[operator]
+    labels = torch.zeros(batch * target, dtype=torch.long)
     return Step(module, {"source": read[0], "target": read[1], "labels": labels})
 
 
