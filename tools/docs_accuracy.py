@@ -19,6 +19,8 @@ from tests.verify.test_flops_against_transformers import UNEQUAL
 from tfcalc.configs.family import find, modules
 from tfcalc.implementations.transformers.measured import MOST, errors
 
+LEAST_SHOWN = 5e-5
+"""What two decimals of a percentage show."""
 TOP = Path(__file__).parents[1]
 ORACLE = TOP / "tests" / "oracle"
 PINNED = re.compile(r"\b(torch|transformers)==([\d.]+)")
@@ -82,7 +84,9 @@ def _saved(error: float) -> str:
         return "equal"
     if not isfinite(error):
         return "refused, as layers of one kind save unequal bytes"
-    return f"{error:+.2%}" if abs(error) <= MOST else f"refused, {error:+.0%}"
+    if abs(error) > MOST:
+        return f"refused, {error:+.0%}"
+    return f"{error:+.2%}" if abs(error) >= LEAST_SHOWN else f"{error:+.4%}"
 
 
 def recorded() -> Iterator[str]:
