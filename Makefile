@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 TOOL = $(PYTHON) -m
 DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
-.PHONY: check lint types test docs-fresh docs site dist golden check-torch explore fuzz benchmark venv
+.PHONY: check lint types test docs-fresh docs site dist golden defaults check-torch explore fuzz benchmark venv
 
 check: lint types test docs-fresh site
 
@@ -34,6 +34,9 @@ dist: # the same bytes for the same commit (without git: for the same files); ne
 
 golden:
 	$(TOOL) pytest tests/golden --overwrite
+
+defaults: # the index of families and what transformers declares; needs transformers
+	$(TOOL) tools.defaults --write
 
 check-torch:
 	$(TOOL) pytest -m torch

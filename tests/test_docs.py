@@ -13,7 +13,7 @@ from tests.core.test_patterns import SEES
 from tests.formula_reader import evaluate
 from tfcalc import Conventions, Transformer, Workload
 from tfcalc.cli.commands import COMMANDS
-from tfcalc.configs.family import modules
+from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.errors import InvalidModel
@@ -147,7 +147,7 @@ def test_every_elementwise_operation_of_every_family_stands_in_the_table() -> No
     rows = [line.split(" | ") for line in text.partition("<!-- end -->")[0].splitlines()[3:]]
     listed = {name for row in rows for name in row[0].removeprefix("| ").split(", ")} | {row[0][2:] for row in rows}
     assert all(row[-1].removesuffix(" |") for row in rows), "an operation without a source"
-    for model_type in (name for names in modules().values() for name in names):
+    for model_type in model_types():
         for run in (Workload(phase="train"), Workload(phase="decode", cached=9)):
             try:
                 root = HFModel({"model_type": model_type}).tree(run)
@@ -170,7 +170,7 @@ def test_the_reference_has_every_option(command: str) -> None:
 
 def test_the_accuracy_page_has_every_family_and_every_recorded_file() -> None:
     text = (TOP / "docs" / "accuracy.md").read_text(encoding="utf-8")
-    assert all(f"`{name}`" in text for names in modules().values() for name in names)
+    assert all(f"`{name}`" in text for name in model_types())
     oracle = TOP / "tests" / "oracle"
     recorded = [path for path in oracle.rglob("*") if path.is_file() and path.name != "README.md"]
     assert all(f"`{path.relative_to(oracle)}`" in text for path in recorded)

@@ -16,7 +16,8 @@ from pathlib import Path
 from tests.verify.random_configs import load
 from tests.verify.test_against_transformers import NO_DEFAULT
 from tests.verify.test_flops_against_transformers import UNEQUAL
-from tfcalc.configs.family import find, modules
+from tfcalc.configs.declared import model_types
+from tfcalc.configs.family import find
 from tfcalc.implementations.transformers.measured import MOST, errors
 
 LEAST_SHOWN = 5e-5
@@ -61,13 +62,13 @@ def families() -> Iterator[str]:
 
 def alone() -> Iterator[str]:
     """Model types that are counted and stand in no comparison of their own."""
-    known = {name for names in modules().values() for name in names}
+    known = set(model_types())
     rest = sorted(known - _compared() - errors().keys())
     yield f"{len(rest)} of {len(known)} model types: {', '.join(f'`{name}`' for name in rest)}."
 
 
 def _compared() -> set[str]:
-    known = {name for names in modules().values() for name in names}
+    known = set(model_types())
     return known & load().keys()
 
 

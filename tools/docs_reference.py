@@ -13,7 +13,8 @@ from tfcalc import catalog, hardware
 from tfcalc.cli.commands import command
 from tfcalc.cli.main import main as program
 from tfcalc.cli.options import Option
-from tfcalc.configs.family import find, modules
+from tfcalc.configs import declared
+from tfcalc.configs.family import find
 from tfcalc.number_formats import MULTIPLIED
 from tfcalc.questions.params import parameter_count
 
@@ -39,7 +40,7 @@ def model_types() -> Iterator[str]:
     """Every ``model_type`` of a config.json that is counted."""
     yield "| `model_type` | class, where a config names none |"
     yield "| --- | --- |"
-    for name in sorted(name for names in modules().values() for name in names):
+    for name in declared.model_types():
         yield _row(f"`{name}`", f"`{find(name).architecture}`")
 
 

@@ -192,7 +192,7 @@ def _preset_of(name: str) -> str | None:
 
 def _unknown(name: str) -> UnknownModel:
     """The refusal of a name, with those that may be meant."""
-    from tfcalc.configs.family import modules
+    from tfcalc.configs.declared import model_types
 
     asked, short = name[:LONGEST], quoted(name)
     several, known_type = meant(asked, [*repositories(), *ALIASES]), spelled(asked).replace("-", "_")
@@ -202,7 +202,7 @@ def _unknown(name: str) -> UnknownModel:
         return unknown
     close = several or alike(asked, repositories())
     hints = [f"did you mean {' or '.join(close)}?" if len(close) <= FEW else f"nearest: {listed(close)}"] * bool(close)
-    if any(known_type in types for types in modules().values()):
+    if known_type in model_types():
         hints.append(f"give a {known_type} config.json or its Hub id")
     hint = "; ".join(hints).replace("?;", "?") or "tfcalc models lists the presets; a path to a config.json works too"
     unknown = UnknownModel(f"model {short} is not known", hint)

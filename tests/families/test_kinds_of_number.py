@@ -8,7 +8,7 @@ import pytest
 
 from tests.verify.compare import configs
 from tests.verify.random_configs import load
-from tfcalc.configs.family import modules
+from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import active_params, matmul_flops, params
 from tfcalc.core.number import Num
@@ -18,7 +18,7 @@ from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 
-FAMILIES = sorted(name for names in modules().values() for name in names)
+FAMILIES = model_types()
 DRAWS = 4
 RUN = Workload(batch_size=2, seq_len=16)
 

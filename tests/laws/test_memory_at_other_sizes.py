@@ -9,7 +9,7 @@ import pytest
 
 from tests.laws.other_sizes import OtherStructure, Squared, at, fixed, letters_of, models, that_run
 from tfcalc import InvalidModel, Workload
-from tfcalc.configs.family import modules
+from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import Num
@@ -25,7 +25,7 @@ from tfcalc.questions.training_plan import numerics, trained
 from tfcalc.symbols import remembering
 from tfcalc.tape.value import Kept
 
-TYPES = sorted({name for names in modules().values() for name in names})
+TYPES = model_types()
 TRAINABLE = trainable()
 STATES = {each.state: name for name, each in OPTIMIZERS.items() if "8bit" not in name}.values()
 """An optimizer for each kind of state; those in 8 bits keep small tensors in fp32, and say so."""

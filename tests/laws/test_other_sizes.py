@@ -11,14 +11,14 @@ import pytest
 
 from tests.laws.other_sizes import OtherStructure, Squared, at, fixed, letters_of, models, that_run
 from tfcalc import InvalidModel, Workload
-from tfcalc.configs.family import modules
+from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core import measure
 from tfcalc.core.component import Measure
 from tfcalc.questions.common import run_tree
 from tfcalc.symbols import with_symbols
 
-TYPES = sorted({name for names in modules().values() for name in names})
+TYPES = model_types()
 STEP = Workload(batch_size=2, seq_len=24, phase="train")
 HELD: dict[str, Measure] = {
     "params": measure.params,

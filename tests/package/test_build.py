@@ -55,7 +55,7 @@ def test_the_wheel_has_what_the_program_reads(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert "tfcalc/py.typed" in names
-    assert "tfcalc/hardware.csv" in names
+    assert {"tfcalc/hardware.csv", "tfcalc/configs/families.jsonl"} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert sum(name.startswith("tfcalc/models/") for name in names) > 300
 

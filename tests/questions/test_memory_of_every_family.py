@@ -9,12 +9,12 @@ import pytest
 
 from tests.verify.random_configs import load
 from tfcalc import InvalidModel, Workload, catalog, flops, memory
-from tfcalc.configs.family import modules
+from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.held.plans import Serving, Training
 from tfcalc.implementations.transformers.measured import known
 
-TYPES = sorted({name for names in modules().values() for name in names})
+TYPES = model_types()
 STEP = Workload(phase="train", batch_size=2, seq_len=20)
 ASKED: dict[str, dict[str, Any]] = {
     "train": {"workload": STEP, "training": Training(precision="bf16")},

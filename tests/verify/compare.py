@@ -87,6 +87,6 @@ def main(model_types: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    from tfcalc.configs.family import modules
+    from tfcalc.configs.declared import model_types
 
-    sys.exit(main(sys.argv[1:] or [name for names in modules().values() for name in names]))
+    sys.exit(main(sys.argv[1:] or model_types()))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tests.verify.saved import Measured, several
 from tfcalc import InvalidModel, Workload
-from tfcalc.configs.family import modules
+from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.implementations.programs import Ran
 from tfcalc.implementations.transformers.program import running
@@ -132,7 +132,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--modules", action="store_true")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args(arguments)
-    types = given.types or sorted(name for names in modules().values() for name in names)
+    types = given.types or model_types()
     if given.write:
         _write(types, given.write, given.draws)
         return 0

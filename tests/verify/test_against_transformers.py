@@ -9,12 +9,12 @@ import pytest
 
 from tests.verify.compare import configs, differences
 from tests.verify.random_configs import load
-from tfcalc.configs.family import modules
+from tfcalc.configs.declared import model_types
 from tfcalc.errors import Unavailable
 
 pytestmark = pytest.mark.torch
 
-FAMILIES = sorted(name for names in modules().values() for name in names if name in load())
+FAMILIES = [name for name in model_types() if name in load()]
 
 NO_DEFAULT = {
     "aya_vision",

@@ -10,12 +10,12 @@ from typing import Any
 
 import tfcalc
 from tfcalc import catalog
-from tfcalc.configs.family import modules
+from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import TfcalcError
 from tools.fuzz.material import JUNK, QUANTIZED, number_near
 
-TYPES = sorted(name for names in modules().values() for name in names)
+TYPES = model_types()
 PRESETS = catalog.names()
 PRESETS_OF: dict[str, list[str]] = collections.defaultdict(list)
 for _name in PRESETS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from tfcalc.configs.declared import declared
 from tfcalc.configs.fields import Field, field_of
 from tfcalc.core.number import Num, divide
 from tfcalc.dimensions import check_size
@@ -197,6 +198,26 @@ class Config:
         family = self.reading.find(kind)
         known = {**family.defaults, **(over or {})}
         return Config(data, family.model_type, known, family.aliases, head or self.head, self.reading, path)
+
+    def within(self, name: str, model_type: str, **own: Any) -> Config:
+        """The config nested under ``name``, of a ``model_type`` that no family builds by itself.
+
+        Its defaults are those that transformers declares, and its ``own``.
+        """
+        return self.sub(name, model_type, {**declared(model_type), **own})
+
+    def read_as(self, model_type: str, *, head: str = "") -> Config:
+        """The same fields as those of another model type: of a part whose fields stand among the whole's own."""
+        family = self.reading.find(model_type)
+        return Config(
+            self.data,
+            family.model_type,
+            family.defaults,
+            family.aliases,
+            head or self.head,
+            self.reading,
+            self.prefix,
+        )
 
     def path(self, name: str) -> str:
         """The field's name as it is written in the file, with the nested config it stands in."""

@@ -1,4 +1,4 @@
-"""Which function builds which ``model_type``; a family says so above its function, and nowhere else.
+"""Which function builds which ``model_type``; a family says so above its function.
 
 >>> find("llama").architecture
 'LlamaForCausalLM'
@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfcalc.configs.config import Config
+from tfcalc.configs.declared import declared, model_types, module_of
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel, UnknownModel, nearest
 from tfcalc.printable import quoted
@@ -22,24 +21,28 @@ from tfcalc.workload import Workload
 Build = Callable[[Config, Workload], Component]
 Head = Callable[[Config, Workload, Component], Iterable[Component]]
 
-FOLDER = Path(__file__).parents[1] / "families"
-MARK = "@family("
-
 
 class Family(NamedTuple):
     """A ``model_type`` of Hugging Face.
 
     ``base`` builds the model without a head, ``heads`` by the end of the class name what is put around it;
-    ``architecture`` is the class where a config names none. ``defaults`` are the fields that a config may leave out,
-    ``aliases`` other names of fields (``hidden_size`` for ``n_embd``).
+    ``architecture`` is the class where a config names none, ``aliases`` are other names of fields (``hidden_size`` for
+    ``n_embd``). ``own`` are the defaults that differ from those that transformers declares, for this model type or for
+    the one that it is ``like``.
     """
 
     model_type: str
     architecture: str
     base: Build
     heads: Mapping[str, Head]
-    defaults: Mapping[str, Any]
     aliases: Mapping[str, str]
+    like: str
+    own: Mapping[str, Any]
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The fields that a config may leave out, with their values then."""
+        return {**declared(self.like or self.model_type), **self.own}
 
     def head_of(self, architecture: str) -> str:
         """The end of a class name that says which head it has. Raises InvalidModel for one that is not known."""
@@ -59,13 +62,18 @@ def family(
     architecture: str,
     heads: Mapping[str, Head],
     aliases: Mapping[str, str] | None = None,
-    **defaults: Any,
+    like: str = "",
+    **own: Any,
 ) -> Callable[[Build], Build]:
-    """Register a function as the builder of these model types: their class, heads, and fields that may be left out."""
+    """Register a function as the builder of these model types: their class, heads, and what a config may leave out.
+
+    That is what transformers' config class declares, and the ``own`` defaults given here: those that its
+    ``__post_init__`` derives, or that it lacks. A model type that transformers does not have is ``like`` another.
+    """
 
     def register(base: Build) -> Build:
         for model_type in model_types:
-            FAMILIES[model_type] = Family(model_type, architecture, base, heads, defaults, aliases or {})
+            FAMILIES[model_type] = Family(model_type, architecture, base, heads, aliases or {}, like, own)
         return base
 
     return register
@@ -77,13 +85,10 @@ def find(model_type: object) -> Family:
         raise InvalidModel("model_type is missing", "add it, or pass --as FAMILY")
     if not isinstance(model_type, str) or not model_type:
         raise InvalidModel(f"model_type {quoted(model_type)} is not a word", "add it, or pass --as FAMILY")
+    if model_type not in FAMILIES and (module := module_of(model_type)):
+        import_module(f"tfcalc.families.{module}")
     if model_type not in FAMILIES:
-        for path in sorted(FOLDER.glob("*.py"), key=lambda path: _far(path.stem, model_type)):
-            if model_type in _named(path.read_text(encoding="utf-8"), f'"{model_type}"'):
-                import_module(f"tfcalc.families.{path.stem}")
-                break
-    if model_type not in FAMILIES:
-        known = [name for names in modules().values() for name in names]
+        known = model_types()
         hint = f"{nearest(model_type, known) if _close(model_type, known) else 'see tfcalc models --supported'}"
         raise UnknownModel(f"model_type {quoted(model_type)} is not known", f"{hint}; or --as FAMILY, or --via torch")
     return FAMILIES[model_type]
@@ -92,26 +97,6 @@ def find(model_type: object) -> Family:
 def nested(config: Config, run: Workload, name: str) -> Component:
     """The base model of a nested config (see :meth:`Config.sub`), under the name that the whole gives it."""
     return find(config.model_type).base(config, run)._replace(name=name)
-
-
-def modules() -> dict[str, list[str]]:
-    """The model types that each module of this folder builds, found in its text: none is imported for it."""
-    found = {path.stem: _named(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.py"))}
-    return {module: names for module, names in found.items() if names}
-
-
-def _named(text: str, looked_for: str = MARK) -> list[str]:
-    """The model types that stand in a module's marks; none where what is looked for does not stand in it at all."""
-    if looked_for not in text:
-        return []
-    marks = [piece.split("architecture", 1)[0] for piece in text.split(f"\n{MARK}")[1:]]
-    return [name for mark in marks for name in re.findall(r'"([^"]+)"', mark)]
-
-
-def _far(module: str, model_type: str) -> int:
-    """How unlike the names are: a family mostly stands in the file that is called like it, which is opened first."""
-    alike = takewhile(lambda pair: pair[0] == pair[1], zip(module, model_type, strict=False))
-    return -len(list(alike))
 
 
 def wanted() -> list[str]:

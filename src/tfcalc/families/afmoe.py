@@ -22,28 +22,7 @@ def output_gate(c: Config, run: Workload) -> tuple[Component, ...]:
     return gate, activation("gate", "sigmoid", width * tokens)
 
 
-@family(
-    "beam",
-    architecture="BeamForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=151936,
-    hidden_size=5120,
-    intermediate_size=20480,
-    moe_intermediate_size=2560,
-    num_hidden_layers=52,
-    num_attention_heads=48,
-    num_key_value_heads=8,
-    head_dim=128,
-    num_experts=256,
-    num_experts_per_tok=8,
-    mlp_layer_types=None,
-    hidden_act="silu",
-    max_position_embeddings=8192,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    sliding_window=512,
-    layer_types=None,
-)
+@family("beam", architecture="BeamForCausalLM", heads=CAUSAL_LM)
 def beam(c: Config, run: Workload) -> Component:
     """Beam (transformers' BeamModel): a gate on attention's output with one bias a head, four norms a layer.
 
@@ -60,30 +39,7 @@ def beam(c: Config, run: Workload) -> Component:
     return dense_or_sparse(c, run, kinds, mixer, lambda: routed(c, run, "num_experts"), names=SANDWICH, seen=seen)
 
 
-@family(
-    "afmoe",
-    architecture="AfmoeForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=200192,
-    hidden_size=2048,
-    intermediate_size=6144,
-    moe_intermediate_size=1408,
-    num_hidden_layers=32,
-    num_dense_layers=1,
-    num_attention_heads=16,
-    num_key_value_heads=None,
-    head_dim=128,
-    num_experts=64,
-    num_experts_per_tok=6,
-    num_shared_experts=2,
-    hidden_act="silu",
-    max_position_embeddings=16384,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    sliding_window=1024,
-    global_attn_every_n_layers=4,
-    layer_types=None,
-)
+@family("afmoe", architecture="AfmoeForCausalLM", heads=CAUSAL_LM)
 def afmoe(c: Config, run: Workload) -> Component:
     """Arcee's Trinity (transformers' AfmoeModel): gated attention, four norms; the correction is a frozen parameter."""
 

@@ -271,84 +271,25 @@ HEADS: dict[str, Head] = {
     architecture="BartForConditionalGeneration",
     heads=HEADS | {"ForSequenceClassification": sentence(default=3)},
     aliases=ALIASES,
-    vocab_size=50265,
-    max_position_embeddings=1024,
-    encoder_layers=12,
-    encoder_ffn_dim=4096,
-    encoder_attention_heads=16,
-    decoder_layers=12,
-    decoder_ffn_dim=4096,
-    decoder_attention_heads=16,
-    activation_function="gelu",
-    d_model=1024,
-    tie_word_embeddings=True,
 )
 def bart(c: Config, run: Workload) -> Component:
     """Lewis et al. 2019 (arXiv 1910.13461): a norm of the embedding, none after the last layer."""
     return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding",))
 
 
-@family(
-    "mbart",
-    architecture="MBartForConditionalGeneration",
-    heads=HEADS,
-    aliases=ALIASES,
-    vocab_size=50265,
-    max_position_embeddings=1024,
-    encoder_layers=12,
-    encoder_ffn_dim=4096,
-    encoder_attention_heads=16,
-    decoder_layers=12,
-    decoder_ffn_dim=4096,
-    decoder_attention_heads=16,
-    activation_function="gelu",
-    d_model=1024,
-    tie_word_embeddings=True,
-)
+@family("mbart", architecture="MBartForConditionalGeneration", heads=HEADS, aliases=ALIASES)
 def mbart(c: Config, run: Workload) -> Component:
     """Liu et al. 2020 (arXiv 2001.08210): a norm of the embedding, and one after the last layer."""
     return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding", "layer_norm"), pre_norm=True)
 
 
-@family(
-    "blenderbot",
-    architecture="BlenderbotForConditionalGeneration",
-    heads=HEADS,
-    aliases=ALIASES,
-    vocab_size=8008,
-    max_position_embeddings=128,
-    encoder_layers=2,
-    encoder_ffn_dim=10240,
-    encoder_attention_heads=32,
-    decoder_layers=24,
-    decoder_ffn_dim=10240,
-    decoder_attention_heads=32,
-    activation_function="gelu",
-    d_model=2560,
-    tie_word_embeddings=True,
-)
+@family("blenderbot", architecture="BlenderbotForConditionalGeneration", heads=HEADS, aliases=ALIASES)
 def blenderbot(c: Config, run: Workload) -> Component:
     """Roller et al. 2020 (arXiv 2004.13637): positions without spare rows."""
     return seq2seq(c, run, positions=learned, pre_norm=True)
 
 
-@family(
-    "pegasus",
-    architecture="PegasusForConditionalGeneration",
-    heads=HEADS,
-    aliases=ALIASES,
-    vocab_size=50265,
-    max_position_embeddings=1024,
-    encoder_layers=12,
-    encoder_ffn_dim=4096,
-    encoder_attention_heads=16,
-    decoder_layers=12,
-    decoder_ffn_dim=4096,
-    decoder_attention_heads=16,
-    activation_function="gelu",
-    d_model=1024,
-    tie_word_embeddings=True,
-)
+@family("pegasus", architecture="PegasusForConditionalGeneration", heads=HEADS, aliases=ALIASES)
 def pegasus(c: Config, run: Workload) -> Component:
     """Zhang et al. 2019 (arXiv 1912.08777): fixed positions, which count as parameters that are not trained."""
     return seq2seq(c, run, positions=partial(SINES, stored="parameter"), pre_norm=True)
@@ -359,17 +300,6 @@ def pegasus(c: Config, run: Workload) -> Component:
     architecture="M2M100ForConditionalGeneration",
     heads={"Model": bare, "ForConditionalGeneration": lm_head(width="d_model")},
     aliases=ALIASES,
-    vocab_size=128112,
-    max_position_embeddings=1024,
-    encoder_layers=12,
-    encoder_ffn_dim=4096,
-    encoder_attention_heads=16,
-    decoder_layers=12,
-    decoder_ffn_dim=4096,
-    decoder_attention_heads=16,
-    activation_function="relu",
-    d_model=1024,
-    tie_word_embeddings=True,
 )
 def m2m_100(c: Config, run: Workload) -> Component:
     """Fan et al. 2020 (arXiv 2010.11125); NLLB-200 (arXiv 2207.04672). Fixed positions that no checkpoint holds."""
@@ -385,19 +315,6 @@ def m2m_100(c: Config, run: Workload) -> Component:
         "ForQuestionAnswering": renamed("led", SPANS),
     },
     aliases=ALIASES,
-    vocab_size=50265,
-    max_encoder_position_embeddings=16384,
-    max_decoder_position_embeddings=1024,
-    encoder_layers=12,
-    encoder_ffn_dim=4096,
-    encoder_attention_heads=16,
-    decoder_layers=12,
-    decoder_ffn_dim=4096,
-    decoder_attention_heads=16,
-    activation_function="gelu",
-    d_model=1024,
-    attention_window=512,
-    tie_word_embeddings=True,
 )
 def led(c: Config, run: Workload) -> Component:
     """Beltagy et al. 2020 (arXiv 2004.05150), section 7: BART with Longformer's attention in the encoder.
@@ -455,19 +372,6 @@ def _own_words(c: Config, run: Workload, base: Component) -> Iterator[Component]
     architecture="MarianMTModel",
     heads={"Model": bare, "MTModel": translation, ALONE: _own_words},
     aliases=ALIASES,
-    vocab_size=58101,
-    decoder_vocab_size=None,
-    max_position_embeddings=1024,
-    encoder_layers=12,
-    encoder_ffn_dim=4096,
-    encoder_attention_heads=16,
-    decoder_layers=12,
-    decoder_ffn_dim=4096,
-    decoder_attention_heads=16,
-    activation_function="gelu",
-    d_model=1024,
-    share_encoder_decoder_embeddings=True,
-    tie_word_embeddings=True,
 )
 def marian(c: Config, run: Workload) -> Component:
     """Junczys-Dowmunt et al. 2018 (arXiv 1804.00344): the two languages may have a table each."""

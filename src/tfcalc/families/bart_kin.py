@@ -40,17 +40,6 @@ from tfcalc.families.bart import (
 from tfcalc.leaves import activation, embedding, linear, norm
 from tfcalc.workload import Sequences, Workload
 
-LARGE: dict[str, Any] = {
-    "encoder_layers": 12,
-    "encoder_ffn_dim": 4096,
-    "encoder_attention_heads": 16,
-    "decoder_layers": 12,
-    "decoder_ffn_dim": 4096,
-    "decoder_attention_heads": 16,
-    "activation_function": "gelu",
-    "d_model": 1024,
-    "tie_word_embeddings": True,
-}
 BARE_AND_GENERATION = {"Model": bare, "ForConditionalGeneration": lm_head(width="d_model")}
 
 
@@ -59,57 +48,19 @@ BARE_AND_GENERATION = {"Model": bare, "ForConditionalGeneration": lm_head(width=
     architecture="PLBartForCausalLM",
     heads={head: build for head, build in HEADS.items() if head != "ForQuestionAnswering"},
     aliases=ALIASES,
-    vocab_size=50005,
-    max_position_embeddings=1024,
-    encoder_layers=6,
-    encoder_ffn_dim=3072,
-    encoder_attention_heads=12,
-    decoder_layers=6,
-    decoder_ffn_dim=3072,
-    decoder_attention_heads=12,
-    activation_function="gelu",
-    d_model=768,
-    tie_word_embeddings=True,
 )
 def plbart(c: Config, run: Workload) -> Component:
     """Ahmad et al. 2021 (arXiv 2103.06333): BART for programs."""
     return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding",))
 
 
-@family(
-    "blenderbot-small",
-    architecture="BlenderbotSmallForCausalLM",
-    heads=HEADS,
-    aliases=ALIASES,
-    vocab_size=50265,
-    max_position_embeddings=512,
-    encoder_layers=8,
-    encoder_ffn_dim=2048,
-    encoder_attention_heads=16,
-    decoder_layers=8,
-    decoder_ffn_dim=2048,
-    decoder_attention_heads=16,
-    activation_function="gelu",
-    d_model=512,
-    tie_word_embeddings=True,
-)
+@family("blenderbot-small", architecture="BlenderbotSmallForCausalLM", heads=HEADS, aliases=ALIASES)
 def blenderbot_small(c: Config, run: Workload) -> Component:
     """Roller et al. 2020 (arXiv 2004.13637): the smallest is normed as BART is."""
     return seq2seq(c, run, positions=learned, norms=("layernorm_embedding",))
 
 
-@family(
-    "mvp",
-    architecture="MvpForCausalLM",
-    heads=HEADS,
-    aliases=ALIASES,
-    vocab_size=50267,
-    max_position_embeddings=1024,
-    use_prompt=False,
-    prompt_length=100,
-    prompt_mid_dim=800,
-    **LARGE,
-)
+@family("mvp", architecture="MvpForCausalLM", heads=HEADS, aliases=ALIASES)
 def mvp(c: Config, run: Workload) -> Component:
     """Tang et al. 2022 (arXiv 2206.12131): BART with prompts for each layer's attention.
 
@@ -142,13 +93,6 @@ def _prompted(c: Config, s: Side, run: Workload, memory: Sequences | None) -> It
     architecture="BigBirdPegasusForCausalLM",
     heads=HEADS | {ALONE: lambda c, run, base: _untied(c, run, base)},
     aliases=ALIASES,
-    vocab_size=96103,
-    max_position_embeddings=4096,
-    attention_type="block_sparse",
-    block_size=64,
-    num_random_blocks=3,
-    use_bias=False,
-    **LARGE | {"encoder_layers": 16, "decoder_layers": 16, "activation_function": "gelu_new"},
 )
 def bigbird_pegasus(c: Config, run: Workload) -> Component:
     """Zaheer et al. 2020 (arXiv 2007.14062): the encoder's attention is sparse, or full; a flag for biases of all.
@@ -191,18 +135,7 @@ def _untied(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     yield output("lm_head", c.size("d_model"), c.size("vocab_size"), run, tied=False)
 
 
-@family(
-    "pegasus_x",
-    architecture="PegasusXForConditionalGeneration",
-    heads=BARE_AND_GENERATION,
-    aliases=ALIASES,
-    vocab_size=96103,
-    max_position_embeddings=16384,
-    num_global_tokens=32,
-    block_size=512,
-    stagger_local_blocks=True,
-    **LARGE | {"encoder_layers": 16, "decoder_layers": 16},
-)
+@family("pegasus_x", architecture="PegasusXForConditionalGeneration", heads=BARE_AND_GENERATION, aliases=ALIASES)
 def pegasus_x(c: Config, run: Workload) -> Component:
     """Phang et al. 2022 (arXiv 2208.04347): blocks of tokens, and global tokens with a norm of their own; no biases."""
     return seq2seq(
@@ -247,19 +180,7 @@ def _last_is_unread(depth: int, run: Workload) -> bool:
     return run.training and not zeros
 
 
-@family(
-    "nllb-moe",
-    architecture="NllbMoeForConditionalGeneration",
-    heads=BARE_AND_GENERATION,
-    aliases=ALIASES,
-    vocab_size=128112,
-    max_position_embeddings=1024,
-    router_bias=False,
-    num_experts=128,
-    encoder_sparse_step=4,
-    decoder_sparse_step=4,
-    **LARGE | {"activation_function": "relu"},
-)
+@family("nllb-moe", architecture="NllbMoeForConditionalGeneration", heads=BARE_AND_GENERATION, aliases=ALIASES)
 def nllb_moe(c: Config, run: Workload) -> Component:
     """NLLB-200 (arXiv 2207.04672): every so many layers, two of many networks for each token."""
     positions = partial(SINES, stored="nothing")
@@ -322,24 +243,18 @@ def _text_to_text(c: Config, run: Workload, base: Component) -> Iterator[Compone
     yield output("lm_head", c.size("d_model"), c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
 
 
-SEAMLESS: dict[str, Any] = LARGE | {
+TEXT_TO_TEXT: dict[str, Any] = {
     "heads": {"ForTextToText": _text_to_text},
     "aliases": {
         "hidden_size": "d_model",
         "num_hidden_layers": "decoder_layers",
         "num_attention_heads": "decoder_attention_heads",
     },
-    "vocab_size": 256102,
-    "encoder_layers": 24,
-    "encoder_ffn_dim": 8192,
-    "decoder_layers": 24,
-    "decoder_ffn_dim": 8192,
-    "activation_function": "relu",
 }
 
 
-@family("seamless_m4t", architecture="SeamlessM4TForTextToText", max_position_embeddings=1024, **SEAMLESS)
-@family("seamless_m4t_v2", architecture="SeamlessM4Tv2ForTextToText", max_position_embeddings=4096, **SEAMLESS)
+@family("seamless_m4t", architecture="SeamlessM4TForTextToText", **TEXT_TO_TEXT)
+@family("seamless_m4t_v2", architecture="SeamlessM4Tv2ForTextToText", **TEXT_TO_TEXT)
 def seamless_m4t(c: Config, run: Workload) -> Component:
     """Seamless Communication et al. 2023 (arXiv 2308.11596, 2312.05187): its translator of texts, which is NLLB's."""
     positions = partial(SINES, stored="nothing")
@@ -365,11 +280,6 @@ def _translator(s: Side, run: Workload, stream: Sequences, mixers: dict[str, Com
     architecture="FSMTForConditionalGeneration",
     heads={"Model": bare, "ForConditionalGeneration": lambda c, run, base: (base,)},
     aliases={**ALIASES, "vocab_size": "tgt_vocab_size"},
-    src_vocab_size=42024,
-    tgt_vocab_size=42024,
-    max_position_embeddings=1024,
-    pad_token_id=1,
-    **LARGE | {"activation_function": "relu", "tie_word_embeddings": False},
 )
 def fsmt(c: Config, run: Workload) -> Component:
     """Ng et al. 2019 (arXiv 1907.06616): a table for each language, and the output matrix within the decoder.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.blocks import Attention, FeedForward, layer
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -25,19 +23,6 @@ FIRST_TOKEN = ("Model", "ForMultipleChoice")
 """Those that do so in RoBERTa, whose classifier has a map of its own."""
 READERS = ("Model", "Encoder", "Decoder", "ForCausalLM", "LMHeadModel", "ForMaskedLM")
 """The classes that take another model's output (``encoder_hidden_states``)."""
-
-BERT: dict[str, Any] = {
-    "vocab_size": 30522,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "hidden_act": "gelu",
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-    "tie_word_embeddings": True,
-}
-"""The defaults of BERT's config, which its kin repeat."""
 
 
 def embeddings(
@@ -203,13 +188,13 @@ def with_tables(c: Config, run: Workload) -> tuple[Component, Component]:
     return positions(c, run), token_types(c, run)
 
 
-@family("bert", architecture="BertModel", heads=BERT_HEADS, **BERT)
+@family("bert", architecture="BertModel", heads=BERT_HEADS)
 def bert(c: Config, run: Workload) -> Component:
     """Devlin et al. 2018 (arXiv 1810.04805)."""
     return bert_like("bert", c, run, *with_tables(c, run))
 
 
-@family("ernie", architecture="ErnieForCausalLM", heads=BERT_HEADS, **BERT, task_type_vocab_size=3, use_task_id=False)
+@family("ernie", architecture="ErnieForCausalLM", heads=BERT_HEADS)
 def ernie(c: Config, run: Workload) -> Component:
     """ERNIE 2.0 (arXiv 1907.12412): BERT with a vector for each task, if ``use_task_id``."""
     h, tokens = c.size("hidden_size"), run.target.tokens
@@ -219,26 +204,14 @@ def ernie(c: Config, run: Workload) -> Component:
     return bert_like("ernie", c, run, *with_tables(c, run), *tasks)
 
 
-@family(
-    "megatron-bert",
-    architecture="MegatronBertForCausalLM",
-    heads=BERT_HEADS,
-    **BERT
-    | {
-        "vocab_size": 29056,
-        "hidden_size": 1024,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "intermediate_size": 4096,
-    },
-)
+@family("megatron-bert", architecture="MegatronBertForCausalLM", heads=BERT_HEADS)
 def megatron_bert(c: Config, run: Workload) -> Component:
     """Shoeybi et al. 2019 (arXiv 1909.08053): norms before the sub-layers and after the last one, none of the words."""
     norms = ("attention.ln", "crossattention.ln", "ln")
     return bert_like("bert", c, run, *with_tables(c, run), norms=norms, normed="", final="ln")
 
 
-@family("layoutlm", architecture="LayoutLMForMaskedLM", heads=BERT_HEADS, **BERT, max_2d_position_embeddings=1024)
+@family("layoutlm", architecture="LayoutLMForMaskedLM", heads=BERT_HEADS)
 def layoutlm(c: Config, run: Workload) -> Component:
     """Xu et al. 2019 (arXiv 1912.13318): BERT with where on the page each word stands, and how large."""
     h, places, tokens = c.size("hidden_size"), c.size("max_2d_position_embeddings"), run.target.tokens
@@ -246,26 +219,21 @@ def layoutlm(c: Config, run: Workload) -> Component:
     return bert_like("layoutlm", c, run, *with_tables(c, run), *tables, pooled=tuple(BERT_HEADS), cross=False)
 
 
-@family("roberta", architecture="RobertaForMaskedLM", heads=ROBERTA_HEADS, **BERT | {"vocab_size": 50265})
-@family("xlm-roberta", architecture="XLMRobertaModel", heads=ROBERTA_HEADS, **BERT)
-@family("camembert", architecture="CamembertForCausalLM", heads=ROBERTA_HEADS, **BERT)
+@family("roberta", architecture="RobertaForMaskedLM", heads=ROBERTA_HEADS)
+@family("xlm-roberta", architecture="XLMRobertaModel", heads=ROBERTA_HEADS)
+@family("camembert", architecture="CamembertForCausalLM", heads=ROBERTA_HEADS)
 def roberta(c: Config, run: Workload) -> Component:
     """Liu et al. 2019 (arXiv 1907.11692), XLM-R (arXiv 1911.02116): BERT with other heads; positions begin at 2."""
     return bert_like("roberta", c, run, *with_tables(c, run), pooled=FIRST_TOKEN)
 
 
-@family("data2vec-text", architecture="Data2VecTextForCausalLM", heads=ROBERTA_HEADS, **BERT)
+@family("data2vec-text", architecture="Data2VecTextForCausalLM", heads=ROBERTA_HEADS)
 def data2vec_text(c: Config, run: Workload) -> Component:
     """Baevski et al. 2022 (arXiv 2202.03555): RoBERTa."""
     return roberta(c, run)._replace(name="data2vec_text")
 
 
-@family(
-    "roberta-prelayernorm",
-    architecture="RobertaPreLayerNormForCausalLM",
-    heads=ROBERTA_HEADS,
-    **BERT | {"vocab_size": 50265},
-)
+@family("roberta-prelayernorm", architecture="RobertaPreLayerNormForCausalLM", heads=ROBERTA_HEADS)
 def roberta_prelayernorm(c: Config, run: Workload) -> Component:
     """Ott et al. 2019 (fairseq, arXiv 1904.01038): RoBERTa with norms before the sub-layers and after the last one."""
     norms = ("attention.LayerNorm", "crossattention.LayerNorm", "intermediate.LayerNorm")
@@ -275,20 +243,7 @@ def roberta_prelayernorm(c: Config, run: Workload) -> Component:
     return made._replace(parts=(*made.parts, last))
 
 
-@family(
-    "xlm-roberta-xl",
-    architecture="XLMRobertaXLForMaskedLM",
-    heads=ROBERTA_HEADS,
-    vocab_size=250880,
-    hidden_size=2560,
-    num_hidden_layers=36,
-    num_attention_heads=32,
-    intermediate_size=10240,
-    hidden_act="gelu",
-    max_position_embeddings=514,
-    type_vocab_size=1,
-    tie_word_embeddings=True,
-)
+@family("xlm-roberta-xl", architecture="XLMRobertaXLForMaskedLM", heads=ROBERTA_HEADS)
 def xlm_roberta_xl(c: Config, run: Workload) -> Component:
     """Goyal et al. 2021 (arXiv 2105.00572): RoBERTa with norms before the sub-layers and after the last one."""
     norms = ("attention.self_attn_layer_norm", "crossattention.self_attn_layer_norm", "LayerNorm")
@@ -299,30 +254,14 @@ def xlm_roberta_xl(c: Config, run: Workload) -> Component:
 
 
 @family(
-    "bert-generation",
-    architecture="BertGenerationDecoder",
-    heads={"Encoder": bare, "Decoder": on_top(only_logits)},
-    vocab_size=50358,
-    hidden_size=1024,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    intermediate_size=4096,
-    hidden_act="gelu",
-    max_position_embeddings=512,
-    tie_word_embeddings=True,
+    "bert-generation", architecture="BertGenerationDecoder", heads={"Encoder": bare, "Decoder": on_top(only_logits)}
 )
 def bert_generation(c: Config, run: Workload) -> Component:
     """Rothe et al. 2019 (arXiv 1907.12461): BERT without token types, as an encoder or as a decoder."""
     return bert_like("bert", c, run, positions(c, run), pooled=())
 
 
-@family(
-    "mpnet",
-    architecture="MPNetForMaskedLM",
-    heads=ROBERTA_HEADS,
-    **BERT | {"vocab_size": 30527},
-    relative_attention_num_buckets=32,
-)
+@family("mpnet", architecture="MPNetForMaskedLM", heads=ROBERTA_HEADS)
 def mpnet(c: Config, run: Workload) -> Component:
     """Song et al. 2020 (arXiv 2004.09297): no token types; all layers share one relative position bias."""
     a, buckets, scores = c.size("num_attention_heads"), c.size("relative_attention_num_buckets"), run.target

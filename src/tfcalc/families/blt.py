@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer
 from tfcalc.configs.config import Config
@@ -17,42 +16,19 @@ from tfcalc.families.llama import PRE_NORM, kv_heads
 from tfcalc.leaves import embedding, linear, norm
 from tfcalc.workload import Sequences, Workload
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 260,
-    "cross_attn_k": 2,
-    "hidden_size_global": 2048,
-    "hidden_size": 1024,
-    "num_attention_heads": 16,
-    "num_key_value_heads": None,
-    "hidden_act": "silu",
+PARTS = {
+    "encoder": "blt_local_encoder",
+    "decoder": "blt_local_decoder",
+    "global": "blt_global_transformer",
+    "patcher": "blt_patcher",
 }
-"""The defaults that the encoder and the decoder of bytes share."""
-PARTS: dict[str, dict[str, Any]] = {
-    "encoder_config": SMALL | {"num_hidden_layers": 1, "intermediate_size": None, "cross_attn_all_layers": False},
-    "decoder_config": SMALL | {"num_hidden_layers": 9, "intermediate_size": 2816, "cross_attn_all_layers": True},
-    "global_config": {
-        "hidden_size": 2048,
-        "num_attention_heads": 16,
-        "num_key_value_heads": None,
-        "num_hidden_layers": 25,
-        "intermediate_size": 5632,
-        "hidden_act": "silu",
-    },
-    "patcher_config": {
-        "vocab_size": 260,
-        "hidden_size": 768,
-        "num_hidden_layers": 14,
-        "num_attention_heads": 12,
-        "num_key_value_heads": None,
-        "intermediate_size": 2048,
-        "hidden_act": "silu",
-    },
-}
+"""The model types of the four models that are nested in the config."""
 
 
 def part(c: Config, name: str) -> Config:
-    """One of the four models that are nested in the config."""
-    return c.sub(f"{name}_config", defaults=PARTS[f"{name}_config"])
+    """One of the four models that are nested in the config; by ``__post_init__``, the patcher's activation is fixed."""
+    own = {"hidden_act": "silu"} if name == "patcher" else {}
+    return c.within(f"{name}_config", PARTS[name], **own)
 
 
 def inner(c: Config) -> Num:
@@ -170,15 +146,7 @@ def logits(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     "blt",
     architecture="BltForCausalLM",
     heads={"Model": bare, "ForCausalLM": logits},
-    vocab_size=260,
-    max_position_embeddings=4096,
-    patch_in_forward=True,
-    patch_size=4,
-    cross_attn_k=2,
-    encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],
-    encoder_hash_byte_group_vocab=500002,
-    encoder_hash_byte_group_nb_functions=1,
-    tie_word_embeddings=False,
+    encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],  # by __post_init__
 )
 def blt(c: Config, run: Workload) -> Component:
     """Pagnoni et al. 2024 (arXiv 2412.09871): a table of hashed groups of bytes holds most of the small parameters.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 from tfcalc.blocks import Attention, layer
 from tfcalc.configs.config import Config
@@ -93,14 +92,6 @@ def projected(name: str) -> Head:
     "clip_text_model",
     architecture="CLIPTextModel",
     heads={"Model": bare, "ModelWithProjection": projected("text_projection")},
-    vocab_size=49408,
-    hidden_size=512,
-    intermediate_size=2048,
-    projection_dim=512,
-    num_hidden_layers=12,
-    num_attention_heads=8,
-    max_position_embeddings=77,
-    hidden_act="quick_gelu",
 )
 def clip_text(c: Config, run: Workload) -> Component:
     """CLIP's text tower looks only back."""
@@ -111,15 +102,6 @@ def clip_text(c: Config, run: Workload) -> Component:
     "clip_vision_model",
     architecture="CLIPVisionModel",
     heads={"Model": bare, "ModelWithProjection": projected("visual_projection")},
-    hidden_size=768,
-    intermediate_size=3072,
-    projection_dim=512,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    num_channels=3,
-    image_size=224,
-    patch_size=32,
-    hidden_act="quick_gelu",
 )
 def clip_vision(c: Config, run: Workload) -> Component:
     """A class token before the patches, which have no bias; a norm before the layers too."""
@@ -162,7 +144,6 @@ def classifier(model_type: str) -> Head:
     "clip",
     architecture="CLIPForImageClassification",
     heads={"Model": bare, IMAGES_ONLY: classifier("clip_vision_model")},
-    projection_dim=512,
 )
 def clip(c: Config, run: Workload) -> Component:
     """Radford et al. 2021 (arXiv 2103.00020): both towers are projected without bias; a trained temperature."""
@@ -184,37 +165,15 @@ def clip(c: Config, run: Workload) -> Component:
     )
 
 
-SIGLIP_TEXT: dict[str, Any] = {
-    "vocab_size": 32000,
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "max_position_embeddings": 64,
-    "hidden_act": "gelu_pytorch_tanh",
-    "projection_size": None,
-}
-SIGLIP_VISION: dict[str, Any] = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "num_channels": 3,
-    "patch_size": 16,
-    "hidden_act": "gelu_pytorch_tanh",
-    "vision_use_head": True,
-}
-
-
-@family("siglip_text_model", architecture="SiglipTextModel", heads={"Model": bare}, **SIGLIP_TEXT)
-@family("siglip2_text_model", architecture="Siglip2TextModel", heads={"Model": bare}, **SIGLIP_TEXT)
+@family("siglip_text_model", architecture="SiglipTextModel", heads={"Model": bare})
+@family("siglip2_text_model", architecture="Siglip2TextModel", heads={"Model": bare})
 def siglip_text(c: Config, run: Workload) -> Component:
     """SigLIP's text tower looks both ways, and projects its last vector itself."""
     h, given = c.size("hidden_size"), c.optional("projection_size")
     return text_tower(c, run, linear("head", h, h if given is None else given, run.batch_size), causal=False)
 
 
-@family("siglip_vision_model", architecture="SiglipVisionModel", heads={"Model": bare}, image_size=224, **SIGLIP_VISION)
+@family("siglip_vision_model", architecture="SiglipVisionModel", heads={"Model": bare})
 def siglip_vision(c: Config, run: Workload) -> Component:
     """No class token: a trained query reads the patches."""
     stream = image(c, run)
@@ -222,9 +181,7 @@ def siglip_vision(c: Config, run: Workload) -> Component:
     return _with_head(c, run, embed, product(grid(c)), stream)
 
 
-@family(
-    "siglip2_vision_model", architecture="Siglip2VisionModel", heads={"Model": bare}, num_patches=256, **SIGLIP_VISION
-)
+@family("siglip2_vision_model", architecture="Siglip2VisionModel", heads={"Model": bare})
 def siglip2_vision(c: Config, run: Workload) -> Component:
     """Images of any shape, of up to ``num_patches`` patches."""
     h, count, side = c.size("hidden_size"), c.size("num_patches"), c.size("patch_size")
@@ -285,18 +242,7 @@ def _compared(c: Config, run: Workload, text: str, vision: str) -> Component:
     return Component("siglip", "model", parts=(*towers, pairs, parameter("logit_scale"), parameter("logit_bias")))
 
 
-@family(
-    "tipsv2_text_model",
-    architecture="Tipsv2TextModel",
-    heads={"Model": bare},
-    vocab_size=32000,
-    hidden_size=768,
-    intermediate_size=3072,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    max_position_embeddings=64,
-    hidden_act="relu",
-)
+@family("tipsv2_text_model", architecture="Tipsv2TextModel", heads={"Model": bare})
 def tipsv2_text(c: Config, run: Workload) -> Component:
     """The text tower of TIPSv2 (transformers' Tipsv2TextModel): fixed positions, which are not stored."""
     return text_tower(c, run, causal=False, position=partial(sinusoidal_position, stored="nothing"))

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.families.llama import LLAMA, PRE_NORM, attention, decoder, gated, qk_norms, uniform
+from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, qk_norms, uniform
 from tfcalc.families.windows import by_window, windows
 from tfcalc.workload import Workload
 
-COHERE: dict[str, Any] = LLAMA | {
-    "vocab_size": 256000,
-    "hidden_size": 8192,
-    "intermediate_size": 22528,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 64,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-}
 PARALLEL = ("input_layernorm",)
 
 
-@family("cohere", architecture="CohereForCausalLM", heads=CAUSAL_LM, **COHERE)
+@family("cohere", architecture="CohereForCausalLM", heads=CAUSAL_LM)
 def cohere(c: Config, run: Workload) -> Component:
     """Command R (transformers' CohereDecoderLayer): one LayerNorm a layer, without bias; a flag norms heads too."""
     kind = "layernorm-no-bias"
@@ -37,7 +26,7 @@ def cohere(c: Config, run: Workload) -> Component:
     "cohere2",
     architecture="Cohere2ForCausalLM",
     heads=CAUSAL_LM,
-    **COHERE | {"sliding_window": 4096, "sliding_window_pattern": 4},
+    sliding_window_pattern=4,  # by __post_init__, for older configs
 )
 def cohere2(c: Config, run: Workload) -> Component:
     """Command A (arXiv 2504.00698): no norms of heads, whatever the flag says; all layers but every fourth slide."""
@@ -50,20 +39,7 @@ def cohere2(c: Config, run: Workload) -> Component:
     return decoder(c, run, *by_window(c, run, windows(c, lambda place: (place + 1) % every != 0), one), final=kind)
 
 
-@family(
-    "stablelm",
-    architecture="StableLmForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 50304,
-        "hidden_size": 2560,
-        "intermediate_size": 6912,
-        "num_key_value_heads": 32,
-        "max_position_embeddings": 4096,
-        "partial_rotary_factor": 0.25,
-    },
-)
+@family("stablelm", architecture="StableLmForCausalLM", heads=CAUSAL_LM, partial_rotary_factor=0.25)  # by __post_init__
 def stablelm(c: Config, run: Workload) -> Component:
     """StableLM 2 (arXiv 2402.17834): LayerNorms with biases, and one without for each head of queries and keys.
 

@@ -34,22 +34,7 @@ def encoder(c: Config, run: Workload, stream: Sequences) -> Component:
     return Component("encoder", "encoder", parts=(layers, norm("output_layernorm", "rmsnorm", h, tokens)))
 
 
-@family(
-    "cpmant",
-    architecture="CpmAntForCausalLM",
-    heads={"Model": bare, "ForCausalLM": logits},
-    vocab_size=30720,
-    hidden_size=4096,
-    num_attention_heads=32,
-    dim_head=128,
-    dim_ff=10240,
-    num_hidden_layers=48,
-    position_bias_num_buckets=512,
-    prompt_types=32,
-    prompt_length=32,
-    segment_types=32,
-    dropout_p=0.0,
-)
+@family("cpmant", architecture="CpmAntForCausalLM", heads={"Model": bare, "ForCausalLM": logits})
 def cpmant(c: Config, run: Workload) -> Component:
     """OpenBMB 2022; transformers' CpmAntModel. The rows of prompts, for each type of task, follow those of words."""
     h, segments, prompt = c.size("hidden_size"), c.size("segment_types"), c.size("prompt_length")

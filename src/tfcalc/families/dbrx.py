@@ -49,12 +49,6 @@ def experts(c: Config, run: Workload) -> Component:
         "num_hidden_layers": "n_layers",
         "max_position_embeddings": "max_seq_len",
     },
-    d_model=2048,
-    n_heads=16,
-    n_layers=24,
-    max_seq_len=2048,
-    vocab_size=32000,
-    tie_word_embeddings=False,
 )
 def dbrx(c: Config, run: Workload) -> Component:
     """Databricks 2024 (technical report); transformers' DbrxModel. Norms have no bias."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tfcalc.blocks.disentangled_attention import DisentangledAttention
 from tfcalc.configs.config import Config
@@ -44,18 +43,6 @@ HEADS: dict[str, Head] = {
     "ForMaskedLM": on_top(masked_words),
     "ForSequenceClassification": on_top(first_token, classes("classifier", pooled=True)),
     "ForMultipleChoice": on_top(first_token, classes("classifier", 1, pooled=True)),
-}
-DEBERTA: dict[str, Any] = {
-    "hidden_act": "gelu",
-    "max_position_embeddings": 512,
-    "type_vocab_size": 0,
-    "relative_attention": False,
-    "max_relative_positions": -1,
-    "position_biased_input": True,
-    "pos_att_type": None,
-    "pooler_hidden_size": None,
-    "legacy": True,
-    "tie_word_embeddings": True,
 }
 
 
@@ -102,17 +89,7 @@ def distances(c: Config, rows: Num) -> tuple[Component, ...]:
     return (embedding("rel_embeddings", rows, c.size("hidden_size"), rows),) if c.flag("relative_attention") else ()
 
 
-@family(
-    "deberta",
-    architecture="DebertaModel",
-    heads=HEADS,
-    vocab_size=50265,
-    hidden_size=768,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    intermediate_size=3072,
-    **DEBERTA,
-)
+@family("deberta", architecture="DebertaModel", heads=HEADS)
 def deberta(c: Config, run: Workload) -> Component:
     """He et al. 2020 (arXiv 2006.03654): no pooler in the base model, positions relative, no further than there are."""
     far = reach(c, "max_relative_positions")
@@ -127,14 +104,8 @@ def deberta(c: Config, run: Workload) -> Component:
     "deberta-v2",
     architecture="DebertaV2Model",
     heads=HEADS,
-    vocab_size=128100,
-    hidden_size=1536,
-    num_hidden_layers=24,
-    num_attention_heads=24,
-    intermediate_size=6144,
-    **DEBERTA,
+    # read by getattr in the model's code:
     position_buckets=-1,
-    share_att_key=False,
     norm_rel_ebd="none",
     conv_kernel_size=0,
     conv_groups=1,

@@ -13,7 +13,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.bert import (
-    BERT,
     FFN,
     NAMES,
     PAIRED,
@@ -63,14 +62,6 @@ DISTILBERT_HEADS: dict[str, Head] = {
         "n_layers": "num_hidden_layers",
         "activation": "hidden_act",
     },
-    vocab_size=30522,
-    hidden_size=768,
-    intermediate_size=3072,
-    num_hidden_layers=6,
-    num_attention_heads=12,
-    hidden_act="gelu",
-    max_position_embeddings=512,
-    tie_word_embeddings=True,
 )
 def distilbert(c: Config, run: Workload) -> Component:
     """Sanh et al. 2019 (arXiv 1910.01108): BERT without token types and without a pooler."""
@@ -106,30 +97,7 @@ WIDTHS = ("hidden_size", "intermediate_size")
 NORM_KINDS = {"layer_norm": "layernorm", "no_norm": "affine"}
 
 
-@family(
-    "mobilebert",
-    architecture="MobileBertForPreTraining",
-    heads=MOBILEBERT_HEADS,
-    vocab_size=30522,
-    hidden_size=512,
-    num_hidden_layers=24,
-    num_attention_heads=4,
-    intermediate_size=512,
-    hidden_act="relu",
-    max_position_embeddings=512,
-    type_vocab_size=2,
-    embedding_size=128,
-    trigram_input=True,
-    use_bottleneck=True,
-    intra_bottleneck_size=128,
-    true_hidden_size=None,
-    use_bottleneck_attention=False,
-    key_query_shared_bottleneck=True,
-    num_feedforward_networks=4,
-    normalization_type="no_norm",
-    classifier_activation=True,
-    tie_word_embeddings=True,
-)
+@family("mobilebert", architecture="MobileBertForPreTraining", heads=MOBILEBERT_HEADS)
 def mobilebert(c: Config, run: Workload) -> Component:
     """Sun et al. 2020 (arXiv 2004.02984): layers narrower than the stream, with several feed-forward networks each."""
     h, tokens = c.size("hidden_size"), run.target.tokens
@@ -205,19 +173,7 @@ def scaled(name: str, width: Num, c: Config, stream: Sequences) -> Component:
     return norm(name, NORM_KINDS[c.word("normalization_type", tuple(NORM_KINDS))], width, stream.tokens)
 
 
-@family(
-    "squeezebert",
-    architecture="SqueezeBertForMaskedLM",
-    heads=BERT_HEADS,
-    **BERT,
-    embedding_size=768,
-    q_groups=4,
-    k_groups=4,
-    v_groups=4,
-    post_attention_groups=1,
-    intermediate_groups=4,
-    output_groups=4,
-)
+@family("squeezebert", architecture="SqueezeBertForMaskedLM", heads=BERT_HEADS)
 def squeezebert(c: Config, run: Workload) -> Component:
     """Iandola et al. 2020 (arXiv 2006.11316): maps in groups of channels; all classes have the pooler."""
     h, f = c.size("hidden_size"), c.size("intermediate_size")

@@ -35,25 +35,7 @@ def experts(c: Config, run: Workload) -> Iterator[Component]:
     yield neuron._replace(kind="experts", copies=stored, active=active)
 
 
-@family(
-    "doge",
-    architecture="DogeForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=32768,
-    hidden_size=1024,
-    intermediate_size=2048,
-    num_hidden_layers=32,
-    num_attention_heads=8,
-    num_key_value_heads=None,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    attention_bias=False,
-    mlp_bias=False,
-    is_moe=False,
-    num_experts=16384,
-    num_experts_per_tok=64,
-    tie_word_embeddings=False,
-)
+@family("doge", architecture="DogeForCausalLM", heads=CAUSAL_LM)
 def doge(c: Config, run: Workload) -> Component:
     """Shi et al. 2024 (arXiv 2412.11834); experts as in He 2024 (arXiv 2407.04153), beside a dense network."""
     bias, h = c.flag("attention_bias"), c.size("hidden_size")

@@ -10,7 +10,7 @@ from tfcalc.blocks.indexer import Indexer
 from tfcalc.blocks.keeping import FP32
 from tfcalc.blocks.latent_attention import LatentAttention
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, find, nested
+from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
@@ -108,41 +108,17 @@ def window(c: Config) -> int:
         "num_local_experts": "n_routed_experts",
         "moe_shared_expert_intermediate_size": "shared_experts_intermediate_size",
     },
-    vocab_size=152064,
-    hidden_size=5120,
-    intermediate_size=13824,
-    moe_intermediate_size=1536,
-    shared_experts_intermediate_size=1536,
-    num_hidden_layers=46,
-    num_attention_heads=128,
-    n_shared_experts=1,
-    n_routed_experts=256,
-    num_experts_per_tok=8,
+    # by __post_init__, for older configs:
     first_k_dense_replace=1,
     moe_layer_freq=1,
-    mlp_layer_types=None,
-    layer_types=None,
-    use_dsa=None,
     use_sliding_window=True,
-    sliding_window=None,
     sliding_window_size=512,
-    kv_lora_rank=512,
-    q_lora_rank=1024,
-    qk_nope_head_dim=128,
-    qk_rope_head_dim=64,
-    v_head_dim=128,
     swa_num_attention_heads=64,
     swa_kv_lora_rank=1024,
     swa_q_lora_rank=1024,
     swa_head_dim=256,
     swa_qk_nope_head_dim=192,
     swa_v_head_dim=128,
-    index_head_dim=128,
-    index_n_heads=64,
-    hidden_act="silu",
-    max_position_embeddings=524288,
-    tie_word_embeddings=False,
-    attention_bias=False,
 )
 def dots3_note_text(c: Config, run: Workload) -> Component:
     """Its text: layers of a window have fewer heads and a wider latent vector than those that see everything."""
@@ -190,23 +166,9 @@ def vision_feed_forward(count: int, c: Config, run: Workload, seen: Sequences) -
         "use_bias": "attention_bias",
         "capacity_factor": "num_experts_per_tok",
     },
-    hidden_size=1536,
-    intermediate_size=4224,
-    moe_intermediate_size=2112,
-    num_hidden_layers=42,
-    num_attention_heads=24,
-    num_channels=3,
-    patch_size=14,
-    num_local_experts=64,
+    # by __post_init__:
     num_experts_per_tok=2,
-    mlp_layer_types=None,
     pyramid_num_routed=[-1] * 25 + list(range(4, 65, 4)) + [64],
-    adapter_in_dim=1536,
-    adapter_out_dim=5120,
-    adapter_merge_size=2,
-    hidden_act="silu",
-    attention_bias=False,
-    mlp_bias=False,
 )
 def dots3_note_vision_encoder(c: Config, run: Workload) -> Component:
     """Its tower for images of any size, as many patches as the source is long: more experts the higher the layer."""
@@ -270,16 +232,6 @@ def stem(c: Config, heard: Sequences) -> Component:
         "whisper_adapter_out_dim": "adapter_out_dim",
         "adapter_output_size": "adapter_out_dim",
     },
-    hidden_size=1280,
-    intermediate_size=5120,
-    num_hidden_layers=32,
-    num_attention_heads=20,
-    feature_size=128,
-    downsample_hidden_size=480,
-    adapter_input_size=1280,
-    adapter_out_dim=5120,
-    hidden_act="silu",
-    attention_bias=True,
 )
 def dots3_note_audio_encoder(c: Config, run: Workload) -> Component:
     """Its tower for sound, as many steps as the source is long: Whisper's shape, but with gated networks."""
@@ -313,10 +265,7 @@ def dots3_note_audio_encoder(c: Config, run: Workload) -> Component:
 
 def text_of(c: Config) -> Config:
     """The text's config: nested, or spread over the whole's own fields."""
-    if c.has("text_config"):
-        return c.sub("text_config", "dots3_note_text")
-    text = find("dots3_note_text")
-    return Config(c.data, text.model_type, text.defaults, text.aliases, c.head, c.reading, c.prefix)
+    return c.sub("text_config", "dots3_note_text") if c.has("text_config") else c.read_as("dots3_note_text")
 
 
 def conditional(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
@@ -335,7 +284,6 @@ def text_alone(c: Config, run: Workload, _base: Component) -> Iterable[Component
     "dots3_note",
     architecture="Dots3NoteForCausalLM",
     heads={"Model": bare, "ForCausalLM": text_alone, "ForConditionalGeneration": conditional},
-    tie_word_embeddings=False,
 )
 def dots3_note(c: Config, run: Workload) -> Component:
     """Text, images and sound (dots 3 Note, rednote 2026)."""

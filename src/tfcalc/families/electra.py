@@ -14,7 +14,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.bert import (
-    BERT,
     FFN,
     PAIRED,
     attention,
@@ -96,23 +95,7 @@ def widened(c: Config, run: Workload) -> tuple[Component, ...]:
     return (linear("embeddings_project", c.size("embedding_size"), c.size("hidden_size"), run.target.tokens),)
 
 
-@family(
-    "albert",
-    architecture="AlbertForMaskedLM",
-    heads=ALBERT_HEADS,
-    vocab_size=30000,
-    embedding_size=128,
-    hidden_size=4096,
-    num_hidden_layers=12,
-    num_hidden_groups=1,
-    num_attention_heads=64,
-    intermediate_size=16384,
-    inner_group_num=1,
-    hidden_act="gelu_new",
-    max_position_embeddings=512,
-    type_vocab_size=2,
-    tie_word_embeddings=True,
-)
+@family("albert", architecture="AlbertForMaskedLM", heads=ALBERT_HEADS)
 def albert(c: Config, run: Workload) -> Component:
     """Lan et al. 2019 (arXiv 1909.11942): one group of layers (``num_hidden_groups``) is run again and again."""
     e, h, n, groups = c.size("embedding_size"), c.size("hidden_size"), *map(c.number, GROUPED)
@@ -140,12 +123,7 @@ def albert_layer(c: Config, run: Workload) -> Component:
 
 
 @family(
-    "electra",
-    architecture="ElectraForPreTraining",
-    heads={**GENERATOR_HEADS, "ForPreTraining": on_top(DISCRIMINATOR)},
-    **BERT | {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024},
-    embedding_size=128,
-    summary_use_proj=True,
+    "electra", architecture="ElectraForPreTraining", heads={**GENERATOR_HEADS, "ForPreTraining": on_top(DISCRIMINATOR)}
 )
 def electra(c: Config, run: Workload) -> Component:
     """Clark et al. 2020 (arXiv 2003.10555): BERT without a pooler; it tells real words from those of a generator."""
@@ -154,16 +132,7 @@ def electra(c: Config, run: Workload) -> Component:
     return Component("electra", "encoder", parts=(narrow_words(c, run), *widened(c, run), stacked(body)))
 
 
-@family(
-    "convbert",
-    architecture="ConvBertForMaskedLM",
-    heads=GENERATOR_HEADS,
-    **BERT,
-    embedding_size=768,
-    head_ratio=2,
-    conv_kernel_size=9,
-    num_groups=1,
-)
+@family("convbert", architecture="ConvBertForMaskedLM", heads=GENERATOR_HEADS)
 def convbert(c: Config, run: Workload) -> Component:
     """Jiang et al. 2020 (arXiv 2008.02496): half of each layer's heads are convolutions; none reads a memory."""
     h, f = c.size("hidden_size"), c.size("intermediate_size")
@@ -188,21 +157,7 @@ def mixed_attention(name: str, c: Config, stream: Sequences, run: Workload) -> C
 REMBERT_HEADS: dict[str, Head] = {**TASKS, **lm(rembert_predictions)}
 
 
-@family(
-    "rembert",
-    architecture="RemBertForCausalLM",
-    heads=REMBERT_HEADS,
-    vocab_size=250300,
-    hidden_size=1152,
-    num_hidden_layers=32,
-    num_attention_heads=18,
-    input_embedding_size=256,
-    output_embedding_size=1664,
-    intermediate_size=4608,
-    hidden_act="gelu",
-    max_position_embeddings=512,
-    type_vocab_size=2,
-)
+@family("rembert", architecture="RemBertForCausalLM", heads=REMBERT_HEADS)
 def rembert(c: Config, run: Workload) -> Component:
     """Chung et al. 2020 (arXiv 2010.12821): narrow words at the input, wide ones at the output, never tied."""
     e = c.size("input_embedding_size")
@@ -219,13 +174,7 @@ ROFORMER_HEADS: dict[str, Head] = {
 }
 
 
-@family(
-    "roformer",
-    architecture="RoFormerForCausalLM",
-    heads=ROFORMER_HEADS,
-    **BERT | {"vocab_size": 50000, "max_position_embeddings": 1536},
-    embedding_size=None,
-)
+@family("roformer", architecture="RoFormerForCausalLM", heads=ROFORMER_HEADS)
 def roformer(c: Config, run: Workload) -> Component:
     """Su et al. 2021 (arXiv 2104.09864): rotary positions; their sines are a parameter, though not trained."""
     e, d = width_of_words(c), c.quotient("hidden_size", "num_attention_heads")

@@ -30,23 +30,6 @@ def ernie_layers(c: Config) -> list[bool]:
     architecture="Ernie4_5_MoeForCausalLM",
     heads=CAUSAL_LM | {"ForCausalLM": lm_head_by("use_bias")},
     aliases={"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
-    vocab_size=103424,
-    hidden_size=2560,
-    intermediate_size=12288,
-    moe_intermediate_size=1536,
-    num_hidden_layers=28,
-    num_attention_heads=20,
-    num_key_value_heads=4,
-    moe_k=6,
-    moe_num_experts=64,
-    moe_num_shared_experts=2,
-    moe_layer_start_index=1,
-    moe_layer_end_index=-1,
-    moe_layer_interval=1,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=True,
-    use_bias=False,
 )
 def ernie4_5_moe(c: Config, run: Workload) -> Component:
     """ERNIE 4.5 (Baidu 2025, technical report): one flag for all biases, the head's too; experts have none."""
@@ -72,19 +55,6 @@ def ernie4_5_moe(c: Config, run: Workload) -> Component:
     architecture="HunYuanMoEV1ForCausalLM",
     heads=CAUSAL_LM,
     aliases={"num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk"},
-    vocab_size=290943,
-    hidden_size=4096,
-    intermediate_size=11008,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    head_dim=None,
-    num_experts=1,
-    moe_topk=1,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    tie_word_embeddings=False,
-    attention_bias=False,
 )
 def hunyuan_v1_moe(c: Config, run: Workload) -> Component:
     """Hunyuan-A13B (transformers' HunYuanMoEV1Model): a shared network as wide as an expert; k may differ by layer."""
@@ -105,28 +75,7 @@ def hunyuan_v1_moe(c: Config, run: Workload) -> Component:
     "cohere2_moe",
     architecture="Cohere2MoeForCausalLM",
     heads=CAUSAL_LM,
-    vocab_size=256000,
-    hidden_size=8192,
-    intermediate_size=22528,
-    prefix_dense_intermediate_size=None,
-    num_hidden_layers=40,
-    num_attention_heads=64,
-    num_key_value_heads=None,
-    head_dim=128,
-    num_experts=8,
-    num_experts_per_tok=2,
-    num_shared_experts=0,
-    first_k_dense_replace=0,
-    mlp_layer_types=None,
-    hidden_act="silu",
-    max_position_embeddings=8192,
-    rms_norm_eps=None,
-    tie_word_embeddings=True,
-    attention_bias=False,
-    sliding_window=4096,
-    sliding_window_pattern=4,
-    prefix_dense_sliding_window_pattern=1,
-    layer_types=None,
+    first_k_dense_replace=0,  # by __post_init__, for older configs
 )
 def cohere2_moe(c: Config, run: Workload) -> Component:
     """Cohere 2 with experts (transformers' Cohere2MoeModel): attention and experts side by side, after one norm."""
@@ -162,26 +111,7 @@ def dense_width(c: Config) -> Num:
     return c.size("intermediate_size") if own is None else own
 
 
-@family(
-    "aria_text",
-    architecture="AriaTextForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=32000,
-    hidden_size=4096,
-    intermediate_size=4096,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    head_dim=None,
-    moe_num_experts=8,
-    moe_topk=2,
-    moe_num_shared_experts=2,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    mlp_bias=False,
-)
+@family("aria_text", architecture="AriaTextForCausalLM", heads=CAUSAL_LM)
 def aria_text(c: Config, run: Workload) -> Component:
     """Aria (arXiv 2410.05993): only the shared experts may have biases."""
     common = shared(c, "moe_num_shared_experts", "intermediate_size")

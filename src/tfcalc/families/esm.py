@@ -32,21 +32,7 @@ def amino_acids(c: Config, run: Workload) -> Iterator[Component]:
 HEADS: dict[str, Head] = {**TASKS, **lm(amino_acids), "ForSequenceClassification": on_top(dense_classes())}
 
 
-@family(
-    "esm",
-    architecture="EsmForMaskedLM",
-    heads=HEADS,
-    vocab_size=33,  # of all published ones; transformers has no default
-    hidden_size=768,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    intermediate_size=3072,
-    hidden_act="gelu",
-    max_position_embeddings=1026,
-    position_embedding_type="absolute",
-    emb_layer_norm_before=False,
-    tie_word_embeddings=True,
-)
+@family("esm", architecture="EsmForMaskedLM", heads=HEADS, vocab_size=33, hidden_act="gelu")
 def esm(c: Config, run: Workload) -> Component:
     """Lin et al. 2022 (ESM-2, Science 379): norms before the sub-layers and after the last one.
 
@@ -104,17 +90,6 @@ def amino_acids_untied(c: Config, run: Workload) -> Iterator[Component]:
         "ForSequenceClassification": on_top(dense_classes()),
         "ForTokenClassification": on_top(classes("score")),
     },
-    vocab_size=64,
-    hidden_size=2560,
-    intermediate_size=6912,
-    num_hidden_layers=80,
-    num_attention_heads=40,
-    num_key_value_heads=None,
-    head_dim=None,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    attention_bias=False,
-    mlp_bias=False,
 )
 def esmc(c: Config, run: Workload) -> Component:
     """ESM Cambrian (EvolutionaryScale 2024): Llama that looks both ways, with LayerNorms, of queries and keys too."""

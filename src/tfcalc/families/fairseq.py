@@ -82,20 +82,6 @@ def opt_decoder(c: Config, run: Workload) -> Iterator[Component]:
         "ForSequenceClassification": classifier("score", width=word_width),
         "ForQuestionAnswering": classifier("qa_outputs", width=word_width, bias=True, classes=2),
     },
-    vocab_size=50272,
-    hidden_size=768,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    ffn_dim=3072,
-    max_position_embeddings=2048,
-    do_layer_norm_before=True,
-    _remove_final_layer_norm=False,
-    word_embed_proj_dim=None,
-    activation_function="relu",
-    enable_bias=True,
-    dropout=0.1,
-    layer_norm_elementwise_affine=True,
-    tie_word_embeddings=True,
 )
 def opt(c: Config, run: Workload) -> Component:
     """Zhang et al. 2022 (arXiv 2205.01068): two rows of positions to spare.
@@ -114,16 +100,6 @@ def opt(c: Config, run: Workload) -> Component:
         "attention_heads": "num_attention_heads",
         "num_layers": "num_hidden_layers",
     },
-    vocab_size=256008,
-    max_position_embeddings=2048,
-    hidden_size=1024,
-    ffn_dim=4096,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    activation_function="gelu",
-    dropout=0.1,
-    add_cross_attention=False,
-    tie_word_embeddings=True,
 )
 def xglm(c: Config, run: Workload) -> Component:
     """Lin et al. 2021 (arXiv 2112.10668): fixed positions."""
@@ -134,20 +110,7 @@ def xglm(c: Config, run: Workload) -> Component:
     return transformer(*tables, stack, final(c, run, "layer_norm"), name="model")
 
 
-@family(
-    "biogpt",
-    architecture="BioGptForCausalLM",
-    heads=GPT_HEADS | {"ForCausalLM": lm_head("output_projection")},
-    vocab_size=42384,
-    hidden_size=1024,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    intermediate_size=4096,
-    hidden_act="gelu",
-    hidden_dropout_prob=0.1,
-    max_position_embeddings=1024,
-    tie_word_embeddings=True,
-)
+@family("biogpt", architecture="BioGptForCausalLM", heads=GPT_HEADS | {"ForCausalLM": lm_head("output_projection")})
 def biogpt(c: Config, run: Workload) -> Component:
     """Luo et al. 2022 (arXiv 2210.10341): GPT-2's sizes in the layers of fairseq; two rows of positions to spare."""
     tables = words(c, run, "embed_tokens"), positions(c, run, "embed_positions", beside=2)
@@ -165,17 +128,6 @@ def biogpt(c: Config, run: Workload) -> Component:
         "decoder_attention_heads": "num_attention_heads",
         "decoder_layers": "num_hidden_layers",
     },
-    vocab_size=50265,
-    hidden_size=1024,
-    num_hidden_layers=12,
-    num_attention_heads=16,
-    decoder_ffn_dim=4096,
-    activation_function="gelu",
-    max_position_embeddings=512,
-    use_learned_position_embeddings=True,
-    layernorm_embedding=True,
-    cross_attention_hidden_size=None,
-    tie_word_embeddings=True,
 )
 def trocr(c: Config, run: Workload) -> Component:
     """Li et al. 2021 (arXiv 2109.10282): the decoder that reads an image's encoder, whatever the config says of it."""

@@ -35,20 +35,6 @@ SHORT = ("BaseModel", "ForSequenceClassification", "ForMultipleChoice")
     architecture="FunnelForMaskedLM",
     heads=HEADS,
     aliases={"d_model": "hidden_size", "n_head": "num_attention_heads"},
-    vocab_size=30522,
-    block_sizes=[4, 4, 4],
-    block_repeats=None,
-    num_decoder_layers=2,
-    hidden_size=768,
-    num_attention_heads=12,
-    d_head=64,
-    d_inner=3072,
-    hidden_act="gelu_new",
-    attention_type="relative_shift",
-    separate_cls=True,
-    truncate_seq=True,
-    pool_q_only=True,
-    tie_word_embeddings=True,
 )
 def funnel(c: Config, run: Workload) -> Component:
     """Dai et al. 2020 (arXiv 2006.03236): no tables of positions; a decoder makes the sequence long again."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
@@ -12,42 +10,14 @@ from tfcalc.families.llama import SANDWICH, attention, decoder, gated, qk_norms,
 from tfcalc.families.windows import by_window, windows
 from tfcalc.workload import Workload
 
-GEMMA2: dict[str, Any] = {
-    "vocab_size": 256000,
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 26,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "hidden_activation": "gelu_pytorch_tanh",
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-    "sliding_window": 4096,
-}
 
-
-@family(
-    "gemma",
-    architecture="GemmaForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=256000,
-    hidden_size=3072,
-    intermediate_size=24576,
-    num_hidden_layers=28,
-    num_attention_heads=16,
-    num_key_value_heads=16,
-    head_dim=256,
-    hidden_act="gelu_pytorch_tanh",
-    max_position_embeddings=8192,
-    tie_word_embeddings=True,
-)
+@family("gemma", architecture="GemmaForCausalLM", heads=CAUSAL_LM)
 def gemma(c: Config, run: Workload) -> Component:
     """Gemma (arXiv 2403.08295): Llama with GeGLU and a tied head."""
     return decoder(c, run, uniform(c, run, attention(c, run, bias=c.flag("attention_bias")), gated(c, run)))
 
 
-@family("gemma2", architecture="Gemma2ForCausalLM", heads=CAUSAL_LM, **GEMMA2)
+@family("gemma2", architecture="Gemma2ForCausalLM", heads=CAUSAL_LM)
 def gemma2(c: Config, run: Workload) -> Component:
     """Gemma 2 (arXiv 2408.00118): four norms a layer; every other layer sees a window."""
 
@@ -58,7 +28,7 @@ def gemma2(c: Config, run: Workload) -> Component:
     return decoder(c, run, *by_window(c, run, windows(c, lambda place: place % 2 == 0), one))
 
 
-@family("vaultgemma", architecture="VaultGemmaForCausalLM", heads=CAUSAL_LM, **GEMMA2)
+@family("vaultgemma", architecture="VaultGemmaForCausalLM", heads=CAUSAL_LM)
 def vaultgemma(c: Config, run: Workload) -> Component:
     """VaultGemma (arXiv 2510.15001): Gemma 2 without the norms after the sub-layers."""
     names = ("input_layernorm", "pre_feedforward_layernorm")
@@ -74,7 +44,7 @@ def vaultgemma(c: Config, run: Workload) -> Component:
     "gemma3_text",
     architecture="Gemma3TextModel",
     heads=CAUSAL_LM,
-    **GEMMA2 | {"vocab_size": 262208, "max_position_embeddings": 131072, "sliding_window_pattern": 6},
+    sliding_window_pattern=6,  # by __post_init__, for older configs
 )
 def gemma3(c: Config, run: Workload) -> Component:
     """Gemma 3 (arXiv 2503.19786): four norms a layer, and a norm of each head's query and key.

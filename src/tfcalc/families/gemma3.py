@@ -17,13 +17,7 @@ def gemma3_text(c: Config) -> Config:
     return part(c, "text_config", "gemma3_text")
 
 
-@family(
-    "gemma3",
-    architecture="Gemma3ForConditionalGeneration",
-    heads=heads(gemma3_text),
-    mm_tokens_per_image=256,
-    tie_word_embeddings=True,
-)
+@family("gemma3", architecture="Gemma3ForConditionalGeneration", heads=heads(gemma3_text))
 def gemma3(c: Config, run: Workload) -> Component:
     """Gemma 3 (arXiv 2503.19786): an image's patches are averaged to ``mm_tokens_per_image``, then projected."""
     vision, text = part(c, "vision_config", "siglip_vision_model", free=True), gemma3_text(c)
@@ -60,13 +54,7 @@ def gemma_text(c: Config) -> Config:
     return part(c, "text_config", "gemma", over=GEMMA_2B, free=True)
 
 
-@family(
-    "paligemma",
-    architecture="PaliGemmaForConditionalGeneration",
-    heads=heads(gemma_text),
-    projection_dim=2048,
-    tie_word_embeddings=True,
-)
+@family("paligemma", architecture="PaliGemmaForConditionalGeneration", heads=heads(gemma_text))
 def paligemma(c: Config, run: Workload) -> Component:
     """PaliGemma (arXiv 2407.07726): one linear map of each patch's vector."""
     vision = part(c, "vision_config", "siglip_vision_model", over=SIGLIP_SO, free=True)

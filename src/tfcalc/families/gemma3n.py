@@ -163,29 +163,7 @@ def widths(c: Config, count: int) -> list[int]:
     return c.numbers("intermediate_size", count, least=1) if listed else [0] * count
 
 
-@family(
-    "gemma3n_text",
-    architecture="Gemma3nForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=262400,
-    hidden_size=2048,
-    intermediate_size=16384,
-    num_hidden_layers=35,
-    num_attention_heads=8,
-    num_key_value_heads=2,
-    head_dim=256,
-    hidden_activation="gelu_pytorch_tanh",
-    max_position_embeddings=32768,
-    tie_word_embeddings=True,
-    attention_bias=False,
-    layer_types=None,
-    sliding_window=512,
-    vocab_size_per_layer_input=262144,
-    hidden_size_per_layer_input=256,
-    altup_num_inputs=4,
-    num_kv_shared_layers=15,
-    laurel_rank=64,
-)
+@family("gemma3n_text", architecture="Gemma3nForCausalLM", heads=CAUSAL_LM)
 def gemma3n_text(c: Config, run: Workload) -> Component:
     """Gemma 3n (Google 2025; MatFormer, arXiv 2310.07707; AltUp, arXiv 2301.13310; LAuReL, arXiv 2411.07501)."""
     h, streams, tokens = c.size("hidden_size"), c.size("altup_num_inputs"), run.target.tokens

@@ -119,37 +119,7 @@ def experts(c: Config, run: Workload) -> Iterator[Component]:
     )
 
 
-TEXT: dict[str, Any] = {
-    "vocab_size": 262144,
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "global_head_dim": 512,
-    "num_global_key_value_heads": None,
-    "hidden_activation": "gelu_pytorch_tanh",
-    "max_position_embeddings": 131072,
-    "tie_word_embeddings": True,
-    "attention_bias": False,
-    "layer_types": None,
-    "sliding_window": 512,
-    "attention_k_eq_v": False,
-    "num_kv_shared_layers": 0,
-    "use_double_wide_mlp": False,
-}
-
-
-@family(
-    "gemma4_text",
-    architecture="Gemma4ForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size_per_layer_input=262144,
-    hidden_size_per_layer_input=256,
-    enable_moe_block=False,
-    **TEXT,
-)
+@family("gemma4_text", architecture="Gemma4ForCausalLM", heads=CAUSAL_LM, global_head_dim=512)  # by __post_init__
 def gemma4_text(c: Config, run: Workload) -> Component:
     """Gemma 4 (Google 2026): layers that see everything have wider heads, and may have values that are the keys."""
     by_layer = c.number("hidden_size_per_layer_input", least=0) > 0
@@ -166,7 +136,7 @@ def gemma4_text(c: Config, run: Workload) -> Component:
     "gemma4_unified_text",
     architecture="Gemma4UnifiedForCausalLM",
     heads=CAUSAL_LM,
-    **TEXT | {"max_position_embeddings": 262144, "use_bidirectional_attention": "vision"},
+    global_head_dim=512,  # by __post_init__
 )
 def gemma4_unified_text(c: Config, run: Workload) -> Component:
     """The same without experts, and without tables for each layer."""

@@ -34,23 +34,7 @@ def limits(c: Config, names: tuple[str, ...]) -> Iterator[Component]:
         yield from (buffer(f"{name}.{limit}", 1) for name in names for limit in LIMITS)
 
 
-@family(
-    "gemma4_vision",
-    architecture="Gemma4VisionModel",
-    heads={"Model": bare},
-    hidden_size=768,
-    intermediate_size=3072,
-    num_hidden_layers=16,
-    num_attention_heads=12,
-    num_key_value_heads=12,
-    head_dim=64,
-    hidden_activation="gelu_pytorch_tanh",
-    pooling_kernel_size=3,
-    patch_size=16,
-    position_embedding_size=10240,
-    use_clipped_linears=False,
-    standardize=False,
-)
+@family("gemma4_vision", architecture="Gemma4VisionModel", heads={"Model": bare})
 def gemma4_vision(c: Config, run: Workload) -> Component:
     """A tower built as the text is; a table of positions for rows and one for columns."""
     h, patch, stream = c.size("hidden_size"), c.size("patch_size"), run.source
@@ -106,22 +90,7 @@ def _vision_layers(c: Config, run: Workload, stream: Sequences) -> Component:
     return layer("encoder.layers", parts, tokens * h, copies=c.size("num_hidden_layers"))
 
 
-@family(
-    "gemma4_audio",
-    architecture="Gemma4AudioModel",
-    heads={"Model": bare},
-    hidden_size=1024,
-    num_hidden_layers=12,
-    num_attention_heads=8,
-    hidden_act="silu",
-    subsampling_conv_channels=(128, 32),
-    conv_kernel_size=5,
-    attention_chunk_size=12,
-    attention_context_left=13,
-    attention_context_right=0,
-    use_clipped_linears=True,
-    output_proj_dims=1536,
-)
+@family("gemma4_audio", architecture="Gemma4AudioModel", heads={"Model": bare})
 def gemma4_audio(c: Config, run: Workload) -> Component:
     """A Conformer (arXiv 2005.08100) over chunks: attention and a convolution between two feed-forward networks."""
     h, heard = c.size("hidden_size"), run.source
@@ -228,7 +197,7 @@ def embedder(name: str, fan_in: Num, width: Num, tokens: Num, *, is_data: bool =
     )
 
 
-@family("gemma4", architecture="Gemma4ForConditionalGeneration", heads=heads(text), tie_word_embeddings=True)
+@family("gemma4", architecture="Gemma4ForConditionalGeneration", heads=heads(text))
 def gemma4(c: Config, run: Workload) -> Component:
     """Gemma 4 (Google 2026): a tower for images, one for sounds, both or none."""
     parts, width = [nested(text(c), run, "language_model")], text(c).size("hidden_size")
@@ -249,25 +218,14 @@ def gemma4(c: Config, run: Workload) -> Component:
     return Component("model", "multimodal", parts=tuple(parts))
 
 
-VISION = {
-    "patch_size": 16,
-    "pooling_kernel_size": 3,
-    "mm_embed_dim": 3840,
-    "mm_posemb_size": 1120,
-    "output_proj_dims": 3840,
-}
-
-
-@family(
-    "gemma4_unified", architecture="Gemma4UnifiedForConditionalGeneration", heads=heads(text), tie_word_embeddings=True
-)
+@family("gemma4_unified", architecture="Gemma4UnifiedForConditionalGeneration", heads=heads(text))
 def gemma4_unified(c: Config, run: Workload) -> Component:
     """Gemma 4 without towers: pixels and samples of sound are projected at once."""
     parts, width, tokens = [nested(text(c), run, "language_model")], text(c).size("hidden_size"), run.source.tokens
     if c.get("vision_config") is not None:
-        parts += [vision_embedder(c.sub("vision_config", defaults=VISION), width, tokens)]
+        parts += [vision_embedder(c.within("vision_config", "gemma4_unified_vision"), width, tokens)]
     if c.get("audio_config") is not None:
-        audio = c.sub("audio_config", defaults={"audio_embed_dim": 640})
+        audio = c.within("audio_config", "gemma4_unified_audio")
         parts += [embedder("embed_audio", audio.size("audio_embed_dim"), width, tokens, is_data=True)]
     return Component("model", "multimodal", parts=tuple(parts))
 

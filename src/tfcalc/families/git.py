@@ -18,19 +18,7 @@ from tfcalc.leaves import linear, norm, parameter
 from tfcalc.workload import Workload
 
 
-@family(
-    "git_vision_model",
-    architecture="GitVisionModel",
-    heads={"Model": bare},
-    hidden_size=768,
-    intermediate_size=3072,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    num_channels=3,
-    image_size=224,
-    patch_size=16,
-    hidden_act="quick_gelu",
-)
+@family("git_vision_model", architecture="GitVisionModel", heads={"Model": bare})
 def git_vision(c: Config, run: Workload) -> Component:
     """CLIP's vision tower."""
     return Component("image_encoder", "encoder", parts=(clip_vision(c, run),))
@@ -66,20 +54,7 @@ def mixer(c: Config, run: Workload) -> Component:
     return keeping(attention(c, run), *by_token(run.target, run.target, a, {"K": d, "V": d}))
 
 
-@family(
-    "git",
-    architecture="GitForCausalLM",
-    heads={"Model": bare, "ForCausalLM": logits},
-    vocab_size=30522,
-    hidden_size=768,
-    num_hidden_layers=6,
-    num_attention_heads=12,
-    intermediate_size=3072,
-    hidden_act="gelu",
-    max_position_embeddings=1024,
-    num_image_with_embedding=None,
-    tie_word_embeddings=False,
-)
+@family("git", architecture="GitForCausalLM", heads={"Model": bare, "ForCausalLM": logits})
 def git(c: Config, run: Workload) -> Component:
     """Wang et al. 2022 (arXiv 2205.14100); several images (frames of a film) have a vector each for their place."""
     vision, images = c.sub("vision_config", "git_vision_model"), c.optional("num_image_with_embedding")

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.blocks import FUSED
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.families.llama import LLAMA, PRE_NORM, attention, decoder, gated, uniform
+from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, uniform
 from tfcalc.workload import Workload
 
-GLM: dict[str, Any] = LLAMA | {
-    "vocab_size": 151552,
-    "intermediate_size": 13696,
-    "num_hidden_layers": 40,
-    "num_key_value_heads": 2,
-    "head_dim": 128,
-    "attention_bias": True,
-    "max_position_embeddings": 131072,
-    "partial_rotary_factor": 0.5,
-}
 
-
-@family("glm", architecture="GlmForCausalLM", heads=CAUSAL_LM, **GLM)
+@family("glm", architecture="GlmForCausalLM", heads=CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
 def glm(c: Config, run: Workload) -> Component:
     """ChatGLM (arXiv 2406.12793): no bias on the output, whatever the flag says."""
     return decoder(c, run, uniform(c, run, *fused(c, run)))
 
 
-@family("glm4", architecture="Glm4ForCausalLM", heads=CAUSAL_LM, **GLM)
+@family("glm4", architecture="Glm4ForCausalLM", heads=CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
 def glm4(c: Config, run: Workload) -> Component:
     """GLM-4-0414 (transformers' Glm4DecoderLayer): a norm after each sub-layer too."""
     names = (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm")

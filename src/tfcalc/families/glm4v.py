@@ -17,24 +17,7 @@ from tfcalc.leaves import activation, convolution, learned_position, linear, nor
 from tfcalc.workload import Sequences, Workload
 
 
-@family(
-    "glm4v_vision",
-    architecture="Glm4vVisionModel",
-    heads={"Model": bare},
-    aliases=SIDES,
-    depth=24,
-    hidden_size=1536,
-    hidden_act="silu",
-    attention_bias=False,
-    num_heads=12,
-    in_channels=3,
-    image_size=336,
-    patch_size=14,
-    spatial_merge_size=2,
-    temporal_patch_size=2,
-    out_hidden_size=4096,
-    intermediate_size=13696,
-)
+@family("glm4v_vision", architecture="Glm4vVisionModel", heads={"Model": bare}, aliases=SIDES)
 def glm4v_vision(c: Config, run: Workload) -> Component:
     """GLM-4.1V (arXiv 2507.01006): layers are as wide inside as the text, ``intermediate_size`` is the merger's."""
     h, out, side = c.size("hidden_size"), c.size("out_hidden_size"), c.size("spatial_merge_size")
@@ -77,19 +60,7 @@ def merger(c: Config, run: Workload, stream: Sequences) -> Component:
     )
 
 
-@family(
-    "glm4v_text",
-    architecture="Glm4vTextModel",
-    heads={"Model": bare},
-    vocab_size=151552,
-    hidden_size=4096,
-    intermediate_size=13696,
-    num_hidden_layers=40,
-    num_attention_heads=32,
-    num_key_value_heads=2,
-    hidden_act="silu",
-    max_position_embeddings=32768,
-)
+@family("glm4v_text", architecture="Glm4vTextModel", heads={"Model": bare})
 def glm4v_text(c: Config, run: Workload) -> Component:
     """GLM-4 with biases of queries, keys and values, and rotary positions in three dimensions."""
     width = c.quotient("hidden_size", "num_attention_heads")

@@ -92,22 +92,12 @@ def heads(
     "deepseek",
     architecture="DeepseekForCausalLM",
     heads=CAUSAL_LM,
+    like="llama",
     vocab_size=102400,
-    hidden_size=4096,
-    intermediate_size=11008,
     moe_intermediate_size=1407,
     num_hidden_layers=30,
-    num_attention_heads=32,
-    num_key_value_heads=32,
-    n_shared_experts=None,
-    n_routed_experts=None,
-    num_experts_per_tok=None,
     moe_layer_freq=1,
     first_k_dense_replace=0,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    tie_word_embeddings=False,
-    attention_bias=False,
 )
 def deepseek(c: Config, run: Workload) -> Component:
     """DeepSeekMoE (arXiv 2401.06066), by its own code: ordinary attention, experts where their number is given."""
@@ -129,23 +119,7 @@ def deepseek(c: Config, run: Workload) -> Component:
     architecture="Glm4MoeForCausalLM",
     heads=CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts"},
-    vocab_size=151552,
-    hidden_size=4096,
-    intermediate_size=10944,
-    moe_intermediate_size=1408,
-    num_hidden_layers=46,
-    num_attention_heads=96,
-    num_key_value_heads=8,
-    n_shared_experts=1,
-    n_routed_experts=128,
-    num_experts_per_tok=8,
-    first_k_dense_replace=1,
-    use_qk_norm=False,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    partial_rotary_factor=0.5,
+    partial_rotary_factor=0.5,  # by __post_init__
 )
 def glm4_moe(c: Config, run: Workload) -> Component:
     """GLM-4.5 (arXiv 2508.06471): biases on queries, keys and values; norms of them in the largest one only."""
@@ -159,30 +133,7 @@ def glm4_moe(c: Config, run: Workload) -> Component:
     return dense_or_sparse(c, run, dense_first(c), lambda _: mixer, lambda: routed(c, run, common=shared(c)))
 
 
-@family(
-    "dots1",
-    architecture="Dots1ForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts"},
-    vocab_size=152064,
-    hidden_size=4608,
-    intermediate_size=10944,
-    moe_intermediate_size=1408,
-    num_hidden_layers=62,
-    num_attention_heads=32,
-    num_key_value_heads=32,
-    n_shared_experts=None,
-    n_routed_experts=None,
-    num_experts_per_tok=None,
-    first_k_dense_replace=0,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    sliding_window=4096,
-    max_window_layers=62,
-    layer_types=None,
-)
+@family("dots1", architecture="Dots1ForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "n_routed_experts"})
 def dots1(c: Config, run: Workload) -> Component:
     """dots.llm1 (arXiv 2506.05767): Qwen3's attention; windows after the first ``max_window_layers``."""
     seen = windows(c, lambda place: place >= c.number("max_window_layers", least=0))
@@ -198,20 +149,6 @@ def dots1(c: Config, run: Workload) -> Component:
     architecture="SolarOpenForCausalLM",
     heads=CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts"},
-    vocab_size=196608,
-    hidden_size=4096,
-    moe_intermediate_size=1280,
-    num_hidden_layers=48,
-    num_attention_heads=64,
-    num_key_value_heads=8,
-    head_dim=128,
-    n_shared_experts=1,
-    n_routed_experts=128,
-    num_experts_per_tok=8,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    attention_bias=False,
 )
 def solar_open(c: Config, run: Workload) -> Component:
     """Solar Open (transformers' SolarOpenModel): GLM-4.5 without dense layers and norms of queries and keys."""
@@ -219,29 +156,7 @@ def solar_open(c: Config, run: Workload) -> Component:
     return dense_or_sparse(c, run, sparse_after(c, 0), lambda _: mixer, lambda: routed(c, run, common=shared(c)))
 
 
-@family(
-    "exaone_moe",
-    architecture="ExaoneMoeForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=102400,
-    hidden_size=4096,
-    intermediate_size=16384,
-    moe_intermediate_size=1024,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=32,
-    num_shared_experts=1,
-    num_experts=64,
-    num_experts_per_tok=8,
-    first_k_dense_replace=1,
-    mlp_layer_types=None,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    tie_word_embeddings=False,
-    sliding_window=4096,
-    sliding_window_pattern=4,
-    layer_types=None,
-)
+@family("exaone_moe", architecture="ExaoneMoeForCausalLM", heads=CAUSAL_LM)
 def exaone_moe(c: Config, run: Workload) -> Component:
     """K-EXAONE (transformers' ExaoneMoeModel): EXAONE 4's norms of queries and keys; every fourth layer sees all."""
     seen = windows(c, lambda place: (place + 1) % c.number("sliding_window_pattern") > 0)
@@ -257,29 +172,7 @@ def exaone_moe(c: Config, run: Workload) -> Component:
     return dense_or_sparse(c, run, mlp_types(c, dense_first(c)), mixer, experts, seen=seen, rotated=rotated)
 
 
-@family(
-    "hy_v3",
-    architecture="HYV3ForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_local_experts": "num_experts"},
-    vocab_size=120832,
-    hidden_size=4096,
-    intermediate_size=13312,
-    moe_intermediate_size=1536,
-    num_hidden_layers=80,
-    num_attention_heads=64,
-    num_key_value_heads=8,
-    head_dim=128,
-    num_shared_experts=1,
-    num_experts=192,
-    num_experts_per_tok=8,
-    mlp_layer_types=None,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    mlp_bias=False,
-)
+@family("hy_v3", architecture="HYV3ForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
 def hy_v3(c: Config, run: Workload) -> Component:
     """Hunyuan 3 (transformers' HYV3Model): without shared experts, one stands as wide as a dense layer."""
     bias = c.flag("mlp_bias")
@@ -295,27 +188,7 @@ def hy_v3(c: Config, run: Workload) -> Component:
     return dense_or_sparse(c, run, mlp_types(c, sparse_after(c, 1)), lambda _: mixer, experts, bias=bias)
 
 
-@family(
-    "kolibri1",
-    architecture="Kolibri1ForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_local_experts": "num_experts"},
-    vocab_size=128000,
-    hidden_size=2560,
-    moe_intermediate_size=512,
-    shared_expert_intermediate_size=512,
-    num_hidden_layers=50,
-    num_attention_heads=48,
-    num_key_value_heads=4,
-    head_dim=128,
-    num_experts=384,
-    num_experts_per_tok=6,
-    hidden_act="silu",
-    max_position_embeddings=262144,
-    tie_word_embeddings=False,
-    sliding_window=513,
-    layer_types=None,
-)
+@family("kolibri1", architecture="Kolibri1ForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
 def kolibri1(c: Config, run: Workload) -> Component:
     """Kolibri (transformers' Kolibri1Model): four norms a layer, a shared expert of its own width, no dense layer."""
     names = (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm")

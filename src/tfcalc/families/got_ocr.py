@@ -19,25 +19,7 @@ from tfcalc.workload import Sequences, Workload
 FUSED = ("qkv", "proj")
 
 
-@family(
-    "got_ocr2_vision",
-    architecture="GotOcr2VisionEncoder",
-    heads={"Encoder": bare},
-    hidden_size=768,
-    output_channels=256,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    num_channels=3,
-    image_size=1024,
-    patch_size=16,
-    hidden_act="gelu",
-    qkv_bias=True,
-    use_abs_pos=True,
-    use_rel_pos=True,
-    window_size=14,
-    global_attn_indexes=(2, 5, 8, 11),
-    mlp_dim=3072,
-)
+@family("got_ocr2_vision", architecture="GotOcr2VisionEncoder", heads={"Encoder": bare})
 def got_ocr2_vision(c: Config, run: Workload) -> Component:
     """SAM (arXiv 2304.02643): most layers look within windows; trained vectors for distances along either side."""
     h, stream = c.size("hidden_size"), image(c, run)
@@ -123,7 +105,7 @@ def text(c: Config) -> Config:
     return part(c, "text_config", "qwen2", over=QWEN_SMALL, free=True)
 
 
-@family("got_ocr2", architecture="GotOcr2ForConditionalGeneration", heads=heads(text), tie_word_embeddings=True)
+@family("got_ocr2", architecture="GotOcr2ForConditionalGeneration", heads=heads(text))
 def got_ocr2(c: Config, run: Workload) -> Component:
     """GOT-OCR 2 (arXiv 2409.01704): each convolution of the projector halves both sides of the image."""
     vision, width = part(c, "vision_config", "got_ocr2_vision"), text(c).size("hidden_size")

@@ -172,47 +172,13 @@ def gpt2_layers(c: Config, run: Workload, groups: Num | None = None) -> Componen
     return layers(c, run, "h", *parts, names=("ln_1", "ln_2"), ends_with_sum=not drops(c, run, "resid_pdrop"))
 
 
-@family(
-    "gpt2",
-    "gpt-sw3",
-    architecture="GPT2LMHeadModel",
-    heads=HEADS,
-    aliases=SHORT,
-    vocab_size=50257,
-    max_position_embeddings=1024,
-    hidden_size=768,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    n_inner=None,
-    activation_function="gelu_new",
-    resid_pdrop=0.1,
-    add_cross_attention=False,
-    summary_use_proj=True,
-    summary_proj_to_labels=True,
-    tie_word_embeddings=True,
-)
+@family("gpt2", "gpt-sw3", architecture="GPT2LMHeadModel", heads=HEADS, aliases=SHORT)
 def gpt2(c: Config, run: Workload) -> Component:
     """Radford et al. 2019: the norms before their sub-layers, and one after the last layer."""
     return transformer(words(c, run, "wte"), positions(c, run, "wpe"), gpt2_layers(c, run), final(c, run, "ln_f"))
 
 
-@family(
-    "gpt_bigcode",
-    architecture="GPTBigCodeForCausalLM",
-    heads=HEADS,
-    aliases=SHORT,
-    vocab_size=50257,
-    max_position_embeddings=1024,
-    hidden_size=768,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    n_inner=None,
-    activation_function="gelu_pytorch_tanh",
-    resid_pdrop=0.1,
-    multi_query=True,
-    add_cross_attention=False,
-    tie_word_embeddings=True,
-)
+@family("gpt_bigcode", architecture="GPTBigCodeForCausalLM", heads=HEADS, aliases=SHORT)
 def gpt_bigcode(c: Config, run: Workload) -> Component:
     """SantaCoder, StarCoder (arXiv 2301.03988, 2305.06161): GPT-2 with one head of keys and values for all queries."""
     if c.flag("multi_query") and c.flag("add_cross_attention"):
@@ -221,21 +187,7 @@ def gpt_bigcode(c: Config, run: Workload) -> Component:
     return transformer(words(c, run, "wte"), positions(c, run, "wpe"), stack, final(c, run, "ln_f"))
 
 
-@family(
-    "openai-gpt",
-    architecture="OpenAIGPTLMHeadModel",
-    heads=HEADS,
-    aliases=SHORT,
-    vocab_size=40478,
-    max_position_embeddings=512,
-    hidden_size=768,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    afn="gelu",
-    summary_use_proj=True,
-    summary_proj_to_labels=True,
-    tie_word_embeddings=True,
-)
+@family("openai-gpt", architecture="OpenAIGPTLMHeadModel", heads=HEADS, aliases=SHORT)
 def openai_gpt(c: Config, run: Workload) -> Component:
     """Radford et al. 2018: the norms after their sub-layers, so that none follows the last layer."""
     mixer = attention(c, run, "attn", ("c_attn", "c_proj"))
@@ -249,17 +201,6 @@ def openai_gpt(c: Config, run: Workload) -> Component:
     architecture="GPTNeoForCausalLM",
     heads=GPT_HEADS,
     aliases={"num_heads": "num_attention_heads", "num_layers": "num_hidden_layers"},
-    vocab_size=50257,
-    max_position_embeddings=2048,
-    hidden_size=2048,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    intermediate_size=None,
-    activation_function="gelu_new",
-    attention_types=None,
-    window_size=256,
-    resid_dropout=0.0,
-    tie_word_embeddings=True,
 )
 def gpt_neo(c: Config, run: Workload) -> Component:
     """Black et al. 2021: no biases on queries, keys and values. Every other layer sees a window (the same weights)."""
@@ -314,16 +255,6 @@ def rotated(c: Config) -> Num:
     architecture="GPTJForCausalLM",
     heads=GPT_HEADS | {"ForCausalLM": lm_head(bias=True), "ForQuestionAnswering": classifier("qa_outputs", bias=True)},
     aliases=SHORT,
-    vocab_size=50400,
-    max_position_embeddings=2048,
-    hidden_size=4096,
-    num_hidden_layers=28,
-    num_attention_heads=16,
-    n_inner=None,
-    activation_function="gelu_new",
-    rotary_dim=64,
-    resid_pdrop=0.0,
-    tie_word_embeddings=False,
 )
 def gptj(c: Config, run: Workload) -> Component:
     """Wang and Komatsuzaki 2021: parallel sub-layers under one norm, rotary positions, a bias on the logits."""
@@ -335,16 +266,6 @@ def gptj(c: Config, run: Workload) -> Component:
     architecture="CodeGenForCausalLM",
     heads={"Model": bare, "ForCausalLM": lm_head(bias=True)},
     aliases=SHORT,
-    vocab_size=50400,
-    max_position_embeddings=2048,
-    hidden_size=4096,
-    num_hidden_layers=28,
-    num_attention_heads=16,
-    n_inner=None,
-    activation_function="gelu_new",
-    rotary_dim=64,
-    resid_pdrop=0.0,
-    tie_word_embeddings=False,
 )
 def codegen(c: Config, run: Workload) -> Component:
     """Nijkamp et al. 2022 (arXiv 2203.13474): GPT-J with fused queries, keys and values."""
@@ -356,14 +277,6 @@ def codegen(c: Config, run: Workload) -> Component:
     architecture="CTRLLMHeadModel",
     heads={"Model": bare, "LMHeadModel": lm_head(bias=True), "ForSequenceClassification": classifier("classifier")},
     aliases=SHORT,
-    vocab_size=246534,
-    max_position_embeddings=256,
-    hidden_size=1280,
-    dff=8192,
-    resid_pdrop=0.1,
-    num_hidden_layers=48,
-    num_attention_heads=16,
-    tie_word_embeddings=True,
 )
 def ctrl(c: Config, run: Workload) -> Component:
     """Keskar et al. 2019 (arXiv 1909.05858): fixed positions; a bias on the logits."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
@@ -44,17 +43,7 @@ def sums(c: Config, run: Workload) -> bool:
     architecture="GPTNeoXForCausalLM",
     heads=GPT_HEADS,
     aliases={"rotary_pct": "partial_rotary_factor"},
-    vocab_size=50432,
-    hidden_size=6144,
-    num_hidden_layers=44,
-    num_attention_heads=64,
-    intermediate_size=24576,
-    hidden_act="gelu",
-    max_position_embeddings=2048,
-    attention_bias=True,
-    partial_rotary_factor=0.25,
-    hidden_dropout=0.0,
-    tie_word_embeddings=False,
+    partial_rotary_factor=0.25,  # by __post_init__
 )
 def gpt_neox(c: Config, run: Workload) -> Component:
     """Black et al. 2022 (arXiv 2204.06745), Pythia: two norms a layer even where its sub-layers run side by side."""
@@ -68,15 +57,6 @@ def gpt_neox(c: Config, run: Workload) -> Component:
     "gpt_neox_japanese",
     architecture="GPTNeoXJapaneseForCausalLM",
     heads={"Model": bare, "ForCausalLM": lm_head("embed_out")},
-    vocab_size=32000,
-    hidden_size=2560,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    intermediate_multiple_size=4,
-    hidden_act="gelu",
-    max_position_embeddings=2048,
-    hidden_dropout=0.0,
-    tie_word_embeddings=True,
 )
 def gpt_neox_japanese(c: Config, run: Workload) -> Component:
     """ABEJA 2022: no biases but that of the last layer's attention."""
@@ -98,12 +78,6 @@ def gpt_neox_japanese(c: Config, run: Workload) -> Component:
     architecture="BloomForCausalLM",
     heads=GPT_HEADS,
     aliases={"n_embed": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
-    vocab_size=250880,
-    hidden_size=64,
-    num_hidden_layers=2,
-    num_attention_heads=8,
-    hidden_dropout=0.0,
-    tie_word_embeddings=True,
 )
 def bloom(c: Config, run: Workload) -> Component:
     """BLOOM (arXiv 2211.05100): a norm of the embedding, and no positions but in the attention's scores (ALiBi)."""
@@ -132,27 +106,7 @@ def falcon_groups(c: Config) -> Num | None:
     return c.optional("num_kv_heads")
 
 
-@family(
-    "falcon",
-    architecture="FalconForCausalLM",
-    heads=GPT_HEADS,
-    aliases={"n_embed": "hidden_size"},
-    vocab_size=65024,
-    hidden_size=4544,
-    num_hidden_layers=32,
-    num_attention_heads=71,
-    num_kv_heads=None,
-    num_ln_in_parallel_attn=None,
-    ffn_hidden_size=None,
-    activation="gelu",
-    new_decoder_architecture=False,
-    multi_query=True,
-    parallel_attn=True,
-    bias=False,
-    hidden_dropout=0.0,
-    max_position_embeddings=2048,
-    tie_word_embeddings=True,
-)
+@family("falcon", architecture="FalconForCausalLM", heads=GPT_HEADS, aliases={"n_embed": "hidden_size"})
 def falcon(c: Config, run: Workload) -> Component:
     """Almazrouei et al. 2023 (arXiv 2311.16867): keys and values shared by all queries (7B) or by groups (40B)."""
     bias = c.flag("bias")
@@ -166,22 +120,12 @@ def falcon(c: Config, run: Workload) -> Component:
     return transformer(words(c, run, "word_embeddings"), stack, final(c, run, "ln_f"))
 
 
-PERSIMMON: dict[str, Any] = {
-    "vocab_size": 262144,
-    "hidden_size": 4096,
-    "intermediate_size": 16384,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 64,
-    "hidden_act": "relu2",
-    "max_position_embeddings": 16384,
-    "qk_layernorm": True,
-    "partial_rotary_factor": 0.5,
-    "hidden_dropout": 0.0,
-    "tie_word_embeddings": False,
-}
-
-
-@family("persimmon", architecture="PersimmonForCausalLM", heads=CAUSAL_LM, **PERSIMMON)
+@family(
+    "persimmon",
+    architecture="PersimmonForCausalLM",
+    heads=CAUSAL_LM,
+    partial_rotary_factor=0.5,  # by __post_init__
+)
 def persimmon(c: Config, run: Workload) -> Component:
     """Adept 2023: a norm of each head's query and key; squared ReLU."""
     mixer = attention(c, run, "self_attn", QKV, within=qk_norms(c, run), rotary=rotated(c))
@@ -192,7 +136,7 @@ def persimmon(c: Config, run: Workload) -> Component:
 
 def text_of(c: Config) -> Config:
     """Fuyu's language model: nested, or, as in its published file, not set apart."""
-    return c.sub("text_config", "persimmon") if c.has("text_config") else c
+    return c.sub("text_config", "persimmon") if c.has("text_config") else c.read_as("persimmon")
 
 
 def fuyu_logits(c: Config, run: Workload, base: Component) -> Iterator[Component]:
@@ -206,10 +150,6 @@ def fuyu_logits(c: Config, run: Workload, base: Component) -> Iterator[Component
     "fuyu",
     architecture="FuyuForCausalLM",
     heads={"Model": bare, "ForCausalLM": fuyu_logits},
-    **PERSIMMON,
-    image_size=300,
-    patch_size=30,
-    num_channels=3,
 )
 def fuyu(c: Config, run: Workload) -> Component:
     """Adept 2023: Persimmon, which reads patches of an image by a single map of their pixels."""
@@ -225,12 +165,6 @@ def fuyu(c: Config, run: Workload) -> Component:
     architecture="MptForCausalLM",
     heads=GPT_HEADS,
     aliases={"d_model": "hidden_size", "n_heads": "num_attention_heads", "n_layers": "num_hidden_layers"},
-    vocab_size=50368,
-    hidden_size=2048,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    max_seq_len=2048,
-    tie_word_embeddings=True,
 )
 def mpt(c: Config, run: Workload) -> Component:
     """MosaicML 2023: no biases at all, not even in the norms; no positions but ALiBi.

@@ -42,71 +42,19 @@ def granite_layers(
     return uniform(c, run, mixer, experts, *shared)
 
 
-@family(
-    "granitemoe",
-    architecture="GraniteMoeForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=32000,
-    hidden_size=4096,
-    intermediate_size=11008,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    num_local_experts=8,
-    num_experts_per_tok=2,
-)
+@family("granitemoe", architecture="GraniteMoeForCausalLM", heads=CAUSAL_LM)
 def granitemoe(c: Config, run: Workload) -> Component:
     """Granite 3.0 (IBM 2024, technical report); transformers' GraniteMoeModel."""
     return granite(c, run)
 
 
-@family(
-    "granitemoeshared",
-    architecture="GraniteMoeSharedForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=32000,
-    hidden_size=4096,
-    intermediate_size=11008,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    num_local_experts=8,
-    num_experts_per_tok=2,
-    shared_intermediate_size=0,
-)
+@family("granitemoeshared", architecture="GraniteMoeSharedForCausalLM", heads=CAUSAL_LM)
 def granitemoeshared(c: Config, run: Workload) -> Component:
     """Granite with a shared network (transformers' GraniteMoeSharedModel)."""
     return granite(c, run, *shared_mlp(c, run))
 
 
-@family(
-    "granitemoe_swa",
-    architecture="GraniteMoeSWAForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=32000,
-    hidden_size=4096,
-    intermediate_size=11008,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    num_local_experts=8,
-    num_experts_per_tok=2,
-    shared_intermediate_size=0,
-    sliding_window=128,
-    layer_types=None,
-)
+@family("granitemoe_swa", architecture="GraniteMoeSWAForCausalLM", heads=CAUSAL_LM)
 def granitemoe_swa(c: Config, run: Workload) -> Component:
     """Granite with sliding windows (transformers' GraniteMoeSWAModel): every head has a sink, in full attention too."""
 

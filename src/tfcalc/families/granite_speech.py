@@ -6,7 +6,7 @@ from typing import Any
 
 from tfcalc.blocks import Attention, layer
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
+from tfcalc.configs.family import Head, family, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
@@ -27,17 +27,6 @@ ENCODER: dict[str, Any] = {
         "num_attention_heads": "num_heads",
         "num_mel_bins": "input_dim",
     },
-    "input_dim": 160,
-    "num_layers": 10,
-    "hidden_dim": 1024,
-    "feedforward_mult": 4,
-    "num_heads": 8,
-    "dim_head": None,
-    "output_dim": 42,
-    "context_size": 200,
-    "max_pos_emb": 512,
-    "conv_kernel_size": 15,
-    "conv_expansion_factor": 2,
 }
 
 
@@ -121,16 +110,11 @@ def _convolutions(c: Config, tokens: Num) -> Component:
     )
 
 
-WHOLE: dict[str, Any] = {
-    "heads": {"Model": bare, "ForConditionalGeneration": conditional(language)},
-    "downsample_rate": 5,
-    "window_size": 15,
-    "tie_word_embeddings": True,
-}
+HEADS: dict[str, Head] = {"Model": bare, "ForConditionalGeneration": conditional(language)}
 
 
-@family("granite_speech", architecture="GraniteSpeechForConditionalGeneration", **WHOLE)
-@family("granite_speech_plus", architecture="GraniteSpeechPlusForConditionalGeneration", **WHOLE)
+@family("granite_speech", architecture="GraniteSpeechForConditionalGeneration", heads=HEADS)
+@family("granite_speech_plus", architecture="GraniteSpeechPlusForConditionalGeneration", heads=HEADS)
 def granite_speech(c: Config, run: Workload) -> Component:
     """Granite-speech (arXiv 2505.08699): in each window of frames a few queries make the vectors of as many words.
 

@@ -45,26 +45,7 @@ def fast_stack(c: Config, run: Workload, stack: Component) -> Iterator[Component
     yield unread(stack)._replace(name="L_module[no gradient]", copies=0, active=1, passes=slow * fast - trained)
 
 
-@family(
-    "hrm_text",
-    architecture="HrmTextForCausalLM",
-    heads={"Model": bare, "ForCausalLM": lm_head()},
-    vocab_size=151808,
-    hidden_size=1536,
-    intermediate_size=4096,
-    num_hidden_layers=16,
-    num_layers_per_stack=None,
-    num_attention_heads=12,
-    head_dim=128,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    attention_bias=False,
-    mlp_bias=False,
-    H_cycles=2,
-    L_cycles=3,
-    L_bp_cycles=None,
-    tie_word_embeddings=False,
-)
+@family("hrm_text", architecture="HrmTextForCausalLM", heads={"Model": bare, "ForCausalLM": lm_head()})
 def hrm_text(c: Config, run: Workload) -> Component:
     """Wang et al. 2025 (arXiv 2506.21734): the slow stack runs ``H_cycles`` times, the fast one L_cycles as often.
 

@@ -31,35 +31,7 @@ def indexer_types(c: Config) -> list[str]:
     return ["full" if place == 0 or place % 4 == 1 else "shared" for place in range(count)]
 
 
-@family(
-    "hy_v4",
-    architecture="HYV4ForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts"},
-    vocab_size=120832,
-    hidden_size=2816,
-    intermediate_size=6912,
-    moe_intermediate_size=768,
-    num_hidden_layers=34,
-    num_attention_heads=32,
-    n_routed_experts=256,
-    n_shared_experts=1,
-    num_experts_per_tok=8,
-    q_lora_rank=1536,
-    kv_lora_rank=512,
-    qk_nope_head_dim=192,
-    qk_rope_head_dim=64,
-    v_head_dim=256,
-    index_head_dim=128,
-    index_n_heads=16,
-    indexer_types=None,
-    mlp_layer_types=None,
-    hc_mult=4,
-    hidden_act="silu",
-    max_position_embeddings=262144,
-    tie_word_embeddings=False,
-    attention_bias=False,
-)
+@family("hy_v4", architecture="HYV4ForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "n_routed_experts"})
 def hy_v4(c: Config, run: Workload) -> Component:
     """Hunyuan 4 (transformers' HYV4Model): ``hc_mult`` residual streams, read and written by weights."""
     h, tokens = c.size("hidden_size"), run.target.tokens

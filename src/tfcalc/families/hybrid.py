@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
 from tfcalc.blocks.experts import MixtureOfExperts
@@ -29,17 +28,6 @@ LEGACY = {"mamba": LINEAR, "attention": FULL}
 
 LM = {"Model": bare, "ForCausalLM": lm_head()}
 PRE_FF_NORM = ("input_layernorm", "pre_ff_layernorm")
-MAMBA2: dict[str, Any] = {
-    "mamba_n_heads": 128,
-    "mamba_n_groups": 1,
-    "mamba_d_state": 256,
-    "mamba_d_head": "auto",
-    "mamba_d_conv": 4,
-    "mamba_expand": 2,
-    "mamba_chunk_size": 256,
-    "mamba_conv_bias": True,
-    "mamba_proj_bias": False,
-}
 
 
 def layer_types(
@@ -67,33 +55,7 @@ def swiglu(c: Config, width: Num, names: tuple[str, ...] = GATED, *, bias: bool 
     return FeedForward(c.size("hidden_size"), width, c.word("hidden_act"), bias=bias, names=names, gated=True)
 
 
-@family(
-    "jamba",
-    architecture="JambaForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_local_experts": "num_experts"},
-    vocab_size=65536,
-    tie_word_embeddings=False,
-    hidden_size=4096,
-    intermediate_size=14336,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    hidden_act="silu",
-    max_position_embeddings=262144,
-    num_experts_per_tok=2,
-    num_experts=16,
-    expert_layer_period=2,
-    expert_layer_offset=1,
-    attn_layer_period=8,
-    attn_layer_offset=4,
-    mamba_d_state=16,
-    mamba_d_conv=4,
-    mamba_expand=2,
-    mamba_dt_rank="auto",
-    mamba_conv_bias=True,
-    mamba_proj_bias=False,
-)
+@family("jamba", architecture="JambaForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
 def jamba(c: Config, run: Workload) -> Component:
     """Jamba (arXiv 2403.19887): attention in one layer of eight, experts in one of two; norms inside Mamba."""
     h, stream = c.size("hidden_size"), run.target
@@ -132,21 +94,6 @@ def jamba(c: Config, run: Workload) -> Component:
     architecture="GraniteMoeHybridForCausalLM",
     heads=LM,
     aliases={"layers_block_type": "layer_types"},
-    vocab_size=32000,
-    hidden_size=4096,
-    intermediate_size=11008,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    num_local_experts=8,
-    num_experts_per_tok=2,
-    shared_intermediate_size=1024,
-    layer_types=None,
-    **MAMBA2,
 )
 def granite_hybrid(c: Config, run: Workload) -> Component:
     """Granite 4: Mamba-2 or attention, then experts (none of them in a dense model) beside a network for all tokens."""
@@ -193,24 +140,7 @@ def granite_mamba2(c: Config) -> Mamba2:
     )
 
 
-@family(
-    "bamba",
-    architecture="BambaForCausalLM",
-    heads=LM,
-    vocab_size=128000,
-    tie_word_embeddings=False,
-    hidden_size=4096,
-    intermediate_size=14336,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    hidden_act="silu",
-    max_position_embeddings=262144,
-    attn_layer_indices=None,
-    attention_bias=False,
-    mlp_bias=False,
-    **MAMBA2,
-)
+@family("bamba", architecture="BambaForCausalLM", heads=LM)
 def bamba(c: Config, run: Workload) -> Component:
     """Bamba (IBM, 2024): Mamba-2, attention in the layers of ``attn_layer_indices``."""
     attends = c.numbers("attn_layer_indices") if c.get("attn_layer_indices") is not None else []
@@ -224,26 +154,7 @@ def bamba(c: Config, run: Workload) -> Component:
     return named_decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))
 
 
-@family(
-    "falcon_h1",
-    architecture="FalconH1ForCausalLM",
-    heads=LM,
-    vocab_size=128000,
-    tie_word_embeddings=False,
-    hidden_size=4096,
-    intermediate_size=14336,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    hidden_act="silu",
-    max_position_embeddings=8192,
-    mamba_d_ssm=1024,
-    mamba_rms_norm=False,
-    projectors_bias=False,
-    attention_bias=False,
-    mlp_bias=False,
-    **MAMBA2,
-)
+@family("falcon_h1", architecture="FalconH1ForCausalLM", heads=LM)
 def falcon_h1(c: Config, run: Workload) -> Component:
     """Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 side by side in every layer, their outputs added."""
     gated_norm, bias = c.flag("mamba_rms_norm"), c.flag("projectors_bias")
@@ -292,31 +203,7 @@ def never_tied(c: Config, run: Workload, base: Component) -> tuple[Component, ..
     architecture="NemotronHForCausalLM",
     heads={"Model": bare, "ForCausalLM": never_tied},
     aliases={"layer_types": "layers_block_type", "num_local_experts": "n_routed_experts"},
-    vocab_size=131072,
-    hidden_size=4096,
-    layers_block_type=None,
-    hybrid_override_pattern="ME*-",
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=128,
-    max_position_embeddings=4096,
-    intermediate_size=21504,
-    mlp_hidden_act="relu2",
-    mlp_bias=False,
-    ssm_state_size=128,
-    mamba_num_heads=128,
-    mamba_head_dim=64,
-    mamba_hidden_act="silu",
-    n_groups=8,
-    conv_kernel=4,
-    use_conv_bias=True,
-    n_routed_experts=8,
-    moe_intermediate_size=7688,
-    moe_shared_expert_intermediate_size=7688,
-    moe_latent_size=None,
-    num_experts_per_tok=2,
-    use_bias=False,
-    chunk_size=128,
+    hybrid_override_pattern="ME*-",  # by __post_init__
 )
 def nemotron_h(c: Config, run: Workload) -> Component:
     """Nemotron-H (arXiv 2504.03624), Nemotron 3: one norm and one mixer a layer, be it Mamba-2, attention or an MLP."""

@@ -8,7 +8,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor
-from tfcalc.families.bert import BERT, FIRST_TOKEN, attention, embeddings, layers, pooler, stacked, with_tables
+from tfcalc.families.bert import FIRST_TOKEN, attention, embeddings, layers, pooler, stacked, with_tables
 from tfcalc.families.bert_heads import ROBERTA_HEADS
 from tfcalc.leaves import buffer
 from tfcalc.workload import Workload
@@ -30,7 +30,7 @@ IN_LAYER = (
 STEPS = {"linear": "fc_scaling_factor", "embedding": "weight_scaling_factor", "position": "weight_scaling_factor"}
 
 
-@family("ibert", architecture="IBertForMaskedLM", heads=ROBERTA_HEADS, **BERT)
+@family("ibert", architecture="IBertForMaskedLM", heads=ROBERTA_HEADS)
 def ibert(c: Config, run: Workload) -> Component:
     """Kim et al. 2021 (arXiv 2101.01321): each weight is stored a second time, as an integer, whether used or not."""
     words = quantised(embeddings(c, run, *with_tables(c, run)))

@@ -40,15 +40,6 @@ def images(c: Config, run: Workload) -> Sequences:
         "init_pos_emb_height": "pos_emb_height",
         "init_pos_emb_width": "pos_emb_width",
     },
-    hidden_size=1152,
-    intermediate_size=4304,
-    num_hidden_layers=27,
-    num_attention_heads=16,
-    patch_size=14,
-    pos_emb_height=64,
-    pos_emb_width=64,
-    merge_kernel_size=(2, 2),
-    hidden_act="gelu_pytorch_tanh",
 )
 def kimi_k25_vision(c: Config, run: Workload) -> Component:
     """MoonViT-3D (Kimi K2.5, arXiv 2602.02276): a table of positions of an image, fixed ones of its time."""
@@ -96,8 +87,6 @@ def conditional(c: Config, run: Workload, base: Component) -> tuple[Component, .
     architecture="Kimi_K25ForConditionalGeneration",
     heads={"Model": bare, "ForConditionalGeneration": conditional},
     aliases={"mm_hidden_size": "projection_hidden_size"},
-    projection_hidden_size=1152,
-    tie_word_embeddings=True,
 )
 def kimi_k25(c: Config, run: Workload) -> Component:
     """Kimi K2.5 (arXiv 2602.02276)."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.blocks import FUSED, layer, stack
 from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.kimi_delta import KimiDeltaAttention
@@ -25,20 +23,6 @@ ALIASES = {
     "num_local_experts": "num_experts",
     "num_experts_per_tok": "num_experts_per_token",
     "n_shared_experts": "num_shared_experts",
-}
-SHARED: dict[str, Any] = {
-    "num_attention_heads": 32,
-    "num_shared_experts": 1,
-    "kv_lora_rank": 512,
-    "q_lora_rank": None,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 128,
-    "qk_nope_head_dim": 128,
-    "num_experts_per_token": 8,
-    "hidden_act": "silu",
-    "attention_bias": False,
-    "mlp_layer_types": None,
-    "layer_types": None,
 }
 
 
@@ -94,18 +78,7 @@ def layers(c: Config, run: Workload, kinds: list[str], full: Component, recurren
     architecture="KimiLinearForCausalLM",
     heads=HEADS,
     aliases=ALIASES,
-    vocab_size=163840,
-    hidden_size=2304,
-    intermediate_size=9216,
-    moe_intermediate_size=1024,
-    num_hidden_layers=27,
-    model_max_length=1048576,
-    num_experts=256,
-    first_k_dense_replace=1,
-    linear_head_dim=128,
-    linear_num_heads=32,
-    linear_conv_kernel_dim=4,
-    **SHARED,
+    first_k_dense_replace=1,  # by __post_init__, for older configs
 )
 def kimi_linear(c: Config, run: Workload) -> Component:
     """Kimi Linear (arXiv 2510.26692); published files keep what is linear in ``linear_attn_config``."""
@@ -129,24 +102,7 @@ def kimi_layers(c: Config, own: Config) -> list[str]:
     return layer_types(c, lambda place: FULL if place and place % 4 == 0 else LINEAR)
 
 
-@family(
-    "bailing_hybrid",
-    architecture="BailingHybridForCausalLM",
-    heads=HEADS,
-    aliases=ALIASES,
-    vocab_size=157184,
-    hidden_size=2560,
-    intermediate_size=6144,
-    moe_intermediate_size=768,
-    num_hidden_layers=42,
-    model_max_length=262144,
-    num_experts=512,
-    first_k_dense_replace=2,
-    head_dim=128,
-    short_conv_kernel_size=4,
-    layer_group_size=6,
-    **SHARED,
-)
+@family("bailing_hybrid", architecture="BailingHybridForCausalLM", heads=HEADS, aliases=ALIASES)
 def bailing_hybrid(c: Config, run: Workload) -> Component:
     """Ling 2.5 (Ant Group, 2026): Kimi Linear with gates of full rank, and a gate for each head of latent attention."""
     h, a, group = c.size("hidden_size"), c.size("num_attention_heads"), c.number("layer_group_size")

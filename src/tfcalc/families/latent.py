@@ -23,26 +23,7 @@ from tfcalc.leaves import activation, buffer, linear, norm
 from tfcalc.workload import Workload
 
 
-@family(
-    "minicpm3",
-    architecture="MiniCPM3ForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=73448,
-    hidden_size=2560,
-    intermediate_size=6400,
-    num_hidden_layers=62,
-    num_attention_heads=40,
-    kv_lora_rank=256,
-    q_lora_rank=768,
-    qk_nope_head_dim=64,
-    qk_rope_head_dim=32,
-    v_head_dim=None,
-    hidden_act="silu",
-    max_position_embeddings=32768,
-    tie_word_embeddings=True,
-    attention_bias=False,
-    mlp_bias=False,
-)
+@family("minicpm3", architecture="MiniCPM3ForCausalLM", heads=CAUSAL_LM)
 def minicpm3(c: Config, run: Workload) -> Component:
     """MiniCPM3 (arXiv 2404.06395): no experts; values are as wide as the hidden size allows."""
     even = c.quotient("hidden_size", "num_attention_heads")
@@ -51,25 +32,7 @@ def minicpm3(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
 
 
-@family(
-    "youtu",
-    architecture="YoutuForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=128256,
-    hidden_size=2048,
-    intermediate_size=6144,
-    num_hidden_layers=32,
-    num_attention_heads=16,
-    kv_lora_rank=512,
-    q_lora_rank=1536,
-    qk_nope_head_dim=128,
-    qk_rope_head_dim=64,
-    v_head_dim=128,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=True,
-    attention_bias=False,
-)
+@family("youtu", architecture="YoutuForCausalLM", heads=CAUSAL_LM)
 def youtu(c: Config, run: Workload) -> Component:
     """Youtu-LLM (arXiv 2512.24618): no experts."""
     return decoder(c, run, uniform(c, run, latent(c, run), gated(c, run)))
@@ -80,25 +43,6 @@ def youtu(c: Config, run: Workload) -> Component:
     architecture="Glm4MoeLiteForCausalLM",
     heads=CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts", "head_dim": "qk_rope_head_dim"},
-    vocab_size=154880,
-    hidden_size=2048,
-    intermediate_size=10240,
-    moe_intermediate_size=1536,
-    num_hidden_layers=47,
-    num_attention_heads=20,
-    n_shared_experts=1,
-    n_routed_experts=64,
-    num_experts_per_tok=4,
-    mlp_layer_types=None,
-    kv_lora_rank=512,
-    q_lora_rank=768,
-    qk_nope_head_dim=192,
-    qk_rope_head_dim=64,
-    v_head_dim=256,
-    hidden_act="silu",
-    max_position_embeddings=202752,
-    tie_word_embeddings=False,
-    attention_bias=False,
 )
 def glm4_moe_lite(c: Config, run: Workload) -> Component:
     """GLM-4.7-Flash (Z.ai 2026): DeepSeek-V3 whose first layer alone is dense."""
@@ -111,27 +55,9 @@ def glm4_moe_lite(c: Config, run: Workload) -> Component:
     architecture="AXK1ForCausalLM",
     heads=CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts"},
-    vocab_size=163840,
-    hidden_size=7168,
-    intermediate_size=18432,
-    moe_intermediate_size=2048,
-    num_hidden_layers=61,
-    num_attention_heads=64,
-    n_shared_experts=1,
-    n_routed_experts=192,
-    num_experts_per_tok=8,
+    # by __post_init__, for older configs:
     first_k_dense_replace=1,
     moe_layer_freq=1,
-    mlp_layer_types=None,
-    kv_lora_rank=512,
-    q_lora_rank=1536,
-    qk_nope_head_dim=128,
-    qk_rope_head_dim=64,
-    v_head_dim=128,
-    hidden_act="silu",
-    max_position_embeddings=32768,
-    tie_word_embeddings=False,
-    attention_bias=False,
 )
 def axk1(c: Config, run: Workload) -> Component:
     """A.X K1 (arXiv 2601.09200): a norm after the experts too."""
@@ -161,30 +87,9 @@ def gated_norm(name: str, c: Config, run: Workload) -> Component:
     architecture="AXK2ForCausalLM",
     heads=CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts"},
-    vocab_size=163840,
-    hidden_size=2048,
-    intermediate_size=5120,
-    moe_intermediate_size=512,
-    num_hidden_layers=48,
-    num_attention_heads=32,
-    n_shared_experts=1,
-    n_routed_experts=128,
-    num_experts_per_tok=8,
+    # by __post_init__, for older configs:
     first_k_dense_replace=1,
     moe_layer_freq=1,
-    mlp_layer_types=None,
-    kv_lora_rank=128,
-    q_lora_rank=384,
-    qk_nope_head_dim=64,
-    qk_rope_head_dim=32,
-    v_head_dim=64,
-    index_head_dim=128,
-    index_n_heads=16,
-    gated_norm_rank=16,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    attention_bias=False,
 )
 def axk2(c: Config, run: Workload) -> Component:
     """A.X K2 (SK Telecom 2026): an indexer, gated values, and gated norms before attention and before experts."""
@@ -239,26 +144,6 @@ def with_zero_experts(c: Config, run: Workload) -> Component:
         "intermediate_size": "ffn_hidden_size",
         "moe_intermediate_size": "expert_ffn_hidden_size",
     },
-    vocab_size=131072,
-    hidden_size=6144,
-    num_layers=28,
-    num_attention_heads=64,
-    ffn_hidden_size=12288,
-    expert_ffn_hidden_size=2048,
-    n_routed_experts=512,
-    zero_expert_num=256,
-    moe_topk=12,
-    router_bias=False,
-    kv_lora_rank=512,
-    q_lora_rank=1536,
-    qk_nope_head_dim=128,
-    qk_rope_head_dim=64,
-    v_head_dim=128,
-    qk_head_dim=None,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    attention_bias=False,
 )
 def longcat_flash(c: Config, run: Workload) -> Component:
     """LongCat-Flash (arXiv 2509.01322): a layer holds attention and a dense network twice, and experts beside them."""

@@ -84,26 +84,7 @@ def lfm(c: Config, run: Workload, *layers: Component) -> Component:
     return backbone(c, run, *layers, name="model", tokens="embed_tokens", final="embedding_norm")
 
 
-@family(
-    "lfm2",
-    architecture="Lfm2ForCausalLM",
-    heads=HEADS,
-    vocab_size=65536,
-    hidden_size=2560,
-    intermediate_size=12288,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    max_position_embeddings=128000,
-    tie_word_embeddings=True,
-    conv_bias=False,
-    conv_L_cache=3,
-    block_multiple_of=256,
-    block_ffn_dim_multiplier=1.0,
-    block_auto_adjust_ff_dim=True,
-    full_attn_idxs=None,
-    layer_types=None,
-)
+@family("lfm2", architecture="Lfm2ForCausalLM", heads=HEADS)
 def lfm2(c: Config, run: Workload) -> Component:
     """LFM2 (arXiv 2511.23404); without ``layer_types``, attention is where ``full_attn_idxs`` says, or everywhere."""
     given = None if c.get("full_attn_idxs") is None else c.numbers("full_attn_idxs")
@@ -122,26 +103,7 @@ def lfm2_attention(c: Config, run: Workload) -> Component:
     return lfm_attention(c, run, "out_proj", ("q_layernorm", "k_layernorm"))
 
 
-@family(
-    "lfm2_moe",
-    architecture="Lfm2MoeForCausalLM",
-    heads=HEADS,
-    vocab_size=65536,
-    hidden_size=2048,
-    intermediate_size=7168,
-    moe_intermediate_size=1792,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    max_position_embeddings=128000,
-    tie_word_embeddings=True,
-    conv_bias=False,
-    conv_L_cache=3,
-    num_dense_layers=2,
-    num_experts_per_tok=4,
-    num_experts=32,
-    use_expert_bias=True,
-)
+@family("lfm2_moe", architecture="Lfm2MoeForCausalLM", heads=HEADS)
 def lfm2_moe(c: Config, run: Workload) -> Component:
     """LFM2 with experts in all but the first layers; the bias that balances them is stored, but not trained."""
     h, stream = c.size("hidden_size"), run.target
@@ -168,27 +130,7 @@ def lfm2_experts(c: Config, run: Workload) -> Component:
     return block("feed_forward", run.target, run)
 
 
-@family(
-    "lfm3",
-    architecture="Lfm3ForCausalLM",
-    heads=HEADS,
-    vocab_size=128000,
-    hidden_size=2048,
-    intermediate_size=7680,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    num_key_value_heads=4,
-    head_dim=128,
-    max_position_embeddings=128000,
-    tie_word_embeddings=True,
-    conv_bias=False,
-    conv_L_cache=7,
-    layer_types=None,
-    sliding_window=256,
-    use_sandwich_norm=True,
-    use_attention_gate=True,
-    attention_bias=False,
-)
+@family("lfm3", architecture="Lfm3ForCausalLM", heads=HEADS)
 def lfm3(c: Config, run: Workload) -> Component:
     """LFM3 (Liquid AI, 2026): a gate for each head, and norms after both halves of a layer."""
     h, sandwich = c.size("hidden_size"), ("post_operator_norm", "post_ffn_norm")

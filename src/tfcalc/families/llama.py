@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer
 from tfcalc.configs.config import Config, check_factor
@@ -21,19 +20,6 @@ PRE_NORM = ("input_layernorm", "post_attention_layernorm")
 SANDWICH = (*PRE_NORM, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weight",), ())}
 """The trained scalars of an activation, and its buffers."""
-
-LLAMA: dict[str, Any] = {
-    "vocab_size": 32000,
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": None,
-    "hidden_act": "silu",
-    "max_position_embeddings": 2048,
-    "tie_word_embeddings": False,
-}
-"""Llama's defaults; those of its kin are these and what they change."""
 
 
 def kv_heads(c: Config) -> Num:
@@ -213,80 +199,29 @@ def decoder(
     )
 
 
-@family("granite", architecture="GraniteForCausalLM", heads=CAUSAL_LM, **LLAMA)
-@family(
-    "iquestcoder",
-    architecture="LlamaForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 76800,
-        "hidden_size": 5120,
-        "intermediate_size": 27648,
-        "num_hidden_layers": 80,
-        "num_attention_heads": 40,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "max_position_embeddings": 131072,
-    },
-)
+@family("granite", architecture="GraniteForCausalLM", heads=CAUSAL_LM)
+@family("iquestcoder", architecture="LlamaForCausalLM", heads=CAUSAL_LM)
 @family(
     "internlm3",
     architecture="LlamaForCausalLM",
     heads=CAUSAL_LM,
     aliases={"qkv_bias": "attention_bias", "bias": "mlp_bias"},
-    **LLAMA
-    | {
-        "vocab_size": 128512,
-        "intermediate_size": 10240,
-        "num_hidden_layers": 48,
-        "num_key_value_heads": 2,
-        "head_dim": 128,
-        "max_position_embeddings": 32768,
-    },
 )
-@family("llama", architecture="LlamaForCausalLM", heads=CAUSAL_LM, **LLAMA)
+@family("llama", architecture="LlamaForCausalLM", heads=CAUSAL_LM)
 def llama(c: Config, run: Workload) -> Component:
     """Touvron et al. 2023 (arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU; biases only where a flag says so."""
     mixer = attention(c, run, bias=c.flag("attention_bias"))
     return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
 
 
-@family(
-    "emu3_text_model",
-    architecture="Emu3ForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 184622,
-        "intermediate_size": 14336,
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 9216,
-        "attention_dropout": 0.1,
-    },
-)
+@family("emu3_text_model", architecture="Emu3ForCausalLM", heads=CAUSAL_LM)
 def emu3_text(c: Config, run: Workload) -> Component:
     """Emu3 (arXiv 2409.18869): Llama with dropout behind each sub-layer (transformers' Emu3DecoderLayer)."""
     parts = attention(c, run, bias=c.flag("attention_bias")), gated(c, run, bias=c.flag("mlp_bias"))
     return decoder(c, run, uniform(c, run, *parts, ends_with_sum=not drops(c, run, "attention_dropout")))
 
 
-@family(
-    "smollm3",
-    architecture="SmolLM3ForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 128256,
-        "hidden_size": 2048,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 4,
-        "max_position_embeddings": 32768,
-        "tie_word_embeddings": True,
-        "no_rope_layer_interval": 4,
-    },
-)
+@family("smollm3", architecture="SmolLM3ForCausalLM", heads=CAUSAL_LM)
 def smollm3(c: Config, run: Workload) -> Component:
     """SmolLM3 (Hugging Face 2025): Llama whose layers without rotary positions may see a window."""
 
@@ -305,33 +240,16 @@ def windows_without_positions(c: Config) -> list[int | None]:
     return windows(c, lambda place: c.flag("use_sliding_window") and not rotated[place])
 
 
-MISTRAL = LLAMA | {
-    "sliding_window": 4096,
-    "intermediate_size": 14336,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 131072,
-}
-
-
-@family("ministral", architecture="MinistralForCausalLM", heads=CAUSAL_LM, **MISTRAL)
+@family("ministral", architecture="MinistralForCausalLM", heads=CAUSAL_LM)
 @family(
     "ministral3",
     architecture="Ministral3ForCausalLM",
     heads=CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2)},
-    **MISTRAL
-    | {
-        "vocab_size": 131072,
-        "num_hidden_layers": 34,
-        "head_dim": 128,
-        "max_position_embeddings": 262144,
-        "sliding_window": None,
-    },
 )
 @family(
     "mistral",
     architecture="MistralForCausalLM",
     heads=CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2)},
-    **MISTRAL,
 )
 def mistral(c: Config, run: Workload) -> Component:
     """Mistral 7B (arXiv 2310.06825): Llama with grouped heads, and no flag for biases."""
@@ -342,16 +260,6 @@ def mistral(c: Config, run: Workload) -> Component:
     return decoder(c, run, *by_window(c, run, windows(c, lambda _: True), one))
 
 
-QWEN = LLAMA | {
-    "vocab_size": 151936,
-    "intermediate_size": 22016,
-    "num_key_value_heads": 32,
-    "max_position_embeddings": 32768,
-    "sliding_window": 4096,
-    "max_window_layers": 28,
-}
-
-
 def upper_windows(c: Config) -> list[int | None]:
     """Qwen's: where a flag asks for them, in the layers from ``max_window_layers`` on."""
     if not c.flag("use_sliding_window"):
@@ -360,12 +268,7 @@ def upper_windows(c: Config) -> list[int | None]:
     return windows(c, lambda place: place >= first)
 
 
-@family(
-    "qwen2",
-    architecture="Qwen2ForCausalLM",
-    heads=CAUSAL_LM,
-    **QWEN,
-)
+@family("qwen2", architecture="Qwen2ForCausalLM", heads=CAUSAL_LM)
 def qwen2(c: Config, run: Workload) -> Component:
     """Qwen2 technical report (arXiv 2407.10671): biases on queries, keys and values, none on the output."""
 
@@ -375,12 +278,7 @@ def qwen2(c: Config, run: Workload) -> Component:
     return decoder(c, run, *by_window(c, run, upper_windows(c), one))
 
 
-@family(
-    "qwen3",
-    architecture="Qwen3ForCausalLM",
-    heads=CAUSAL_LM,
-    **QWEN | {"head_dim": 128},
-)
+@family("qwen3", architecture="Qwen3ForCausalLM", heads=CAUSAL_LM)
 def qwen3(c: Config, run: Workload) -> Component:
     """Qwen3 technical report (arXiv 2505.09388): a norm of each head's query and key."""
 
@@ -392,12 +290,7 @@ def qwen3(c: Config, run: Workload) -> Component:
     return decoder(c, run, *by_window(c, run, upper_windows(c), one))
 
 
-@family(
-    "phi3",
-    architecture="Phi3ForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA | {"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 4096},
-)
+@family("phi3", architecture="Phi3ForCausalLM", heads=CAUSAL_LM)
 def phi3(c: Config, run: Workload) -> Component:
     """Phi-3 (arXiv 2404.14219): Llama with fused projections; all layers see a window, where a config has one."""
 

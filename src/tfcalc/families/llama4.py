@@ -43,31 +43,7 @@ def sparse_layers(c: Config) -> list[bool]:
     return [(place + 1) % step == 0 for place in range(count)]
 
 
-@family(
-    "llama4_text",
-    architecture="Llama4ForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=202048,
-    hidden_size=5120,
-    intermediate_size=8192,
-    intermediate_size_mlp=16384,
-    num_hidden_layers=48,
-    num_attention_heads=40,
-    num_key_value_heads=8,
-    head_dim=128,
-    num_local_experts=16,
-    num_experts_per_tok=1,
-    moe_layers=None,
-    interleave_moe_layer_step=1,
-    attention_chunk_size=8192,
-    no_rope_layers=None,
-    no_rope_layer_interval=4,
-    layer_types=None,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    attention_bias=False,
-)
+@family("llama4_text", architecture="Llama4ForCausalLM", heads=CAUSAL_LM)
 def llama4_text(c: Config, run: Workload) -> Component:
     """Llama 4's text (Meta 2025): the norms of queries and keys have no weights."""
 
@@ -116,22 +92,7 @@ def shuffled(c: Config, run: Workload) -> Sequences:
     return run.beside(scaled(rows, ratio) * scaled(columns, ratio))
 
 
-@family(
-    "llama4_vision_model",
-    architecture="Llama4VisionModel",
-    heads={"Model": bare},
-    hidden_size=768,
-    intermediate_size=5632,
-    num_hidden_layers=34,
-    num_attention_heads=16,
-    num_channels=3,
-    image_size=448,
-    patch_size=14,
-    pixel_shuffle_ratio=0.5,
-    projector_input_dim=4096,
-    projector_output_dim=4096,
-    vision_output_dim=7680,
-)
+@family("llama4_vision_model", architecture="Llama4VisionModel", heads={"Model": bare})
 def llama4_vision_model(c: Config, run: Workload) -> Component:
     """Llama 4's images (Meta 2025): patches and a class token, biases everywhere but in the adapter."""
     h, patch, images = c.size("hidden_size"), c.size("patch_size"), image(c, run, 1)

@@ -9,37 +9,21 @@ from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM, bare, classifier, output
 from tfcalc.core.component import Component
 from tfcalc.families.images import drops
-from tfcalc.families.llama import LLAMA, PRE_NORM, attention, decoder, feed_forward, gated, head_dim, qk_norms, uniform
+from tfcalc.families.llama import PRE_NORM, attention, decoder, feed_forward, gated, head_dim, qk_norms, uniform
 from tfcalc.families.windows import by_window, windows
 from tfcalc.leaves import attend, linear, norm, parameter
 from tfcalc.leaves.elementwise import activation
 from tfcalc.workload import Workload
 
 
-@family(
-    "arcee",
-    architecture="ArceeForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA | {"hidden_size": 2560, "intermediate_size": 18432, "hidden_act": "relu2", "max_position_embeddings": 4096},
-)
+@family("arcee", architecture="ArceeForCausalLM", heads=CAUSAL_LM)
 def arcee(c: Config, run: Workload) -> Component:
     """Arcee AFM (transformers' ArceeMLP): no gate."""
     mixer = attention(c, run, bias=c.flag("attention_bias"))
     return decoder(c, run, uniform(c, run, mixer, feed_forward(c, run, bias=c.flag("mlp_bias"))))
 
 
-@family(
-    "apertus",
-    architecture="ApertusForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 131072,
-        "intermediate_size": 14336,
-        "hidden_act": "xielu",
-        "max_position_embeddings": 65536,
-    },
-)
+@family("apertus", architecture="ApertusForCausalLM", heads=CAUSAL_LM)
 def apertus(c: Config, run: Workload) -> Component:
     """Apertus (arXiv 2509.14233): no gate, an activation with two trained scalars, norms of each head."""
     mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run))
@@ -47,21 +31,7 @@ def apertus(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, mixer, feed_forward(c, run), names=names))
 
 
-@family(
-    "bitnet",
-    architecture="BitNetForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 128256,
-        "hidden_size": 2560,
-        "intermediate_size": 6912,
-        "num_hidden_layers": 30,
-        "num_attention_heads": 20,
-        "num_key_value_heads": 5,
-        "hidden_act": "relu2",
-    },
-)
+@family("bitnet", architecture="BitNetForCausalLM", heads=CAUSAL_LM)
 def bitnet(c: Config, run: Workload) -> Component:
     """BitNet b1.58 2B4T (arXiv 2504.12285): a norm before the last projection of each sub-layer too."""
     h, f, tokens = c.size("hidden_size"), c.size("intermediate_size"), run.target.tokens
@@ -71,46 +41,14 @@ def bitnet(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, mixer, ffn))
 
 
-@family(
-    "ernie4_5",
-    architecture="Ernie4_5ForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 103424,
-        "hidden_size": 1024,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 18,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 2,
-        "head_dim": 128,
-        "max_position_embeddings": 131072,
-        "tie_word_embeddings": True,
-    },
-)
+@family("ernie4_5", architecture="Ernie4_5ForCausalLM", heads=CAUSAL_LM)
 def ernie(c: Config, run: Workload) -> Component:
     """ERNIE 4.5 (transformers' Ernie4_5Attention): one flag for all biases."""
     bias = c.flag("use_bias")
     return decoder(c, run, uniform(c, run, attention(c, run, bias=bias), gated(c, run, bias=bias)))
 
 
-@family(
-    "seed_oss",
-    architecture="SeedOssForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 155136,
-        "intermediate_size": 27648,
-        "num_hidden_layers": 64,
-        "num_attention_heads": 80,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "attention_bias": True,
-        "max_position_embeddings": 524288,
-        "residual_dropout": 0.1,
-    },
-)
+@family("seed_oss", architecture="SeedOssForCausalLM", heads=CAUSAL_LM)
 def seed_oss(c: Config, run: Workload) -> Component:
     """Seed-OSS (transformers' SeedOssAttention): the output's bias has a flag of its own."""
     mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=c.flag("attention_out_bias"))
@@ -118,37 +56,8 @@ def seed_oss(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias")), ends_with_sum=sums))
 
 
-@family(
-    "nemotron",
-    architecture="NemotronForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 256000,
-        "hidden_size": 6144,
-        "intermediate_size": 24576,
-        "num_attention_heads": 48,
-        "hidden_act": "relu2",
-        "max_position_embeddings": 4096,
-        "partial_rotary_factor": 0.5,
-    },
-)
-@family(
-    "jais2",
-    architecture="Jais2ForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 150272,
-        "hidden_size": 3328,
-        "intermediate_size": 26624,
-        "num_attention_heads": 26,
-        "hidden_act": "relu2",
-        "attention_bias": True,
-        "mlp_bias": True,
-        "max_position_embeddings": 8192,
-    },
-)
+@family("nemotron", architecture="NemotronForCausalLM", heads=CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
+@family("jais2", architecture="Jais2ForCausalLM", heads=CAUSAL_LM)
 def nemotron(c: Config, run: Workload) -> Component:
     """Nemotron-4 (arXiv 2402.16819): no gate, LayerNorms with biases."""
     mixer = attention(c, run, bias=c.flag("attention_bias"))
@@ -156,29 +65,14 @@ def nemotron(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, mixer, ffn, norm="layernorm"), final="layernorm")
 
 
-@family(
-    "helium",
-    architecture="HeliumForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 48000,
-        "hidden_size": 2560,
-        "intermediate_size": 7040,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 20,
-        "num_key_value_heads": 20,
-        "head_dim": 128,
-        "max_position_embeddings": 4096,
-    },
-)
+@family("helium", architecture="HeliumForCausalLM", heads=CAUSAL_LM)
 def helium(c: Config, run: Workload) -> Component:
     """Helium (transformers' HeliumAttention): the output projection is h × h without bias, however wide heads are."""
     mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=False, output_from=c.size("hidden_size"))
     return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
 
 
-@family("hyperclovax", architecture="HyperCLOVAXForCausalLM", heads=CAUSAL_LM, **LLAMA | {"use_post_norm": True})
+@family("hyperclovax", architecture="HyperCLOVAXForCausalLM", heads=CAUSAL_LM)
 def hyperclovax(c: Config, run: Workload) -> Component:
     """HyperCLOVA X SEED (transformers' HyperCLOVAXDecoderLayer): norms after sub-layers too, if not switched off."""
     mixer = attention(c, run, bias=c.flag("attention_bias"))
@@ -188,23 +82,7 @@ def hyperclovax(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, mixer, ffn, names=names, ends_with_sum=not normed))
 
 
-@family(
-    "cwm",
-    architecture="CwmForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 128256,
-        "hidden_size": 6144,
-        "intermediate_size": 21504,
-        "num_hidden_layers": 64,
-        "num_attention_heads": 48,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "max_position_embeddings": 131072,
-        "sliding_window": 8192,
-    },
-)
+@family("cwm", architecture="CwmForCausalLM", heads=CAUSAL_LM)
 def cwm(c: Config, run: Workload) -> Component:
     """Code World Model (arXiv 2510.02387): biases in the feed-forward network only, where a flag says so."""
 
@@ -219,20 +97,7 @@ def all_but_each_fourth(place: int) -> bool:
     return place % 4 != 0
 
 
-@family(
-    "nanochat",
-    architecture="NanoChatForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 50304,
-        "hidden_size": 768,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 6,
-        "hidden_act": "relu2",
-    },
-)
+@family("nanochat", architecture="NanoChatForCausalLM", heads=CAUSAL_LM)
 def nanochat(c: Config, run: Workload) -> Component:
     """NanoChat (transformers' NanoChatRMSNorm): no gate, and norms without any weight, those of the heads too."""
     plain = "rmsnorm-plain"
@@ -241,23 +106,7 @@ def nanochat(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, mixer, ffn, norm=plain), final=plain)
 
 
-@family(
-    "granite_swa",
-    architecture="GraniteSWAForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 100352,
-        "hidden_size": 2560,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 20,
-        "num_key_value_heads": 4,
-        "max_position_embeddings": 8192,
-        "tie_word_embeddings": True,
-        "sliding_window": 128,
-    },
-)
+@family("granite_swa", architecture="GraniteSWAForCausalLM", heads=CAUSAL_LM)
 def granite_swa(c: Config, run: Workload) -> Component:
     """Granite with windows (transformers' GraniteSWAAttention): a trained sink for each head."""
     sinks = parameter("sinks", c.size("num_attention_heads"), minor=True)
@@ -269,12 +118,7 @@ def granite_swa(c: Config, run: Workload) -> Component:
     return decoder(c, run, *by_window(c, run, windows(c, all_but_each_fourth), one))
 
 
-@family(
-    "hunyuan_v1_dense",
-    architecture="HunYuanDenseV1ForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA | {"vocab_size": 290943},
-)
+@family("hunyuan_v1_dense", architecture="HunYuanDenseV1ForCausalLM", heads=CAUSAL_LM)
 def hunyuan(c: Config, run: Workload) -> Component:
     """Hunyuan dense (transformers' HunYuanDenseV1Attention): a norm of each head's query and key."""
     normed = qk_norms("rmsnorm", c, run, names=("query_layernorm", "key_layernorm"))
@@ -283,12 +127,7 @@ def hunyuan(c: Config, run: Workload) -> Component:
     )
 
 
-@family(
-    "diffllama",
-    architecture="DiffLlamaForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA | {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16},
-)
+@family("diffllama", architecture="DiffLlamaForCausalLM", heads=CAUSAL_LM)
 def diffllama(c: Config, run: Workload) -> Component:
     """Differential Transformer (arXiv 2410.05258): one attention is subtracted from another, by four trained vectors.
 
@@ -330,15 +169,6 @@ def deep_classifier(c: Config, run: Workload, base: Component) -> Iterator[Compo
         "ForMaskedLM": masked_lm,
         "ForSequenceClassification": deep_classifier,
         "ForTokenClassification": classifier("classifier", bias=True),
-    },
-    **LLAMA
-    | {
-        "vocab_size": 128256,
-        "hidden_size": 768,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        "max_position_embeddings": 8192,
     },
 )
 def eurobert(c: Config, run: Workload) -> Component:

@@ -13,7 +13,6 @@ from tfcalc.configs.family import Head, family
 from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
 from tfcalc.families.bert import (
-    BERT,
     FIRST_TOKEN,
     attention,
     bert_like,
@@ -44,7 +43,7 @@ MARKED = ("ForSequenceClassification", "ForQuestionAnswering", "ForMultipleChoic
 """The classes that show a token to all others: the first, or their question, which is one token here."""
 
 
-@family("longformer", architecture="LongformerForMaskedLM", heads=ROBERTA_HEADS, **BERT, attention_window=512)
+@family("longformer", architecture="LongformerForMaskedLM", heads=ROBERTA_HEADS)
 def longformer(c: Config, run: Workload) -> Component:
     """Beltagy et al. 2020 (arXiv 2004.05150): RoBERTa with attention to what is near, and to tokens that all see.
 
@@ -85,16 +84,7 @@ BIG_BIRD_POOLED = tuple(head for head in BIG_BIRD_HEADS if head != "ForQuestionA
 BIG_BIRD_READ = ("Model", "ForPreTraining", "ForMultipleChoice")
 
 
-@family(
-    "big_bird",
-    architecture="BigBirdForMaskedLM",
-    heads=BIG_BIRD_HEADS,
-    **BERT | {"vocab_size": 50358, "hidden_act": "gelu_new", "max_position_embeddings": 4096},
-    use_bias=True,
-    attention_type="block_sparse",
-    block_size=64,
-    num_random_blocks=3,
-)
+@family("big_bird", architecture="BigBirdForMaskedLM", heads=BIG_BIRD_HEADS)
 def big_bird(c: Config, run: Workload) -> Component:
     """Zaheer et al. 2020 (arXiv 2007.14062): all classes but question answering keep the pooler.
 
@@ -137,15 +127,7 @@ def value_convolution(c: Config, run: Workload, window: str) -> Component:
     return convolution("self.conv", a, a, (c.size(window), 1), run.target.tokens * d, groups=a, bias=False)
 
 
-@family(
-    "nystromformer",
-    architecture="NystromformerForMaskedLM",
-    heads=FURTHER_HEADS,
-    **BERT | {"vocab_size": 30000, "hidden_act": "gelu_new", "max_position_embeddings": 510},
-    conv_kernel_size=65,
-    num_landmarks=64,
-    segment_means_seq_len=64,
-)
+@family("nystromformer", architecture="NystromformerForMaskedLM", heads=FURTHER_HEADS)
 def nystromformer(c: Config, run: Workload) -> Component:
     """Xiong et al. 2021 (arXiv 2102.03902): scores by way of a few landmarks; of all pairs where each token is one."""
     landmarks, attend = c.number("num_landmarks"), None
@@ -155,19 +137,13 @@ def nystromformer(c: Config, run: Workload) -> Component:
     return linear_bert("nystromformer", c, run, "conv_kernel_size", attend)
 
 
-@family(
-    "yoso",
-    architecture="YosoForMaskedLM",
-    heads=FURTHER_HEADS,
-    **BERT | {"vocab_size": 50265, "max_position_embeddings": 4096, "type_vocab_size": 1},
-    conv_window=None,
-)
+@family("yoso", architecture="YosoForMaskedLM", heads=FURTHER_HEADS)
 def yoso(c: Config, run: Workload) -> Component:
     """Zeng et al. 2021 (arXiv 2111.09714): scores by hashing."""
     return linear_bert("yoso", c, run, "conv_window")
 
 
-@family("mra", architecture="MraForMaskedLM", heads=FURTHER_HEADS, **BERT | {"vocab_size": 50265, "type_vocab_size": 1})
+@family("mra", architecture="MraForMaskedLM", heads=FURTHER_HEADS)
 def mra(c: Config, run: Workload) -> Component:
     """Zeng et al. 2022 (arXiv 2207.10284): scores at several resolutions; the numbers of positions are stored."""
     words, *rest = linear_bert("mra", c, run).parts
@@ -175,14 +151,7 @@ def mra(c: Config, run: Workload) -> Component:
     return Component("mra", "encoder", parts=(words._replace(parts=(*words.parts, numbers)), *rest))
 
 
-@family(
-    "fnet",
-    architecture="FNetForMaskedLM",
-    heads=BERT_HEADS,
-    **BERT | {"vocab_size": 32000, "hidden_act": "gelu_new", "type_vocab_size": 4},
-    use_tpu_fourier_optimizations=False,
-    tpu_short_seq_length=512,
-)
+@family("fnet", architecture="FNetForMaskedLM", heads=BERT_HEADS)
 def fnet(c: Config, run: Workload) -> Component:
     """Lee-Thorp et al. 2021 (arXiv 2105.03824): a Fourier transform in the place of attention; all have the pooler."""
     h, tokens = c.size("hidden_size"), run.target.tokens

@@ -10,7 +10,6 @@ from tfcalc.configs.heads import labels, output
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Product
 from tfcalc.families.bert import (
-    BERT,
     PAIRED,
     attention,
     bert_like,
@@ -81,15 +80,7 @@ ENTITIES = {"ForEntityClassification": 1, "ForEntityPairClassification": 2, "For
 LUKE_POOLED = tuple(head for head in LUKE_HEADS if head not in ("ForTokenClassification", "ForQuestionAnswering"))
 
 
-@family(
-    "luke",
-    architecture="LukeForMaskedLM",
-    heads=LUKE_HEADS,
-    **BERT | {"vocab_size": 50267},
-    entity_vocab_size=500000,
-    entity_emb_size=256,
-    use_entity_aware_attention=True,
-)
+@family("luke", architecture="LukeForMaskedLM", heads=LUKE_HEADS)
 def luke(c: Config, run: Workload) -> Component:
     """Yamada et al. 2020 (arXiv 2010.01057): RoBERTa that reads entities too, with queries for each pair of kinds."""
     number = ENTITIES.get(c.head, 0)
@@ -142,14 +133,7 @@ def cells(c: Config, run: Workload) -> Iterator[Component]:
 TAPAS_HEADS: dict[str, Head] = {**TASKS, **lm(PREDICTIONS), "ForQuestionAnswering": on_top(cells)}
 
 
-@family(
-    "tapas",
-    architecture="TapasForMaskedLM",
-    heads=TAPAS_HEADS,
-    **BERT | {"max_position_embeddings": 1024},
-    type_vocab_sizes=[3, 256, 256, 2, 256, 256, 10],
-    num_aggregation_labels=0,
-)
+@family("tapas", architecture="TapasForMaskedLM", heads=TAPAS_HEADS)
 def tapas(c: Config, run: Workload) -> Component:
     """Herzig et al. 2020 (arXiv 2004.02349): BERT with a table for each thing that is known of a cell."""
     h, tokens = c.size("hidden_size"), run.target.tokens
@@ -163,19 +147,7 @@ def tapas(c: Config, run: Workload) -> Component:
     return made._replace(parts=(*made.parts, *pooler(c, run, pooled, read=read)))
 
 
-@family(
-    "roc_bert",
-    architecture="RoCBertForCausalLM",
-    heads={**BERT_HEADS, "ForPreTraining": on_top(PREDICTIONS)},
-    **BERT,
-    enable_pronunciation=True,
-    enable_shape=True,
-    pronunciation_embed_dim=768,
-    pronunciation_vocab_size=910,
-    shape_embed_dim=512,
-    shape_vocab_size=24858,
-    concat_input=True,
-)
+@family("roc_bert", architecture="RoCBertForCausalLM", heads={**BERT_HEADS, "ForPreTraining": on_top(PREDICTIONS)})
 def roc_bert(c: Config, run: Workload) -> Component:
     """Su et al. 2022 (RoCBert, ACL): BERT with how each character sounds and looks, put beside it or added."""
     return bert_like("roc_bert", c, run, *with_tables(c, run), *sounds_and_shapes(c, run), pooled=PAIRED)

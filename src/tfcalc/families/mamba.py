@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfcalc.blocks import layer
 from tfcalc.blocks.mamba import Mamba
@@ -74,28 +74,13 @@ def backbone(
     return Component(name, "decoder", parts=(table, *before, *layers, norm(final, norm_kind, h, t)))
 
 
-MAMBA: dict[str, Any] = {
-    "vocab_size": 50280,
-    "hidden_size": 768,
-    "state_size": 16,
-    "num_hidden_layers": 32,
-    "expand": 2,
-    "conv_kernel": 4,
-    "use_bias": False,
-    "use_conv_bias": True,
-    "hidden_act": "silu",
-    "time_step_rank": "auto",
-    "tie_word_embeddings": True,
-}
-
-
-@family("mamba", architecture="MambaForCausalLM", heads=HEADS, **MAMBA)
+@family("mamba", architecture="MambaForCausalLM", heads=HEADS)
 def mamba(c: Config, run: Workload) -> Component:
     """Mamba (arXiv 2312.00752)."""
     return mamba_layers(c, run)
 
 
-@family("falcon_mamba", architecture="FalconMambaForCausalLM", heads=HEADS, **MAMBA)
+@family("falcon_mamba", architecture="FalconMambaForCausalLM", heads=HEADS)
 def falcon_mamba(c: Config, run: Workload) -> Component:
     """Falcon Mamba (arXiv 2410.05355): norms of time step, B and C, without weights."""
     return mamba_layers(c, run, norms="rmsnorm-plain")
@@ -119,25 +104,7 @@ def mamba_layers(c: Config, run: Workload, norms: str = "") -> Component:
     return mixing(c, run, mixer("mixer", stream))
 
 
-@family(
-    "mamba2",
-    architecture="Mamba2ForCausalLM",
-    heads=HEADS,
-    num_heads=128,
-    head_dim=64,
-    vocab_size=32768,
-    hidden_size=4096,
-    state_size=128,
-    num_hidden_layers=64,
-    expand=2,
-    conv_kernel=4,
-    n_groups=8,
-    use_bias=False,
-    use_conv_bias=True,
-    hidden_act="silu",
-    tie_word_embeddings=False,
-    chunk_size=256,
-)
+@family("mamba2", architecture="Mamba2ForCausalLM", heads=HEADS)
 def mamba2(c: Config, run: Workload) -> Component:
     """Mamba-2 (arXiv 2405.21060)."""
     h, stream, channels = c.size("hidden_size"), run.target, expanded(c, "expand")

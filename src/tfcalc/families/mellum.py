@@ -6,32 +6,13 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.families.llama import LLAMA, attention, decoder, gated, qk_norms
+from tfcalc.families.llama import attention, decoder, gated, qk_norms
 from tfcalc.families.mixtral import layers, mixture
 from tfcalc.families.windows import told, windows
 from tfcalc.workload import Workload
 
 
-@family(
-    "mellum",
-    architecture="MellumForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_experts": "num_local_experts"},
-    **LLAMA
-    | {
-        "vocab_size": 98304,
-        "hidden_size": 2304,
-        "intermediate_size": 7168,
-        "num_hidden_layers": 28,
-        "num_key_value_heads": 4,
-        "head_dim": 128,
-        "moe_intermediate_size": 896,
-        "num_local_experts": 64,
-        "num_experts_per_tok": 8,
-        "max_position_embeddings": 131072,
-        "sliding_window": 1024,
-    },
-)
+@family("mellum", architecture="MellumForCausalLM", heads=CAUSAL_LM, aliases={"num_experts": "num_local_experts"})
 def mellum(c: Config, run: Workload) -> Component:
     """Mellum 2 (transformers' MellumDecoderLayer); a layer is sparse unless ``mlp_layer_types`` calls it dense."""
     count = c.number("num_hidden_layers")

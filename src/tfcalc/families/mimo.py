@@ -56,25 +56,7 @@ def mimo_layer_types(c: Config) -> list[str]:
     architecture="MiMoV2FlashForCausalLM",
     heads=CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts"},
-    vocab_size=152576,
-    hidden_size=4096,
-    intermediate_size=16384,
-    moe_intermediate_size=2048,
-    num_hidden_layers=48,
-    num_attention_heads=64,
-    num_key_value_heads=4,
-    head_dim=192,
-    v_head_dim=128,
-    n_routed_experts=256,
-    num_experts_per_tok=8,
-    sliding_window=129,
-    layer_types=None,
-    mlp_layer_types=None,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    partial_rotary_factor=0.334,
+    partial_rotary_factor=0.334,  # by __post_init__
 )
 def mimo_v2_flash(c: Config, run: Workload) -> Component:
     """MiMo-V2-Flash (arXiv 2601.02780): values narrower than keys; sliding layers have more of both."""
@@ -87,31 +69,7 @@ def mimo_v2_flash(c: Config, run: Workload) -> Component:
     return decoder(c, run, *layers(c, run, kinds, parts))
 
 
-@family(
-    "laguna",
-    architecture="LagunaForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=100352,
-    hidden_size=2048,
-    intermediate_size=8192,
-    moe_intermediate_size=512,
-    shared_expert_intermediate_size=512,
-    num_hidden_layers=40,
-    num_attention_heads=48,
-    num_attention_heads_per_layer=None,
-    num_key_value_heads=8,
-    head_dim=128,
-    num_experts=256,
-    num_experts_per_tok=8,
-    gating=True,
-    sliding_window=512,
-    layer_types=None,
-    mlp_layer_types=None,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    attention_bias=False,
-)
+@family("laguna", architecture="LagunaForCausalLM", heads=CAUSAL_LM)
 def laguna(c: Config, run: Workload) -> Component:
     """Poolside's Laguna (transformers' LagunaModel): gated attention, whose layers may differ in their query heads."""
 

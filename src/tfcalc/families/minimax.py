@@ -29,27 +29,7 @@ def layer_types(c: Config) -> list[str]:
     return [LINEAR if place % 2 else FULL for place in range(count)]
 
 
-@family(
-    "minimax",
-    architecture="MiniMaxForCausalLM",
-    heads=HEADS,
-    aliases={"num_experts": "num_local_experts"},
-    vocab_size=32000,
-    hidden_size=4096,
-    intermediate_size=14336,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=None,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    num_experts_per_tok=2,
-    num_local_experts=8,
-    layer_types=None,
-    block_size=256,
-    sliding_window=None,
-)
+@family("minimax", architecture="MiniMaxForCausalLM", heads=HEADS, aliases={"num_experts": "num_local_experts"})
 def minimax(c: Config, run: Workload) -> Component:
     """MiniMax-01 (arXiv 2501.08313): seven of its eight layers attend linearly."""
     # MiniMaxCache keeps all tokens, whatever a window hides, and a decoded token is compared with all.

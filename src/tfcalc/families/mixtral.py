@@ -111,72 +111,20 @@ def sinks(c: Config) -> Component:
     return parameter("sinks", c.size("num_attention_heads"), minor=True)
 
 
-@family(
-    "mixtral",
-    architecture="MixtralForCausalLM",
-    heads=HEADS,
-    aliases={"num_experts": "num_local_experts"},
-    vocab_size=32000,
-    hidden_size=4096,
-    intermediate_size=14336,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=None,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    num_experts_per_tok=2,
-    num_local_experts=8,
-    sliding_window=None,
-)
+@family("mixtral", architecture="MixtralForCausalLM", heads=HEADS, aliases={"num_experts": "num_local_experts"})
 def mixtral(c: Config, run: Workload) -> Component:
     """Jiang et al. 2024 (arXiv 2401.04088): ``intermediate_size`` is each expert's."""
     return decoder(c, run, uniform(c, run, attention(c, run, window=window(c)), mixture(c, run)))
 
 
-@family(
-    "olmoe",
-    architecture="OlmoeForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_local_experts": "num_experts"},
-    vocab_size=50304,
-    hidden_size=2048,
-    intermediate_size=2048,
-    num_hidden_layers=16,
-    num_attention_heads=16,
-    num_key_value_heads=None,
-    hidden_act="silu",
-    max_position_embeddings=4096,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    num_experts_per_tok=8,
-    num_experts=64,
-)
+@family("olmoe", architecture="OlmoeForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
 def olmoe(c: Config, run: Workload) -> Component:
     """OLMoE (arXiv 2409.02060): norms of whole queries and keys, as wide as heads that split the hidden size."""
     mixer = whole_norms(c, run, width=c.quotient("hidden_size", "num_attention_heads"))
     return decoder(c, run, uniform(c, run, mixer, mixture(c, run, experts="num_experts")))
 
 
-@family(
-    "flex_olmo",
-    architecture="FlexOlmoForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_local_experts": "num_experts"},
-    vocab_size=100352,
-    hidden_size=4096,
-    intermediate_size=11008,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    hidden_act="silu",
-    max_position_embeddings=4096,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    num_experts_per_tok=5,
-    num_experts=7,
-)
+@family("flex_olmo", architecture="FlexOlmoForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
 def flex_olmo(c: Config, run: Workload) -> Component:
     """FlexOlmo (arXiv 2507.07024): OLMoE with OLMo 2's norms, after the sub-layers rather than before."""
     names = ("post_attention_layernorm", "post_feedforward_layernorm")
@@ -191,22 +139,7 @@ def whole_norms(c: Config, run: Workload, width: Num | None = None) -> Component
 
 
 @family(
-    "minimax_m2",
-    architecture="MiniMaxM2ForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_experts": "num_local_experts"},
-    vocab_size=200064,
-    hidden_size=3072,
-    intermediate_size=1536,
-    num_hidden_layers=62,
-    num_attention_heads=48,
-    num_key_value_heads=8,
-    head_dim=128,
-    hidden_act="silu",
-    max_position_embeddings=196608,
-    tie_word_embeddings=False,
-    num_experts_per_tok=8,
-    num_local_experts=256,
+    "minimax_m2", architecture="MiniMaxM2ForCausalLM", heads=CAUSAL_LM, aliases={"num_experts": "num_local_experts"}
 )
 def minimax_m2(c: Config, run: Workload) -> Component:
     """MiniMax-M2 (transformers' MiniMaxM2Model): norms of whole queries and keys, a correction of the router."""
@@ -214,25 +147,7 @@ def minimax_m2(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, whole_norms(c, run), experts))
 
 
-@family(
-    "phimoe",
-    architecture="PhimoeForCausalLM",
-    heads=CAUSAL_LM | {"ForCausalLM": lm_head_by("lm_head_bias")},
-    vocab_size=32064,
-    hidden_size=4096,
-    intermediate_size=6400,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    num_experts_per_tok=2,
-    num_local_experts=16,
-    attention_bias=False,
-    lm_head_bias=False,
-    sliding_window=None,
-)
+@family("phimoe", architecture="PhimoeForCausalLM", heads=CAUSAL_LM | {"ForCausalLM": lm_head_by("lm_head_bias")})
 def phimoe(c: Config, run: Workload) -> Component:
     """Phi-3.5-MoE (arXiv 2404.14219): Mixtral with biases and LayerNorm; SparseMixer always draws two experts."""
     mixer = attention(c, run, bias=c.flag("attention_bias"), window=window(c))
@@ -240,27 +155,7 @@ def phimoe(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, *parts, norm="layernorm"), final="layernorm")
 
 
-@family(
-    "gpt_oss",
-    architecture="GptOssForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_experts": "num_local_experts"},
-    vocab_size=201088,
-    hidden_size=2880,
-    intermediate_size=2880,
-    num_hidden_layers=36,
-    num_attention_heads=64,
-    num_key_value_heads=8,
-    head_dim=64,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-    num_experts_per_tok=4,
-    num_local_experts=128,
-    attention_bias=True,
-    sliding_window=128,
-    layer_types=None,
-)
+@family("gpt_oss", architecture="GptOssForCausalLM", heads=CAUSAL_LM, aliases={"num_experts": "num_local_experts"})
 def gpt_oss(c: Config, run: Workload) -> Component:
     """gpt-oss (arXiv 2508.10925): biases everywhere, in the router and the experts too, and a sink for each head.
 

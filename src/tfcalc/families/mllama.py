@@ -35,15 +35,7 @@ def untied(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     "mllama_text_model",
     architecture="MllamaForCausalLM",
     heads={"Model": bare, TEXT_ONLY: untied},
-    vocab_size=128256,
-    hidden_size=4096,
-    hidden_act="silu",
-    num_hidden_layers=40,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    intermediate_size=14336,
-    max_position_embeddings=131072,
-    cross_attention_layers=(3, 8, 13, 18, 23, 28, 33, 38),
+    cross_attention_layers=(3, 8, 13, 18, 23, 28, 33, 38),  # by __post_init__
 )
 def mllama_text(c: Config, run: Workload) -> Component:
     """The text alone: layers that read images are passed by where there is none."""
@@ -107,18 +99,6 @@ def tiles(c: Config, *, filled: bool) -> Num:
     architecture="MllamaVisionModel",
     heads={"Model": bare},
     aliases={"num_attention_heads": "attention_heads"},
-    hidden_size=1280,
-    hidden_act="gelu",
-    num_hidden_layers=32,
-    num_global_layers=8,
-    attention_heads=16,
-    num_channels=3,
-    intermediate_size=5120,
-    vision_output_dim=7680,
-    image_size=448,
-    patch_size=14,
-    max_num_tiles=4,
-    supported_aspect_ratios=None,
 )
 def mllama_vision(c: Config, run: Workload) -> Component:
     """Tiles of an image, with tables for where a tile lies in images of each shape; two stacks, the second gated."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
 from tfcalc.configs.config import Config
@@ -11,31 +10,12 @@ from tfcalc.configs.family import Head, family
 from tfcalc.configs.heads import bare, labels, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.bert import BERT, embeddings, pooler, token_types
+from tfcalc.families.bert import embeddings, pooler, token_types
 from tfcalc.families.bert_heads import ANSWER, ROBERTA_HEADS, TASKS, Make, classes, lm, on_top, predictions, transform
 from tfcalc.families.llama import attention, decoder, gated, head_dim, uniform
 from tfcalc.families.windows import SLIDING, by_window, windows
 from tfcalc.leaves import activation, embedding, linear, norm
 from tfcalc.workload import Workload
-
-MODERNBERT: dict[str, Any] = {
-    "vocab_size": 50368,
-    "hidden_size": 768,
-    "intermediate_size": 1152,
-    "num_hidden_layers": 22,
-    "num_attention_heads": 12,
-    "hidden_activation": "gelu",
-    "max_position_embeddings": 8192,
-    "norm_bias": False,
-    "global_attn_every_n_layers": 3,
-    "local_attention": 128,
-    "attention_bias": False,
-    "mlp_bias": False,
-    "decoder_bias": True,
-    "classifier_bias": False,
-    "classifier_activation": "gelu",
-    "tie_word_embeddings": True,
-}
 
 
 def normed(name: str, c: Config, vectors: Num) -> Component:
@@ -128,7 +108,12 @@ def modern(c: Config, run: Workload, names: tuple[str, ...], seen: Sequence[int 
     )
 
 
-@family("modernbert", architecture="ModernBertForMaskedLM", heads=MODERNBERT_HEADS, **MODERNBERT)
+@family(
+    "modernbert",
+    architecture="ModernBertForMaskedLM",
+    heads=MODERNBERT_HEADS,
+    global_attn_every_n_layers=3,  # by __post_init__, for older configs
+)
 def modernbert(c: Config, run: Workload) -> Component:
     """Warner et al. 2024 (arXiv 2412.13663): no biases, a gated network, attention local in two layers of three."""
     return modern(c, run, ("Wqkv", "Wo"), nearby(c, run), causal=False)
@@ -138,7 +123,7 @@ def modernbert(c: Config, run: Workload) -> Component:
     "modernbert-decoder",
     architecture="ModernBertDecoderForCausalLM",
     heads=DECODER_HEADS,
-    **MODERNBERT,
+    global_attn_every_n_layers=3,  # by __post_init__, for older configs
 )
 def modernbert_decoder(c: Config, run: Workload) -> Component:
     """Weller et al. 2025 (Ettin, arXiv 2507.11412): ModernBERT as a decoder; two layers of three see a window."""
@@ -177,21 +162,7 @@ NOMIC_HEADS: dict[str, Head] = TASKS | lm(
 )
 
 
-@family(
-    "nomic_bert",
-    architecture="NomicBertModel",
-    heads=NOMIC_HEADS,
-    vocab_size=30528,
-    hidden_size=768,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    intermediate_size=3072,
-    hidden_act="silu",
-    max_position_embeddings=2048,
-    type_vocab_size=2,
-    head_dim=None,
-    tie_word_embeddings=True,
-)
+@family("nomic_bert", architecture="NomicBertModel", heads=NOMIC_HEADS)
 def nomic_bert(c: Config, run: Workload) -> Component:
     """Nussbaum et al. 2024 (arXiv 2402.01613): rotary positions, SwiGLU, no biases; only a classifier has a pooler."""
     made = rotary_bert(c, run, network(c, run, GATED, bias=False, down_bias=False), bias=False)
@@ -205,32 +176,14 @@ def words_and_bias(c: Config, run: Workload) -> Iterator[Component]:
     yield Component("lm_head", "head", parts=(*transform(c, run, h, ("dense", "layer_norm"), "gelu"), decoder))
 
 
-@family(
-    "gte",
-    architecture="GteForMaskedLM",
-    heads=TASKS | lm(words_and_bias),
-    **BERT | {"vocab_size": 250048, "max_position_embeddings": 8192, "type_vocab_size": 1},
-)
+@family("gte", architecture="GteForMaskedLM", heads=TASKS | lm(words_and_bias))
 def gte(c: Config, run: Workload) -> Component:
     """Zhang et al. 2024 (mGTE, arXiv 2407.19669): rotary positions, a gated network; only a classifier has a pooler."""
     made = rotary_bert(c, run, network(c, run, GATED, bias=False, down_bias=True), bias=True)
     return made._replace(name="gte", parts=(*made.parts, *pooler(c, run, ("ForSequenceClassification",))))
 
 
-@family(
-    "jina_embeddings_v3",
-    architecture="JinaEmbeddingsV3ForMaskedLM",
-    heads=ROBERTA_HEADS,
-    vocab_size=250002,
-    hidden_size=1024,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    intermediate_size=4096,
-    hidden_act="gelu",
-    max_position_embeddings=8194,
-    type_vocab_size=1,
-    tie_word_embeddings=True,
-)
+@family("jina_embeddings_v3", architecture="JinaEmbeddingsV3ForMaskedLM", heads=ROBERTA_HEADS)
 def jina_embeddings_v3(c: Config, run: Workload) -> Component:
     """Sturua et al. 2024 (arXiv 2409.10173): XLM-R with rotary positions."""
     made = rotary_bert(c, run, network(c, run, ("fc1", "fc2"), bias=True, down_bias=True), bias=True)
@@ -261,20 +214,6 @@ def through_bottleneck(c: Config, run: Workload) -> Iterator[Component]:
     "ultrabert",
     architecture="UltrabertForMaskedLM",
     heads={**TASKS, **lm(through_bottleneck), "ForQuestionAnswering": ANSWER},
-    vocab_size=32000,
-    hidden_size=4096,
-    intermediate_size=11008,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    head_dim=None,
-    hidden_act="silu",
-    max_position_embeddings=32768,
-    attention_bias=False,
-    mlp_bias=False,
-    prediction_head_size=768,
-    sliding_window=128,
-    tie_word_embeddings=False,
 )
 def ultrabert(c: Config, run: Workload) -> Component:
     """Transformers' UltrabertModel: Llama that looks both ways, in two layers of three only nearby."""

@@ -11,24 +11,7 @@ from tfcalc.leaves import embedding
 from tfcalc.workload import Workload
 
 
-@family(
-    "molmo2_text",
-    architecture="Molmo2TextModel",
-    heads={"Model": bare},
-    aliases={"qkv_bias": "attention_bias"},
-    vocab_size=151936,
-    additional_vocab_size=128,
-    hidden_size=4096,
-    intermediate_size=12288,
-    num_hidden_layers=36,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=128,
-    hidden_act="silu",
-    max_position_embeddings=36864,
-    attention_bias=False,
-    qk_norm_type="qwen3",
-)
+@family("molmo2_text", architecture="Molmo2TextModel", heads={"Model": bare}, aliases={"qkv_bias": "attention_bias"})
 def molmo2_text(c: Config, run: Workload) -> Component:
     """Molmo 2 (arXiv 2601.10611): queries and keys normed as in Qwen3 or as in OLMo 2, and words for what is seen.
 

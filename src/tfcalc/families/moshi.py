@@ -30,21 +30,7 @@ def logits(c: Config, run: Workload, base: Component) -> tuple[Component, Compon
     return base, output("lm_head", c.size("hidden_size"), c.size("vocab_size"), run, tied=False)
 
 
-@family(
-    "moshi",
-    architecture="MoshiForCausalLM",
-    heads={"Model": bare, "ForCausalLM": logits},
-    vocab_size=32000,
-    hidden_size=4096,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    head_dim=None,
-    ffn_dim=22528,
-    hidden_act="silu",
-    max_position_embeddings=3000,
-    sliding_window=3000,
-)
+@family("moshi", architecture="MoshiForCausalLM", heads={"Model": bare, "ForCausalLM": logits})
 def moshi(c: Config, run: Workload) -> Component:
     """Défossez et al. 2024 (arXiv 2410.00037): Llama's layers; a row more in the table, for what begins a text."""
     h, tokens = c.size("hidden_size"), run.target.tokens

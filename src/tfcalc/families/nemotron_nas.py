@@ -11,7 +11,7 @@ from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, divide, floor_div, scaled
 from tfcalc.errors import InvalidModel
-from tfcalc.families.llama import LLAMA, decoder, head_dim
+from tfcalc.families.llama import decoder, head_dim
 from tfcalc.leaves import linear, norm
 from tfcalc.workload import Workload
 
@@ -25,7 +25,11 @@ STEP = 256
     "nemotron-nas",
     architecture="DeciLMForCausalLM",
     heads=CAUSAL_LM,
-    **LLAMA | {"vocab_size": 128256, "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64},
+    like="llama",
+    vocab_size=128256,
+    hidden_size=8192,
+    num_hidden_layers=80,
+    num_attention_heads=64,
 )
 def nemotron_nas(c: Config, run: Workload) -> Component:
     """Puzzle (arXiv 2411.19146): Llama whose ``block_configs`` say how each layer is built."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tfcalc.blocks import LLAMA_NAMES, Attention, FeedForward, layer
 from tfcalc.configs.config import Config
@@ -19,30 +18,7 @@ from tfcalc.families.whisper import language
 from tfcalc.leaves import activation, convolution, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
 
-HEARS: dict[str, Any] = {
-    "hidden_size": 1280,
-    "intermediate_size": 5120,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 10,
-    "num_key_value_heads": None,
-    "hidden_act": "gelu",
-    "num_mel_bins": 128,
-    "subsampling_factor": 8,
-}
-TELLS_SPEAKERS = HEARS | {
-    "hidden_size": 512,
-    "intermediate_size": 2048,
-    "num_hidden_layers": 31,
-    "num_attention_heads": 8,
-}
 SPEAKERS = {"hidden_size": 192, "num_speakers": 8, "audio_hidden_size": 512, "subsampling_factor": 8}
-TIMES = HEARS | {
-    "intermediate_size": 640,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 16,
-    "vocab_size": 23863,
-    "upsampling_factor": 2,
-}
 
 
 def encoder(name: str, c: Config, run: Workload, stream: Sequences, stem: Component, *, qk_norm: bool) -> Component:
@@ -87,7 +63,7 @@ def stacked(c: Config, frames: Num) -> Component:
 
 def diarization(c: Config, run: Workload) -> Component:
     """Who speaks in each frame of the spectrogram (transformers' Nemotron3DiarizationForAudioFrameClassification)."""
-    audio, head = c.sub("audio_config", defaults=TELLS_SPEAKERS), c.sub("head_config", defaults=SPEAKERS)
+    audio, head = _voices(c), c.sub("head_config", defaults=SPEAKERS)
     same(head, "audio_hidden_size", audio, "hidden_size")
     same(head, "subsampling_factor", audio, "subsampling_factor")
     h, narrow, factor, t = (
@@ -119,6 +95,16 @@ def diarization(c: Config, run: Workload) -> Component:
     )
 
 
+def _voices(c: Config) -> Config:
+    """The config of what hears who speaks."""
+    return c.within("audio_config", "nemotron3_diarization_audio")
+
+
+def _words(c: Config) -> Config:
+    """The config of what hears the words."""
+    return c.within("asr_config", "nemotron3_5_transcribe_asr_audio")
+
+
 def same(one: Config, field: str, other: Config, wanted: str) -> None:
     """Both fields must have one value."""
     one.size(field), other.size(wanted)  # sizes, though nothing else reads them
@@ -138,9 +124,9 @@ def _told(speakers: Num, width: Num, frames: Num) -> Component:
 def _heard(c: Config, run: Workload) -> Component:
     """Whoever speaks more than half of the time does so: that choice has no gradient."""
     audio = c.sub("audio_config", defaults={})
-    asr, speakers = audio.sub("asr_config", defaults=HEARS), audio.sub("diarization_config", defaults={})
+    asr, speakers = _words(audio), audio.sub("diarization_config", defaults={})
     t, told = run.source.tokens, speakers.sub("head_config", defaults=SPEAKERS)
-    same(asr, "subsampling_factor", speakers.sub("audio_config", defaults=TELLS_SPEAKERS), "subsampling_factor")
+    same(asr, "subsampling_factor", _voices(speakers), "subsampling_factor")
     return Component(
         "audio_tower",
         "encoder",
@@ -165,7 +151,7 @@ def _times(c: Config, run: Workload) -> Component:
 
 def times(c: Config) -> Config:
     """The config of what tells when a word was said."""
-    return c.sub("word_timestamp_config", defaults=TIMES)
+    return c.within("word_timestamp_config", "nemotron3_5_transcribe_word_timestamp")
 
 
 def _written(c: Config, run: Workload, base: Component) -> Iterator[Component]:
@@ -188,7 +174,7 @@ def nemo_speechlm(c: Config, run: Workload) -> Component:
 
     ``run.source`` are the encoder's frames, heard at once: recordings are cut only where they are longer than chunks.
     """
-    asr = c.sub("audio_config", defaults={}).sub("asr_config", defaults=HEARS)
+    asr = _words(c.sub("audio_config", defaults={}))
     width, t = language(c).size("hidden_size"), run.source.tokens
     return Component(
         "model",

@@ -34,26 +34,7 @@ NORMS = ("input_layernorm", "post_attention_layernorm")
 PLAIN = "rmsnorm-plain"
 
 
-@family(
-    "neomme",
-    architecture="NeoMMEForMaskedLM",
-    heads=HEADS,
-    vocab_size=131072,
-    embedding_rank=256,
-    hidden_size=1024,
-    intermediate_size=3584,
-    hidden_act="relu2",
-    mlp_bias=False,
-    num_hidden_layers=17,
-    num_attention_heads=16,
-    num_key_value_heads=4,
-    head_dim=64,
-    max_position_embeddings=16384,
-    attention_bias=False,
-    patch_size=32,
-    embedding_dim=128,
-    tie_word_embeddings=True,
-)
+@family("neomme", architecture="NeoMMEForMaskedLM", heads=HEADS)
 def neomme(c: Config, run: Workload) -> Component:
     """Transformers' NeoMMEModel: norms without weights; the first and the last global layer add vectors to the values.
 

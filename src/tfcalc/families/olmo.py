@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.families.llama import LLAMA, attention, decoder, gated, qk_norms, uniform
+from tfcalc.families.llama import attention, decoder, gated, qk_norms, uniform
 from tfcalc.families.windows import by_window, windows
 from tfcalc.workload import Workload
 
-OLMO: dict[str, Any] = LLAMA | {"vocab_size": 50304}
 POST_NORM = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
-@family("olmo", architecture="OlmoForCausalLM", heads=CAUSAL_LM, **OLMO)
+@family("olmo", architecture="OlmoForCausalLM", heads=CAUSAL_LM)
 def olmo(c: Config, run: Workload) -> Component:
     """OLMo (arXiv 2402.00838): norms without any weight."""
     mixer, plain = attention(c, run, bias=c.flag("attention_bias")), "layernorm-plain"
     return decoder(c, run, uniform(c, run, mixer, gated(c, run), norm=plain), final=plain)
 
 
-@family("olmo2", architecture="Olmo2ForCausalLM", heads=CAUSAL_LM, **OLMO)
-@family("olmo3", architecture="Olmo3ForCausalLM", heads=CAUSAL_LM, **OLMO | {"sliding_window": 4096})
+@family("olmo2", architecture="Olmo2ForCausalLM", heads=CAUSAL_LM)
+@family("olmo3", architecture="Olmo3ForCausalLM", heads=CAUSAL_LM)
 def olmo2(c: Config, run: Workload) -> Component:
     """OLMo 2 (arXiv 2501.00656): norms after the sub-layers, and of all queries and all keys together.
 
@@ -39,19 +36,7 @@ def olmo2(c: Config, run: Workload) -> Component:
     return decoder(c, run, *by_window(c, run, windows(c, lambda place: (place + 1) % 4 != 0), one))
 
 
-@family(
-    "exaone4",
-    architecture="Exaone4ForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA
-    | {
-        "vocab_size": 102400,
-        "intermediate_size": 16384,
-        "num_key_value_heads": 32,
-        "sliding_window": 4096,
-        "sliding_window_pattern": 4,
-    },
-)
+@family("exaone4", architecture="Exaone4ForCausalLM", heads=CAUSAL_LM)
 def exaone4(c: Config, run: Workload) -> Component:
     """EXAONE 4.0 (arXiv 2507.11407): norms after the sub-layers, and of each head's query and key."""
 

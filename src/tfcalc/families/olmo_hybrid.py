@@ -37,27 +37,7 @@ def delta_net(c: Config, run: Workload) -> Component:
     return block("linear_attn", run.target)
 
 
-@family(
-    "olmo_hybrid",
-    architecture="OlmoHybridForCausalLM",
-    heads=LM,
-    vocab_size=100352,
-    hidden_size=3840,
-    intermediate_size=11008,
-    num_hidden_layers=32,
-    num_attention_heads=30,
-    num_key_value_heads=None,
-    hidden_act="silu",
-    max_position_embeddings=65536,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    layer_types=None,
-    linear_num_key_heads=None,
-    linear_num_value_heads=None,
-    linear_key_head_dim=None,
-    linear_value_head_dim=None,
-    linear_conv_kernel_dim=4,
-)
+@family("olmo_hybrid", architecture="OlmoHybridForCausalLM", heads=LM)
 def olmo_hybrid(c: Config, run: Workload) -> Component:
     """OLMo Hybrid (Ai2, 2026): recurrent layers have norms before their halves, attention layers after them."""
 

@@ -43,27 +43,7 @@ HEADS: dict[str, Head] = {
 }
 
 
-@family(
-    "perceiver",
-    architecture="PerceiverForMaskedLM",
-    heads=HEADS,
-    num_latents=256,
-    d_latents=1280,
-    d_model=768,
-    num_blocks=1,
-    num_self_attends_per_block=26,
-    num_self_attention_heads=8,
-    num_cross_attention_heads=8,
-    qk_channels=None,
-    v_channels=None,
-    cross_attention_shape_for_attention="kv",
-    self_attention_widening_factor=1,
-    cross_attention_widening_factor=1,
-    hidden_act="gelu",
-    vocab_size=262,
-    max_position_embeddings=2048,
-    image_size=56,
-)
+@family("perceiver", architecture="PerceiverForMaskedLM", heads=HEADS)
 def perceiver(c: Config, run: Workload) -> Component:
     """Jaegle et al. 2021 (arXiv 2107.14795): the block of self-attention is run ``num_blocks`` times."""
     latents = Sequences(run.target.batch, c.size("num_latents"))

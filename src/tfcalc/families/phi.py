@@ -18,18 +18,7 @@ from tfcalc.workload import Workload
     "phi",
     architecture="PhiForCausalLM",
     heads=CAUSAL_LM | {"ForCausalLM": lm_head(bias=True)},
-    vocab_size=51200,
-    hidden_size=2048,
-    intermediate_size=8192,
-    num_hidden_layers=24,
-    num_attention_heads=32,
-    num_key_value_heads=None,
-    hidden_act="gelu_new",
-    max_position_embeddings=2048,
-    qk_layernorm=False,
-    resid_pdrop=0.0,
-    partial_rotary_factor=0.5,
-    tie_word_embeddings=False,
+    partial_rotary_factor=0.5,  # by __post_init__
 )
 def phi(c: Config, run: Workload) -> Component:
     """Phi-1 to Phi-2 (arXiv 2306.11644, 2309.05463): parallel sub-layers under one norm; a bias even on the logits."""
@@ -41,23 +30,7 @@ def phi(c: Config, run: Workload) -> Component:
     return transformer(words(c, run, "embed_tokens"), stack, final(c, run, "final_layernorm"), name="model")
 
 
-@family(
-    "starcoder2",
-    architecture="Starcoder2ForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=49152,
-    hidden_size=3072,
-    intermediate_size=12288,
-    num_hidden_layers=30,
-    num_attention_heads=24,
-    num_key_value_heads=2,
-    hidden_act="gelu_pytorch_tanh",
-    max_position_embeddings=4096,
-    use_bias=True,
-    sliding_window=None,
-    residual_dropout=0.0,
-    tie_word_embeddings=True,
-)
+@family("starcoder2", architecture="Starcoder2ForCausalLM", heads=CAUSAL_LM)
 def starcoder2(c: Config, run: Workload) -> Component:
     """Lozhkov et al. 2024 (arXiv 2402.19173): grouped heads, but GPT-2's feed-forward network and norms."""
     bias, width = c.flag("use_bias"), c.size("intermediate_size")

@@ -23,19 +23,7 @@ CROPS, LATE = 2, 1
 """Of the smallest image: the whole, and a crop; and the layers after the one that is read."""
 
 
-@family(
-    "phi4_multimodal_vision",
-    architecture="Phi4MultimodalVisionModel",
-    heads={"Model": bare},
-    hidden_size=1152,
-    intermediate_size=4304,
-    num_hidden_layers=27,
-    num_attention_heads=16,
-    num_channels=3,
-    image_size=448,
-    patch_size=14,
-    hidden_act="gelu_pytorch_tanh",
-)
+@family("phi4_multimodal_vision", architecture="Phi4MultimodalVisionModel", heads={"Model": bare})
 def phi4_multimodal_vision(c: Config, run: Workload) -> Component:
     """SigLIP with its head, though the text reads an earlier layer."""
     h, stream = c.size("hidden_size"), run.beside(product(grid(c)))
@@ -49,30 +37,7 @@ def phi4_multimodal_vision(c: Config, run: Workload) -> Component:
     return whole._replace(parts=(*whole.parts, pooling(c, run, stream)))
 
 
-@family(
-    "phi4_multimodal_audio",
-    architecture="Phi4MultimodalAudioModel",
-    heads={"Model": bare},
-    hidden_size=1024,
-    intermediate_size=1536,
-    num_blocks=24,
-    num_attention_heads=16,
-    activation="swish",
-    ext_pw_out_channel=1024,
-    depthwise_separable_out_channel=1024,
-    depthwise_multiplier=1,
-    kernel_size=3,
-    conv_activation="swish",
-    input_size=80,
-    conv_glu_type="swish",
-    time_reduction=8,
-    bias_max_distance=1000,
-    bias_symmetric=False,
-    nemo_activation="relu",
-    nemo_conv_channels=1024,
-    nemo_final_size=None,
-    downsample_rate=1,
-)
+@family("phi4_multimodal_audio", architecture="Phi4MultimodalAudioModel", heads={"Model": bare})
 def phi4_multimodal_audio(c: Config, run: Workload) -> Component:
     """A Conformer (arXiv 2005.08100); a trained number for each distance and head is added to the scores."""
     h, a, stream = c.size("hidden_size"), c.size("num_attention_heads"), run.source
@@ -146,20 +111,7 @@ def _convolutions(c: Config, run: Workload, width: Num, stream: Sequences) -> It
     yield convolution("ext_pw_conv_1d", width, inner, (1,), tokens)
 
 
-@family(
-    "phi4_multimodal",
-    architecture="Phi4MultimodalForCausalLM",
-    heads={"Model": bare, "ForCausalLM": lm_head()},
-    vocab_size=200064,
-    hidden_size=3072,
-    intermediate_size=8192,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-)
+@family("phi4_multimodal", architecture="Phi4MultimodalForCausalLM", heads={"Model": bare, "ForCausalLM": lm_head()})
 def phi4_multimodal(c: Config, run: Workload) -> Component:
     """Phi-4-Mini and Phi-4-multimodal (arXiv 2503.01743): Phi-3, and what makes vectors of images and of sound.
 

@@ -79,20 +79,6 @@ def logits(c: Config, run: Workload, base: Component) -> Iterable[Component]:
         ALONE: renamed("prophetnet", logits),
     },
     aliases={"num_attention_heads": "num_encoder_attention_heads"},
-    vocab_size=30522,
-    hidden_size=1024,
-    encoder_ffn_dim=4096,
-    num_encoder_layers=12,
-    num_encoder_attention_heads=16,
-    decoder_ffn_dim=4096,
-    num_decoder_layers=12,
-    num_decoder_attention_heads=16,
-    activation_function="gelu",
-    max_position_embeddings=512,
-    add_cross_attention=True,
-    ngram=2,
-    num_buckets=32,
-    tie_word_embeddings=True,
 )
 def prophetnet(c: Config, run: Workload) -> Component:
     """Qi et al. 2020 (arXiv 2001.04063): beside the words themselves, the decoder has ``ngram`` streams of guesses."""

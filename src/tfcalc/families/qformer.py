@@ -14,19 +14,7 @@ from tfcalc.leaves import linear, norm
 from tfcalc.workload import Sequences, Workload
 
 
-@family(
-    "blip_2_qformer",
-    architecture="Blip2QFormerModel",
-    heads={"Model": bare},
-    hidden_size=768,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    intermediate_size=3072,
-    hidden_act="gelu",
-    cross_attention_frequency=2,
-    encoder_hidden_size=1408,
-    use_qformer_text_input=False,
-)
+@family("blip_2_qformer", architecture="Blip2QFormerModel", heads={"Model": bare})
 def qformer(c: Config, run: Workload) -> Component:
     """Li et al. 2023 (BLIP-2, arXiv 2301.12597): some layers read the encoder; texts have networks of their own."""
     return reader(c, run)

@@ -25,16 +25,6 @@ HALVED = 8
     architecture="Qwen3ASREncoder",
     heads={"Encoder": bare},
     aliases={own: other for other, own in ENCODER_ALIASES.items()},
-    num_mel_bins=128,
-    encoder_layers=24,
-    encoder_attention_heads=16,
-    encoder_ffn_dim=4096,
-    d_model=1024,
-    activation_function="gelu",
-    n_window=50,
-    n_window_infer=800,
-    output_dim=3584,
-    downsample_hidden_size=480,
 )
 def qwen3_asr_encoder(c: Config, run: Workload) -> Component:
     """Whisper's layers; frames attend within windows of ``n_window_infer`` of the spectrogram's, the last shorter."""
@@ -70,8 +60,6 @@ def _tokens(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     "qwen3_asr",
     architecture="Qwen3ASRForConditionalGeneration",
     heads={"Model": bare, "ForConditionalGeneration": conditional(language), "ForTokenClassification": _tokens},
-    tie_word_embeddings=True,
-    token_classification_bias=False,
 )
 def qwen3_asr(c: Config, run: Workload) -> Component:
     """Qwen3-ASR (arXiv 2601.21337): every frame is a vector among the words."""

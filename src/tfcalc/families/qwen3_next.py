@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, layer, stack
 from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.gated_delta import FUSED as TWO_PROJECTIONS
@@ -81,39 +79,11 @@ def delta_decoder(c: Config, run: Workload, sparse: list[bool], names: tuple[str
     return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))
 
 
-ATTENTION: dict[str, Any] = {
-    "num_attention_heads": 16,
-    "num_key_value_heads": 2,
-    "head_dim": 256,
-    "hidden_act": "silu",
-    "max_position_embeddings": 32768,
-    "tie_word_embeddings": False,
-    "attention_bias": False,
-    "linear_conv_kernel_dim": 4,
-    "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128,
-    "linear_num_key_heads": 16,
-    "linear_num_value_heads": 32,
-    "full_attention_interval": 4,
-    "layer_types": None,
-}
-
-
 @family(
     "qwen3_next",
     architecture="Qwen3NextForCausalLM",
     heads=CAUSAL_LM,
-    vocab_size=151936,
-    hidden_size=2048,
-    intermediate_size=5632,
-    num_hidden_layers=48,
-    decoder_sparse_step=1,
-    moe_intermediate_size=512,
-    shared_expert_intermediate_size=512,
-    num_experts_per_tok=10,
-    num_experts=512,
-    mlp_only_layers=(),
-    **ATTENTION,
+    full_attention_interval=4,  # by __post_init__, for older configs
 )
 def qwen3_next(c: Config, run: Workload) -> Component:
     """Qwen3-Next (Qwen team, 2025): experts in every ``decoder_sparse_step``-th layer but ``mlp_only_layers``."""
@@ -131,11 +101,7 @@ TEXT_HEADS = CAUSAL_LM | {"TextModel": bare}
     "qwen3_5_text",
     architecture="Qwen3_5ForCausalLM",
     heads=TEXT_HEADS,
-    vocab_size=248320,
-    hidden_size=4096,
-    intermediate_size=12288,
-    num_hidden_layers=32,
-    **ATTENTION | {"num_key_value_heads": 4},
+    full_attention_interval=4,  # by __post_init__, for older configs
 )
 def qwen3_5_text(c: Config, run: Workload) -> Component:
     """The text model of Qwen3.5 (Qwen team, 2026): Qwen3-Next without experts, four projections instead of two."""
@@ -146,14 +112,9 @@ def qwen3_5_text(c: Config, run: Workload) -> Component:
     "qwen3_5_moe_text",
     architecture="Qwen3_5MoeForCausalLM",
     heads=TEXT_HEADS,
-    vocab_size=248320,
-    hidden_size=2048,
-    num_hidden_layers=40,
-    moe_intermediate_size=512,
-    shared_expert_intermediate_size=512,
-    num_experts_per_tok=8,
-    num_experts=256,
-    **ATTENTION | {"partial_rotary_factor": 0.25},
+    # by __post_init__:
+    full_attention_interval=4,
+    partial_rotary_factor=0.25,
 )
 def qwen3_5_moe_text(c: Config, run: Workload) -> Component:
     """The text model of Qwen3.5 with experts in every layer."""

@@ -44,31 +44,7 @@ def decoder_with_steps(
     return decoder(c, run, *layers(c, run, list(zip(told(run, seen), sparse_steps(c), strict=True)), parts))
 
 
-@family(
-    "qwen2_moe",
-    architecture="Qwen2MoeForCausalLM",
-    heads=HEADS,
-    vocab_size=151936,
-    hidden_size=2048,
-    intermediate_size=5632,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    num_key_value_heads=16,
-    hidden_act="silu",
-    max_position_embeddings=32768,
-    tie_word_embeddings=False,
-    decoder_sparse_step=1,
-    moe_intermediate_size=1408,
-    shared_expert_intermediate_size=5632,
-    num_experts_per_tok=4,
-    num_experts=60,
-    mlp_only_layers=None,
-    qkv_bias=True,
-    use_sliding_window=False,
-    sliding_window=4096,
-    max_window_layers=28,
-    layer_types=None,
-)
+@family("qwen2_moe", architecture="Qwen2MoeForCausalLM", heads=HEADS)
 def qwen2_moe(c: Config, run: Workload) -> Component:
     """Qwen1.5-MoE and Qwen2 (arXiv 2407.10671): a shared expert with a gate of its own, which is one number a token."""
     gate = linear("shared_expert_gate", c.size("hidden_size"), 1, run.target.tokens, bias=False)
@@ -83,29 +59,7 @@ def qwen2_moe(c: Config, run: Workload) -> Component:
     return decoder_with_steps(c, run, seen if slides else [None] * len(seen), mixer, shared, *gates)
 
 
-@family(
-    "qwen3_moe",
-    architecture="Qwen3MoeForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_local_experts": "num_experts"},
-    vocab_size=151936,
-    hidden_size=2048,
-    intermediate_size=6144,
-    num_hidden_layers=24,
-    num_attention_heads=32,
-    num_key_value_heads=4,
-    hidden_act="silu",
-    max_position_embeddings=32768,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    decoder_sparse_step=1,
-    moe_intermediate_size=768,
-    num_experts_per_tok=8,
-    num_experts=128,
-    mlp_only_layers=None,
-    use_sliding_window=False,
-    sliding_window=4096,
-)
+@family("qwen3_moe", architecture="Qwen3MoeForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
 def qwen3_moe(c: Config, run: Workload) -> Component:
     """Qwen3 (arXiv 2505.09388): no shared expert; a norm of each head's query and key."""
     seen = window(c) if c.flag("use_sliding_window") else None
@@ -116,30 +70,7 @@ def qwen3_moe(c: Config, run: Workload) -> Component:
     return decoder_with_steps(c, run, [seen] * c.number("num_hidden_layers"), mixer)
 
 
-@family(
-    "flint",
-    architecture="FlintForCausalLM",
-    heads=CAUSAL_LM,
-    vocab_size=150144,
-    hidden_size=2048,
-    intermediate_size=6144,
-    num_hidden_layers=49,
-    num_attention_heads=32,
-    num_key_value_heads=4,
-    head_dim=128,
-    hidden_act="silu",
-    max_position_embeddings=262144,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    decoder_sparse_step=1,
-    moe_intermediate_size=512,
-    shared_expert_intermediate_size=1024,
-    num_experts_per_tok=6,
-    num_experts=256,
-    mlp_only_layers=[0, 1],
-    sliding_window=513,
-    layer_types=None,
-)
+@family("flint", architecture="FlintForCausalLM", heads=CAUSAL_LM, mlp_only_layers=[0, 1])  # by __post_init__
 def flint(c: Config, run: Workload) -> Component:
     """Flint (transformers' FlintModel): Qwen3's attention with sinks, and a shared expert without a gate.
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.blocks import GATED, layer, stack
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, find, nested
+from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide, floor_div, scaled
@@ -61,22 +59,7 @@ def merger(
 MLP_OF_TWO = ("ln_q", "mlp.0", "mlp.2")
 
 
-@family(
-    "qwen2_vl_vision",
-    architecture="Qwen2VisionTransformerPretrainedModel",
-    heads={"Model": bare},
-    aliases=SIDES,
-    depth=32,
-    embed_dim=1280,
-    hidden_size=3584,
-    hidden_act="quick_gelu",
-    mlp_ratio=4,
-    num_heads=16,
-    in_channels=3,
-    patch_size=14,
-    spatial_merge_size=2,
-    temporal_patch_size=2,
-)
+@family("qwen2_vl_vision", architecture="Qwen2VisionTransformerPretrainedModel", heads={"Model": bare}, aliases=SIDES)
 def qwen2_vl_vision(c: Config, run: Workload) -> Component:
     """The tower of Qwen2-VL (arXiv 2409.12191): rotary positions; ``hidden_size`` is what it gives to the text."""
     e, stream = c.size("embed_dim"), run.source
@@ -99,22 +82,7 @@ def qwen2_vl_vision(c: Config, run: Workload) -> Component:
 
 
 @family(
-    "qwen2_5_vl_vision",
-    architecture="Qwen2_5_VisionTransformerPretrainedModel",
-    heads={"Model": bare},
-    aliases=SIDES,
-    depth=32,
-    hidden_size=3584,
-    hidden_act="silu",
-    intermediate_size=3420,
-    num_heads=16,
-    in_channels=3,
-    patch_size=14,
-    spatial_merge_size=2,
-    temporal_patch_size=2,
-    window_size=112,
-    out_hidden_size=3584,
-    fullatt_block_indexes=(7, 15, 23, 31),
+    "qwen2_5_vl_vision", architecture="Qwen2_5_VisionTransformerPretrainedModel", heads={"Model": bare}, aliases=SIDES
 )
 def qwen2_5_vl_vision(c: Config, run: Workload) -> Component:
     """The tower of Qwen2.5-VL (arXiv 2502.13923): RMSNorm, SwiGLU with biases; most layers look only within windows."""
@@ -156,22 +124,6 @@ def _window(c: Config) -> Num:
     return side * side
 
 
-QWEN3_VISION: dict[str, Any] = {
-    "depth": 27,
-    "hidden_size": 1152,
-    "hidden_act": "gelu_pytorch_tanh",
-    "intermediate_size": 4304,
-    "num_heads": 16,
-    "in_channels": 3,
-    "patch_size": 16,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-    "out_hidden_size": 3584,
-    "num_position_embeddings": 2304,
-}
-DEEP: dict[str, Any] = QWEN3_VISION | {"deepstack_visual_indexes": (8, 16, 24)}
-
-
 def qwen3_tower(c: Config, run: Workload, *, deep: int = 0) -> Component:
     """A tower with trained positions, of which ``deep`` layers' vectors go into the text's first layers too."""
     h, stream = c.size("hidden_size"), run.beside(c.size("num_position_embeddings"))
@@ -194,36 +146,22 @@ def qwen3_tower(c: Config, run: Workload, *, deep: int = 0) -> Component:
     )
 
 
-@family("qwen3_vl_vision", architecture="Qwen3VLVisionModel", heads={"Model": bare}, aliases=SIDES, **DEEP)
-@family("qwen3_vl_moe_vision", architecture="Qwen3VLMoeVisionModel", heads={"Model": bare}, aliases=SIDES, **DEEP)
+@family("qwen3_vl_vision", architecture="Qwen3VLVisionModel", heads={"Model": bare}, aliases=SIDES)
+@family("qwen3_vl_moe_vision", architecture="Qwen3VLMoeVisionModel", heads={"Model": bare}, aliases=SIDES)
 def qwen3_vl_vision(c: Config, run: Workload) -> Component:
     """The tower of Qwen3-VL (arXiv 2511.21631): DeepStack (arXiv 2406.04334) merges early layers' vectors as well."""
     return qwen3_tower(c, run, deep=len(c.numbers("deepstack_visual_indexes")))
 
 
-@family("qwen3_5_vision", architecture="Qwen3_5VisionModel", heads={"Model": bare}, aliases=SIDES, **QWEN3_VISION)
-@family(
-    "qwen3_5_moe_vision", architecture="Qwen3_5MoeVisionModel", heads={"Model": bare}, aliases=SIDES, **QWEN3_VISION
-)
+@family("qwen3_5_vision", architecture="Qwen3_5VisionModel", heads={"Model": bare}, aliases=SIDES)
+@family("qwen3_5_moe_vision", architecture="Qwen3_5MoeVisionModel", heads={"Model": bare}, aliases=SIDES)
 def qwen3_5_vision(c: Config, run: Workload) -> Component:
     """The tower of Qwen3.5: Qwen3-VL's without DeepStack."""
     return qwen3_tower(c, run)
 
 
-QWEN2_TEXT: dict[str, Any] = {
-    "vocab_size": 152064,
-    "hidden_size": 8192,
-    "intermediate_size": 29568,
-    "num_hidden_layers": 80,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 8,
-    "hidden_act": "silu",
-    "max_position_embeddings": 32768,
-}
-
-
-@family("qwen2_vl_text", architecture="Qwen2VLTextModel", heads={"Model": bare}, **QWEN2_TEXT)
-@family("qwen2_5_vl_text", architecture="Qwen2_5_VLTextModel", heads={"Model": bare}, **QWEN2_TEXT)
+@family("qwen2_vl_text", architecture="Qwen2VLTextModel", heads={"Model": bare})
+@family("qwen2_5_vl_text", architecture="Qwen2_5_VLTextModel", heads={"Model": bare})
 def qwen2_vl_text(c: Config, run: Workload) -> Component:
     """Qwen2 with rotary positions in three dimensions."""
     width = c.quotient("hidden_size", "num_attention_heads")
@@ -231,21 +169,7 @@ def qwen2_vl_text(c: Config, run: Workload) -> Component:
     return decoder(c, run, uniform(c, run, mixer, gated(c, run)))
 
 
-@family(
-    "qwen3_vl_text",
-    architecture="Qwen3VLTextModel",
-    heads={"Model": bare},
-    vocab_size=151936,
-    hidden_size=4096,
-    intermediate_size=22016,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=32,
-    head_dim=128,
-    hidden_act="silu",
-    max_position_embeddings=128000,
-    attention_bias=False,
-)
+@family("qwen3_vl_text", architecture="Qwen3VLTextModel", heads={"Model": bare})
 def qwen3_vl_text(c: Config, run: Workload) -> Component:
     """Qwen3 with rotary positions in three dimensions."""
     return qwen3(c, run)
@@ -256,21 +180,6 @@ def qwen3_vl_text(c: Config, run: Workload) -> Component:
     architecture="Qwen3VLMoeTextModel",
     heads={"Model": bare},
     aliases={"num_local_experts": "num_experts"},
-    vocab_size=151936,
-    hidden_size=2048,
-    intermediate_size=5632,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    num_key_value_heads=16,
-    head_dim=None,
-    hidden_act="silu",
-    max_position_embeddings=128000,
-    attention_bias=False,
-    decoder_sparse_step=1,
-    moe_intermediate_size=1408,
-    num_experts_per_tok=4,
-    num_experts=60,
-    mlp_only_layers=None,
 )
 def qwen3_vl_moe_text(c: Config, run: Workload) -> Component:
     """Qwen3-MoE with rotary positions in three dimensions."""
@@ -282,8 +191,7 @@ def text(c: Config) -> Config:
     kind = f"{c.model_type}_text"
     if c.get("text_config") is not None or not c.model_type.startswith("qwen2"):
         return part(c, "text_config", kind)
-    found = find(kind)
-    return Config(c.data, kind, found.defaults, found.aliases, "Model", c.reading, c.prefix)
+    return c.read_as(kind, head="Model")
 
 
 def seeing(c: Config, run: Workload) -> Component:

@@ -41,19 +41,6 @@ def block_types(c: Config) -> list[str]:
     architecture="RecurrentGemmaForCausalLM",
     heads={"Model": bare, "ForCausalLM": lm_head()},
     aliases={"sliding_window": "attention_window_size"},
-    attention_window_size=2048,
-    num_hidden_layers=26,
-    vocab_size=256000,
-    hidden_size=2560,
-    intermediate_size=7680,
-    num_attention_heads=10,
-    num_key_value_heads=None,
-    lru_width=None,
-    conv1d_width=4,
-    hidden_activation="gelu_pytorch_tanh",
-    block_types=("recurrent", "recurrent", "attention"),
-    attention_bias=False,
-    tie_word_embeddings=True,
 )
 def recurrent_gemma(c: Config, run: Workload) -> Component:
     """RecurrentGemma (arXiv 2404.07839): ``intermediate_size`` counts gate and input, twice the network's width."""

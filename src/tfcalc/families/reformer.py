@@ -115,30 +115,7 @@ def positions(c: Config, run: Workload) -> Iterator[Component]:
         yield learned_position(f"position_embeddings.weights.{axis}", size, width, tokens)
 
 
-@family(
-    "reformer",
-    architecture="ReformerForMaskedLM",
-    heads=HEADS,
-    vocab_size=320,
-    hidden_size=256,
-    attn_layers=["local", "lsh", "local", "lsh", "local", "lsh"],
-    num_attention_heads=12,
-    attention_head_size=64,
-    feed_forward_size=512,
-    hidden_act="relu",
-    max_position_embeddings=4096,
-    axial_pos_embds=True,
-    axial_pos_shape=[64, 64],
-    axial_pos_embds_dim=[64, 192],
-    local_attn_chunk_length=64,
-    local_num_chunks_before=1,
-    local_num_chunks_after=0,
-    lsh_attn_chunk_length=64,
-    lsh_num_chunks_before=1,
-    lsh_num_chunks_after=0,
-    num_hashes=1,
-    num_buckets=None,
-)
+@family("reformer", architecture="ReformerForMaskedLM", heads=HEADS)
 def reformer(c: Config, run: Workload) -> Component:
     """Kitaev et al. 2020 (arXiv 2001.04451): two streams, which the last norm and the head read side by side."""
     h, tokens, each = c.size("hidden_size"), run.target.tokens, kinds(c)

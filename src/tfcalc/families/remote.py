@@ -9,18 +9,18 @@ from tfcalc.configs.heads import CAUSAL_LM, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
 from tfcalc.errors import InvalidModel
-from tfcalc.families.llama import LLAMA, QWEN, attention, decoder, gated, head_dim, kv_heads, qwen2, uniform
+from tfcalc.families.llama import attention, decoder, gated, head_dim, kv_heads, qwen2, uniform
 from tfcalc.families.mixtral import mixture
 from tfcalc.workload import Workload
 
 
-@family("baichuan", architecture="BaichuanForCausalLM", heads=CAUSAL_LM, **LLAMA | {"vocab_size": 64000})
+@family("baichuan", architecture="BaichuanForCausalLM", heads=CAUSAL_LM, like="llama", vocab_size=64000)
 def baichuan(c: Config, run: Workload) -> Component:
     """Baichuan 2 (arXiv 2309.10305): Llama with one matrix for queries, keys and values."""
     return decoder(c, run, uniform(c, run, attention(c, run, names=("W_pack", "o_proj")), gated(c, run)))
 
 
-@family("internlm", architecture="InternLMForCausalLM", heads=CAUSAL_LM, **LLAMA | {"vocab_size": 103168, "bias": True})
+@family("internlm", architecture="InternLMForCausalLM", heads=CAUSAL_LM, like="llama", vocab_size=103168, bias=True)
 def internlm(c: Config, run: Workload) -> Component:
     """InternLM (its modeling_internlm.py): ``bias`` is that of attention only."""
     return decoder(c, run, uniform(c, run, attention(c, run, bias=c.flag("bias")), gated(c, run)))
@@ -30,7 +30,9 @@ def internlm(c: Config, run: Workload) -> Component:
     "internlm2",
     architecture="InternLM2ForCausalLM",
     heads=CAUSAL_LM | {"ForCausalLM": lm_head("output")},
-    **LLAMA | {"vocab_size": 103168, "bias": True},
+    like="llama",
+    vocab_size=103168,
+    bias=True,
 )
 def internlm2(c: Config, run: Workload) -> Component:
     """InternLM2 (arXiv 2403.17297): one matrix for queries, keys and values, under names of its own."""
@@ -54,20 +56,14 @@ OF_CHATGLM = lm_head("transformer.output_layer")
         "kv_channels": "head_dim",
         "multi_query_group_num": "num_key_value_heads",
     },
+    like="llama",
     vocab_size=65024,
-    hidden_size=4096,
     intermediate_size=13696,
     num_hidden_layers=28,
-    num_attention_heads=32,
     num_key_value_heads=1,
     head_dim=128,
-    hidden_act="silu",
-    multi_query_attention=False,
-    add_bias_linear=False,
-    add_qkv_bias=False,
     rmsnorm=True,
     post_layer_norm=True,
-    tie_word_embeddings=False,
 )
 def chatglm(c: Config, run: Workload) -> Component:
     """ChatGLM2 to GLM-4 (arXiv 2406.12793): even the class that is named Model has an output head.
@@ -90,17 +86,14 @@ def chatglm(c: Config, run: Workload) -> Component:
     return decoder(c, run, layers, final=kind if c.flag("post_layer_norm") else "", names=names)
 
 
-@family("mimo", architecture="MiMoForCausalLM", heads=CAUSAL_LM, **QWEN)
+@family("mimo", architecture="MiMoForCausalLM", heads=CAUSAL_LM, like="qwen2")
 def mimo(c: Config, run: Workload) -> Component:
     """MiMo (arXiv 2505.07608): Qwen2. The layer that predicts a further token is a module apart, and not counted."""
     return qwen2(c, run)
 
 
 @family(
-    "minicpm",
-    architecture="MiniCPMForCausalLM",
-    heads=CAUSAL_LM,
-    **LLAMA | {"tie_word_embeddings": True, "num_experts": 0},
+    "minicpm", architecture="MiniCPMForCausalLM", heads=CAUSAL_LM, like="llama", tie_word_embeddings=True, num_experts=0
 )
 def minicpm(c: Config, run: Workload) -> Component:
     """MiniCPM (arXiv 2404.06395): Llama with a tied head; its mixture of experts has as many as the file says."""
@@ -114,7 +107,10 @@ def minicpm(c: Config, run: Workload) -> Component:
     "orion",
     architecture="OrionForCausalLM",
     heads=CAUSAL_LM,
-    **LLAMA | {"vocab_size": 84608, "hidden_size": 5120, "intermediate_size": 15360},
+    like="llama",
+    vocab_size=84608,
+    hidden_size=5120,
+    intermediate_size=15360,
 )
 def orion(c: Config, run: Workload) -> Component:
     """Orion-14B (arXiv 2401.12246): Llama with LayerNorms, biases and all."""
@@ -127,7 +123,11 @@ def orion(c: Config, run: Workload) -> Component:
     architecture="QWenLMHeadModel",
     heads=CAUSAL_LM,
     aliases={"kv_channels": "head_dim"},
-    **LLAMA | {"vocab_size": 151936, "intermediate_size": 22016, "head_dim": 128, "no_bias": True},
+    like="llama",
+    vocab_size=151936,
+    intermediate_size=22016,
+    head_dim=128,
+    no_bias=True,
 )
 def qwen(c: Config, run: Workload) -> Component:
     """Qwen (arXiv 2309.16609): ``intermediate_size`` is twice the real width.

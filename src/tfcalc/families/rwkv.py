@@ -18,13 +18,6 @@ from tfcalc.workload import Workload
     architecture="RwkvForCausalLM",
     heads={"Model": bare, "ForCausalLM": lm_head("head")},
     aliases={"max_position_embeddings": "context_length"},
-    vocab_size=50277,
-    context_length=1024,
-    hidden_size=4096,
-    num_hidden_layers=32,
-    attention_hidden_size=None,
-    intermediate_size=None,
-    tie_word_embeddings=False,
 )
 def rwkv(c: Config, run: Workload) -> Component:
     """RWKV-4 (arXiv 2305.13048). Only the first layer has a norm right after the embedding."""

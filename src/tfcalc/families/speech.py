@@ -41,19 +41,7 @@ def mixer(c: Config, run: Workload, stream: Sequences, *, causal: bool) -> Compo
     return block("self_attn", stream, stream, run, causal=causal)
 
 
-@family(
-    "glmasr_encoder",
-    architecture="GlmAsrEncoder",
-    heads=ENCODER,
-    hidden_size=1280,
-    intermediate_size=5120,
-    num_hidden_layers=32,
-    num_attention_heads=20,
-    num_key_value_heads=None,
-    hidden_act="gelu",
-    max_position_embeddings=1500,
-    num_mel_bins=128,
-)
+@family("glmasr_encoder", architecture="GlmAsrEncoder", heads=ENCODER)
 def glmasr_encoder(c: Config, run: Workload) -> Component:
     """Whisper's encoder with rotary positions and grouped heads (transformers' GlmAsrEncoder)."""
     h, stream = c.size("hidden_size"), heard(c, run)
@@ -74,13 +62,7 @@ def glmasr_encoder(c: Config, run: Workload) -> Component:
     )
 
 
-@family(
-    "glmasr",
-    architecture="GlmAsrForConditionalGeneration",
-    heads=HEADS,
-    projector_hidden_act="gelu",
-    tie_word_embeddings=True,
-)
+@family("glmasr", architecture="GlmAsrForConditionalGeneration", heads=HEADS)
 def glmasr(c: Config, run: Workload) -> Component:
     """GLM-ASR-Nano (transformers' GlmAsrModel): a projector that is twice as wide as the language model."""
     audio = c.sub("audio_config", "glmasr_encoder")
@@ -107,14 +89,6 @@ def glmasr(c: Config, run: Workload) -> Component:
         "encoder_attention_heads": "num_attention_heads",
         "encoder_ffn_dim": "intermediate_size",
     },
-    hidden_size=1280,
-    intermediate_size=5120,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    head_dim=64,
-    hidden_act="silu",
-    max_position_embeddings=1500,
-    num_mel_bins=128,
 )
 def voxtral_realtime_encoder(c: Config, run: Workload) -> Component:
     """Llama's layers that hear, and look only back, as many frames as the source is long; biases where Whisper's."""
@@ -136,20 +110,7 @@ def voxtral_realtime_encoder(c: Config, run: Workload) -> Component:
     )
 
 
-@family(
-    "voxtral_realtime_text",
-    architecture="VoxtralRealtimeTextModel",
-    heads={"Model": bare},
-    vocab_size=32000,
-    hidden_size=4096,
-    intermediate_size=14336,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=None,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-)
+@family("voxtral_realtime_text", architecture="VoxtralRealtimeTextModel", heads={"Model": bare})
 def voxtral_realtime_text(c: Config, run: Workload) -> Component:
     """Llama; two small maps of the chosen delay, one for all, scale what each feed-forward network reads."""
     h, delays = c.size("hidden_size"), 1
@@ -167,14 +128,7 @@ def voxtral_realtime_text(c: Config, run: Workload) -> Component:
     return decoder(c, run, made._replace(parts=(*made.parts, scale)))
 
 
-@family(
-    "voxtral_realtime",
-    architecture="VoxtralRealtimeForConditionalGeneration",
-    heads=HEADS,
-    projector_hidden_act="gelu",
-    downsample_factor=4,
-    tie_word_embeddings=True,
-)
+@family("voxtral_realtime", architecture="VoxtralRealtimeForConditionalGeneration", heads=HEADS)
 def voxtral_realtime(c: Config, run: Workload) -> Component:
     """Voxtral Realtime (transformers' VoxtralRealtimeModel): each four frames are added to a word."""
     audio, joined = c.sub("audio_config", "voxtral_realtime_encoder"), c.size("downsample_factor")

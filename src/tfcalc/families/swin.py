@@ -43,18 +43,6 @@ def reconstruction(c: Config, run: Workload, base: Component) -> Iterator[Compon
         MASKED: reconstruction,
     },
     aliases={"num_attention_heads": "num_heads"},
-    image_size=224,
-    patch_size=4,
-    num_channels=3,
-    embed_dim=96,
-    depths=[2, 2, 6, 2],
-    num_heads=[3, 6, 12, 24],
-    window_size=7,
-    mlp_ratio=4.0,
-    qkv_bias=True,
-    hidden_act="gelu",
-    use_absolute_embeddings=False,
-    encoder_stride=32,
 )
 def swin(c: Config, run: Workload) -> Component:
     """Liu et al. 2021 (arXiv 2103.14030)."""

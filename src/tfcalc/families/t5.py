@@ -172,16 +172,7 @@ ALL_HEADS = HEADS | {
     architecture="T5ForConditionalGeneration",
     heads=ALL_HEADS,
     aliases=ALIASES,
-    vocab_size=32128,
-    d_model=512,
-    d_kv=64,
-    d_ff=2048,
-    num_layers=6,
-    num_decoder_layers=None,
-    num_heads=8,
-    relative_attention_num_buckets=32,
-    feed_forward_proj="relu",
-    tie_word_embeddings=True,
+    tie_word_embeddings=True,  # forced by __post_init__
 )
 def t5(c: Config, run: Workload) -> Component:
     """Raffel et al. 2019 (arXiv 1910.10683); 1.1 and Flan-T5 have a gate, and an output matrix of their own.
@@ -191,22 +182,7 @@ def t5(c: Config, run: Workload) -> Component:
     return seq2seq(c, run, Kin())
 
 
-@family(
-    "mt5",
-    architecture="MT5ForConditionalGeneration",
-    heads=ALL_HEADS,
-    aliases=ALIASES,
-    vocab_size=250112,
-    d_model=512,
-    d_kv=64,
-    d_ff=1024,
-    num_layers=8,
-    num_decoder_layers=None,
-    num_heads=6,
-    relative_attention_num_buckets=32,
-    feed_forward_proj="gated-gelu",
-    tie_word_embeddings=True,
-)
+@family("mt5", architecture="MT5ForConditionalGeneration", heads=ALL_HEADS, aliases=ALIASES)
 def mt5(c: Config, run: Workload) -> Component:
     """Xue et al. 2020 (arXiv 2010.11934): T5 1.1 with more words."""
     return seq2seq(c, run, Kin())
@@ -217,41 +193,14 @@ def mt5(c: Config, run: Workload) -> Component:
     architecture="UMT5ForConditionalGeneration",
     heads=ALL_HEADS,
     aliases=ALIASES,
-    vocab_size=250112,
-    d_model=512,
-    d_kv=64,
-    d_ff=1024,
-    num_layers=8,
-    num_decoder_layers=None,
-    num_heads=6,
-    relative_attention_num_buckets=32,
-    feed_forward_proj="gated-gelu",
-    tie_word_embeddings=True,
+    tie_word_embeddings=True,  # forced by __post_init__
 )
 def umt5(c: Config, run: Workload) -> Component:
     """Chung et al. 2023 (arXiv 2304.09151): a table of relative positions in each layer."""
     return seq2seq(c, run, Kin(everywhere=True))
 
 
-@family(
-    "longt5",
-    architecture="LongT5ForConditionalGeneration",
-    heads=HEADS,
-    aliases=ALIASES,
-    vocab_size=32128,
-    d_model=512,
-    d_kv=64,
-    d_ff=2048,
-    num_layers=6,
-    num_decoder_layers=None,
-    num_heads=8,
-    relative_attention_num_buckets=32,
-    feed_forward_proj="relu",
-    encoder_attention_type="local",
-    local_radius=127,
-    global_block_size=16,
-    tie_word_embeddings=True,
-)
+@family("longt5", architecture="LongT5ForConditionalGeneration", heads=HEADS, aliases=ALIASES)
 def longt5(c: Config, run: Workload) -> Component:
     """Guo et al. 2021 (arXiv 2112.07916): the encoder sees what is near, and summaries of blocks of the rest."""
     if c.word("encoder_attention_type", ("local", "transient-global")) == "local":
@@ -279,20 +228,6 @@ def _local(c: Config, run: Workload, *, name: str = "LocalSelfAttention", summar
     architecture="SwitchTransformersForConditionalGeneration",
     heads=HEADS,
     aliases={name: own for name, own in ALIASES.items() if name != "head_dim"},
-    vocab_size=32128,
-    d_model=768,
-    d_kv=64,
-    d_ff=2048,
-    num_layers=12,
-    num_sparse_encoder_layers=3,
-    num_decoder_layers=12,
-    num_sparse_decoder_layers=3,
-    num_heads=12,
-    num_experts=8,
-    router_bias=False,
-    relative_attention_num_buckets=32,
-    dense_act_fn="relu",
-    tie_word_embeddings=True,
 )
 def switch_transformers(c: Config, run: Workload) -> Component:
     """Fedus et al. 2021 (arXiv 2101.03961): every so many layers, one of many networks for each token."""

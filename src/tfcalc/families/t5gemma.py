@@ -129,9 +129,7 @@ def classes(c: Config, run: Workload, base: Component) -> Iterator[Component]:
         "ForSequenceClassification": classes,
         "ForTokenClassification": classes,
     },
-    vocab_size=256000,
-    is_encoder_decoder=True,
-    tie_word_embeddings=True,
+    vocab_size=256000,  # of each of its stacks
 )
 def t5gemma(c: Config, run: Workload) -> Component:
     """T5Gemma (arXiv 2504.06225): the two may differ in size, and have a table of words each."""
@@ -165,9 +163,7 @@ def _reader(c: Config, run: Workload, stream: Sequences) -> Component:
         "ForSequenceClassification": classes,
         "ForTokenClassification": classes,
     },
-    vocab_size=262208,
-    is_encoder_decoder=True,
-    tie_word_embeddings=True,
+    vocab_size=262208,  # of each of its stacks
 )
 def t5gemma2(c: Config, run: Workload) -> Component:
     """T5Gemma 2 (arXiv 2512.14856): the encoder sees images too; the decoder reads it and itself by one attention.

@@ -22,17 +22,7 @@ from tfcalc.workload import Sequences, Workload
 
 
 @family(
-    "vibevoice_acoustic_tokenizer_encoder",
-    architecture="VibeVoiceAcousticTokenizerEncoderModel",
-    heads={"Model": bare},
-    channels=1,
-    hidden_size=64,
-    kernel_size=7,
-    num_filters=32,
-    downsampling_ratios=(2, 2, 4, 5, 5, 8),
-    depths=(3, 3, 3, 3, 3, 3, 8),
-    hidden_act="gelu",
-    ffn_expansion=4,
+    "vibevoice_acoustic_tokenizer_encoder", architecture="VibeVoiceAcousticTokenizerEncoderModel", heads={"Model": bare}
 )
 def vibevoice_acoustic_tokenizer_encoder(c: Config, run: Workload) -> Component:
     """The encoder of VibeVoice's codec (arXiv 2508.19205): each stage doubles the channels and shortens the time.
@@ -76,7 +66,6 @@ def _stage(c: Config, run: Workload, stream: Sequences, width: Num, depth: int) 
     "vibevoice_asr",
     architecture="VibeVoiceAsrForConditionalGeneration",
     heads={"Model": bare, "ForConditionalGeneration": conditional(language, tied=never)},
-    acoustic_tokenizer_chunk_size=1_440_000,
 )
 def vibevoice_asr(c: Config, run: Workload) -> Component:
     """VibeVoice-ASR (arXiv 2601.18184): a frame's sound and its meaning, encoded apart, are added to one vector.

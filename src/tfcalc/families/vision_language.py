@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, layer
 from tfcalc.configs.config import MOST_LAYERS, Config
@@ -115,13 +114,6 @@ CLIP_LARGE = {
     "num_hidden_layers": 24,
     "num_attention_heads": 16,
 }
-LLAVA: dict[str, Any] = {
-    "projector_hidden_act": "gelu",
-    "vision_feature_layer": -2,
-    "vision_feature_select_strategy": "default",
-    "multimodal_projector_bias": True,
-    "tie_word_embeddings": False,
-}
 
 
 def llama_text(c: Config) -> Config:
@@ -145,7 +137,7 @@ def _llava(c: Config, run: Workload, *further: Component, tiles: Num = 1) -> Com
     return reader(run, text, as_read(c, run, vision, tower), projector, *further)
 
 
-@family("llava", architecture="LlavaForConditionalGeneration", heads=heads(llama_text, tied=either), **LLAVA)
+@family("llava", architecture="LlavaForConditionalGeneration", heads=heads(llama_text, tied=either))
 def llava(c: Config, run: Workload) -> Component:
     """Liu et al. 2023 (arXiv 2310.03744): CLIP's patches through a network of one hidden layer."""
     return _llava(c, run)
@@ -155,8 +147,7 @@ def llava(c: Config, run: Workload) -> Component:
     "llava_next",
     architecture="LlavaNextForConditionalGeneration",
     heads=heads(llama_text),
-    image_grid_pinpoints=((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008)),
-    **LLAVA,
+    image_grid_pinpoints=((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008)),  # by __post_init__
 )
 def llava_next(c: Config, run: Workload) -> Component:
     """LLaVA-NeXT (2024): an image in tiles, with a trained vector at the end of each row."""
@@ -186,19 +177,7 @@ def _is_shape(shape: object) -> bool:
     return isinstance(shape, list | tuple) and len(shape) == 2 and all(type(side) is int and side > 0 for side in shape)
 
 
-@family(
-    "pixtral",
-    architecture="PixtralVisionModel",
-    heads={"Model": bare},
-    hidden_size=1024,
-    intermediate_size=4096,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    num_channels=3,
-    image_size=1024,
-    patch_size=16,
-    hidden_act="gelu",
-)
+@family("pixtral", architecture="PixtralVisionModel", heads={"Model": bare})
 def pixtral(c: Config, run: Workload) -> Component:
     """Pixtral's tower (arXiv 2410.07073): a Llama without biases, for images of any shape.
 
@@ -251,16 +230,7 @@ def mistral_text(c: Config) -> Config:
     return part(c, "text_config", "mistral", over=MISTRAL_SMALL, free=True)
 
 
-@family(
-    "mistral3",
-    architecture="Mistral3ForConditionalGeneration",
-    heads=heads(mistral_text),
-    projector_hidden_act="gelu",
-    vision_feature_layer=-1,
-    multimodal_projector_bias=False,
-    spatial_merge_size=2,
-    tie_word_embeddings=True,
-)
+@family("mistral3", architecture="Mistral3ForConditionalGeneration", heads=heads(mistral_text))
 def mistral3(c: Config, run: Workload) -> Component:
     """Mistral Small 3.1 (Mistral AI, 2025): neighbouring patches are merged before the projector."""
     vision, text = part(c, "vision_config", "pixtral", over=PIXTRAL_LARGE, free=True), mistral_text(c)
@@ -275,25 +245,7 @@ def mistral3(c: Config, run: Workload) -> Component:
     return reader(run, text, as_read(c, run, vision, nested(vision, run, "vision_tower")), projector)
 
 
-@family(
-    "internvl_vision",
-    architecture="InternVLVisionModel",
-    heads={"Model": bare},
-    hidden_size=1024,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    attention_bias=False,
-    use_qk_norm=False,
-    intermediate_size=4096,
-    hidden_act="gelu",
-    norm_type="layer_norm",
-    image_size=(448, 448),
-    patch_size=(14, 14),
-    num_channels=3,
-    use_mask_token=False,
-    use_absolute_position_embeddings=True,
-    use_mean_pooling=True,
-)
+@family("internvl_vision", architecture="InternVLVisionModel", heads={"Model": bare})
 def internvl_vision(c: Config, run: Workload) -> Component:
     """InternViT (arXiv 2312.14238): scales for what each sub-layer adds; all heads may be normalised together."""
     h, stream = c.size("hidden_size"), image(c, run, 1)
@@ -337,14 +289,7 @@ def qwen_text(c: Config) -> Config:
     return part(c, "text_config", "qwen2", free=True)
 
 
-@family(
-    "internvl",
-    architecture="InternVLForConditionalGeneration",
-    heads=heads(qwen_text),
-    downsample_ratio=0.5,
-    projector_hidden_act="gelu",
-    tie_word_embeddings=True,
-)
+@family("internvl", architecture="InternVLForConditionalGeneration", heads=heads(qwen_text))
 def internvl(c: Config, run: Workload) -> Component:
     """InternVL 3 (arXiv 2504.10479): neighbouring patches are laid side by side, and normalised together."""
     vision, text = part(c, "vision_config", "internvl_vision"), qwen_text(c)
@@ -360,20 +305,8 @@ def internvl(c: Config, run: Workload) -> Component:
     return reader(run, text, unread_heads(nested(vision, run, "vision_tower"), run), projector)
 
 
-IDEFICS_VISION: dict[str, Any] = {
-    "hidden_size": 1152,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 16,
-    "num_channels": 3,
-    "image_size": 224,
-    "patch_size": 32,
-    "hidden_act": "gelu_pytorch_tanh",
-}
-
-
-@family("idefics3_vision", architecture="Idefics3VisionTransformer", heads={"Transformer": bare}, **IDEFICS_VISION)
-@family("smolvlm_vision", architecture="SmolVLMVisionTransformer", heads={"Transformer": bare}, **IDEFICS_VISION)
+@family("idefics3_vision", architecture="Idefics3VisionTransformer", heads={"Transformer": bare})
+@family("smolvlm_vision", architecture="SmolVLMVisionTransformer", heads={"Transformer": bare})
 def idefics3_vision(c: Config, run: Workload) -> Component:
     """SigLIP without its head."""
     h, stream = c.size("hidden_size"), image(c, run)
@@ -392,11 +325,8 @@ def idefics3_vision(c: Config, run: Workload) -> Component:
     )
 
 
-IDEFICS: Mapping[str, Any] = {"scale_factor": 2, "tie_word_embeddings": False}
-
-
-@family("idefics3", architecture="Idefics3ForConditionalGeneration", heads=heads(llama_text), **IDEFICS)
-@family("smolvlm", architecture="SmolVLMForConditionalGeneration", heads=heads(llama_text), **IDEFICS)
+@family("idefics3", architecture="Idefics3ForConditionalGeneration", heads=heads(llama_text))
+@family("smolvlm", architecture="SmolVLMForConditionalGeneration", heads=heads(llama_text))
 def idefics3(c: Config, run: Workload) -> Component:
     """Idefics3 (arXiv 2408.12637), SmolVLM (arXiv 2504.05299): patches side by side, through one linear map."""
     vision, text = part(c, "vision_config", f"{c.model_type}_vision"), llama_text(c)
@@ -423,13 +353,7 @@ def cohere_text(c: Config) -> Config:
     return part(c, "text_config", "cohere2", free=True)
 
 
-@family(
-    "aya_vision",
-    architecture="AyaVisionForConditionalGeneration",
-    heads=heads(cohere_text),
-    downsample_factor=2,
-    tie_word_embeddings=True,
-)
+@family("aya_vision", architecture="AyaVisionForConditionalGeneration", heads=heads(cohere_text))
 def aya_vision(c: Config, run: Workload) -> Component:
     """Aya Vision (arXiv 2505.08751): patches side by side, normalised, through a gated network of half its width."""
     vision = part(c, "vision_config", "siglip_vision_model", over=AYA_VISION, free=True)
@@ -479,8 +403,6 @@ def sorted_into_classes(c: Config, run: Workload, base: Component) -> Iterator[C
         "ForSequenceClassification": sorted_into_classes,
         "ForTokenClassification": sorted_into_classes,
     },
-    pixel_shuffle_factor=4,
-    tie_word_embeddings=False,
 )
 def modernvbert(c: Config, run: Workload) -> Component:
     """ModernVBERT (arXiv 2510.01149): patches side by side, through one linear map, among ModernBERT's words."""
@@ -526,8 +448,6 @@ def ultravbert_classes(c: Config, run: Workload, base: Component) -> Iterator[Co
         "ForSequenceClassification": ultravbert_classes,
         "ForTokenClassification": ultravbert_classes,
     },
-    pixel_shuffle_factor=4,
-    tie_word_embeddings=False,
 )
 def ultravbert(c: Config, run: Workload) -> Component:
     """Transformers' UltraVBertModel: ModernVBERT around an UltraBERT, with a norm after the map of patches."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, FeedForward, layer
 from tfcalc.configs.config import Config
@@ -103,23 +102,7 @@ def encoder(c: Config, run: Workload, tokens: tuple[str, ...], name: str) -> Com
     )
 
 
-VIT: dict[str, Any] = {
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "hidden_act": "gelu",
-    "image_size": 224,
-    "patch_size": 16,
-    "num_channels": 3,
-    "qkv_bias": True,
-    "encoder_stride": 16,
-    "pooler_output_size": None,
-    "pooler_act": "tanh",
-}
-
-
-@family("vit", architecture="ViTForImageClassification", heads=IMAGE_HEADS, **VIT)
+@family("vit", architecture="ViTForImageClassification", heads=IMAGE_HEADS)
 def vit(c: Config, run: Workload) -> Component:
     """Dosovitskiy et al. 2020 (arXiv 2010.11929)."""
     return encoder(c, run, ("cls_token",), "vit")
@@ -130,7 +113,6 @@ def vit(c: Config, run: Workload) -> Component:
     architecture="DeiTForImageClassification",
     heads=IMAGE_HEADS
     | {"ForImageClassificationWithTeacher": image_classifier("cls_classifier", "distillation_classifier")},
-    **VIT,
 )
 def deit(c: Config, run: Workload) -> Component:
     """Touvron et al. 2020 (arXiv 2012.12877): a second token that learns from a teacher."""
@@ -145,17 +127,6 @@ def _twice(c: Config) -> Num:
     "dinov2",
     architecture="Dinov2ForImageClassification",
     heads={"Model": bare, "Backbone": bare, "ForImageClassification": image_classifier("classifier", width=_twice)},
-    hidden_size=768,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    mlp_ratio=4,
-    hidden_act="gelu",
-    image_size=224,
-    patch_size=14,
-    num_channels=3,
-    qkv_bias=True,
-    use_swiglu_ffn=False,
-    use_mask_token=True,
 )
 def dinov2(c: Config, run: Workload) -> Component:
     """Oquab et al. 2023 (arXiv 2304.07193): scales for what is added; the head reads the class token and the mean."""
@@ -188,26 +159,7 @@ def dinov2_feed_forward(c: Config, run: Workload, stream: Sequences) -> Componen
     return block("mlp", stream, run)
 
 
-@family(
-    "dinov3_vit",
-    architecture="DINOv3ViTModel",
-    heads={"Model": bare, "Backbone": bare},
-    hidden_size=384,
-    intermediate_size=1536,
-    num_hidden_layers=12,
-    num_attention_heads=6,
-    hidden_act="gelu",
-    image_size=224,
-    patch_size=16,
-    num_channels=3,
-    query_bias=True,
-    key_bias=False,
-    value_bias=True,
-    proj_bias=True,
-    mlp_bias=True,
-    use_gated_mlp=False,
-    num_register_tokens=0,
-)
+@family("dinov3_vit", architecture="DINOv3ViTModel", heads={"Model": bare, "Backbone": bare})
 def dinov3(c: Config, run: Workload) -> Component:
     """Siméoni et al. 2025 (arXiv 2508.10104): rotary positions, and register tokens beside the class token."""
     h, registers = c.size("hidden_size"), c.size("num_register_tokens", least=0)

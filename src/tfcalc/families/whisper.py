@@ -116,21 +116,6 @@ def classes(c: Config, run: Workload, base: Component) -> Iterator[Component]:
         "hidden_size": "d_model",
         "num_hidden_layers": "encoder_layers",
     },
-    vocab_size=51865,
-    num_mel_bins=80,
-    encoder_layers=4,
-    encoder_attention_heads=6,
-    decoder_layers=4,
-    decoder_attention_heads=6,
-    decoder_ffn_dim=1536,
-    encoder_ffn_dim=1536,
-    activation_function="gelu",
-    d_model=384,
-    max_source_positions=1500,
-    max_target_positions=448,
-    use_weighted_layer_sum=False,
-    classifier_proj_size=256,
-    tie_word_embeddings=True,
 )
 def whisper(c: Config, run: Workload) -> Component:
     """Radford et al. 2022 (arXiv 2212.04356)."""
@@ -143,40 +128,23 @@ def whisper(c: Config, run: Workload) -> Component:
     return Component("model", "encoder-decoder", parts=tuple(parts))
 
 
-ENCODER: dict[str, Any] = {
-    "hidden_size": 1280,
-    "intermediate_size": 5120,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 20,
-    "activation_function": "gelu",
-    "num_mel_bins": 128,
-    "max_source_positions": 1500,
-}
 ALONE: dict[str, Head] = {"Encoder": bare}
 
 
-@family("voxtral_encoder", architecture="VoxtralEncoder", heads=ALONE, aliases=ENCODER_ALIASES, **ENCODER)
+@family("voxtral_encoder", architecture="VoxtralEncoder", heads=ALONE, aliases=ENCODER_ALIASES)
 @family(
     "moss_transcribe_diarize_audio",
     architecture="MossTranscribeDiarizeAudioModel",
     heads={"Model": bare},
     aliases=ENCODER_ALIASES,
-    **ENCODER
-    | {
-        "hidden_size": 1024,
-        "intermediate_size": 4096,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "num_mel_bins": 80,
-    },
 )
+@family("audioflamingo3_encoder", architecture="AudioFlamingo3Encoder", heads=ALONE, aliases=ENCODER_ALIASES)
 @family(
-    "audioflamingo3_encoder",
     "musicflamingo_encoder",
     architecture="AudioFlamingo3Encoder",
     heads=ALONE,
     aliases=ENCODER_ALIASES,
-    **ENCODER,
+    like="audioflamingo3_encoder",
 )
 def whisper_encoder(c: Config, run: Workload) -> Component:
     """Whisper's encoder by itself (transformers' VoxtralEncoder, AudioFlamingo3Encoder)."""
@@ -197,13 +165,6 @@ def whisper_encoder(c: Config, run: Workload) -> Component:
     architecture="Qwen2AudioEncoder",
     heads=ALONE,
     aliases={own: other for other, own in ENCODER_ALIASES.items()},
-    d_model=1280,
-    encoder_ffn_dim=5120,
-    encoder_layers=32,
-    encoder_attention_heads=20,
-    activation_function="gelu",
-    num_mel_bins=128,
-    max_source_positions=1500,
 )
 def qwen2_audio_encoder(c: Config, run: Workload) -> Component:
     """The same, by Whisper's own names of fields."""
@@ -320,12 +281,7 @@ def never(_whole: Config, _text: Config) -> bool:
 HEADS: dict[str, Head] = {"Model": bare, "ForConditionalGeneration": conditional(language, tied=never)}
 
 
-@family(
-    "voxtral",
-    architecture="VoxtralForConditionalGeneration",
-    heads=HEADS,
-    projector_hidden_act="gelu",
-)
+@family("voxtral", architecture="VoxtralForConditionalGeneration", heads=HEADS)
 def voxtral(c: Config, run: Workload) -> Component:
     """Voxtral (arXiv 2507.13264): as many frames as fill the encoder's inner width are one vector to the projector."""
     audio = c.sub("audio_config", "voxtral_encoder")
@@ -335,11 +291,8 @@ def voxtral(c: Config, run: Workload) -> Component:
     return listener(c, run, nested(audio, run, "audio_tower"), *maps)
 
 
-FLAMINGO: dict[str, Any] = {"heads": HEADS, "projector_hidden_act": "gelu", "projector_bias": True}
-
-
-@family("audioflamingo3", architecture="AudioFlamingo3ForConditionalGeneration", **FLAMINGO)
-@family("musicflamingo", architecture="MusicFlamingoForConditionalGeneration", **FLAMINGO)
+@family("audioflamingo3", architecture="AudioFlamingo3ForConditionalGeneration", heads=HEADS)
+@family("musicflamingo", architecture="MusicFlamingoForConditionalGeneration", heads=HEADS)
 def audioflamingo3(c: Config, run: Workload) -> Component:
     """Audio Flamingo 3 (arXiv 2507.08128) and Music Flamingo (arXiv 2511.10289): half as many vectors as frames."""
     audio = c.sub("audio_config", "audioflamingo3_encoder")
@@ -352,10 +305,6 @@ def audioflamingo3(c: Config, run: Workload) -> Component:
     "moss_transcribe_diarize",
     architecture="MossTranscribeDiarizeForConditionalGeneration",
     heads={"Model": bare, "ForConditionalGeneration": conditional(language)},
-    projector_hidden_act="silu",
-    projector_bias=True,
-    audio_merge_size=4,
-    tie_word_embeddings=True,
 )
 def moss_transcribe_diarize(c: Config, run: Workload) -> Component:
     """MOSS Transcribe Diarize (transformers' MossTranscribeDiarizeModel): frames side by side, mapped, then normed."""
@@ -384,19 +333,6 @@ def qwen2_audio(c: Config, run: Workload) -> Component:
         "num_hidden_layers": "decoder_num_hidden_layers",
         "hidden_act": "decoder_hidden_act",
     },
-    vocab_size=32768,
-    hidden_size=288,
-    intermediate_size=1152,
-    encoder_num_hidden_layers=6,
-    decoder_num_hidden_layers=6,
-    encoder_num_attention_heads=8,
-    decoder_num_attention_heads=8,
-    encoder_num_key_value_heads=None,
-    decoder_num_key_value_heads=None,
-    encoder_hidden_act="gelu",
-    decoder_hidden_act="silu",
-    attention_bias=False,
-    tie_word_embeddings=True,
 )
 def moonshine(c: Config, run: Workload) -> Component:
     """Jeffries et al. 2024 (arXiv 2410.15608): raw sound through three convolutions, and a gate in the decoder."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
@@ -44,26 +43,10 @@ ALIASES = {
     "n_heads": "num_attention_heads",
     "n_layers": "num_hidden_layers",
 }
-XLM: dict[str, Any] = {
-    "vocab_size": 30145,
-    "hidden_size": 2048,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 16,
-    "max_position_embeddings": 512,
-    "gelu_activation": True,
-    "causal": False,
-    "asm": False,
-    "n_langs": 1,
-    "use_lang_emb": True,
-    "summary_use_proj": True,
-    "start_n_top": 5,
-    "summary_proj_to_labels": True,
-    "tie_word_embeddings": True,
-}
 
 
-@family("xlm", architecture="XLMWithLMHeadModel", heads=HEADS, aliases=ALIASES, **XLM)
-@family("flaubert", architecture="FlaubertWithLMHeadModel", heads=HEADS, aliases=ALIASES, **XLM)
+@family("xlm", architecture="XLMWithLMHeadModel", heads=HEADS, aliases=ALIASES)
+@family("flaubert", architecture="FlaubertWithLMHeadModel", heads=HEADS, aliases=ALIASES)
 def xlm(c: Config, run: Workload) -> Component:
     """Lample and Conneau 2019 (arXiv 1901.07291), Le et al. 2019 (arXiv 1912.05372): a vector for each language."""
     if c.flag("asm"):

@@ -62,16 +62,6 @@ def of_answers(c: Config, run: Workload, base: Component, *, prefix: str = "") -
         "n_head": "num_attention_heads",
         "n_layer": "num_hidden_layers",
     },
-    vocab_size=32000,
-    hidden_size=1024,
-    num_hidden_layers=24,
-    num_attention_heads=16,
-    d_inner=4096,
-    ff_activation="gelu",
-    attn_type="bi",
-    summary_use_proj=True,
-    start_n_top=5,
-    tie_word_embeddings=True,
 )
 def xlnet(c: Config, run: Workload) -> Component:
     """Yang et al. 2019 (arXiv 1906.08237): one vector more for words that are to be guessed; no table of positions."""

@@ -46,24 +46,7 @@ def network(c: Config) -> FeedForward:
     return FeedForward(c.size("hidden_size"), width, "silu", bias=c.flag("use_bias"), names=names, gated=True)
 
 
-@family(
-    "xlstm",
-    architecture="xLSTMForCausalLM",
-    heads={"Model": bare, "ForCausalLM": never_tied},
-    vocab_size=50304,
-    hidden_size=4096,
-    embedding_dim=None,
-    num_hidden_layers=32,
-    num_blocks=None,
-    num_heads=8,
-    use_bias=False,
-    qk_dim_factor=0.5,
-    v_dim_factor=1.0,
-    ffn_proj_factor=2.667,
-    ffn_round_up_to_multiple_of=64,
-    weight_mode="single",
-    chunk_size=64,
-)
+@family("xlstm", architecture="xLSTMForCausalLM", heads={"Model": bare, "ForCausalLM": never_tied})
 def xlstm(c: Config, run: Workload) -> Component:
     """The 7B model of xLSTM (arXiv 2503.13427); the head is never the embedding."""
     h, stream = c.size("hidden_size"), run.target

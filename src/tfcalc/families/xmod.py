@@ -10,7 +10,6 @@ from tfcalc.configs.family import family
 from tfcalc.core.component import Component
 from tfcalc.core.number import floor_div
 from tfcalc.families.bert import (
-    BERT,
     FIRST_TOKEN,
     attention,
     cross_attention,
@@ -38,16 +37,7 @@ def adapters(c: Config, run: Workload) -> Iterator[Component]:
         yield made._replace(kind="adapter", active=0 if place else 1)
 
 
-@family(
-    "xmod",
-    architecture="XmodForCausalLM",
-    heads=ROBERTA_HEADS,
-    **BERT,
-    pre_norm=False,
-    adapter_reduction_factor=2,
-    adapter_layer_norm=False,
-    languages=["en_XX"],
-)
+@family("xmod", architecture="XmodForCausalLM", heads=ROBERTA_HEADS)
 def xmod(c: Config, run: Workload) -> Component:
     """Pfeiffer et al. 2022 (arXiv 2205.06266): with ``pre_norm``, a norm after the last layer too."""
     h, tokens, cross = c.size("hidden_size"), run.target.tokens, cross_attention(c, run)

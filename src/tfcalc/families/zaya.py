@@ -66,30 +66,7 @@ def scales(c: Config) -> Iterator[Component]:
             yield parameter(f"{place}.{vector}", c.size("hidden_size"), minor=True)
 
 
-@family(
-    "zaya",
-    architecture="ZayaForCausalLM",
-    heads=CAUSAL_LM | {"ForCausalLM": lm_head_by("lm_head_bias")},
-    vocab_size=262272,
-    hidden_size=2048,
-    moe_intermediate_size=2048,
-    num_hidden_layers=40,
-    num_attention_heads=8,
-    num_key_value_heads=2,
-    head_dim=128,
-    num_experts=16,
-    num_experts_per_tok=1,
-    router_hidden_size=256,
-    cca_time0=2,
-    cca_time1=2,
-    hidden_act="silu",
-    max_position_embeddings=131072,
-    tie_word_embeddings=True,
-    attention_bias=False,
-    lm_head_bias=False,
-    sliding_window=None,
-    layer_types=None,
-)
+@family("zaya", architecture="ZayaForCausalLM", heads=CAUSAL_LM | {"ForCausalLM": lm_head_by("lm_head_bias")})
 def zaya(c: Config, run: Workload) -> Component:
     """ZAYA1 (arXiv 2511.17127); transformers' ZayaModel."""
     h = c.size("hidden_size")

@@ -183,9 +183,10 @@ def _trainable() -> Trainable:
 
 
 def _supported() -> Supported:
-    from tfcalc.configs.family import modules, wanted
+    from tfcalc.configs.declared import model_types
+    from tfcalc.configs.family import wanted
 
-    known = sorted(name for names in modules().values() for name in names)
+    known = model_types()
     return Supported(known, [name for name in wanted() if name not in known])
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 def field_of(data: Mapping[str, Any], family: Family) -> Field:
     """What reads a field of a config, under any of its names: given, or the family's default, or the one asked with."""
+    defaults = family.defaults
 
     def field(name: str, default: Any = None) -> Any:
         inner, _, own = name.rpartition(".")
@@ -22,6 +23,6 @@ def field_of(data: Mapping[str, Any], family: Family) -> Field:
             for known in names:
                 if known in given:
                     return given[known]
-        return family.defaults.get(name, default)
+        return defaults.get(name, default)
 
     return field

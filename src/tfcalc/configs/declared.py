@@ -1,0 +1,57 @@
+"""families.jsonl: for each model type the module of families/ that builds it, and what transformers declares for it.
+
+``python -m tools.defaults --write`` writes it, one line a model type, and a test compares it with transformers. Lines
+are found by their beginning, and only those that are asked for are parsed.
+
+>>> module_of("granite")
+'llama'
+>>> declared("llama")["intermediate_size"]
+11008
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("families.jsonl")
+BEGINNING = '{"model_type": '
+
+
+def model_types() -> list[str]:
+    """All model types that a family builds, in the order of the alphabet."""
+    lines = (json.loads(line) for line in _text().splitlines())
+    return [line["model_type"] for line in lines if "module" in line]
+
+
+def module_of(model_type: str) -> str | None:
+    """The module of families/ that builds this model type; None where no family does."""
+    module: str | None = _line(model_type).get("module")
+    return module
+
+
+def declared(model_type: str) -> Mapping[str, Any]:
+    """The fields that a config may leave out, with the values that transformers' config class declares for them.
+
+    Those alone that are read; none where transformers has no such model type.
+    """
+    fields: Mapping[str, Any] = _line(model_type).get("defaults", {})
+    return fields
+
+
+@cache
+def _line(model_type: str) -> Mapping[str, Any]:
+    text = _text()
+    start = text.find(f"{BEGINNING}{json.dumps(model_type)},")
+    if start < 0:
+        return {}
+    found: Mapping[str, Any] = json.loads(text[start : text.index("\n", start)])
+    return found
+
+
+@cache
+def _text() -> str:
+    return FILE.read_text(encoding="utf-8")

@@ -1,0 +1,136 @@
+"""families.jsonl, the index of the families and what transformers declares: ``python -m tools.defaults [--write]``.
+
+For every model type that a module of ``families/`` registers, or that it reads nested in another, the fields that are
+read, with the defaults that transformers' config class declares: what a class makes of other fields (``__post_init__``)
+is the family's to know. Which fields are read is seen by building the model with every head, at its defaults and at
+random configs, and the presets. Without ``--write`` it says whether the file is fresh; both need transformers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+from tests.verify.random_configs import load as spaces
+from tfcalc.catalog import names as presets
+from tfcalc.catalog import preset
+from tfcalc.configs import declared, family
+from tfcalc.configs.config import Config
+from tfcalc.configs.declared import FILE
+from tfcalc.configs.family import FAMILIES, Family
+from tfcalc.configs.published import HFModel
+from tfcalc.errors import TfcalcError
+from tfcalc.workload import Workload
+
+FOLDER = Path(family.__file__).parents[1] / "families"
+DRAWS = 20
+RUNS = (Workload(), Workload(attention="causal"), Workload(phase="train"), Workload(phase="decode"))
+
+
+def registered() -> dict[str, str]:
+    """All model types that the modules of families/ register, with the module of each."""
+    for path in sorted(FOLDER.glob("*.py")):
+        import_module(f"tfcalc.families.{path.stem}")
+    modules = {name: one.base.__module__.rpartition(".") for name, one in sorted(FAMILIES.items())}
+    return {name: module for name, (package, _, module) in modules.items() if package == "tfcalc.families"}
+
+
+@cache
+def everything(model_type: str) -> Mapping[str, Any]:
+    """All that transformers' config class declares, under every name that a family may ask by.
+
+    But for objects (a type that allows a dict): nested configs have classes of their own.
+    """
+    from transformers import CONFIG_MAPPING
+
+    if model_type not in CONFIG_MAPPING:
+        return {}
+    kind = CONFIG_MAPPING[model_type]
+    fields = {one.name: _default(one) for one in dataclasses.fields(kind) if "dict" not in str(one.type)}
+    constants = {name: value for name, value in vars(kind).items() if isinstance(value, int | str)}
+    own = constants | fields
+    asked_by = FAMILIES[model_type].aliases if model_type in FAMILIES else {}
+    return {asked_by.get(name, name): value for name, value in own.items()} | own
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+
+
+def asked() -> Mapping[str, set[str]]:
+    """The fields that each family reads of its config, where all are there that transformers declares."""
+    names: dict[str, set[str]] = defaultdict(set)
+    look_up = Config._look_up
+
+    def all_of(model_type: str) -> Mapping[str, Any]:
+        return {"defaults": everything(model_type)}
+
+    def watched(config: Config, name: str) -> Any:
+        names[config.model_type].add(name)
+        return look_up(config, name)
+
+    with mock.patch.object(Config, "_look_up", watched), mock.patch.object(declared, "_line", all_of):
+        for config in examples():
+            model = HFModel(config)
+            for run in RUNS:
+                with suppress(TfcalcError):  # some have no defaults that fit a model, and some do not generate
+                    model.tree(run)
+    return names
+
+
+def examples() -> Iterator[dict[str, Any]]:
+    """Configs of every model type: with each of its heads, random ones, and the presets."""
+    drawn = spaces()
+    for model_type in registered():
+        for head in _classes(FAMILIES[model_type]):
+            yield {"model_type": model_type, "architectures": [head]}
+        if draw := drawn.get(model_type):
+            random = Random(model_type)
+            yield from ({"model_type": model_type, **draw(random)} for _ in range(DRAWS))
+    yield from (config for name in presets() if (config := preset(name).config))
+
+
+def _classes(one: Family) -> Iterator[str]:
+    """The names of its classes, one for each head."""
+    stem = one.architecture.removesuffix(one.head_of(one.architecture))
+    return (stem + head for head in one.heads)
+
+
+def written() -> str:
+    """The file as it should be."""
+    names = asked()
+    return "".join(f"{json.dumps(line)}\n" for line in _lines(names))
+
+
+def _lines(names: Mapping[str, set[str]]) -> Iterator[dict[str, Any]]:
+    modules = registered()
+    for model_type in sorted({*modules, *names}):
+        read = {name: value for name, value in everything(model_type).items() if name in names[model_type]}
+        built_by = {"module": modules[model_type]} if model_type in modules else {}
+        if built_by or read:
+            yield {"model_type": model_type, **built_by, "defaults": read}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the file, or say whether it is as it should be; 1 where it is not."""
+    if "--write" in arguments:
+        FILE.write_text(written(), encoding="utf-8")
+        return 0
+    if FILE.read_text(encoding="utf-8") == written():
+        return 0
+    print(f"{FILE.name} is not what transformers declares; run python -m tools.defaults --write")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
