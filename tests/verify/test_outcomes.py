@@ -46,7 +46,7 @@ def test_agrees_with_what_was_compared(tfcalc: Program, arguments: tuple[str, ..
         *((("--positions", kind, *RUN), f"positions {kind}") for kind in ("t5", "rotary", "alibi", "transformer-xl")),
         (("--positions", "deberta", "--max-distance", "8", *RUN), "positions deberta"),
         (("--positions", "t5"), "positions t5"),
-        (("--of", "memory"), "config.json"),
+        (("--of", "memory", "--norm", "rmsnorm"), "RMSNorm"),
     ],
 )
 def test_cannot_compare_what_pytorch_has_no_module_for(tfcalc: Program, more: tuple[str, ...], named: str) -> None:
