@@ -20,6 +20,8 @@ from tfcalc.configs.declared import model_types
 from tfcalc.configs.family import find
 from tfcalc.implementations.transformers.measured import MOST, errors
 
+LEAST_SHOWN = 5e-5
+"""What two decimals of a percentage show."""
 TOP = Path(__file__).parents[1]
 ORACLE = TOP / "tests" / "oracle"
 PINNED = re.compile(r"\b(torch|transformers)==([\d.]+)")
@@ -35,27 +37,27 @@ def versions() -> Iterator[str]:
 def summary() -> Iterator[str]:
     """How many families agree, by what was compared."""
     compared = _compared()
-    measured = errors()
-    exact = sum(error == 0 for error in measured.values())
-    close = sum(0 < abs(error) <= MOST for error in measured.values())
-    yield "| compared | families | equal | not equal |"
+    measured = [error for classes in errors().values() for error in classes.values()]
+    exact = sum(error == 0 for error in measured)
+    close = sum(0 < abs(error) <= MOST for error in measured)
+    yield "| compared | families, or classes | equal | not equal |"
     yield "| --- | ---: | ---: | --- |"
     yield f"| parameters, each tensor by its name and shape | {len(compared)} | {len(compared)} | none |"
     equal = len(compared) - len(UNEQUAL)
     yield f"| FLOPs, forward and backward | {len(compared)} | {equal} | {', '.join(f'`{name}`' for name in UNEQUAL)} |"
     rest = f"{close} within {MOST:.0%}; {len(measured) - exact - close} farther off, and refused"
-    yield f"| bytes saved for backward | {len(measured)} | {exact} | {rest} |"
+    yield f"| bytes saved for backward, {len(errors())} families | {len(measured)} classes | {exact} | {rest} |"
 
 
 def families() -> Iterator[str]:
     """Every family: how its numbers compare."""
-    yield "| `model_type` | class | parameters | FLOPs, forward and backward | saved for backward |"
+    yield "| `model_type` | default class | parameters | FLOPs, forward and backward | saved for backward |"
     yield "| --- | --- | --- | --- | --- |"
-    compared, measured = _compared(), errors()
-    for name in sorted(compared | measured.keys()):
+    compared = _compared()
+    for name in sorted(compared | errors().keys()):
         params = "not compared" if name not in compared else "equal, random configs" if name in NO_DEFAULT else "equal"
         flops = "not compared" if name not in compared else UNEQUAL.get(name, "equal")
-        yield f"| `{name}` | `{find(name).architecture}` | {params} | {flops} | {_kept(measured.get(name))} |"
+        yield f"| `{name}` | `{find(name).architecture}` | {params} | {flops} | {_by_error(name)} |"
 
 
 def alone() -> Iterator[str]:
@@ -70,14 +72,22 @@ def _compared() -> set[str]:
     return known & load().keys()
 
 
-def _kept(error: float | None) -> str:
-    if error is None:
-        return "not compared: refused"
+def _by_error(model_type: str) -> str:
+    """``equal: BertForMaskedLM, BertForTokenClassification; -0.07%: BertModel``."""
+    found: dict[str, list[str]] = {}
+    for architecture, error in sorted(errors().get(model_type, {}).items(), key=lambda each: abs(each[1])):
+        found.setdefault(_saved(error), []).append(f"`{architecture}`")
+    return "; ".join(f"{said}: {', '.join(names)}" for said, names in found.items()) or "not compared: refused"
+
+
+def _saved(error: float) -> str:
     if error == 0:
         return "equal"
     if not isfinite(error):
-        return "layers of one kind keep unequal bytes: refused"
-    return f"{error:+.2%}" if abs(error) <= MOST else f"{error:+.0%}: refused"
+        return "refused, as layers of one kind save unequal bytes"
+    if abs(error) > MOST:
+        return f"refused, {error:+.0%}"
+    return f"{error:+.2%}" if abs(error) >= LEAST_SHOWN else f"{error:+.4%}"
 
 
 def recorded() -> Iterator[str]:

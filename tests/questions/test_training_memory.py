@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import recorded
 from tests.implementations.test_training_rows import ROWS, model, named, workload
-from tfcalc import InvalidModel, Transformer, Workload, load, memory
+from tfcalc import InvalidModel, Transformer, Workload, formula, load, memory
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
@@ -144,3 +144,10 @@ def test_what_reads_images_makes_nothing_of_text_and_the_answer_says_so() -> Non
     assert deep.totals["weights_bytes"] != flat.totals["weights_bytes"]
     assert deep.totals["activations_bytes"] == flat.totals["activations_bytes"]
     assert "text only: the outputs of visual are not counted" in deep.notes
+
+
+def test_a_closed_form_of_states_in_8_bits_says_which_tensors_are_not() -> None:
+    """bitsandbytes 0.50, ``Optimizer8bit(min_8bit_size=4096)``: at other sizes other tensors may be that small."""
+    said = formula("optimizer", "memory", load("gpt2"), training=Training(optimizer="adamw-8bit")).notes
+    assert any("below 4,096 elements in fp32" in note for note in said)
+    assert not any("4,096" in note for note in formula("optimizer", "memory", load("gpt2"), training=Training()).notes)

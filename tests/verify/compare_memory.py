@@ -1,8 +1,8 @@
-"""``python -m tests.verify.compare_memory TYPE… [--attention sdpa] [--recipe bf16]``: what autograd keeps, and ours.
+"""``python -m tests.verify.compare_memory TYPE… [--attention sdpa] [--recipe bf16]``: what autograd saves, and ours.
 
-For random small configs of each type it prints one line with both totals and the error; with ``--modules`` module by
-module. Without types, all that are known. ``--write FILE`` runs eager attention in fp32 and PyTorch's in bf16, and
-writes the worse error of each type that runs.
+For random small configs of each type, as a language model or as the class of ``TYPE:CLASS``, it prints one line with
+both totals and the error; with ``--modules`` module by module. Without types, all that are known. ``--write FILE`` runs
+eager attention in fp32 and PyTorch's in bf16, and writes the worse error of each class that runs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tfcalc.configs.published import HFModel
 from tfcalc.implementations.programs import Ran
 from tfcalc.implementations.transformers.program import running
 from tfcalc.tape.operations import Numerics
+from tfcalc.verify.step import language_model
 
 FORMATS = {
     "fp32": Numerics("float32", traced=True),
@@ -66,19 +67,25 @@ def counted(one: Measured, attention: str, recipe: str, *, dropout: bool = True)
     return Counted(total, by_module, int(sum(sizes)))  # type: ignore[arg-type]  # ints
 
 
-def worst(model_type: str, attention: str, recipe: str, draws: int, *, by_module: bool = False) -> float | None:
+def built(name: str) -> tuple[str, str]:
+    """The type, and the class that is built of it: ``bert:BertModel``; of ``bert`` alone the language model."""
+    model_type, _, architecture = name.partition(":")
+    return model_type, architecture or language_model(model_type)
+
+
+def worst(name: str, attention: str, recipe: str, draws: int, *, by_module: bool = False) -> float | None:
     """The largest error of several draws, printed one by one; None where nothing runs, there or here.
 
     A model that looks at its data runs with some, by eager attention alone.
     """
-    found = errors(model_type, attention, recipe, draws, by_module=by_module)
+    found = errors(name, attention, recipe, draws, by_module=by_module)
     if not found and attention == "eager":
-        found = errors(model_type, attention, recipe, draws, by_module=by_module, data=True)
+        found = errors(name, attention, recipe, draws, by_module=by_module, data=True)
     return max(found, key=abs, default=None)
 
 
 def errors(
-    model_type: str,
+    name: str,
     attention: str,
     recipe: str,
     draws: int,
@@ -89,27 +96,29 @@ def errors(
 ) -> list[float]:
     """The error of each draw that runs."""
     found: list[float] = []
-    for one in several(model_type, draws, first, attention=attention, recipe=recipe, data=data):
+    model_type, architecture = built(name)
+    asked = {"architecture": architecture, "attention": attention, "recipe": recipe, "data": data}
+    for one in several(model_type, draws, first, **asked):
         if isinstance(one, str):
             last = one
             continue
         try:
             ours = counted(one, attention, recipe)
         except InvalidModel as error:
-            print(f"{model_type}: REFUSED {error}", flush=True)
+            print(f"{name}: REFUSED {error}", flush=True)
             return []
         except Exception as error:
-            print(f"{model_type}: BROKEN {type(error).__name__}: {str(error)[:100]}", flush=True)
+            print(f"{name}: BROKEN {type(error).__name__}: {str(error)[:100]}", flush=True)
             return []
         off = ours.total / one.total - 1
         found.append(off if ours.once == ours.total else float("inf"))
-        print(f"{model_type}: {one.total} {ours.total} {off:+.4%} once {ours.once - ours.total:+d}", flush=True)
+        print(f"{name}: {one.total} {ours.total} {off:+.4%} once {ours.once - ours.total:+d}", flush=True)
         if by_module:
             for which, sizes in (("theirs", one.by_module), ("ours", ours.by_module)):
-                for name, size in sizes.items():
-                    print(f"    {which} {name}: {size}")
+                for module, size in sizes.items():
+                    print(f"    {which} {module}: {size}")
     if not found:
-        print(f"{model_type}: DOES NOT RUN {last}", flush=True)
+        print(f"{name}: DOES NOT RUN {last}", flush=True)
     return found
 
 
@@ -138,7 +147,8 @@ def _write(types: list[str], path: Path, draws: int) -> None:
             found = [worst(name, attention, recipe, draws) for attention, recipe in CASES]
             ran = [error for error in found if error is not None]
             if ran:
-                out.writerow([name, f"{max(ran, key=abs):.4f}"])
+                error = max(ran, key=abs)
+                out.writerow([*built(name), f"{error:.4f}" if not error or abs(error) >= 5e-5 else f"{error:.1e}"])
                 file.flush()
 
 

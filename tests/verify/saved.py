@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tests.verify.compare import configs
 from tests.verify.peaks import peaks
 from tfcalc.verify.saved import Saved, saved
-from tfcalc.verify.step import RECIPES, language_model, step, without_data
+from tfcalc.verify.step import RECIPES, language_model, loss_of, step, without_data
 
 MOST_DRAWS = 12
 """Random configs that are tried, until enough of them run."""
@@ -42,6 +42,7 @@ def measured(
     model: str | Mapping[str, Any],
     seed: int = 0,
     *,
+    architecture: str = "",
     attention: str = "eager",
     recipe: str = "fp32",
     recompute: str | None = None,
@@ -52,10 +53,10 @@ def measured(
 ) -> Measured:
     """One training step of a config, or of random config number ``seed`` of a type, on a random small batch.
 
-    The class is a language model; ``data`` runs it on real CPU tensors (models that look at their data; eager attention
-    alone).
+    The class is the ``architecture``, or a language model; ``data`` runs it on real CPU tensors (models that look at
+    their data; eager attention alone).
     """
-    config = dict(model) if isinstance(model, Mapping) else _random_config(model, seed)
+    config = dict(model) if isinstance(model, Mapping) else _random_config(model, seed, architecture)
     random = Random(json.dumps(config) + str(seed))
     batch, seq, target = random.randint(2, 3), random.randint(9, 31) | 1, random.randint(5, 20) | 1
     asked = {"batch": batch, "seq": seq, "target": target, "attention": attention, "recipe": recipe}
@@ -81,17 +82,17 @@ def _run(
         end = found.phases["fwd_end"]["Activation"] - found.loss_bytes
         kept = Saved({}, end, found.kernels)
     else:
-        kept = saved(model, inputs, **how)
+        kept = saved(model, inputs, loss=loss_of(model), **how)
     del model
     gc.collect()
     config = {key: value for key, value in config.items() if key != "_experts_implementation"}
     return Measured(kept.by_module, kept.total, config, asked["batch"], asked["seq"], target, kept.kernels)
 
 
-def _random_config(model_type: str, seed: int) -> dict[str, Any]:
-    """The draw with this number, as a language model."""
+def _random_config(model_type: str, seed: int, architecture: str) -> dict[str, Any]:
+    """The draw with this number, as the class that is asked for, or as a language model."""
     drawn = configs(model_type, seed + 1)[seed + 1]
-    return drawn | {"architectures": [language_model(model_type)]}
+    return drawn | {"architectures": [architecture or language_model(model_type)]}
 
 
 def several(model_type: str, draws: int, first: int = 0, **asked: Any) -> Iterator[Measured | str]:

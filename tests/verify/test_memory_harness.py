@@ -163,3 +163,19 @@ def test_random_configs_run(model_type: str) -> None:
         assert found
         assert sum(found[0].by_module.values()) == found[0].total
         assert bool(found[0].kernels) == (attention == "sdpa")
+
+
+@pytest.mark.parametrize(("kind", "on_cpu"), [(torch.float32, 4), (torch.bfloat16, 2)])
+def test_a_dropout_mask_is_a_byte_an_element_on_cuda_and_a_number_on_a_cpu(kind: Any, on_cpu: int) -> None:
+    """What ``DROPOUT_MASKS`` says: ``at::dropout`` runs native_dropout on CUDA, and multiplies by noise on a CPU."""
+    saved: list[int] = []
+
+    def pack(tensor: Any) -> Any:
+        saved.append(tensor.element_size())
+        return tensor
+
+    x = torch.ones(4, 8, dtype=kind, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        torch.nn.functional.dropout(x, 0.1, training=True)
+        torch.native_dropout(x, 0.1, True)
+    assert saved == [on_cpu, 1]

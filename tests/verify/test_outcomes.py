@@ -46,7 +46,7 @@ def test_agrees_with_what_was_compared(tfcalc: Program, arguments: tuple[str, ..
         *((("--positions", kind, *RUN), f"positions {kind}") for kind in ("t5", "rotary", "alibi", "transformer-xl")),
         (("--positions", "deberta", "--max-distance", "8", *RUN), "positions deberta"),
         (("--positions", "t5"), "positions t5"),
-        (("--of", "memory"), "config.json"),
+        (("--of", "memory", "--norm", "rmsnorm"), "RMSNorm"),
     ],
 )
 def test_cannot_compare_what_pytorch_has_no_module_for(tfcalc: Program, more: tuple[str, ...], named: str) -> None:
@@ -100,6 +100,32 @@ def test_what_has_no_effect_is_refused(tfcalc: Program, arguments: tuple[str, ..
     result = tfcalc("verify", *arguments)
     assert result.returncode == 2
     assert idle in result.stderr
+
+
+CLASSIC = (
+    (),
+    ("--precision", "bf16-mixed", "--device", "recorded", "--no-dropout", "--pre-norm", "--output-head", "tied"),
+    ("--precision", "bf16", "--kind", "decoder", "--positions", "learned", "--max-len", "40", "--no-attention-bias"),
+    ("--target-vocab-size", "30", "--source-seq", "9", "--attention-kernel", "math"),
+)
+
+
+def test_a_core_without_words_is_verified_and_what_a_cpu_saves_otherwise_is_not() -> None:
+    from tfcalc.verify.memory_count import verify_memory
+    from tfcalc.verify.verification import NotComparable
+
+    run = Workload(batch_size=1, seq_len=9, source_len=7, phase="train", input_gradient=True)
+    assert verify_memory(Transformer(d_model=64, n_heads=4, n_layers=1), run).agrees
+    with pytest.raises(NotComparable, match="RMSNorm"):
+        verify_memory(Transformer(d_model=64, n_heads=4, n_layers=1, norm="rmsnorm"), run)
+
+
+@pytest.mark.parametrize("more", CLASSIC)
+def test_memory_of_the_classic_model_is_verified(tfcalc: Program, more: tuple[str, ...]) -> None:
+    result = tfcalc("verify", "--of", "memory", *SMALL, "--seq", "17", "--batch", "2", *more)
+    assert result.stdout.startswith("agrees: tensors saved for backward, "), result.stdout + result.stderr
+    assert f"bytes equal to saved_tensors_hooks of {TORCH}" in result.stdout.splitlines()[0]
+    assert result.returncode == 0
 
 
 @pytest.mark.parametrize("more", [(), ("--precision", "bf16"), ("--precision", "bf16", "--device", "recorded")])

@@ -65,7 +65,7 @@ class Attention(NamedTuple):
     rotary: Num | None = None
     pattern: "Pattern | None" = None
     prompt: Num | None = None
-    pieces: int | None = None
+    pieces: Num | None = None
     cached_heads: Num | None = None
 
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload, *, causal: bool) -> Component:

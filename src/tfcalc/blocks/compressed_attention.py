@@ -26,8 +26,7 @@ class Compressor(NamedTuple):
 
     d_model: Num
     head_dim: Num
-    rate: int
-    stored_rate: Num
+    rate: Num
     overlap: bool
     within: tuple[Component, ...] = ()
 
@@ -41,7 +40,7 @@ class Compressor(NamedTuple):
             parts=(
                 reached(linear("kv_proj", self.d_model, width, stream.tokens, bias=False, letter="KV"), some),
                 reached(linear("gate_proj", self.d_model, width, stream.tokens, bias=False, letter="g"), some),
-                keeping(parameter("position_bias", self.stored_rate, width), *self._kept(stream, width)),
+                keeping(parameter("position_bias", self.rate, width), *self._kept(stream, width)),
                 norm("kv_norm", "rmsnorm", self.head_dim, keys.tokens),
                 *self.within,
             ),

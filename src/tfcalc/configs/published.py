@@ -314,12 +314,14 @@ def _put(data: Mapping[str, Any], sizes: Mapping[str, Num]) -> dict[str, Any]:
     """The config with these sizes written into it; types of layers are cut, or begun again, to be as many as these."""
     changed = dict(data)
     for path, size in sizes.items():
-        scope, _, name = path.rpartition(".")
-        inside = dict(changed.get(scope) or {}) if scope else changed
+        *scopes, name = path.split(".")
+        inside = changed
+        for scope in scopes:
+            inside[scope] = inside = dict(inside.get(scope) or {})
         inside[name] = size
-        types = inside.get(LAYER_TYPES)
-        if name == LAYERS and isinstance(types, list) and types and isinstance(size, int):
-            inside[LAYER_TYPES] = [types[place % len(types)] for place in range(min(size, MOST_LAYERS))]
-        if scope:
-            changed[scope] = inside
+        if name == LAYERS and isinstance(size, int):
+            for of_layers in (field for field in inside if field.endswith(LAYER_TYPES)):
+                types = inside[of_layers]
+                if isinstance(types, list) and types:
+                    inside[of_layers] = [types[place % len(types)] for place in range(min(size, MOST_LAYERS))]
     return changed

@@ -98,7 +98,7 @@ class Cached(NamedTuple):
     window: Num | None = None
     chunk: int | None = None
     bits: int | None = None
-    every: int = 1
+    every: Num = 1
 
     @property
     def limit(self) -> Num | None:

@@ -33,7 +33,7 @@ def twice_sliding(length: Num, window: Num) -> Num:
     return first * (first + 1) + 2 * window * (length - first)
 
 
-def in_pieces(length: Num, size: int) -> Num:
+def in_pieces(length: Num, size: Num) -> Num:
     """The pairs where a sequence is cut into pieces of ``size``, each by itself: Σ c², the last one shorter.
 
     >>> in_pieces(5, 2)

@@ -59,9 +59,7 @@ def compressor(kind: str, c: Config) -> Compressor:
     rates, name = c.sub("compress_rates", defaults={SPARSE: 4, HEAVY: 128}), kind
     if c.has(OLD_NAMES[kind]):
         rates, name = c, OLD_NAMES[kind]
-    return Compressor(
-        c.size("hidden_size"), c.size("head_dim"), rates.number(name), rates.size(name), overlap=kind == SPARSE
-    )
+    return Compressor(c.size("hidden_size"), c.size("head_dim"), rates.size(name), overlap=kind == SPARSE)
 
 
 def attention(kind: str, c: Config, run: Workload) -> Component:

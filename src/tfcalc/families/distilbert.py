@@ -177,6 +177,7 @@ def scaled(name: str, width: Num, c: Config, stream: Sequences) -> Component:
 def squeezebert(c: Config, run: Workload) -> Component:
     """Iandola et al. 2020 (arXiv 2006.11316): maps in groups of channels; all classes have the pooler."""
     h, f = c.size("hidden_size"), c.size("intermediate_size")
+    c.size("embedding_size")  # a size, though nothing else reads it
     if c.number("embedding_size") != c.number("hidden_size"):
         raise InvalidModel(f"{c.path('embedding_size')} must be hidden_size", "give the hidden size")
     names = ("attention.query", "attention.key", "attention.value", "post_attention.conv1d")

@@ -27,11 +27,12 @@ def mask(c: Config, run: Workload, window: int | None, *, bias: bool) -> tuple[C
 
 def experts(c: Config, run: Workload) -> Iterator[Component]:
     """A router with a logit for each row and column of a square of experts; ``num_experts_per_tok`` neurons run."""
-    h, tokens, total = c.size("hidden_size"), run.target.tokens, c.number("num_experts")
+    h, tokens = c.size("hidden_size"), run.target.tokens
+    stored = c.number("num_experts")  # no symbol: a polynomial has no roots
     neuron = FeedForward(h, 1, c.word("hidden_act"), names=("down_embed", "up_embed"))("(experts)", run.target, run)
     active = c.size("num_experts_per_tok")
-    yield linear("router_gate", h, 2 * isqrt(total), tokens, bias=False)._replace(kind="router")
-    yield neuron._replace(kind="experts", copies=c.size("num_experts"), active=active)
+    yield linear("router_gate", h, 2 * isqrt(stored), tokens, bias=False)._replace(kind="router")
+    yield neuron._replace(kind="experts", copies=stored, active=active)
 
 
 @family("doge", architecture="DogeForCausalLM", heads=CAUSAL_LM)

@@ -196,9 +196,9 @@ def dots3_note_vision_encoder(c: Config, run: Workload) -> Component:
 
 def merger(c: Config, seen: Sequences) -> Component:
     """Patches that lie in a square become one vector of the text's width."""
-    side = c.number("adapter_merge_size")
+    side = c.size("adapter_merge_size")
     width, out = c.size("adapter_in_dim"), c.size("adapter_out_dim")
-    inner = width * c.size("adapter_merge_size") * c.size("adapter_merge_size")
+    inner = width * side * side
     t = seen.batch * ceil_div(seen.length, side * side)
     parts = (
         norm("ln_q", "layernorm", width, seen.tokens),

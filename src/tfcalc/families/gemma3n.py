@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
@@ -11,7 +11,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, total
 from tfcalc.core.recomputation import ATTENTION as ATTEND
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import SANDWICH, decoder, head_dim, kv_heads, norms
@@ -105,9 +105,9 @@ def per_layer_input(c: Config, run: Workload) -> Iterator[Component]:
     yield norm("post_per_layer_input_norm", "rmsnorm", h, tokens)
 
 
-def per_layer_tables(c: Config, run: Workload) -> tuple[Component, ...]:
-    """Before the layers: a vector for each of them, from a table of its own and from the token's embedding."""
-    p, n, tokens = c.size("hidden_size_per_layer_input"), c.size("num_hidden_layers"), run.target.tokens
+def per_layer_tables(c: Config, run: Workload, layers: Sequence[Component]) -> tuple[Component, ...]:
+    """Before the ``layers``: a vector for each of them, from a table of its own and from the token's embedding."""
+    p, n, tokens = c.size("hidden_size_per_layer_input"), total(each.copies for each in layers), run.target.tokens
     return (
         embedding("embed_tokens_per_layer", c.size("vocab_size_per_layer_input"), n * p, tokens),
         linear("per_layer_model_projection", c.size("hidden_size"), n * p, tokens, bias=False),
@@ -169,10 +169,10 @@ def gemma3n_text(c: Config, run: Workload) -> Component:
     h, streams, tokens = c.size("hidden_size"), c.size("altup_num_inputs"), run.target.tokens
     types = layer_types(c, 5)
     kinds = [Kind(*one) for one in zip(reusing(c, types), widths(c, len(types)), sliding(c, run, types), strict=True)]
-    layers = stack("layers", kinds, c.size("num_hidden_layers"), lambda kind: gemma3n_layer(c, run, kind))
+    layers = list(stack("layers", kinds, c.size("num_hidden_layers"), lambda kind: gemma3n_layer(c, run, kind)))
     whole = decoder(c, run, *layers)
     further = (
         linear(name, h, h, tokens, bias=False)._replace(copies=streams - 1)
         for name in ("altup_projections", "altup_unembed_projections")
     )
-    return whole._replace(parts=(*whole.parts, *per_layer_tables(c, run), *further))
+    return whole._replace(parts=(*whole.parts, *per_layer_tables(c, run, layers), *further))

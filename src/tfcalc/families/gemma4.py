@@ -127,8 +127,9 @@ def gemma4_text(c: Config, run: Workload) -> Component:
         *(experts(c, run) if c.flag("enable_moe_block") else ()),
         *(per_layer_input(c, run) if by_layer else ()),
     )
-    whole = decoder(c, run, *layers(c, run, *further))
-    return whole._replace(parts=(*whole.parts, *(per_layer_tables(c, run) if by_layer else ())))
+    stacked = list(layers(c, run, *further))
+    whole = decoder(c, run, *stacked)
+    return whole._replace(parts=(*whole.parts, *(per_layer_tables(c, run, stacked) if by_layer else ())))
 
 
 @family(

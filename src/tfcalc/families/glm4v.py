@@ -22,7 +22,7 @@ def glm4v_vision(c: Config, run: Workload) -> Component:
     """GLM-4.1V (arXiv 2507.01006): layers are as wide inside as the text, ``intermediate_size`` is the merger's."""
     h, out, side = c.size("hidden_size"), c.size("out_hidden_size"), c.size("spatial_merge_size")
     stream = image(c, run)
-    merged = stream._replace(length=floor_div(stream.length, c.number("spatial_merge_size") ** 2))
+    merged = stream._replace(length=floor_div(stream.length, side * side))
     bias = c.flag("attention_bias")
     parts = (
         self_attention(c, run, stream, name="attn", names=QKV, heads="num_heads", bias=bias, output_bias=False),

@@ -55,10 +55,10 @@ def attention(c: Config, run: Workload, stream: Sequences, full: bool) -> Compon
     sides = grid(c)
     windows = stream
     if not full:
-        side = c.number("window_size")
+        side = c.size("window_size")
         count = product(ceil_div(whole, side) for whole in sides)
         windows = run.beside(side * side)._replace(batch=stream.batch * count)
-        sides = (c.size("window_size"), c.size("window_size"))
+        sides = side, side
     tables = zip(("rel_pos_h", "rel_pos_w"), sides, strict=True) if c.flag("use_rel_pos") else ()
     return self_attention(
         c,

@@ -9,6 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare, lm_head
 from tfcalc.core.component import Component
+from tfcalc.core.number import minimum, total
 from tfcalc.families.llama import PRE_NORM, gated, norms
 from tfcalc.families.unread import unread
 from tfcalc.leaves import embedding, linear, parameter
@@ -38,9 +39,8 @@ def fast_stack(c: Config, run: Workload, stack: Component) -> Iterator[Component
     if not run.training:
         yield stack._replace(passes=slow * fast)
         return
-    cycles, most = c.number("H_cycles"), c.number("L_cycles")
-    given = [2] if c.get("L_bp_cycles") is None else c.numbers("L_bp_cycles")
-    trained = sum(min(count, most) for count in ([1] * max(0, cycles - len(given)) + given)[:cycles])
+    given = ([2] if c.get("L_bp_cycles") is None else c.numbers("L_bp_cycles"))[: c.number("H_cycles")]
+    trained = slow - len(given) + total(minimum(fast, count) for count in given)
     yield stack._replace(passes=trained)
     yield unread(stack)._replace(name="L_module[no gradient]", copies=0, active=1, passes=slow * fast - trained)
 

@@ -10,7 +10,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, find
 from tfcalc.configs.heads import Width, labels
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, divide, product
+from tfcalc.core.number import Num, divide, floor_div, product
 from tfcalc.leaves import convolution, linear, norm
 from tfcalc.workload import Sequences, Workload
 
@@ -27,22 +27,14 @@ def pair(c: Config, name: str) -> tuple[Num, Num]:
 
 
 def grid(c: Config, image: str = "image_size", patch: str = "patch_size") -> tuple[Num, Num]:
-    """Rows and columns of whole patches in an image; pixels that are left over at its edges belong to none."""
-    rows, columns = (
-        divide(whole, part) if exact else pixels // side for whole, part, exact, pixels, side in _sides(c, image, patch)
-    )
+    """Rows and columns of whole patches in an image; pixels that are left over at its edges belong to none.
+
+    ``I/p`` where both are sizes and the one divides the other, ``⌊I/p⌋`` otherwise.
+    """
+    listed = isinstance(c.get(image), list | tuple) or isinstance(c.get(patch), list | tuple)
+    exact = not listed and c.number(image) % c.number(patch) == 0
+    rows, columns = map(divide if exact else floor_div, pair(c, image), pair(c, patch))
     return rows, columns
-
-
-def _sides(c: Config, image: str, patch: str) -> Iterator[tuple[Num, Num, bool, int, int]]:
-    """For both sides: the sizes, whether the one divides the other, and both as plain numbers."""
-    sizes = zip(pair(c, image), pair(c, patch), strict=True)
-    for (whole, part), pixels, side in zip(sizes, _numbers(c, image), _numbers(c, patch), strict=True):
-        yield whole, part, pixels % side == 0, pixels, side
-
-
-def _numbers(c: Config, name: str) -> list[int]:
-    return c.numbers(name, 2, least=1) if isinstance(c.get(name), list | tuple) else [c.number(name)] * 2
 
 
 def image(c: Config, run: Workload, further: Num = 0) -> Sequences:
@@ -79,7 +71,7 @@ def self_attention(
     output_bias: bool | None = None,
     within: tuple[Component, ...] = (),
     causal: bool = False,
-    pieces: int | None = None,
+    pieces: Num | None = None,
 ) -> Component:
     """Attention among all patches, or within windows of so many (``pieces``), of heads that share nothing."""
     d = c.quotient(width, heads) if head_dim is None else head_dim

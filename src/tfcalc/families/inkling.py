@@ -35,7 +35,7 @@ def attention(kind: str, c: Config, run: Workload) -> Component:
         linear("r_proj", h, a * rel, t, bias=False),
         linear("rel_logits_proj.proj", rel, c.size("rel_extent" if full else "sliding_window_size"), t * a, bias=False),
     )
-    window = None if full else c.number("sliding_window_size")
+    window = None if full else c.size("sliding_window_size")
     block = Attention(h, a, g, d, d, names=LLAMA_NAMES, within=within, window=window)
     return block("self_attn", run.target, run.target, run, causal=True)
 

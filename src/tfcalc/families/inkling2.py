@@ -53,7 +53,7 @@ def attention(kind: str, c: Config, run: Workload) -> Component:
         parameter("q_l2_clip.scale", a, d, minor=True),
         parameter("rel_l2_clip.scale", a, rel, minor=True),
     )
-    window = None if full else c.number("sliding_window_size")
+    window = None if full else c.size("sliding_window_size")
     block = Attention(h, a, g, d, d, names=LLAMA_NAMES, within=within, window=window)
     return block("self_attn", run.target, run.target, run, causal=True)
 

@@ -9,7 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
-from tfcalc.core.number import ceil_div
+from tfcalc.core.number import Num, ceil_div, divide, floor_div, scaled
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import decoder, head_dim
 from tfcalc.leaves import linear, norm
@@ -34,23 +34,23 @@ STEP = 256
 def nemotron_nas(c: Config, run: Workload) -> Component:
     """Puzzle (arXiv 2411.19146): Llama whose ``block_configs`` say how each layer is built."""
     count, tokens = c.number("num_hidden_layers"), run.target.tokens
-    kinds = [(_heads(c, place), _width(c, place)) for place in range(_listed(c, count))]
+    kinds = [(_shared(c, place), _width(c, place)) for place in range(_listed(c, count))]
 
-    def make(kind: tuple[int, int]) -> Component:
+    def make(kind: tuple[int, float]) -> Component:
         return layer("layers", _sublayers(c, run, *kind), tokens * c.size("hidden_size"), ends_with_sum=True)
 
     return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
 
 
-def _sublayers(c: Config, run: Workload, heads: int, width: int) -> Iterator[Component]:
+def _sublayers(c: Config, run: Workload, shared: int, width: float) -> Iterator[Component]:
     h, d, stream = c.size("hidden_size"), head_dim(c), run.target
-    if heads != NOTHING:
+    if shared != NOTHING:
         yield norm("input_layernorm", "rmsnorm", h, stream.tokens)
-        if heads == LINEAR:
+        if shared == LINEAR:
             yield linear("self_attn.linear_attn", h, h, stream.tokens, bias=False)
         else:
             a, bias = c.size("num_attention_heads"), c.flag("attention_bias")
-            block = Attention(h, a, heads, d, d, bias=bias, names=LLAMA_NAMES, rotary=d)
+            block = Attention(h, a, divide(a, shared), d, d, bias=bias, names=LLAMA_NAMES, rotary=d)
             yield block("self_attn", stream, stream, run, causal=True)
     if width != NOTHING:
         yield norm("post_attention_layernorm", "rmsnorm", h, stream.tokens)
@@ -58,11 +58,13 @@ def _sublayers(c: Config, run: Workload, heads: int, width: int) -> Iterator[Com
             yield linear("mlp.linear_mlp", h, h, stream.tokens, bias=False)
         else:
             act, bias = c.word("hidden_act"), c.flag("mlp_bias")
-            yield FeedForward(h, width, act, bias=bias, names=GATED, gated=True)("mlp", stream, run)
+            inner = _rounded(h, width) if isinstance(width, float) else width
+            inner = _rounded(h, width) if isinstance(width, float) else width
+            yield FeedForward(h, inner, act, bias=bias, names=GATED, gated=True)("mlp", stream, run)
 
 
-def _heads(c: Config, place: int) -> int:
-    """Key and value heads: one for each ``n_heads_in_group`` query heads."""
+def _shared(c: Config, place: int) -> int:
+    """How many query heads share a key and a value: ``n_heads_in_group``."""
     part = _part(c, place, "attention")
     if (instead := _instead(part)) is not None:
         return instead
@@ -72,18 +74,23 @@ def _heads(c: Config, place: int) -> int:
             f"{c.path('num_attention_heads')} {heads} is not divisible by {part.path('n_heads_in_group')} {each}",
             f"give a divisor of {heads}",
         )
-    return heads // each
+    return each
 
 
-def _width(c: Config, place: int) -> int:
-    """The feed-forward size: given, or two thirds of ``ffn_mult`` times the hidden size, rounded up."""
+def _width(c: Config, place: int) -> float:
+    """The feed-forward size where it is given, which is an int; else ``ffn_mult``, which is a float."""
     part = _part(c, place, "ffn")
     if (instead := _instead(part)) is not None:
         return instead
     if part.has("intermediate_size"):
         return part.number("intermediate_size")
-    width: int = STEP * ceil_div(int(2 * part.factor("ffn_mult") * c.number("hidden_size") / 3), STEP)
-    return max(width, STEP)
+    return float(part.factor("ffn_mult"))
+
+
+def _rounded(h: Num, factor: float) -> Num:
+    """Two thirds of so many times the hidden size, rounded up."""
+    width: Num = STEP * ceil_div(floor_div(scaled(2 * h, factor), 3), STEP)
+    return width
 
 
 def _instead(part: Config) -> int | None:

@@ -107,6 +107,7 @@ def _words(c: Config) -> Config:
 
 def same(one: Config, field: str, other: Config, wanted: str) -> None:
     """Both fields must have one value."""
+    one.size(field), other.size(wanted)  # sizes, though nothing else reads them
     if one.number(field) != other.number(wanted):
         raise InvalidModel(
             f"{one.path(field)} {one.number(field)} is not {other.path(wanted)}", f"write {other.number(wanted)}"

@@ -8,7 +8,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, floor_div, scaled
+from tfcalc.core.number import Num, divide, floor_div, scaled
 from tfcalc.families.images import feed_forward, norms, part, self_attention
 from tfcalc.families.llama import attention as attend_text
 from tfcalc.families.llama import decoder, gated, qwen3, uniform
@@ -31,7 +31,7 @@ def patch_embed(c: Config, stream: Sequences, width: Num, *, bias: bool) -> Comp
 
 
 def attention(
-    c: Config, run: Workload, stream: Sequences, width: str = "hidden_size", pieces: int | None = None
+    c: Config, run: Workload, stream: Sequences, width: str = "hidden_size", pieces: Num | None = None
 ) -> Component:
     """Queries, keys and values by one matrix, with biases."""
     return self_attention(c, run, stream, name="attn", names=FUSED, width=width, heads="num_heads", pieces=pieces)
@@ -48,8 +48,8 @@ def merger(
     together: bool = False,
 ) -> tuple[Component, ...]:
     """``spatial_merge_size``² neighbours become one vector; normalised each by itself, or all ``together``."""
-    side, tokens = c.size("spatial_merge_size"), floor_div(stream.tokens, c.number("spatial_merge_size") ** 2)
-    wide = width * side * side
+    side = c.size("spatial_merge_size")
+    wide, tokens = width * side * side, floor_div(stream.tokens, side * side)
     return (
         norm(names[0], kind, wide, tokens) if together else norm(names[0], kind, width, stream.tokens),
         linear(names[1], wide, wide, tokens),
@@ -111,13 +111,18 @@ def qwen2_5_vl_vision(c: Config, run: Workload) -> Component:
     )
 
 
-def _window(c: Config) -> int:
+def _window(c: Config) -> Num:
     """Patches of a window of ``window_size`` pixels, merged ones whole.
 
     An image of any shape is counted as a strip of windows, of which the last may be narrower.
     """
-    merge = c.number("spatial_merge_size")
-    side = max(c.number("window_size") // merge // c.number("patch_size"), 1) * merge
+    merge, patch = c.size("spatial_merge_size"), c.size("patch_size")
+    if c.number("window_size") % (c.number("spatial_merge_size") * c.number("patch_size")) == 0:
+        side: Num = divide(c.size("window_size"), patch)
+    elif c.number("window_size") < c.number("spatial_merge_size") * c.number("patch_size"):
+        side = merge
+    else:
+        side = merge * floor_div(c.size("window_size"), merge * patch)
     return side * side
 
 

@@ -12,7 +12,7 @@ from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, product, scaled
 from tfcalc.errors import InvalidModel
-from tfcalc.families.images import FC, drops, grid, image_classifier, norms, pair, patches
+from tfcalc.families.images import FC, drops, image_classifier, norms, patches
 from tfcalc.families.vit import MASKED, NORMS
 from tfcalc.leaves import convolution, learned_position, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
@@ -66,13 +66,14 @@ def swin(c: Config, run: Workload) -> Component:
 
 def embeddings(c: Config, run: Workload) -> Component:
     """A normalised vector for each patch; a mask and absolute positions where they are asked for."""
-    e, count = c.size("embed_dim"), product(grid(c))
+    e, sides = c.size("embed_dim"), _sides(c, "patch_size")
+    count = product(pixels // side for pixels, side in zip(_sides(c, "image_size"), sides, strict=True))
     images = run.batch_size * count
     return Component(
         "embeddings",
         "embedding",
         parts=(
-            patches("patch_embeddings.projection", c, images, width=e, kernel=pair(c, "patch_size")),
+            patches("patch_embeddings.projection", c, images, width=e, kernel=sides),
             *([parameter("mask_token", e)] if c.head == MASKED else []),
             *([learned_position("position_embeddings", count, e, images)] if c.flag("use_absolute_embeddings") else []),
             norm("norm", "layernorm", e, images),
@@ -92,7 +93,7 @@ def stage(
         )
     rows, columns = size
     stream = Sequences(run.batch_size, rows * columns)
-    block = WindowAttention(width, n_heads, c.size("window_size"), c.flag("qkv_bias"))
+    block = WindowAttention(width, n_heads, c.number("window_size"), c.flag("qkv_bias"))
     mlp = FeedForward(width, scaled(width, c.factor("mlp_ratio")), c.word("hidden_act"), bias=True, names=FC)
     parts = (
         block("attention", _windows(c, run, size), run),
@@ -130,11 +131,13 @@ def _windows(c: Config, run: Workload, size: Grid) -> Sequences:
 
 def _grids(c: Config, stages: int) -> Iterator[Grid]:
     """Rows and columns in each stage; they are numbers, for what is filled up at the edges depends on them."""
-    images, sides = (
-        c.numbers(name, 2, least=1) if isinstance(c.get(name), list | tuple) else [c.number(name)] * 2
-        for name in ("image_size", "patch_size")
-    )
+    images, sides = _sides(c, "image_size"), _sides(c, "patch_size")
     rows, columns = (ceil_div(image, side) for image, side in zip(images, sides, strict=True))
     for _ in range(stages):
         yield rows, columns
         rows, columns = ceil_div(rows, 2), ceil_div(columns, 2)
+
+
+def _sides(c: Config, name: str) -> tuple[int, ...]:
+    """A height and a width, as numbers."""
+    return tuple(c.numbers(name, 2, least=1)) if isinstance(c.get(name), list | tuple) else (c.number(name),) * 2

@@ -72,7 +72,7 @@ def seen(vision: Config, run: Workload) -> Num:
     return run.source.tokens if vision.get("image_size") is None else image(vision, run).tokens
 
 
-def side_by_side(vision: Config, run: Workload, side: int) -> Num:
+def side_by_side(vision: Config, run: Workload, side: Num) -> Num:
     """How many vectors there are where squares of ``side`` × ``side`` patches become one each."""
     return run.beside(product(floor_div(length, side) for length in grid(vision))).tokens
 
@@ -128,7 +128,7 @@ def llava_projector(c: Config, images: Sequences, vision: Config, text: Config) 
     return Component("multi_modal_projector", "projector", parts=tuple(maps))
 
 
-def _llava(c: Config, run: Workload, *further: Component, tiles: int = 1) -> Component:
+def _llava(c: Config, run: Workload, *further: Component, tiles: Num = 1) -> Component:
     """Every tile is an image of its own to the tower."""
     vision, text = part(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True), llama_text(c)
     each = replace(run, batch_size=run.batch_size * tiles)
@@ -155,12 +155,13 @@ def llava_next(c: Config, run: Workload) -> Component:
     return _llava(c, run, newline, tiles=1 + tiles(c))
 
 
-def tiles(c: Config) -> int:
+def tiles(c: Config) -> Num:
     """How many tiles an image of the tower's size becomes: those of the shape that shows most of it, and wastes least.
 
     Source: Liu et al. 2024 (LLaVA-NeXT); transformers' select_best_resolution.
     """
-    side = part(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True).number("image_size")
+    tower = part(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True)
+    side = tower.number("image_size")
     shapes = c.get("image_grid_pinpoints")
     if not isinstance(shapes, list | tuple) or not shapes or not all(_is_shape(shape) for shape in shapes):
         raise InvalidModel(f"{c.path('image_grid_pinpoints')} {quoted(shapes)} are not shapes", "such as [[336, 672]]")
@@ -169,7 +170,7 @@ def tiles(c: Config) -> int:
         most = min(min(shape), side) ** 2
         return most, most - prod(shape)
 
-    return prod(ceil_div(length, side) for length in max(shapes, key=shown))
+    return product(ceil_div(length, tower.size("image_size")) for length in max(shapes, key=shown))
 
 
 def _is_shape(shape: object) -> bool:
@@ -234,7 +235,7 @@ def mistral3(c: Config, run: Workload) -> Component:
     """Mistral Small 3.1 (Mistral AI, 2025): neighbouring patches are merged before the projector."""
     vision, text = part(c, "vision_config", "pixtral", over=PIXTRAL_LARGE, free=True), mistral_text(c)
     h, merged, count = vision.size("hidden_size"), c.size("spatial_merge_size"), seen(vision, run)
-    tokens, fan_in = side_by_side(vision, run, c.number("spatial_merge_size")), len(feature_layers(c)) * h
+    tokens, fan_in = side_by_side(vision, run, merged), len(feature_layers(c)) * h
     parts = (
         norm("norm", "rmsnorm", h, count),
         linear("patch_merger.merging_layer", h * merged * merged, h, tokens, bias=False),
@@ -329,7 +330,8 @@ def idefics3_vision(c: Config, run: Workload) -> Component:
 def idefics3(c: Config, run: Workload) -> Component:
     """Idefics3 (arXiv 2408.12637), SmolVLM (arXiv 2504.05299): patches side by side, through one linear map."""
     vision, text = part(c, "vision_config", f"{c.model_type}_vision"), llama_text(c)
-    factor, tokens = c.size("scale_factor"), floor_div(seen(vision, run), c.number("scale_factor") ** 2)
+    factor = c.size("scale_factor")
+    tokens = floor_div(seen(vision, run), factor * factor)
     wide = vision.size("hidden_size") * factor * factor
     map_ = linear("connector.modality_projection.proj", wide, text.size("hidden_size"), tokens, bias=False)
     return reader(run, text, unread_heads(nested(vision, run, "vision_model"), run), map_, name="text_model")
@@ -358,7 +360,7 @@ def aya_vision(c: Config, run: Workload) -> Component:
     text, factor, given = cohere_text(c), c.size("downsample_factor"), c.optional("alignment_intermediate_size")
     width = text.size("hidden_size")
     inner, wide = width if given is None else given, vision.size("hidden_size") * factor * factor
-    tokens = floor_div(seen(vision, run), c.number("downsample_factor") ** 2)
+    tokens = floor_div(seen(vision, run), factor * factor)
     half = floor_div(inner, 2)
     parts = (
         norm("layernorm", "layernorm", wide, tokens),
@@ -411,7 +413,8 @@ def modernvbert(c: Config, run: Workload) -> Component:
 
 def _shuffled(c: Config, run: Workload, vision: Config, text: Config) -> tuple[str, Num, Num, Num]:
     """The map of patches that lie side by side: its name, what it reads and makes, and how often."""
-    factor, tokens = c.size("pixel_shuffle_factor"), floor_div(seen(vision, run), c.number("pixel_shuffle_factor") ** 2)
+    factor = c.size("pixel_shuffle_factor")
+    tokens = floor_div(seen(vision, run), factor * factor)
     wide = vision.size("hidden_size") * factor * factor
     return "connector.modality_projection", wide, text.size("hidden_size"), tokens
 

@@ -72,7 +72,7 @@ def kv_bytes_per_token(model: Model, workload: Workload, plan: Serving) -> int:
     model.check(requests)
     found = mixers(model.tree(requests))
     growing = [one for mixer in found for one in mixer.cached if one.tokens is not None and one.grows]
-    tokens = lcm(*(one.every for one in growing))
+    tokens = lcm(*(value_of(one.every) for one in growing))
     alone = [
         Mixer(
             mixer.path,

@@ -140,7 +140,7 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) ->
     if not isinstance(model, HFModel):
         return [Moment(DECODE, None)]
     try:
-        error_of(model.family.model_type)
+        error_of(model)
     except InvalidModel:
         return [Moment(DECODE, None)]
     if plan.cache == PAGED:

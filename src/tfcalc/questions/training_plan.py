@@ -84,8 +84,8 @@ def numerics(by: Precision, plan: Training) -> Numerics:
 
 
 def known_error(model: Model) -> float:
-    """How far the family's saved activations were from PyTorch's. Raises InvalidModel where nothing is known of it."""
-    return error_of(model.family.model_type) if isinstance(model, HFModel) else 0.0
+    """How far what its class saves was from PyTorch's. Raises InvalidModel where nothing is known of it."""
+    return error_of(model) if isinstance(model, HFModel) else 0.0
 
 
 def of_text_alone(model: Model, run: Workload) -> Iterator[str]:

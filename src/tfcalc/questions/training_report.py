@@ -11,6 +11,7 @@ from tfcalc.core.measure import bytes_held, params
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.held.numbers import of_formulas, of_numbers
+from tfcalc.held.training.optimizers import SMALLEST_IN_8_BITS
 from tfcalc.held.training.peak import Phase
 from tfcalc.held.training.precisions import precision
 from tfcalc.questions.alive import LETTERS
@@ -41,6 +42,10 @@ DEVICES = {
     "recorded": "saved tensors as in PyTorch 2.13 with CUDA's kernels on CPU tensors (--device recorded)",
     "cuda": "saved tensors as in PyTorch 2.13 on CUDA",
 }
+DROPOUT_MASKS = (
+    "dropout masks: 1 byte per element, as PyTorch saves them on CUDA (on a CPU: a number per element in the format of "
+    "the activations, 4 bytes in fp32)"
+)
 OTHER_PHASES = "Other phases: "
 NOT_COUNTED = (
     "CUDA context (0.3 to 0.6 GB), kernel workspaces, the allocator's rounding and fragmentation, communication buffers"
@@ -127,7 +132,7 @@ def _caveats(model: Model, run: Workload, plan: Training) -> Iterator[str]:
     """How far the family's activations were from PyTorch's, where they were not equal; what makes none."""
     error = 0.0 if plan.backend == MEGATRON else known_error(model)
     if error:
-        yield f"Accuracy: activations of this family are within {abs(error):.2%} of PyTorch's (random small models)"
+        yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
     yield from of_text_alone(model, run)
 
 
@@ -202,11 +207,16 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
     yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
     if plan.backend != MEGATRON:
         yield DEVICES[plan.device]
+    if run.drops and plan.backend != MEGATRON:
+        yield DROPOUT_MASKS
     if plan.gpus != 1 or plan.zero != "0":
         yield f"one of {plan.gpus:,} GPUs, ZeRO stage {plan.zero}, tensors split {plan.layout}, offload {plan.offload}"
     if plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"
+    if "8bit" in plan.optimizer:
+        small = f"tensors below {SMALLEST_IN_8_BITS:,} elements in fp32"
+        yield f"{plan.optimizer} is bitsandbytes' implementation: it keeps the states of {small}"
     yield "peak = the largest amount of memory live at once (--timeline shows each phase)"
     yield f"not counted: {NOT_COUNTED}"

@@ -36,7 +36,7 @@ def verify(model: Model) -> Verification:
 def _by_torch(model: Transformer) -> Verification:
     """By PyTorch on the meta device: unique parameters, no data."""
     report = params(model)
-    _refuse_to_build_forever(model)
+    refuse_to_build_forever(model)
     missing = unbuilt(model)
     if model.positions in NOT_BUILT:
         raise NotComparable(
@@ -85,7 +85,8 @@ def built(model: Transformer) -> tuple[Any, str]:
     return reference, f"torch.nn modules on the meta device, without data{exchanged}"
 
 
-def _refuse_to_build_forever(model: Transformer) -> None:
+def refuse_to_build_forever(model: Transformer) -> None:
+    """Raise UsageError where building it layer by layer would take too long."""
     depths: Iterable[Any] = (model.n_layers, model.encoder_layers, model.decoder_layers)
     for depth in depths:
         if depth is not None and depth > MOST_LAYERS:

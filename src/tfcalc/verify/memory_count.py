@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING
 from tfcalc.configs.published import HFModel
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError
+from tfcalc.families.transformer import Transformer
 from tfcalc.held.plans import Training
 from tfcalc.held.training.precisions import precision as named
 from tfcalc.implementations.training import every_kept
 from tfcalc.questions.common import asked_run
 from tfcalc.questions.training_plan import numerics
 from tfcalc.questions.training_report import notes, stated
+from tfcalc.verify.count import refuse_to_build_forever
 from tfcalc.verify.verification import NotComparable, Verification, side_by_side
 
 if TYPE_CHECKING:
+    from tfcalc.core.component import Component
     from tfcalc.model import Model
+    from tfcalc.verify.saved import Saved
     from tfcalc.workload import Workload
 
 RECIPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "bf16-mixed": "autocast"}
@@ -39,46 +43,24 @@ def verify_memory(model: Model, workload: Workload | None = None, plan: Training
     recipe = _recipe(model, workload, plan)
     try:
         import torch
-
-        from tfcalc.verify.saved import saved
-        from tfcalc.verify.step import step, without_data
     except ImportError:
         raise Unavailable("PyTorch is not installed", "pip install 'tfcalc[verify]'") from None
-    assert isinstance(model, HFModel)
     tree = model.tree(workload)
-    if not any(node.component.kind == "loss" for node in tree.walk()):
-        raise NotComparable(f"cannot compare: {model.architecture} has no loss", "verify a language model")
-    attends = any(node.component.kind == "attention" for node in tree.walk())
-    eager = workload.kernel == "eager" or not attends
-    with without_data():
-        source = workload.source.length if model.data.get("is_encoder_decoder") else workload.seq_len
-        ready = step(
-            {**model.data, "architectures": [model.architecture]},
-            batch=workload.batch_size,  # type: ignore[arg-type]  # numbers here
-            seq=source,  # type: ignore[arg-type]
-            target=workload.seq_len,  # type: ignore[arg-type]
-            attention="eager" if eager else "sdpa",
-            recipe=recipe,
-            dropout=workload.dropout,
-        )
-        # a fused kernel is what PyTorch chooses by itself, where it can be had
-        theirs = saved(
-            ready.model,
-            ready.inputs,
-            recipe=recipe,
-            kernel="math" if workload.kernel == "math" else "auto",
-            as_recorded=plan.device == "recorded",
-        )
     formats = numerics(named(plan.precision), plan)._replace(traced=True)  # without data, nobody can look at a mask
     kept = every_kept(tree, model, workload, formats, experts="batched_mm")  # grouped_mm needs data
+    if isinstance(model, HFModel):
+        theirs, code = _of_transformers(model, tree, workload, plan, recipe), f"{model.architecture} of transformers"
+    else:
+        assert isinstance(model, Transformer)
+        theirs, code = _of_torch(model, workload, plan, recipe), "torch.nn modules"
     ours = [(one.keeper.partition(".")[2], one.storage.bytes) for one in kept]
     return Verification(
         heading=model.summary,
         compared="tensors saved for backward",
         against=f"saved_tensors_hooks of PyTorch {torch.__version__}",
         column="PyTorch",
-        reference=f"{model.architecture} of transformers run forward, on CPU tensors without data that CUDA's choices "
-        "are put onto; its layers together",
+        reference=f"{code} run forward, on CPU tensors without data that CUDA's choices are put onto; its layers "
+        "together",
         rows=side_by_side(_in_layers(ours), _in_layers(theirs.by_module.items())),
         model=model.described(),
         unit="bytes",
@@ -87,22 +69,62 @@ def verify_memory(model: Model, workload: Workload | None = None, plan: Training
     )
 
 
-def _recipe(model: Model, run: Workload, plan: Training) -> str:
-    if not isinstance(model, HFModel):
-        raise NotComparable(
-            "cannot compare: saved tensors are verified only for models that have a config.json",
-            "name one, or verify parameters or FLOPs",
+def _of_transformers(model: HFModel, tree: Component, run: Workload, plan: Training, recipe: str) -> Saved:
+    """What transformers' code saves; a fused kernel is what PyTorch chooses by itself, where it can be had."""
+    from tfcalc.verify.saved import saved
+    from tfcalc.verify.step import step, without_data
+
+    if not any(node.component.kind == "loss" for node in tree.walk()):
+        raise NotComparable(f"cannot compare: {model.architecture} has no loss", "verify a language model")
+    attends = any(node.component.kind == "attention" for node in tree.walk())
+    eager = run.kernel == "eager" or not attends
+    with without_data():
+        source = run.source.length if model.data.get("is_encoder_decoder") else run.seq_len
+        ready = step(
+            {**model.data, "architectures": [model.architecture]},
+            batch=run.batch_size,  # type: ignore[arg-type]  # numbers here
+            seq=source,  # type: ignore[arg-type]
+            target=run.seq_len,  # type: ignore[arg-type]
+            attention="eager" if eager else "sdpa",
+            recipe=recipe,
+            dropout=run.dropout,
         )
+        kernel = "math" if run.kernel == "math" else "auto"
+        return saved(ready.model, ready.inputs, recipe=recipe, kernel=kernel, as_recorded=plan.device == "recorded")
+
+
+def _of_torch(model: Transformer, run: Workload, plan: Training, recipe: str) -> Saved:
+    """What PyTorch's own modules save."""
+    from tfcalc.verify.saved import saved
+    from tfcalc.verify.step import without_data
+    from tfcalc.verify.torch_step import torch_step
+
+    if model.norm == "rmsnorm":
+        raise NotComparable(
+            "cannot compare: nn.RMSNorm on CPU tensors saves other tensors than CUDA's kernel", "verify with layernorm"
+        )
+    refuse_to_build_forever(model)
+    with without_data():
+        try:
+            module, inputs = torch_step(model, run, recipe)
+        except RuntimeError as error:
+            raise NotComparable(f"cannot compare: PyTorch does not build it: {str(error).splitlines()[0]}") from None
+        kernel, recorded = "math" if run.kernel == "eager" else run.kernel, plan.device == "recorded"
+        return saved(module, inputs, recipe=recipe, kernel=kernel, as_recorded=recorded, loss=lambda out: out)
+
+
+def _recipe(model: Model, run: Workload, plan: Training) -> str:
+    own = "transformers" if isinstance(model, HFModel) else "torch"
     if plan.precision not in RECIPES:
         raise UsageError(
             f"--precision {plan.precision} saves the same tensors as its compute format", "verify with --precision bf16"
         )
     for what, given, had in (
         ("recompute", run.recompute, "none"),
-        ("backend", plan.backend.replace("auto", "transformers"), "transformers"),
+        ("backend", plan.backend.replace("auto", own), own),
     ):
         if given != had:
-            raise UsageError(f"transformers' hooks do not tell {what} {given!r}", f"verify with {what} {had}")
+            raise UsageError(f"PyTorch's hooks do not tell {what} {given!r}", f"verify with {what} {had}")
     return RECIPES[plan.precision]
 
 

@@ -7,6 +7,7 @@ width, shared key and value heads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -50,13 +51,14 @@ class Reference(nn.Module):
     ``exchanged`` lists what torch.nn.Transformer could not express.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, dropout: float = 0.0, batch_first: bool = False) -> None:
         super().__init__()
         self.exchanged: list[str] = []
         self._add_tables(model)
+        how = {"dropout": dropout, "batch_first": batch_first}
         for name in ("encoder", "decoder"):
             if name in model.kind:
-                setattr(self, name, _stack(model, name, self.exchanged))
+                setattr(self, name, _stack(model, name, self.exchanged, how))
         self.exchanged = list(dict.fromkeys(self.exchanged))
         if model.vocab_size is not None and model.output_head != "none":
             table = self.target_embedding if model.target_vocab_size else self.embedding
@@ -73,6 +75,10 @@ class Reference(nn.Module):
             source, target = self.source_position(source)[0], self.target_position(target)[0]
         elif isinstance(getattr(self, "position", None), nn.GRU):
             target = self.position(target)[0]
+        return self.behind_tables(source, target)
+
+    def behind_tables(self, source: Any, target: Any) -> Any:
+        """What stacks and head make of vectors."""
         if not hasattr(self, "decoder"):
             out = self.encoder(target)
         elif not hasattr(self, "encoder"):
@@ -94,7 +100,7 @@ class Reference(nn.Module):
                 setattr(self, f"{name}position", nn.GRU(model.d_model, model.d_model))
 
 
-def _stack(model: Any, name: str, exchanged: list[str]) -> nn.Module:
+def _stack(model: Any, name: str, exchanged: list[str], how: Mapping[str, Any]) -> nn.Module:
     """torch.nn.TransformerEncoder, or TransformerDecoder where there is an encoder to read."""
     reads_memory = model.kind == "encoder-decoder" and name == "decoder"
     make_layer = nn.TransformerDecoderLayer if reads_memory else nn.TransformerEncoderLayer
@@ -102,11 +108,11 @@ def _stack(model: Any, name: str, exchanged: list[str]) -> nn.Module:
         model.d_model,
         model.n_heads if model.d_model % model.n_heads == 0 else 1,
         dim_feedforward=model.d_ff or 4 * model.d_model,
-        dropout=0.0,
         activation=model.activation,
         norm_first=model.pre_norm,
+        **how,
     )
-    _exchange_attention(layer, model, exchanged)
+    _exchange_attention(layer, model, exchanged, how)
     _exchange_linears(layer, model, exchanged)
     _exchange_norms(layer, model, exchanged)
     final = model.final_norm == "always" or (model.final_norm == "pre-norm" and model.pre_norm)
@@ -119,7 +125,7 @@ def _stack(model: Any, name: str, exchanged: list[str]) -> nn.Module:
     return nn.TransformerEncoder(layer, layers, norm, enable_nested_tensor=False)
 
 
-def _exchange_attention(layer: nn.Module, model: Any, exchanged: list[str]) -> None:
+def _exchange_attention(layer: nn.Module, model: Any, exchanged: list[str], how: Mapping[str, Any]) -> None:
     other_heads = model.head_dim or model.value_dim or model.n_kv_heads
     if not other_heads and model.attention_bias:
         return
@@ -129,7 +135,7 @@ def _exchange_attention(layer: nn.Module, model: Any, exchanged: list[str]) -> N
             attention = (
                 HeadsOfAnyWidth(model)
                 if other_heads
-                else nn.MultiheadAttention(model.d_model, model.n_heads, bias=False)
+                else nn.MultiheadAttention(model.d_model, model.n_heads, bias=False, **how)
             )
             setattr(layer, name, attention)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
 from typing import Any, NamedTuple
@@ -96,15 +96,30 @@ def _regular(model: Any, dropout: bool) -> None:
                 setattr(module, name, 0.0)
 
 
+OF_SEQUENCES = ("ForSequenceClassification", "ForNextSentencePrediction")
+"""Ends of the names of classes that want one label for each sequence."""
+
+
 def _inputs(model: Any, batch: int, seq: int, target: int | None) -> dict[str, Any]:
-    ids = torch.zeros(batch, seq, dtype=torch.long)
-    given = {"input_ids": ids, "labels": ids}
+    known = signature(model.forward).parameters
+    ids = words = torch.zeros(batch, seq, dtype=torch.long)
+    given: dict[str, Any] = {"input_ids": ids}
     if model.config.is_encoder_decoder:
         words = torch.zeros(batch, target or seq, dtype=torch.long)
-        given |= {"decoder_input_ids": words, "labels": words}
-    if "use_cache" in signature(model.forward).parameters:
+        given["decoder_input_ids"] = words
+    classes = torch.zeros(batch, dtype=torch.long)
+    given |= {name: classes for name in ("start_positions", "end_positions", "next_sentence_label") if name in known}
+    if "labels" in known:
+        given["labels"] = classes if type(model).__name__.endswith(OF_SEQUENCES) else words
+    if "use_cache" in known:
         given["use_cache"] = False
     return given
+
+
+def loss_of(model: Any) -> Callable[[Any], Any] | None:
+    """What stands for the loss of a class that has none: the first of its outputs, the last layer's vectors."""
+    known = signature(model.forward).parameters
+    return None if known.keys() & {"labels", "start_positions"} else lambda out: out[0]
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
 from tfcalc.core.measure import bytes_of
 from tfcalc.core.number import Num, ceil_div, minimum, total
+from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.held.serving.cache_formats import cache_format
 from tfcalc.held.serving.caches import BLOCK, Allocation, Mixer, mixers, tensors
@@ -105,7 +106,7 @@ def _pages(mixer: Mixer, engine: Engine) -> Iterator[Page]:
     """The pages of one mixer: keys and values stand in one, and so do a convolution's inputs and a state."""
     sizes: dict[tuple[str, Num], int] = {}
     for cached in mixer.cached:
-        if cached.every > 1:
+        if value_of(cached.every) > 1:
             raise InvalidModel(
                 f"{mixer.path} stores one key per {cached.every} tokens",
                 "such a cache cannot be paged here: use dynamic",

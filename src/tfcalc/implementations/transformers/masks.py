@@ -21,8 +21,11 @@ def masks(m: Running, cache: Cache) -> Mapping[int | None, Value]:
     return {window: each for window, each in made.items() if each is not None}
 
 
-def causal(m: Running) -> Value | None:
-    """That of all layers without a window: numbers in eager attention, booleans in sdpa, if they say anything."""
+def causal(m: Running, heads: Num) -> Value | None:
+    """That of all layers without a window: numbers in eager attention, booleans in sdpa, if they say anything.
+
+    Numbers in sdpa, too, for each of the ``heads``, where they are slopes times distances (ALiBi).
+    """
     pairs, weights = m.stream.tokens * m.stream.length, m.t.numerics.weights
     if m.run.kernel == "eager":
         if not m.habits.masked:
@@ -32,8 +35,8 @@ def causal(m: Running) -> Value | None:
         storage.home = tuple(m.t.module)  # one for all layers, if any keeps it
         return Value(storage, pairs, kind)
     if m.habits.masks_sdpa and m.field("alibi"):
-        pairs *= m.field("num_attention_heads")
-        return Value(m.t.new(pairs, weights, "mask"), pairs, weights)
+        sloped: Num = pairs * heads
+        return Value(m.t.new(sloped, weights, "mask"), sloped, weights)
     if m.habits.masks_sdpa or (m.habits.given_ones and m.t.numerics.traced):
         return Value(m.t.new(pairs, "bool", "mask"), pairs, "bool")
     return None

@@ -1,4 +1,4 @@
-"""How far what tfcalc says is kept was from what PyTorch kept, family by family, on random small models.
+"""How far what tfcalc says is saved was from what PyTorch saved, class by class, on random small models.
 
 The figures of measured.csv are written by ``python -m tests.verify.compare_memory --write``: eager attention in fp32,
 and PyTorch's own choice of a kernel in bf16; of several random configs the worst.
@@ -7,33 +7,59 @@ and PyTorch's own choice of a kernel in bf16; of several random configs the wors
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfcalc.errors import InvalidModel
 
+if TYPE_CHECKING:
+    from tfcalc.configs.published import HFModel
+
 TABLE = Path(__file__).with_name("measured.csv")
 MOST = 0.25
-"""Beyond it an estimate is of no use, as is one of a family whose layers kept unequal bytes (an infinite error)."""
+"""Beyond it an estimate is of no use, as is one of a class whose layers kept unequal bytes (an infinite error)."""
 
 
 @cache
-def errors() -> dict[str, float]:
-    """Relative errors of the bytes that are kept for backward, by ``model_type``; what could not be run is missing."""
+def errors() -> Mapping[str, Mapping[str, float]]:
+    """Relative errors of the bytes that are saved for backward, by ``model_type`` and by the class that was built.
+
+    What could not be run is missing.
+    """
+    found: dict[str, dict[str, float]] = {}
     with TABLE.open(encoding="utf-8", newline="") as file:
-        return {model_type: float(error) for model_type, error in csv.reader(file)}
+        for model_type, architecture, error in csv.reader(file):
+            found.setdefault(model_type, {})[architecture] = float(error)
+    return found
+
+
+def known(model_type: str) -> dict[str, float]:
+    """The errors of this type's classes that are small enough to answer."""
+    return {architecture: error for architecture, error in errors().get(model_type, {}).items() if abs(error) <= MOST}
 
 
 @cache
 def trainable() -> tuple[str, ...]:
-    """The model types whose training memory is answered: those whose error is known and small enough."""
-    return tuple(sorted(model_type for model_type, error in errors().items() if abs(error) <= MOST))
+    """The model types whose training memory is answered: of one of their classes at least."""
+    return tuple(sorted(filter(known, errors())))
 
 
-def error_of(model_type: str) -> float:
-    """The family's error. Raises InvalidModel where it is not known, or too large to say anything."""
-    known = trainable()
-    if model_type not in known:
-        hint = f"tfcalc models --trainable lists the {len(known)} families that are"
-        raise InvalidModel(f"training memory is not supported for {model_type}", hint)
-    return errors()[model_type]
+def error_of(model: HFModel) -> float:
+    """The error of the model's class, or of that with the same head, where a file spells its name in another way.
+
+    Raises InvalidModel where it is not known, or too large to say anything.
+    """
+    family, architecture = model.family, model.architecture
+    measured = known(family.model_type)
+    if not measured:
+        hint = f"tfcalc models --trainable lists the {len(trainable())} families that are"
+        raise InvalidModel(f"training memory is not supported for {family.model_type}", hint)
+    by_head = {family.head_of(name): error for name, error in measured.items()}
+    if (head := family.head_of(architecture)) not in by_head:
+        raise InvalidModel(
+            f"training memory is not supported for {architecture}",
+            f"of {family.model_type} it was compared with PyTorch's for {' and '.join(sorted(measured))}",
+        )
+    return by_head[head]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, divide
+from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.core.traced import value_of
 from tfcalc.implementations import kernels
 from tfcalc.implementations.transformers.masks import window
@@ -114,4 +114,4 @@ def _brought_back(m: Running, x: Value, kind: str) -> Value:
 def rotated_width(part: Component) -> Num:
     """How much of a head's width is rotated: an even number, as angles come in pairs."""
     width = of_kind(part, "rotary").own.elementwise[0].width
-    return width + value_of(width) % 2
+    return 2 * ceil_div(width, 2) if value_of(width) % 2 else width

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import divide
+from tfcalc.core.number import Num, divide
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.activations import activation
 from tfcalc.implementations.transformers.attention import attention, reuses
@@ -27,7 +27,7 @@ from tfcalc.implementations.transformers.logits import head, loss, output
 from tfcalc.implementations.transformers.masks import causal, masks, windows
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
 from tfcalc.implementations.transformers.rotation import angles
-from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, Stored, has, reading_text
+from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, Stored, has, of_kind, reading_text
 from tfcalc.tape.value import Value
 
 
@@ -97,7 +97,7 @@ def _share(m: Running, part: Component) -> None:
     if m.cache is not None:
         shared = shared._replace(masks=masks(m, m.cache))
     else:
-        shared = shared._replace(mask=causal(m) if shared.looks_back else None, masks=windows(m, part))
+        shared = shared._replace(mask=causal(m, _heads(blocks)) if shared.looks_back else None, masks=windows(m, part))
     if m.habits.disentangled:
         shared = shared._replace(distances=distances(m, part))
     turned = [node.component for each in reading_text(part) for node in each.walk() if has(node.component, "rotary")]
@@ -105,6 +105,11 @@ def _share(m: Running, part: Component) -> None:
         places = Value(m.t.new(m.stream.length, "int64", "positions"), m.stream.length, "int64")
         shared = shared._replace(places=places, angles=angles(m, turned))
     m.shared = shared
+
+
+def _heads(blocks: Sequence[Component]) -> Num:
+    """Of the attention blocks of a stack: those of the first."""
+    return next((of_kind(block, "attend").own.products[0].factors[-2] for block in blocks if has(block, "attend")), 1)
 
 
 def any_attention(m: Running, part: Component, x: Value) -> Value:
