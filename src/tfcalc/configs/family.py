@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from tfcalc.blocks.training import with_loss
 from tfcalc.configs.config import Config
 from tfcalc.configs.declared import declared, model_types, module_of
-from tfcalc.configs.tops import Top
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel, UnknownModel, nearest
-from tfcalc.nn.counted import counted
-from tfcalc.nn.module import Module
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
-Runs = Callable[[Config], Module]
+if TYPE_CHECKING:
+    from tfcalc.configs.tops import Top
+    from tfcalc.nn.module import Module
+
+Runs = Callable[[Config], "Module"]
 Tree = Callable[[Config, Workload], Component]
 Head = Callable[[Config, Workload, Component], Iterable[Component]]
 Build = TypeVar("Build", Runs, Tree)
@@ -57,22 +57,30 @@ class Family(NamedTuple):
 
     def module(self, config: Config, head: str) -> Module:
         """The whole model, of a family that runs."""
-        return cast(Top, self.heads[head])(config, cast(Runs, self.base)(config))
+        return cast("Top", self.heads[head])(config, cast(Runs, self.base)(config))
 
     def tree(self, config: Config, run: Workload) -> Component:
         """The model without a head, as a tree of costs."""
         if self.runs:
+            from tfcalc.nn.counted import counted
+
             return counted(cast(Runs, self.base)(config), run)
         return cast(Tree, self.base)(config, run)
 
     def whole(self, config: Config, run: Workload, head: str, *, loss: bool = True) -> tuple[Component, ...]:
         """The parts of the model with this head, as trees of costs; in training with its loss."""
         if self.runs:
+            from tfcalc.nn.counted import counted
+
             made = counted(self.module(config, head), run).parts
             return made if loss else tuple(part for part in made if part.kind != "loss")
         top = cast(Head, self.heads[head])
         parts = top(config, run, self.tree(config, run))
-        return tuple(with_loss(parts) if run.training and loss else parts)
+        if run.training and loss:
+            from tfcalc.blocks.training import with_loss
+
+            parts = with_loss(parts)
+        return tuple(parts)
 
     def head_of(self, architecture: str) -> str:
         """The end of a class name that says which head it has. Raises InvalidModel for one that is not known."""

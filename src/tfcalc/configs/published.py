@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.configs.config import MOST_LAYERS, Config, Reading
 from tfcalc.configs.family import find
@@ -12,10 +12,12 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.nn.module import Module
 from tfcalc.plain_data import check_plain
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload, check_phase
+
+if TYPE_CHECKING:
+    from tfcalc.nn.module import Module
 
 SAME_AS = {
     "d_model": ("hidden_size", "n_embd", "n_embed", "d_model", "dim"),

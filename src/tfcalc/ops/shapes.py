@@ -39,9 +39,7 @@ def copied(x: Tensor, shape: Shape | None = None, name: str = "contiguous", stri
 
 def expand(x: Tensor, *shape: Num) -> Tensor:
     """A view that reads the same numbers several times; the gradient is their sum."""
-    if all(known(one) is not None and one == other for one, other in zip(x.shape, shape, strict=False)) and len(
-        x.shape
-    ) == len(shape):
+    if x.shape == shape:
         return x
     more = len(shape) - len(x.shape)
     strides = None
@@ -67,11 +65,6 @@ def cat(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
     shape[axis] = total(part.shape[axis] for part in parts)
     wide = max((part.dtype for part in parts), key=WIDTHS.__getitem__)
     return parts[0].trace.call(Call("cat", tuple(parts), tuple(shape), wide))
-
-
-def split_heads(x: Tensor, heads: Num, width: Num) -> Tensor:
-    """``b × l × a·d`` as ``b × a × l × d``: a view."""
-    return transpose(reshape(x, *x.shape[:-1], heads, width), 1, 2)
 
 
 def merge_heads(x: Tensor, width: Num) -> Tensor:
