@@ -6,7 +6,7 @@ that makes no logits. Everything else runs as in transformers.
 
 from __future__ import annotations
 
-from tfcalc.backends import norms
+from tfcalc.backends import norms, rotation
 from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of
@@ -50,14 +50,13 @@ class Fused(Transformers):
             made.node.ready = (gate.storage, up.storage)
         return made
 
-    def rotate(self, x: Tensor, attention: Attention, ctx: Context) -> Tensor:
-        """Queries or keys rotated where they stand, and their gradient likewise: keeps cos and sin.
+    def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
+        """Queries and keys rotated where they stand, and their gradients likewise: keeps cos and sin.
 
         Source: Liger-Kernel's LigerRopeFunction; flash-attn's ``apply_rotary`` with ``inplace``.
         """
-        angles, shares = ctx.angles[None], x.storage
-        call = Call("rotary", (x,), x.shape, x.dtype, saves=angles, passes=True, shares=shares, strides=x.strides)
-        return x.trace.call(call)
+        angles = ctx.angles[rotation.key(attention)]
+        return _turned_in_place(q, angles), _turned_in_place(k, angles)
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
         """The loss of ``x W + b``: no logits are kept, but the gradients of x, W and b, which forward computes.
@@ -81,6 +80,12 @@ class Fused(Transformers):
             made.node.ready = [each.storage if each is not None else None for each in ready]
         del labels  # not kept: forward has used them
         return made
+
+
+def _turned_in_place(x: Tensor, angles: rotation.Angles) -> Tensor:
+    shares, strides = x.storage, x.strides
+    call = Call("rotary", (x,), x.shape, x.dtype, saves=angles, passes=True, shares=shares, strides=strides)
+    return x.trace.call(call)
 
 
 def _gradient(of: Tensor) -> Tensor | None:

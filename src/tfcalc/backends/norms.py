@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfcalc.ops.elementwise import add, mul, pointwise, power, scaled
 from tfcalc.ops.rows import layer_norm, mean
 from tfcalc.tape.call import Call
+from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 
 
@@ -85,9 +86,43 @@ def fused_rms_norm(x: Tensor, weight: Tensor | None) -> Tensor:
     return x.trace.call(Call("rms_norm", (x, weight), x.shape, x.dtype, saves=(x, deviation)))
 
 
+def in_float32(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """OlmoLayerNorm: the kernel reads a copy in fp32, and what it makes is brought back."""
+    return x.trace.to(layer_norm(x.trace.to(x, "float32"), weight, bias), x.dtype)
+
+
+def plus_one(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """NemotronLayerNorm1P: the weight plus 1 is made anew, and kept; autocast does not run the kernel in fp32."""
+    trace = x.trace
+    assert isinstance(trace, Running)
+    assert weight is not None
+    weight = trace.lower(scaled(weight, "weight + 1"))
+    x, bias = trace.lower(x), bias if bias is None else trace.lower(bias)
+    with trace.no_autocast():
+        return layer_norm(x, weight, bias)
+
+
+def in_python(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """CohereLayerNorm: deviations from the mean are made twice; weight and product are in fp32."""
+    trace, given = x.trace, x.dtype
+    x = trace.to(x, "float32")
+    average = mean(x)
+    variance = mean(power(add(x, average)))
+    x = mul(add(x, average), _root(variance))
+    if weight is not None:
+        x = mul(trace.to(weight, "float32"), x)
+    if bias is not None:
+        x = add(trace.to(bias, "float32"), x)
+    return trace.to(x, given)
+
+
+LAYERNORMS = {"": layer_norm, "float32": in_float32, "plus one": plus_one, "python": in_python}
+"""By the ``code`` of a norm."""
+
+
 def normed(form: str, code: str, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """LayerNorm is one kernel in most families; an RMSNorm is written in Python."""
     if form.startswith("layernorm"):
-        return layer_norm(x, weight, bias)
+        return LAYERNORMS[code](x, weight, bias)
     made = RMSNORMS[code](x, weight)
     return made if bias is None else add(made, bias)

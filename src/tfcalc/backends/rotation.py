@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys turned by angles that all layers read."""
+"""Rotary positions as transformers' code has them: cos and sin for all layers, and ``rotate_half``."""
 
 from __future__ import annotations
 
@@ -6,46 +6,65 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
+from tfcalc.nn.rope import Rope
 from tfcalc.ops.elementwise import add, mul
-from tfcalc.ops.shapes import cat, split
+from tfcalc.ops.shapes import cat, copied, split
 from tfcalc.tape.call import Call
 from tfcalc.tape.ledger import WIDTHS, Place
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor, preserved
 
 Angles = tuple[Tensor, Tensor]
+Key = tuple[Num | None, int] | None
 
 
-def turned_width(attention: Attention) -> Num:
+def key(attention: Attention) -> Key:
+    """What tells the angles of a layer from those of others: its window and its width, or nothing."""
+    rope = attention.rope
+    assert rope is not None
+    return (attention.window, known(turned_width(rope)) or 0) if rope.by_window else None
+
+
+def turned_width(rope: Rope) -> Num:
     """How much of a head's width is rotated: an even number, as angles come in pairs."""
-    width = attention.rotary
-    assert width is not None
-    return width + (known(width) or 0) % 2
+    return rope.width + (known(rope.width) or 0) % 2
 
 
-def angles_of(attention: Attention, x: Tensor, ctx: Context) -> Angles:
-    """The cosine and the sine of each position's angles, for all layers of this kind."""
-    trace, shape = x.trace, (1, ctx.stream.length, turned_width(attention))
-    made = [trace.new(shape, trace.weights_format, name) for name in ("cos", "sin")]
+def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
+    """The cosine and the sine of each position's angles."""
+    trace, shape = x.trace, (1, ctx.stream.length, turned_width(rope))
     assert isinstance(trace, Running)
+    made = [trace.new(shape, rope.angles or trace.weights_format, name) for name in ("cos", "sin")]
     for each in made:
         each.storage.home = (*trace.module, Place("rotary"))
     return made[0], made[1]
 
 
-def rotated(x: Tensor, angles: Angles, attention: Attention) -> Tensor:
+def turned(q: Tensor, k: Tensor, angles: Angles, rope: Rope) -> tuple[Tensor, Tensor]:
+    """apply_rotary_pos_emb; a layer may first put cos and sin in another order (GLM's repeat_interleave)."""
+    if rope.by_layer:
+        cos, sin = angles
+        angles = copied(cos, name="cos, interleaved"), copied(sin, name="sin, interleaved")
+    return rotated(q, angles, rope), rotated(k, angles, rope)
+
+
+def rotated(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     """``x·cos + rotate_half(x)·sin``; of a part of each head's width, the rest is put beside it, in new memory."""
-    width = turned_width(attention)
+    width = turned_width(rope)
     if width == x.width:
-        made = _turned(x, angles)
-        return cat([made]) if attention.copies_turned else made
+        made = _turned(x, angles, rope)
+        return cat([made]) if rope.copies else made
     first, rest = split(x, [width, x.width - width])
-    return cat([_turned(first, angles), rest])
+    return cat([_turned(first, angles, rope), rest])
 
 
-def _turned(x: Tensor, angles: Angles) -> Tensor:
+def _turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
+    trace, given = x.trace, x.dtype
     cos, sin = angles
-    return add(mul(x, cos), mul(_rotate_half(x), sin))
+    if rope.in_float32:
+        x = trace.to(x, "float32")
+    made = add(mul(x, cos), mul(_rotate_half(x), sin))
+    return trace.to(made, given) if rope.in_float32 or rope.angles else made
 
 
 def _rotate_half(x: Tensor) -> Tensor:

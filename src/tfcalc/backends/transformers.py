@@ -32,12 +32,12 @@ class Transformers:
         """The masks of scores, and the angles of positions, once for all layers."""
         windows = list(dict.fromkeys(each.window for each in attentions if each.causal))
         masks = {window: made for window in windows if (made := self._mask(window, x, ctx)) is not None}
-        turned = [each for each in attentions if each.rotary is not None]
-        if not turned:
+        ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
+        if not ropes:
             return ctx._replace(masks=masks)
         places = x.trace.new((ctx.stream.length,), "int64", "positions")
-        angles = rotation.angles_of(turned[0], x, ctx)
-        return ctx._replace(masks=masks, angles={None: angles}, places=places)
+        angles = {key: rotation.angles_of(rope, x, ctx) for key, rope in reversed(ropes.items())}
+        return ctx._replace(masks=masks, angles=angles, places=places)
 
     def _mask(self, window: Num | None, x: Tensor, ctx: Context) -> Tensor | None:
         """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked."""
@@ -65,9 +65,10 @@ class Transformers:
         """``activation(gate) · up``."""
         return mul(self.activation(kind, gate), up)
 
-    def rotate(self, x: Tensor, attention: Attention, ctx: Context) -> Tensor:
+    def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
         """apply_rotary_pos_emb."""
-        return rotation.rotated(x, ctx.angles[None], attention)
+        assert attention.rope is not None
+        return rotation.turned(q, k, ctx.angles[rotation.key(attention)], attention.rope)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, part: Attention, ctx: Context) -> Tensor:
         """By the kernel of the run."""

@@ -20,13 +20,18 @@ def bare(c: Config, base: Module) -> Module:
     return base
 
 
-def lm_head(name: str = "lm_head", *, width: str = "hidden_size", bias: bool = False, scales: bool = False) -> Top:
-    """Logits over the vocabulary, by a matrix that may be the embedding's; they may be multiplied by a number."""
+def lm_head(
+    name: str = "lm_head", *, width: str = "hidden_size", bias: bool = False, scales: bool = False, cap: str = ""
+) -> Top:
+    """Logits over the vocabulary, by a matrix that may be the embedding's (``tie_word_embeddings``).
+
+    They may be multiplied by a number (``scales``), or have a ``cap``, which is the field that gives it.
+    """
 
     def top(c: Config, base: Module) -> Module:
         tied = "embedding" if c.flag("tie_word_embeddings") else None
         head = Linear(name, c.size(width), c.size("vocab_size"), "vocab", bias, tied, "output")
-        return WithHead("", base, head, scales)
+        return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None)
 
     return top
 
@@ -34,6 +39,11 @@ def lm_head(name: str = "lm_head", *, width: str = "hidden_size", bias: bool = F
 def scaled_lm() -> dict[str, Top]:
     """A language model whose logits are multiplied by a number."""
     return {"ForCausalLM": lm_head(scales=True)}
+
+
+def capped_lm() -> dict[str, Top]:
+    """A language model whose logits a tanh keeps under a cap, where there is one."""
+    return {"ForCausalLM": lm_head(cap="final_logit_softcapping")}
 
 
 def classifier(

@@ -2,60 +2,80 @@
 
 from __future__ import annotations
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
-from tfcalc.families.llama import SANDWICH, attention, decoder, gated, qk_norms, uniform
-from tfcalc.families.windows import by_window, windows
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.windows import windows
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.layers import PreNorm, Sandwich
+from tfcalc.nn.model import Decoder
+from tfcalc.nn.module import Module
+
+CODE = "gemma"
+"""Norms whose weight is the distance from 1."""
+CAPPED = tops.CAUSAL_LM | tops.capped_lm()
 
 
-@family("gemma", architecture="GemmaForCausalLM", heads=CAUSAL_LM)
-def gemma(c: Config, run: Workload) -> Component:
+@family("gemma", architecture="GemmaForCausalLM", heads=tops.CAUSAL_LM)
+def gemma(c: Config) -> Module:
     """Gemma (arXiv 2403.08295): Llama with GeGLU and a tied head."""
-    return decoder(c, run, uniform(c, run, attention(c, run, bias=c.flag("attention_bias")), gated(c, run)))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"))
+    return scaled(kit.decoder(c, kit.layer(c, mixer, kit.gated(c), code=CODE), code=CODE))
 
 
-@family("gemma2", architecture="Gemma2ForCausalLM", heads=CAUSAL_LM)
-def gemma2(c: Config, run: Workload) -> Component:
+def scaled(decoder: Decoder) -> Decoder:
+    """The same, whose embedding is multiplied by √h."""
+    return decoder.but(scales=True)
+
+
+def capped(c: Config, mixer: Attention) -> Attention:
+    """The same, whose scores are kept under a cap, where there is one."""
+    return mixer.but(capped=c.get("attn_logit_softcapping") is not None)
+
+
+@family("gemma2", architecture="Gemma2ForCausalLM", heads=CAPPED)
+def gemma2(c: Config) -> Module:
     """Gemma 2 (arXiv 2408.00118): four norms a layer; every other layer sees a window."""
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, bias=c.flag("attention_bias"), window=window)
-        return uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=SANDWICH, ends_with_sum=False)
+    def one(window: int | None) -> PreNorm:
+        mixer = capped(c, kit.attention(c, bias=c.flag("attention_bias"), window=window))
+        ffn = kit.gated(c, act="hidden_activation")
+        return kit.layer(c, mixer, ffn, of=Sandwich, names=kit.SANDWICH, code=CODE)
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda place: place % 2 == 0), one))
+    return scaled(kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code=CODE))
 
 
-@family("vaultgemma", architecture="VaultGemmaForCausalLM", heads=CAUSAL_LM)
-def vaultgemma(c: Config, run: Workload) -> Component:
+@family("vaultgemma", architecture="VaultGemmaForCausalLM", heads=CAPPED)
+def vaultgemma(c: Config) -> Module:
     """VaultGemma (arXiv 2510.15001): Gemma 2 without the norms after the sub-layers."""
     names = ("input_layernorm", "pre_feedforward_layernorm")
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, bias=c.flag("attention_bias"), window=window)
-        return uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=names)
+    def one(window: int | None) -> PreNorm:
+        mixer = capped(c, kit.attention(c, bias=c.flag("attention_bias"), window=window))
+        return kit.layer(c, mixer, kit.gated(c, act="hidden_activation"), names=names, code=CODE)
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda place: place % 2 == 0), one))
+    return scaled(kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code=CODE))
 
 
 @family(
     "gemma3_text",
     architecture="Gemma3TextModel",
-    heads=CAUSAL_LM,
+    heads=CAPPED,
     sliding_window_pattern=6,  # by __post_init__, for older configs
 )
-def gemma3(c: Config, run: Workload) -> Component:
+def gemma3(c: Config) -> Module:
     """Gemma 3 (arXiv 2503.19786): four norms a layer, and a norm of each head's query and key.
 
     All layers but every sixth see a window.
     """
     every, causal = c.number("sliding_window_pattern"), not c.flag("use_bidirectional_attention")
 
-    def one(window: int | None) -> Component:
-        bias, normed = c.flag("attention_bias"), qk_norms("rmsnorm", c, run)
-        mixer = attention(c, run, bias=bias, within=normed, window=window, causal=causal)
-        return uniform(c, run, mixer, gated(c, run, act="hidden_activation"), names=SANDWICH, ends_with_sum=False)
+    def one(window: int | None) -> PreNorm:
+        bias = c.flag("attention_bias")
+        mixer = kit.attention(c, bias=bias, qk_norms="rmsnorm", code=CODE, window=window, causal=causal)
+        mixer = capped(c, mixer).but(rope=kit.rope(c, by_window=True))
+        ffn = kit.gated(c, act="hidden_activation")
+        return kit.layer(c, mixer, ffn, of=Sandwich, names=kit.SANDWICH, code=CODE)
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda place: (place + 1) % every != 0), one))
+    return scaled(kit.decoder(c, one, windows(c, lambda place: (place + 1) % every != 0), code=CODE))

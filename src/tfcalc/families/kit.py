@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config, check_factor
@@ -15,6 +16,7 @@ from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
 from tfcalc.nn.stack import Stack
 
 GATED = ("gate_proj", "up_proj", "down_proj")
@@ -62,12 +64,13 @@ def attention(
     bias: bool = False,
     output_bias: bool | None = None,
     qk_norms: str = "",
+    whole: bool = False,
+    code: str = "",
     window: int | None = None,
-    rotated: bool = True,
+    causal: bool = True,
     dropout: str = "attention_dropout",
-    copies_turned: bool = False,
 ) -> Attention:
-    """Self-attention; ``qk_norms`` is the form of the norms of each head's queries and keys, where it has some."""
+    """Self-attention; ``qk_norms`` is the form of norms of each head's queries and keys, or of all of them (``whole``)."""
     h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), head_dim(c)
     *inward, outward = names
     if len(inward) == 1:
@@ -82,13 +85,21 @@ def attention(
         d,
         d,
         tuple(maps),
-        tuple(Norm(one, qk_norms, d) for one in ("q_norm", "k_norm")) if qk_norms else (),
+        (Norm("q_norm", qk_norms, a * d if whole else d, code), Norm("k_norm", qk_norms, g * d if whole else d, code))
+        if qk_norms
+        else (),
         Linear(outward, a * d, h, "O", bias if output_bias is None else output_bias),
-        rotary=rotary_width(c, d) if rotated else None,
+        rope=rope(c),
+        whole=whole,
         window=window,
+        causal=causal,
         dropout=bool(c.get(dropout)),
-        copies_turned=copies_turned,
     )
+
+
+def rope(c: Config, **code: Any) -> Rope:
+    """Rotary positions of heads, as wide as the config says; ``code`` is what the family's program does its own way."""
+    return Rope(rotary_width(c, head_dim(c)), **code)
 
 
 def gated(c: Config, *, bias: bool = False, names: Sequence[str] = GATED, act: str = "hidden_act") -> GatedFeedForward:

@@ -283,7 +283,7 @@ def phi3(c: Config) -> Module:
     """Phi-3 (arXiv 2404.14219): Llama with fused projections; all layers see a window, where a config has one."""
 
     def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, names=("qkv_proj", "o_proj"), window=window, copies_turned=True)
+        mixer = kit.attention(c, names=("qkv_proj", "o_proj"), window=window).but(rope=kit.rope(c, copies=True))
         return kit.layer(c, mixer, kit.gated(c, names=FUSED), dropped=bool(c.get("resid_pdrop")))
 
     return kit.decoder(c, one, windows(c, lambda _: True))

@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
-from tfcalc.families.llama import attention, decoder, gated, qk_norms, uniform
-from tfcalc.families.windows import by_window, windows
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.windows import windows
+from tfcalc.nn.layers import Behind, PreNorm
+from tfcalc.nn.module import Module
 
 POST_NORM = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
-@family("olmo", architecture="OlmoForCausalLM", heads=CAUSAL_LM)
-def olmo(c: Config, run: Workload) -> Component:
-    """OLMo (arXiv 2402.00838): norms without any weight."""
-    mixer, plain = attention(c, run, bias=c.flag("attention_bias")), "layernorm-plain"
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run), norm=plain), final=plain)
+@family("olmo", architecture="OlmoForCausalLM", heads=tops.CAUSAL_LM)
+def olmo(c: Config) -> Module:
+    """OLMo (arXiv 2402.00838): norms without any weight; queries, keys and values may be cut off."""
+    mixer, plain = kit.attention(c, bias=c.flag("attention_bias")), "layernorm-plain"
+    mixer = mixer.but(rope=kit.rope(c, angles="float32"), clipped=c.get("clip_qkv") is not None)
+    return kit.decoder(c, kit.layer(c, mixer, kit.gated(c), norm=plain, code="float32"), norm=plain, code="float32")
 
 
-@family("olmo2", architecture="Olmo2ForCausalLM", heads=CAUSAL_LM)
-@family("olmo3", architecture="Olmo3ForCausalLM", heads=CAUSAL_LM)
-def olmo2(c: Config, run: Workload) -> Component:
+@family("olmo2", architecture="Olmo2ForCausalLM", heads=tops.CAUSAL_LM)
+@family("olmo3", architecture="Olmo3ForCausalLM", heads=tops.CAUSAL_LM)
+def olmo2(c: Config) -> Module:
     """OLMo 2 (arXiv 2501.00656): norms after the sub-layers, and of all queries and all keys together.
 
     OLMo 3 (arXiv 2512.13961) has windows in all layers but every fourth.
     """
 
-    def one(window: int | None) -> Component:
-        normed = qk_norms("rmsnorm", c, run, whole=True)
-        mixer = attention(c, run, bias=c.flag("attention_bias"), within=normed, window=window)
-        return uniform(c, run, mixer, gated(c, run), names=POST_NORM, ends_with_sum=False)
+    def one(window: int | None) -> PreNorm:
+        bias = c.flag("attention_bias")
+        mixer = kit.attention(c, bias=bias, qk_norms="rmsnorm", whole=True, code="olmo", window=window)
+        mixer = mixer.but(rope=kit.rope(c, angles="float32"))
+        return kit.layer(c, mixer, kit.gated(c), of=Behind, names=POST_NORM, code="olmo")
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda place: (place + 1) % 4 != 0), one))
+    return kit.decoder(c, one, windows(c, lambda place: (place + 1) % 4 != 0), code="olmo")
 
 
-@family("exaone4", architecture="Exaone4ForCausalLM", heads=CAUSAL_LM)
-def exaone4(c: Config, run: Workload) -> Component:
+@family("exaone4", architecture="Exaone4ForCausalLM", heads=tops.CAUSAL_LM)
+def exaone4(c: Config) -> Module:
     """EXAONE 4.0 (arXiv 2507.11407): norms after the sub-layers, and of each head's query and key."""
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, within=qk_norms("rmsnorm", c, run), window=window)
-        return uniform(c, run, mixer, gated(c, run), names=POST_NORM, ends_with_sum=False)
+    def one(window: int | None) -> PreNorm:
+        mixer = kit.attention(c, qk_norms="rmsnorm", window=window)
+        return kit.layer(c, mixer, kit.gated(c), of=Behind, names=POST_NORM)
 
-    return decoder(c, run, *by_window(c, run, patterned(c), one))
+    return kit.decoder(c, one, patterned(c))
 
 
 def patterned(c: Config) -> list[int | None]:

@@ -8,8 +8,9 @@ from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
 from tfcalc.ops.attention import attend, rotary
-from tfcalc.ops.elementwise import dropping, mul
+from tfcalc.ops.elementwise import clipped_in_place, dropping, mul
 from tfcalc.ops.shapes import merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 
@@ -20,12 +21,11 @@ class Attention(Module):
     ``heads`` query heads share ``kv_heads`` key and value heads: as many (multi-head), fewer (grouped-query), or one
     (multi-query). The ``inward`` maps make queries, keys and values: one each, two where the second makes keys and
     values, or one that makes all. ``norms`` are those of queries and keys, of each head or of the ``whole`` map.
-    ``rotary`` is how much of each query's and key's width is turned by its position. Causal attention may be masked to
-    a ``window`` (a query's own key and those before it, so many in all) or to a ``chunk``.
+    ``rope`` turns queries and keys by their positions. Causal attention may be masked to a ``window`` (a query's own
+    key and those before it, so many in all) or to a ``chunk``.
 
-    What follows is of no consequence to what is counted, but to what is kept: queries and keys that are turned whole
-    are copied all the same (``copies_turned``), queries have a factor for each place (``tempered``), and scores are
-    ``capped`` by a tanh.
+    What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
+    in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -40,20 +40,20 @@ class Attention(Module):
     norms: tuple[Norm, ...]
     output: Linear
     whole: bool = False
-    rotary: Num | None = None
+    rope: Rope | None = None
     window: Num | None = None
     chunk: int | None = None
     causal: bool = True
     dropout: bool = False
-    copies_turned: bool = False
     tempered: bool = False
+    clipped: bool = False
     capped: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
         q, k, v = self._projected(x, ctx)
-        if self.rotary is not None:
-            q, k = rotary(q, k, self.rotary, lambda each: ctx.backend.rotate(each, self, ctx))
+        if self.rope is not None:
+            q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
         if self.tempered:  # arXiv 2501.19399
             q = x.trace.to(mul(q, x.trace.new((q.shape[2], 1), q.dtype, "temperatures")), q.dtype)
         mixed = self._attended(q, k, v, ctx)
@@ -68,6 +68,8 @@ class Attention(Module):
             q, (k, v) = self.inward[0](x), split(self.inward[1](x), [g * d, g * d_v])
         else:
             q, k, v = (each(x) for each in self.inward)
+        if self.clipped:
+            q, k, v = (clipped_in_place(each) for each in (q, k, v))
         q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
         return transpose(q, 1, 2), transpose(k, 1, 2), transpose(_headed(v, g, d_v), 1, 2)
 

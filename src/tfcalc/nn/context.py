@@ -37,8 +37,8 @@ class Backend(Protocol):
         """``activation(gate) · up`` in one kernel."""
         ...
 
-    def rotate(self, x: Tensor, attention: Attention, ctx: Context) -> Tensor:
-        """Queries or keys turned by their positions."""
+    def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
+        """Queries and keys turned by their positions."""
         ...
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:

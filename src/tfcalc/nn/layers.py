@@ -62,3 +62,22 @@ class Sandwich(PreNorm):
         for before, after, sub in zip(self.norms[::2], self.norms[1::2], self.subs, strict=True):
             x = residual(x, self.dropping(sub, after(sub(before(x, ctx), ctx), ctx), ctx), sub.name)
         return x
+
+
+class Parallel(PreNorm):
+    """``x + f(norm(x)) + g(norm(x))``, with a norm each, or one for both (GPT-J, Command R).
+
+    What each makes is held until the end.
+    """
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """One beside the other."""
+        made: list[Tensor] = []
+        for place, sub in enumerate(self.subs):
+            if place < len(self.norms):
+                normed = self.norms[place](x, ctx)
+            made.append(self.dropping(sub, sub(normed, ctx), ctx))
+        both = made[0]
+        for sub, each in zip(self.subs[1:], made[1:], strict=True):
+            both = residual(both, each, sub.name)
+        return residual(x, both, self.subs[0].name)

@@ -9,7 +9,7 @@ from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import scaled
+from tfcalc.ops.elementwise import pointwise, scaled
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.shapes import narrow
 from tfcalc.tape.tensor import Tensor
@@ -45,13 +45,17 @@ def attentions(module: Module) -> Iterator[Attention]:
 
 
 class WithHead(Module):
-    """A model and what makes logits of its output; in training, their loss. ``scales`` multiplies them by a number."""
+    """A model and what makes logits of its output; in training, their loss.
+
+    ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``).
+    """
 
     kind = "model"
 
     base: Module
     head: Linear
     scales: bool = False
+    capped: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
@@ -66,4 +70,5 @@ class WithHead(Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """Those of what the base model has made."""
-        return scaled(self.head(x)) if self.scales else self.head(x)
+        made = scaled(self.head(x)) if self.scales else self.head(x)
+        return scaled(pointwise("tanh", scaled(made))) if self.capped else made

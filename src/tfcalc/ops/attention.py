@@ -59,7 +59,7 @@ def attend(
     return q.trace.compose(call, code)
 
 
-def rotary(q: Tensor, k: Tensor, width: Num, code: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+def rotary(q: Tensor, k: Tensor, width: Num, code: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """``x·cos + rotated(x)·sin`` of queries and keys: 2 multiplications and 1 addition for each number that is turned.
 
     Of each head's query or key ``width`` numbers are. The angles are those of positions, and made once for all layers.
@@ -69,9 +69,7 @@ def rotary(q: Tensor, k: Tensor, width: Num, code: Callable[[Tensor], Tensor]) -
     work = Elementwise("rotate", (q.rows + k.rows) * width, forward=3, backward=3, width=width)
     leaf = Leaf("rotary", "rotary")
     q.trace.count(Call("rotary", (q, k), q.shape, q.dtype, elementwise=(work,), leaf=leaf, saves_result=True))
-    if not q.trace.lowers:
-        return q, k
-    return code(q), code(k)
+    return code() if q.trace.lowers else (q, k)
 
 
 def fused_attention(

@@ -86,6 +86,16 @@ def pointwise(name: str, x: Tensor) -> Tensor:
     return x.trace.call(call)
 
 
+def clipped_in_place(x: Tensor) -> Tensor:
+    """``clamp_``: backward needs what was there before, so that a copy of it is kept."""
+    trace = x.trace
+    if not (trace.gradients and x.needs_gradient):
+        return x
+    before = trace.new(x.shape, x.dtype, "before clamp_")
+    call = Call("clamp_", (x,), x.shape, x.dtype, saves=(before,), shares=x.storage, strides=x.strides)
+    return trace.call(call)
+
+
 def power(x: Tensor) -> Tensor:
     """``x ** n``: keeps what it read; CUDA's autocast runs it in fp32."""
     x = x.trace.upper(x)

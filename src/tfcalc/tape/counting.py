@@ -31,9 +31,23 @@ class Counting(Trace):
     """Builds the tree that questions fold, while a model runs."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.reaches = True
         self.record = Record("", "")
         self.ran: list[Ran] = []
+
+    @property
+    def gradients(self) -> bool:
+        """Whether backward will come."""
+        return self.reaches
+
+    @contextmanager
+    def without_gradients(self) -> Iterator[None]:
+        """What runs now is not reached by backward (torch.no_grad)."""
+        before, self.reaches = self.reaches, False
+        try:
+            yield
+        finally:
+            self.reaches = before
 
     @contextmanager
     def inside(self, part: Part) -> Iterator[None]:

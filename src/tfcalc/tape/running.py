@@ -28,7 +28,6 @@ class Running(Trace):
         *,
         every_layer: bool = True,
     ) -> None:
-        super().__init__()
         self.every_layer = every_layer
         self.tape = tape
         self.numerics = numerics
@@ -36,6 +35,11 @@ class Running(Trace):
         self.weights: dict[str, Tensor] = {}
         self.casts: dict[int, Tensor] = {}
         self.held: list[Tensor] = []
+
+    @property
+    def gradients(self) -> bool:
+        """Whether backward will come."""
+        return self.tape.gradients
 
     # --- modules
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from tfcalc.core.component import Component
@@ -86,17 +86,14 @@ class Trace:
     every_layer = False
     """Whether each layer of a stack runs, rather than one for all that are alike."""
 
-    def __init__(self) -> None:
-        self.gradients = True
+    @property
+    def gradients(self) -> bool:
+        """Whether backward will come."""
+        raise NotImplementedError
 
-    @contextmanager
-    def without_gradients(self) -> Iterator[None]:
+    def without_gradients(self) -> AbstractContextManager[None]:
         """What runs now is not reached by backward (torch.no_grad)."""
-        before, self.gradients = self.gradients, False
-        try:
-            yield
-        finally:
-            self.gradients = before
+        raise NotImplementedError
 
     def inside(self, part: Part) -> AbstractContextManager[None]:
         """What runs now belongs to this module."""

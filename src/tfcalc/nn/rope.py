@@ -1,0 +1,25 @@
+"""Rotary positions: how much of each head is turned, and what of that a library's code decides."""
+
+from __future__ import annotations
+
+from tfcalc.core.number import Num
+from tfcalc.nn.value import Value
+
+
+class Rope(Value):
+    """``width`` numbers of each query and key are turned by angles that grow with the position.
+
+    What follows decides on what is kept, not on what is counted. ``angles`` is the format of cos and sin (that of the
+    weights where it is empty); layers with a window have others than those without (``by_window``); each layer puts
+    them in another order first (``by_layer``); queries and keys are turned ``in_float32``; heads that are turned whole
+    are copied all the same (``copies``).
+
+    Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
+    """
+
+    width: Num
+    angles: str = ""
+    by_window: bool = False
+    by_layer: bool = False
+    in_float32: bool = False
+    copies: bool = False
