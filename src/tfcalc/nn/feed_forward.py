@@ -48,15 +48,14 @@ class GatedFeedForward(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
         if self.gate is None:
-            return self.down(self._halves_gated(self.up(x), ctx))
+            gate, up = split(self.up(x), [self.down.fan_in] * 2)
+            return self.down(self._halves_gated(gate, up, ctx))
         if ctx.fuses:
             return self.down(ctx.backend.gate(self.activation, self.gate(x), self.up(x)))
         return self.down(mul(self._activated(self.gate(x), ctx), self.up(x)))
 
-    def _halves_gated(self, inner: Tensor, ctx: Context) -> Tensor:
-        """Gate and input that one map has made."""
-        gate, up = split(inner, [self.down.fan_in] * 2)
-        del inner
+    def _halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
+        """Gate and input that one map has made; they are there until the network ends."""
         if ctx.fuses:
             return ctx.backend.gate(self.activation, gate, up)
         return mul(self._activated(gate, ctx), up)

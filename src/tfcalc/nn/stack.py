@@ -5,27 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.blocks.layer import _span
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
+from tfcalc.tape.groups import merged, named
 from tfcalc.tape.tensor import Tensor
 
 
 class Group(NamedTuple):
-    """Layers that are alike, at these ``places`` of their stack; one of them runs for all ``copies``.
+    """Layers that are alike, at these ``places`` of the ``stack`` (None: everywhere); one runs for all ``copies``.
 
-    ``again``: backward computes them again. ``name`` is that of the ``stack``, with what tells it from other groups.
+    ``depth`` is how many layers the stack has. ``again``: backward computes them again; a ``mark`` tells them from
+    those that are only otherwise alike.
     """
 
     stack: str
-    name: str
     layer: Module
     copies: Num
+    depth: Num
     places: tuple[int, ...] | None = None
+    mark: str = ""
     again: bool = False
     under: int = 0
+
+    @property
+    def name(self) -> str:
+        """That of the stack, with what tells it from other groups."""
+        return named(self.stack, self.places) + self.mark
 
 
 class Stack(Module):
@@ -47,24 +54,20 @@ class Stack(Module):
             else:
                 same.append(place)
         if len(found) == 1:
-            return [Group(self.name, self.name, found[0][0], self.count)]
-        return [
-            Group(self.name, f"{self.name}[{_span(places)}]", layer, len(places), tuple(places))
-            for layer, places in found
-        ]
+            return [Group(self.name, found[0][0], self.count, self.count)]
+        return [Group(self.name, layer, len(places), self.count, tuple(places)) for layer, places in found]
 
     def components(self) -> Iterator[Component]:
         """What its layers hold; they stand in the module that has the stack."""
-        for group in self.groups:
-            (layer,) = group.layer.components()
-            yield layer._replace(name=group.name, copies=group.copies, places=group.places)
+        groups = self.groups
+        yield from merged(groups, [next(group.layer.components()) for group in groups])
 
     def __call__(self, x: Tensor, ctx: Context) -> Tensor:
         """Run its layers from the bottom to the top; it is no module of its own."""
         trace, every = x.trace, ctx.run.every
         if trace.lowers and trace.every_layer:
             groups = [
-                Group(self.name, f"{self.name}.{place}", layer, 1, again=bool(every) and place % every == 0)
+                Group(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)
                 for place, layer in enumerate(self.layers)
             ]
         else:
@@ -90,8 +93,8 @@ def _unlike(group: Group, every: int) -> Iterator[Group]:
         yield group._replace(again=bool(every))
         return
     again = _first_of_each(group, every)
-    yield group._replace(name=f"{group.name}[recomputed]", copies=again, again=True)
-    yield group._replace(name=f"{group.name}[not recomputed]", copies=group.copies - again)
+    yield group._replace(mark="[recomputed]", copies=again, again=True)
+    yield group._replace(mark="[not recomputed]", copies=group.copies - again)
 
 
 def _first_of_each(group: Group, every: int) -> Num:
@@ -104,5 +107,5 @@ def _first_of_each(group: Group, every: int) -> Num:
 
 def _first(group: Group) -> Iterator[Group]:
     """The first layer by itself, and the others: what it reads needs no gradient, or is kept anyway."""
-    yield group._replace(name=f"{group.name}[first]", copies=1, places=(0,))
-    yield group._replace(name=f"{group.name}[others]", copies=group.copies - 1, under=1)
+    yield group._replace(mark="[first]", copies=1, places=None)
+    yield group._replace(mark="[others]", copies=group.copies - 1, under=1)

@@ -49,11 +49,12 @@ class Counting(Trace):
     def group(self, layers: Group) -> Iterator[None]:
         """What runs now are these layers of a stack."""
         outer = self.record
-        self.record = outer.of_group(layers)
+        self.record, since = outer.of_group(layers), len(self.ran)
         try:
             yield
         finally:
             self.record = outer
+            self._ends(since)
 
     def weight(self, weight: Weight, copies: Num = 1) -> Tensor:
         """A tensor that the module holds which runs now."""
@@ -90,13 +91,23 @@ class Counting(Trace):
         With ``early_stop`` it does so until all is there that backward needs: what is only read is there before the
         operation that keeps it runs (torch.utils.checkpoint with ``use_reentrant=False``).
         """
-        ran = self.ran[since:]
-        while early_stop and ran and ran[-1].keeps == NOTHING:
-            ran.pop()
-        if early_stop and ran and ran[-1].keeps == INPUTS:
-            ran.pop()
-        for record, place, _ in ran:
+        for record, place, _ in self.ran[since:]:
             record.costs[place] = record.costs[place]._replace(again=True)
+        for record, place, _ in self._last(since) if early_stop else []:
+            record.costs[place] = record.costs[place]._replace(again=False)
+
+    def _ends(self, since: int) -> None:
+        """A layer ends: the operations at its end are marked, after which nothing is kept."""
+        for record, place, _ in self._last(since):
+            record.costs[place] = record.costs[place]._replace(last=True)
+
+    def _last(self, since: int) -> list[Ran]:
+        """What has run ``since`` then and behind all that backward needs; what is only read is there before."""
+        ran = self.ran[since:]
+        kept = [place for place, each in enumerate(ran) if each.keeps != NOTHING]
+        if not kept:
+            return ran
+        return ran[kept[-1] + (ran[kept[-1]].keeps != INPUTS) :]
 
     def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
         """Another shape."""

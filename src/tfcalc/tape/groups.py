@@ -1,0 +1,58 @@
+"""Layers of a stack that are alike: their names, and which of them are alike in what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import total
+from tfcalc.tape.trace import Group
+
+
+def named(stack: str, places: Sequence[int] | None) -> str:
+    """The name of these layers: ``layers``, where they are all, or ``layers[0-2,5]``."""
+    return stack if places is None else f"{stack}[{span(places)}]"
+
+
+def span(places: Sequence[int]) -> str:
+    """``0-2``, ``3-60``, ``0-45:5`` (every fifth), ``0,2,5-7``.
+
+    >>> span([0, 1, 2, 5]), span([0, 5, 10])
+    ('0-2,5', '0-10:5')
+    """
+    steps = {after - before for before, after in pairwise(places)}
+    if len(places) > 2 and len(steps) == 1 and steps != {1}:
+        return f"{places[0]}-{places[-1]}:{steps.pop()}"
+    runs = [[place for _, place in run] for _, run in groupby(enumerate(places), lambda item: item[1] - item[0])]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def merged(groups: Sequence[Group], made: Sequence[Component]) -> Iterator[Component]:
+    """The components that were made of groups of one stack, those that turned out equal as one.
+
+    Layers that differ by a window cost the same unless it is counted: what a model's parts are called depends on what
+    tells them apart in the answer, and on no convention.
+    """
+    alike: list[tuple[Component, list[Group]]] = []
+    for group, component in zip(groups, made, strict=True):
+        unnamed = component._replace(name="")
+        same = [members for known, members in alike if known == unnamed and members[0].mark == group.mark]
+        if same:
+            same[0].append(group)
+        else:
+            alike.append((unnamed, [group]))
+    for component, members in alike:
+        first, all_with_mark = members[0], [group for group in groups if group.mark == members[0].mark]
+        whole = len(members) == len(all_with_mark) and not first.mark
+        places = None if whole else together(members)
+        copies = first.depth if whole and len(members) > 1 else total(each.copies for each in members)
+        name = named(first.stack, places) + first.mark
+        yield component._replace(name=name, copies=copies, places=places, under=first.under)
+
+
+def together(groups: Sequence[Group]) -> tuple[int, ...] | None:
+    """Where layers of these groups stand; None: everywhere."""
+    if any(group.places is None for group in groups):
+        return None
+    return tuple(sorted(place for group in groups for place in group.places or ()))
