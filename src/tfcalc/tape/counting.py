@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -77,24 +77,6 @@ class Counting(Trace):
     def count(self, call: Call) -> None:
         """Count an operation whose result something else makes."""
         self.call(call)
-
-    def checkpoint(self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False) -> Tensor:
-        """What has been run is computed again."""
-        since = len(self.ran)
-        made = run(*given)
-        self.again(since, early_stop=early_stop)
-        return made
-
-    def again(self, since: int, *, early_stop: bool) -> None:
-        """Backward computes again what has run ``since`` then.
-
-        With ``early_stop`` it does so until all is there that backward needs: what is only read is there before the
-        operation that keeps it runs (torch.utils.checkpoint with ``use_reentrant=False``).
-        """
-        for record, place, _ in self.ran[since:]:
-            record.costs[place] = record.costs[place]._replace(again=True)
-        for record, place, _ in self._last(since) if early_stop else []:
-            record.costs[place] = record.costs[place]._replace(again=False)
 
     def _ends(self, since: int) -> None:
         """A layer ends: the operations at its end are marked, after which nothing is kept."""
