@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import total
+from tfcalc.core.number import same, total
 from tfcalc.tape.trace import Group
 
 
@@ -37,9 +37,9 @@ def merged(groups: Sequence[Group], made: Sequence[Component]) -> Iterator[Compo
     alike: list[tuple[Component, list[Group]]] = []
     for group, component in zip(groups, made, strict=True):
         unnamed = component._replace(name="")
-        same = [members for known, members in alike if known == unnamed and members[0].mark == group.mark]
-        if same:
-            same[0].append(group)
+        equal = [members for known, members in alike if same(known, unnamed) and members[0].mark == group.mark]
+        if equal:
+            equal[0].append(group)
         else:
             alike.append((unnamed, [group]))
     for component, members in alike:
