@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config, check_factor
+from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, scaled
 from tfcalc.errors import InvalidModel
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.basic import Embedding, Linear, Norm, Stored
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
@@ -97,13 +98,31 @@ def gated(c: Config, *, bias: bool = False, names: Sequence[str] = GATED, act: s
     *inward, down = names
     gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
     up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
-    return GatedFeedForward("mlp", gate, up, Linear(down, f, h, "2", bias), c.word(act))
+    kind = c.word(act)
+    stored = learned(kind, "act_fn" if gate else "activation_fn")
+    return GatedFeedForward("mlp", gate, up, Linear(down, f, h, "2", bias), kind, stored)
 
 
 def plain(c: Config, *, bias: bool = False, names: Sequence[str] = PLAIN, act: str = "hidden_act") -> FeedForward:
     """The feed-forward network without a gate."""
     h, f = c.size("hidden_size"), c.size("intermediate_size")
-    return FeedForward("mlp", Linear(names[0], h, f, "1", bias), Linear(names[1], f, h, "2", bias), c.word(act))
+    kind = c.word(act)
+    stored = learned(kind, "act_fn" if "up_proj" in names else "activation_fn")
+    return FeedForward(
+        "mlp", Linear(names[0], h, f, "1", bias), Linear(names[1], f, h, "2", bias), kind, learned=stored
+    )
+
+
+LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weight",), ())}
+"""The trained scalars of an activation, and its buffers."""
+
+
+def learned(kind: str, name: str) -> tuple[Stored, ...]:
+    """What an activation has trained, and what it holds: xIELU (arXiv 2411.13010), PReLU (arXiv 1502.01852)."""
+    weights, buffers = LEARNED.get(kind, ((), ()))
+    trained = (Stored(f"{name}.{each}", (Weight(f"{name}.{each}", (1,), minor=True, key=""),)) for each in weights)
+    held = (Stored(f"{name}.{each}", (), (Weight(f"{name}.{each}", (), key=""),)) for each in buffers)
+    return (*trained, *held)
 
 
 def layer(

@@ -11,6 +11,7 @@ from tfcalc.configs.family import family
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.families import kit
+from tfcalc.families.kit import LEARNED
 from tfcalc.families.kit import PRE_NORM as PRE_NORM
 from tfcalc.families.kit import SANDWICH as SANDWICH
 from tfcalc.families.kit import head_dim as head_dim
@@ -21,9 +22,6 @@ from tfcalc.leaves import buffer, embedding, norm, parameter
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
-
-LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weight",), ())}
-"""The trained scalars of an activation, and its buffers."""
 
 
 def qk_norms(

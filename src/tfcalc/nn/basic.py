@@ -46,6 +46,19 @@ class Linear(Module):
         return x.trace.adapted(self, x, made)
 
 
+class Stored(Module):
+    """Tensors that an operation of the module above reads: trained ``weights``, or ``buffers``."""
+
+    kind = "parameter"
+
+    weights: tuple[Weight, ...] = ()
+    buffers: tuple[Weight, ...] = ()
+
+    def held(self) -> Cost:
+        """All of them."""
+        return Cost(weights=self.weights, buffers=self.buffers)
+
+
 class Norm(Module):
     """A norm of rows of this ``width``: its ``form`` says which, ``code`` whose program it is where several differ."""
 

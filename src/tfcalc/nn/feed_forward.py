@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.nn.basic import Linear
+from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, dropout, mul
@@ -22,6 +22,7 @@ class FeedForward(Module):
     down: Linear
     activation: str
     dropout: bool = False
+    learned: tuple[Stored, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
@@ -44,6 +45,7 @@ class GatedFeedForward(Module):
     up: Linear
     down: Linear
     activation: str
+    learned: tuple[Stored, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""

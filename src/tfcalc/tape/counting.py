@@ -68,6 +68,7 @@ class Counting(Trace):
             elementwise=call.elementwise if reached else tuple(each._replace(backward=0) for each in call.elementwise),
             lookups=call.lookups,
             cached=call.cached,
+            limit=call.limit,
         )
         record = self.record if call.leaf is None else self.record.leaf(*call.leaf)
         self.ran.append(Ran(record, len(record.costs), call.keeps if reached else NOTHING))

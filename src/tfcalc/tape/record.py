@@ -50,6 +50,7 @@ class Record:
                 cached=(*own.cached, *cost.cached),
                 again=own.again or cost.again,
                 last=own.last or cost.last,
+                limit=own.limit if cost.limit is None else cost.limit,
             )
         return Component(self.name, self.kind, own, tuple(self._parts()))
 
