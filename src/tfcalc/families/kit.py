@@ -58,14 +58,11 @@ def rotary_width(c: Config, d: Num) -> Num:
 def attention(
     c: Config,
     *,
-    name: str = "self_attn",
     names: Sequence[str] = LLAMA_NAMES,
     bias: bool = False,
     output_bias: bool | None = None,
     qk_norms: str = "",
     window: int | None = None,
-    rotated: bool = True,
-    dropout: str = "attention_dropout",
     copies_turned: bool = False,
 ) -> Attention:
     """Self-attention; ``qk_norms`` is the form of the norms of each head's queries and keys, where it has some."""
@@ -77,7 +74,7 @@ def attention(
         widths = {"Q": a * d, "K": g * d, "V": g * d}
         maps = [Linear(one, h, widths[letter], letter, bias) for one, letter in zip(inward, widths, strict=True)]
     return Attention(
-        name,
+        "self_attn",
         a,
         g,
         d,
@@ -85,9 +82,9 @@ def attention(
         tuple(maps),
         tuple(Norm(one, qk_norms, d) for one in ("q_norm", "k_norm")) if qk_norms else (),
         Linear(outward, a * d, h, "O", bias if output_bias is None else output_bias),
-        rotary=rotary_width(c, d) if rotated else None,
+        rotary=rotary_width(c, d),
         window=window,
-        dropout=bool(c.get(dropout)),
+        dropout=bool(c.get("attention_dropout")),
         copies_turned=copies_turned,
     )
 

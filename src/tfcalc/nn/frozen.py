@@ -8,7 +8,7 @@ from tfcalc.core.number import same
 
 
 @dataclass_transform(frozen_default=True)
-class Value:
+class Frozen:
     """A subclass names its fields, as a dataclass does. Two values are equal where their classes and fields are."""
 
     fields_: ClassVar[dict[str, Any]] = {}
