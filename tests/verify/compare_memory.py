@@ -18,8 +18,7 @@ from tests.verify.saved import Measured, several
 from tfcalc import InvalidModel, Workload
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
-from tfcalc.implementations.programs import Ran
-from tfcalc.implementations.transformers.program import running
+from tfcalc.implementations.programs import Ran, program
 from tfcalc.tape.operations import Numerics
 from tfcalc.verify.step import language_model
 
@@ -53,17 +52,18 @@ def counted(one: Measured, attention: str, recipe: str, *, dropout: bool = True)
         dropout=dropout,
     ).telling_masks
     tree = model.tree(run)
-    whole, once = (running(model, run, FORMATS[recipe], every_layer=every) for every in (True, False))
+    whole, once = (program(model, run, FORMATS[recipe], "auto", every_layer=every) for every in (True, False))
     for each in (whole, once):
-        each.experts = "batched_mm"  # as the referee runs them: the other kind needs data
-    loss = Ran(whole)(tree)
+        if isinstance(each, Ran):
+            each.running.experts = "batched_mm"  # as the referee runs them: the other kind needs data
+    loss = whole(tree)
     by_module: Counter[str] = Counter()
-    for kept in whole.t.kept.values():
+    for kept in whole.tape.kept.values():
         by_module[kept.keeper] += kept.storage.bytes
-    total = whole.t.ledger.saved
+    total = whole.tape.ledger.saved
     del loss
-    Ran(once)(tree)
-    sizes = [kept.copies * kept.storage.size for kept in once.t.kept.values()]
+    once(tree)
+    sizes = [kept.copies * kept.storage.size for kept in once.tape.kept.values()]
     return Counted(total, by_module, int(sum(sizes)))  # type: ignore[arg-type]  # ints
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from tests.conftest import Program
 from tfcalc.catalog import from_config
-from tfcalc.leaves import linear as true_linear
 
 pytestmark = pytest.mark.torch
 
@@ -35,13 +34,14 @@ def test_a_config_agrees_with_transformers(tfcalc: Program, tmp_path: Path) -> N
 
 
 def test_a_leaf_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfcalc.blocks import feed_forward
+    from tfcalc.families import kit
+    from tfcalc.nn.basic import Linear
     from tfcalc.verify.count import verify
 
-    def wrong(name: str, fan_in: Any, fan_out: Any, *rest: Any, **more: Any) -> Any:
-        return true_linear(name, fan_in, fan_out + 1, *rest, **more)
+    def wrong(name: str, fan_in: Any, fan_out: Any, *rest: Any) -> Linear:
+        return Linear(name, fan_in, fan_out + (name.startswith(("gate", "up", "down"))), *rest)
 
-    monkeypatch.setattr(feed_forward, "linear", wrong)
+    monkeypatch.setattr(kit, "Linear", wrong)
     found = verify(from_config(TINY))
     assert not found.agrees
     assert {row.path for row in found.rows if row.difference} == {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfcalc.ops.elementwise import IDENTITIES, add, mul, pointwise, power, scaled
+from tfcalc.tape.call import Call
+from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 
 
@@ -54,6 +56,19 @@ def laplace(x: Tensor) -> Tensor:
     return scaled(scaled(pointwise("erf", scaled(scaled(x)))))
 
 
+def xielu(x: Tensor) -> Tensor:
+    """``α_p x² + β x`` above 0, ``(expm1(min(x, ε)) − x) α_n + β x`` below (arXiv 2411.13010); α is in bf16."""
+    trace = x.trace
+    assert isinstance(trace, Running)
+    above_, below_ = (pointwise("softplus", trace.scalar(name, "bfloat16")) for name in ("α_p", "α_n"))
+    below_ = scaled(below_)
+    above = add(mul(mul(x, above_), x), scaled(x))
+    exponential = pointwise("expm1", pointwise("min", x))
+    below = add(mul(add(exponential, x), below_), scaled(x))
+    positive = trace.new(x.shape, "bool", "x > 0")
+    return trace.call(Call("where", (above, below), x.shape, x.dtype, saves=(positive,)))
+
+
 IN_PYTHON: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_10": clipped_gelu,
     "gelu_accurate": tanh_gelu,
@@ -64,4 +79,5 @@ IN_PYTHON: dict[str, Callable[[Tensor], Tensor]] = {
     "laplace": laplace,
     "quick_gelu": quick_gelu,
     "relu2": squared_relu,
+    "xielu": xielu,
 }

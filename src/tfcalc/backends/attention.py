@@ -43,16 +43,16 @@ def _able(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, ctx: Context) ->
     """Flash attention takes no mask, and heads of one width; the memory-efficient kernel not every width.
 
     Without a mask transformers gives sdpa keys that heads share (``enable_gqa``), which only flash attention takes.
-    Source: aten's sdp_utils.cpp.
+    Source: aten's sdp_utils.cpp. A library of kernels calls its own.
     """
     asked = ctx.run.kernel
     if not ctx.run.fused:
         return asked
     widths = {value_of(q.width), value_of(v.width)}
-    if asked == "flash" and mask is None and len(widths) == 1 and max(widths) <= FLASH_WIDEST:
+    if asked == "flash" and mask is None and (ctx.fuses or (len(widths) == 1 and max(widths) <= FLASH_WIDEST)):
         return "flash"
     aligned = ALIGNED // 2 if q.trace.compute == "float32" else ALIGNED
-    shared = q.shape[1] != k.shape[1] and mask is None
+    shared = q.shape[1] != k.shape[1] and mask is None and not ctx.fuses
     return "math" if shared or any(width % aligned for width in widths) else "efficient"
 
 

@@ -28,16 +28,16 @@ class Transformers:
         """As it was asked for."""
         return run
 
-    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention]) -> Context:
+    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """The masks of scores, and the angles of positions, once for all layers."""
-        windows = list(dict.fromkeys(each.window for each in attentions if each.causal))
-        masks = {window: made for window in windows if (made := self._mask(window, x, ctx)) is not None}
+        windows = dict.fromkeys([*masks, *(each.window for each in attentions if each.causal)])
+        made = {window: mask for window in windows if (mask := self._mask(window, x, ctx)) is not None}
         ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
         if not ropes:
-            return ctx._replace(masks=masks)
+            return ctx._replace(masks=made)
         places = x.trace.new((ctx.stream.length,), "int64", "positions")
         angles = {key: rotation.angles_of(rope, x, ctx) for key, rope in reversed(ropes.items())}
-        return ctx._replace(masks=masks, angles=angles, places=places)
+        return ctx._replace(masks=made, angles=angles, places=places)
 
     def _mask(self, window: Num | None, x: Tensor, ctx: Context) -> Tensor | None:
         """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked."""

@@ -1,7 +1,6 @@
 """A transformer layer, and stacks of layers that need not be alike."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
 from typing import NamedTuple, TypeVar
 
 from tfcalc.blocks.attention import Attention
@@ -9,6 +8,7 @@ from tfcalc.blocks.feed_forward import FeedForward
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import dropout, norm, residual
+from tfcalc.tape.groups import span
 from tfcalc.workload import Sequences, Workload
 
 Kind = TypeVar("Kind", bound=Hashable)
@@ -108,17 +108,4 @@ def stack(name: str, kinds: Sequence[Kind], count: Num, make: Callable[[Kind], C
         if alone:
             yield made._replace(name=name, copies=count)
         else:
-            yield made._replace(name=f"{name}[{_span(places)}]", copies=len(places), places=tuple(places))
-
-
-def _span(places: Sequence[int]) -> str:
-    """``0-2``, ``3-60``, ``0-45:5`` (every fifth), ``0,2,5-7``.
-
-    >>> _span([0, 1, 2, 5]), _span([0, 5, 10])
-    ('0-2,5', '0-10:5')
-    """
-    steps = {after - before for before, after in pairwise(places)}
-    if len(places) > 2 and len(steps) == 1 and steps != {1}:
-        return f"{places[0]}-{places[-1]}:{steps.pop()}"
-    runs = [[place for _, place in run] for _, run in groupby(enumerate(places), lambda item: item[1] - item[0])]
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+            yield made._replace(name=f"{name}[{span(places)}]", copies=len(places), places=tuple(places))

@@ -92,3 +92,17 @@ def minimum(one: Any, other: Any) -> Any:
         if hasattr(number, "minimum"):
             return number.minimum(against)
     return divide(one + other - abs(one - other), 2)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, or two tuples of such, whatever kind of number stands in them.
+
+    >>> same((2, ("a", 3)), (2, ("a", 3))), same(2, 3)
+    (True, False)
+    """
+    if one is other:
+        return True
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    equal = one == other
+    return equal if isinstance(equal, bool) else bool(equal.all())  # of an array, all that is in it

@@ -6,7 +6,7 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import kit
-from tfcalc.families.windows import windows
+from tfcalc.families.windows import both, windows
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.layers import PreNorm, Sandwich
 from tfcalc.nn.model import Decoder
@@ -43,7 +43,7 @@ def gemma2(c: Config) -> Module:
         ffn = kit.gated(c, act="hidden_activation")
         return kit.layer(c, mixer, ffn, of=Sandwich, names=kit.SANDWICH, code=CODE)
 
-    return scaled(kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code=CODE))
+    return scaled(kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code=CODE, masks=both(c)))
 
 
 @family("vaultgemma", architecture="VaultGemmaForCausalLM", heads=CAPPED)
@@ -55,7 +55,7 @@ def vaultgemma(c: Config) -> Module:
         mixer = capped(c, kit.attention(c, bias=c.flag("attention_bias"), window=window))
         return kit.layer(c, mixer, kit.gated(c, act="hidden_activation"), names=names, code=CODE)
 
-    return scaled(kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code=CODE))
+    return scaled(kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code=CODE, masks=both(c)))
 
 
 @family(
@@ -78,4 +78,4 @@ def gemma3(c: Config) -> Module:
         ffn = kit.gated(c, act="hidden_activation")
         return kit.layer(c, mixer, ffn, of=Sandwich, names=kit.SANDWICH, code=CODE)
 
-    return scaled(kit.decoder(c, one, windows(c, lambda place: (place + 1) % every != 0), code=CODE))
+    return scaled(kit.decoder(c, one, windows(c, lambda place: (place + 1) % every != 0), code=CODE, masks=both(c)))

@@ -7,11 +7,12 @@ from typing import Any
 
 from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config, check_factor
+from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, scaled
 from tfcalc.errors import InvalidModel
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Stored
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
@@ -59,7 +60,6 @@ def rotary_width(c: Config, d: Num) -> Num:
 def attention(
     c: Config,
     *,
-    name: str = "self_attn",
     names: Sequence[str] = LLAMA_NAMES,
     bias: bool = False,
     output_bias: bool | None = None,
@@ -70,7 +70,7 @@ def attention(
     causal: bool = True,
     dropout: str = "attention_dropout",
 ) -> Attention:
-    """Self-attention; ``qk_norms`` is the form of norms of each head's queries and keys, or of all of them (``whole``)."""
+    """Self-attention; ``qk_norms`` is the form of the norms of queries and keys, of each head or the ``whole``."""
     h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), head_dim(c)
     *inward, outward = names
     if len(inward) == 1:
@@ -79,7 +79,7 @@ def attention(
         widths = {"Q": a * d, "K": g * d, "V": g * d}
         maps = [Linear(one, h, widths[letter], letter, bias) for one, letter in zip(inward, widths, strict=True)]
     return Attention(
-        name,
+        "self_attn",
         a,
         g,
         d,
@@ -108,13 +108,31 @@ def gated(c: Config, *, bias: bool = False, names: Sequence[str] = GATED, act: s
     *inward, down = names
     gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
     up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
-    return GatedFeedForward("mlp", gate, up, Linear(down, f, h, "2", bias), c.word(act))
+    kind = c.word(act)
+    stored = learned(kind, "act_fn" if gate else "activation_fn")
+    return GatedFeedForward("mlp", gate, up, Linear(down, f, h, "2", bias), kind, stored)
 
 
 def plain(c: Config, *, bias: bool = False, names: Sequence[str] = PLAIN, act: str = "hidden_act") -> FeedForward:
     """The feed-forward network without a gate."""
     h, f = c.size("hidden_size"), c.size("intermediate_size")
-    return FeedForward("mlp", Linear(names[0], h, f, "1", bias), Linear(names[1], f, h, "2", bias), c.word(act))
+    kind = c.word(act)
+    stored = learned(kind, "act_fn" if "up_proj" in names else "activation_fn")
+    return FeedForward(
+        "mlp", Linear(names[0], h, f, "1", bias), Linear(names[1], f, h, "2", bias), kind, learned=stored
+    )
+
+
+LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weight",), ())}
+"""The trained scalars of an activation, and its buffers."""
+
+
+def learned(kind: str, name: str) -> tuple[Stored, ...]:
+    """What an activation has trained, and what it holds: xIELU (arXiv 2411.13010), PReLU (arXiv 1502.01852)."""
+    weights, buffers = LEARNED.get(kind, ((), ()))
+    trained = (Stored(f"{name}.{each}", Weight(f"{name}.{each}", (1,), minor=True, key="")) for each in weights)
+    held = (Buffer(f"{name}.{each}", Weight(f"{name}.{each}", (), key="")) for each in buffers)
+    return (*trained, *held)
 
 
 def layer(
@@ -139,8 +157,12 @@ def decoder(
     norm: str = "rmsnorm",
     code: str = "",
     names: tuple[str, str, str] = ("model", "embed_tokens", "norm"),
+    masks: tuple[int | None, ...] = (),
 ) -> Decoder:
-    """A table, layers, and a final norm; the layers are all alike, or made by the ``windows`` that they have."""
+    """A table, layers, and a final norm; the layers are all alike, or made by the ``windows`` that they have.
+
+    The program makes ``masks`` for these windows, whether a layer has them or not.
+    """
     h, (whole, table, last) = c.size("hidden_size"), names
     if isinstance(layers, PreNorm):
         made = [layers] * c.number(LAYERS)
@@ -148,4 +170,4 @@ def decoder(
         by_window = {window: layers(window) for window in dict.fromkeys(windows)}
         made = [by_window[window] for window in windows]
     stack = Stack(made[0].name, tuple(made), c.size(LAYERS))
-    return Decoder(whole, Embedding(table, c.size("vocab_size"), h), stack, Norm(last, norm, h, code))
+    return Decoder(whole, Embedding(table, c.size("vocab_size"), h), stack, Norm(last, norm, h, code), masks=masks)

@@ -11,19 +11,18 @@ from tfcalc.configs.family import family
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.families import kit
+from tfcalc.families.kit import LEARNED
 from tfcalc.families.kit import PRE_NORM as PRE_NORM
 from tfcalc.families.kit import SANDWICH as SANDWICH
 from tfcalc.families.kit import head_dim as head_dim
 from tfcalc.families.kit import kv_heads as kv_heads
 from tfcalc.families.kit import rotary_width as rotary_width
-from tfcalc.families.windows import LAYERS, windows
+from tfcalc.families.windows import LAYERS, both, windows
 from tfcalc.leaves import buffer, embedding, norm, parameter
 from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
-
-LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weight",), ())}
-"""The trained scalars of an activation, and its buffers."""
 
 
 def qk_norms(
@@ -209,7 +208,7 @@ def smollm3(c: Config) -> Module:
         mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window)
         return kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias")))
 
-    return kit.decoder(c, one, windows_without_positions(c))
+    return kit.decoder(c, one, windows_without_positions(c), masks=(None,))
 
 
 def windows_without_positions(c: Config) -> list[int | None]:
@@ -220,19 +219,24 @@ def windows_without_positions(c: Config) -> list[int | None]:
     return windows(c, lambda place: c.flag("use_sliding_window") and not rotated[place])
 
 
-@family("ministral", architecture="MinistralForCausalLM", heads=tops.CAUSAL_LM)
 @family(
     "mistral",
     architecture="MistralForCausalLM",
     heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)},
 )
-def mistral(c: Config) -> Module:
+def mistral(c: Config) -> Decoder:
     """Mistral 7B (arXiv 2310.06825): Llama with grouped heads, and no flag for biases."""
 
     def one(window: int | None) -> PreNorm:
         return kit.layer(c, kit.attention(c, window=window), kit.gated(c))
 
     return kit.decoder(c, one, windows(c, lambda _: True))
+
+
+@family("ministral", architecture="MinistralForCausalLM", heads=tops.CAUSAL_LM)
+def ministral(c: Config) -> Module:
+    """Ministral (Mistral AI 2024): Mistral, some of whose layers may see everything."""
+    return mistral(c).but(masks=both(c))
 
 
 @family(
@@ -264,7 +268,7 @@ def qwen2(c: Config) -> Module:
     def one(window: int | None) -> PreNorm:
         return kit.layer(c, kit.attention(c, bias=True, output_bias=False, window=window), kit.gated(c))
 
-    return kit.decoder(c, one, upper_windows(c))
+    return kit.decoder(c, one, upper_windows(c), masks=(None,))
 
 
 @family("qwen3", architecture="Qwen3ForCausalLM", heads=tops.CAUSAL_LM)
@@ -275,7 +279,7 @@ def qwen3(c: Config) -> Module:
         mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=window)
         return kit.layer(c, mixer, kit.gated(c))
 
-    return kit.decoder(c, one, upper_windows(c))
+    return kit.decoder(c, one, upper_windows(c), masks=(None,))
 
 
 @family("phi3", architecture="Phi3ForCausalLM", heads=tops.CAUSAL_LM)

@@ -6,7 +6,7 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import kit
-from tfcalc.families.windows import windows
+from tfcalc.families.windows import both, windows
 from tfcalc.nn.layers import Behind, PreNorm
 from tfcalc.nn.module import Module
 
@@ -35,7 +35,7 @@ def olmo2(c: Config) -> Module:
         mixer = mixer.but(rope=kit.rope(c, angles="float32"))
         return kit.layer(c, mixer, kit.gated(c), of=Behind, names=POST_NORM, code="olmo")
 
-    return kit.decoder(c, one, windows(c, lambda place: (place + 1) % 4 != 0), code="olmo")
+    return kit.decoder(c, one, windows(c, lambda place: (place + 1) % 4 != 0), code="olmo", masks=both(c))
 
 
 @family("exaone4", architecture="Exaone4ForCausalLM", heads=tops.CAUSAL_LM)
@@ -46,7 +46,7 @@ def exaone4(c: Config) -> Module:
         mixer = kit.attention(c, qk_norms="rmsnorm", window=window)
         return kit.layer(c, mixer, kit.gated(c), of=Behind, names=POST_NORM)
 
-    return kit.decoder(c, one, patterned(c))
+    return kit.decoder(c, one, patterned(c), masks=(None,))
 
 
 def patterned(c: Config) -> list[int | None]:

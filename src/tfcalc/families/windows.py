@@ -30,6 +30,12 @@ def window(c: Config, size: str = "sliding_window") -> int | None:
     return None if c.get(size) is None else c.number(size)
 
 
+def both(c: Config, size: str = "sliding_window") -> tuple[int | None, ...]:
+    """None and the window: those of the masks that many programs make, whichever their layers read."""
+    width = window(c, size)
+    return (None,) if width is None else (None, width)
+
+
 def told(run: Workload, kinds: Sequence[int | None]) -> list[int | None]:
     """The windows as far as they matter: all alike where no mask changes what is counted."""
     return list(kinds) if run.tells_masks else [None] * len(kinds)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
@@ -99,6 +101,15 @@ class Attention(Module):
         made = {"K": self.key_dim, "V": self.value_dim}
         stream, limits = ctx.stream, {"window": self.window, "chunk": self.chunk}
         return by_token(stream, stream, self.kv_heads, made, causal=self.causal, **limits)  # type: ignore[arg-type]  # as above
+
+
+def attentions(module: Module) -> Iterator[Attention]:
+    """The attention blocks in it."""
+    for part in module.parts:
+        if isinstance(part, Attention):
+            yield part
+        else:
+            yield from attentions(part)
 
 
 def _headed(x: Tensor, heads: Num, width: Num) -> Tensor:

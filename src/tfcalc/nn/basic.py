@@ -46,6 +46,28 @@ class Linear(Module):
         return x.trace.adapted(self, x, made)
 
 
+class Stored(Module):
+    """A tensor that an operation of the module above reads, and that is trained."""
+
+    kind = "parameter"
+
+    tensor: Weight
+
+    def held(self) -> Cost:
+        """It."""
+        return Cost(weights=(self.tensor,))
+
+
+class Buffer(Stored):
+    """One that is not trained."""
+
+    kind = "buffer"
+
+    def held(self) -> Cost:
+        """It."""
+        return Cost(buffers=(self.tensor,))
+
+
 class Norm(Module):
     """A norm of rows of this ``width``: its ``form`` says which, ``code`` whose program it is where several differ."""
 

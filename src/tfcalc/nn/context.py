@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from tfcalc.core.number import Num
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences, Workload
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 class Backend(Protocol):
     """Whose code runs what is one operation to the mathematics and several to a library, or the other way round."""
 
-    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention]) -> Context:
-        """What a stack makes once for all its layers: masks, and the angles of positions."""
+    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
+        """What a stack makes once for all its layers: masks, also of these windows, and the angles of positions."""
         ...
 
     def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

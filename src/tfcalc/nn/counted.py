@@ -10,8 +10,11 @@ from tfcalc.workload import Workload
 
 
 def counted(module: Module, run: Workload) -> Component:
-    """The tree of components of a module that reads token ids."""
-    trace = Counting()
+    """The tree of components of a module that reads token ids.
+
+    What backward computes again is marked later, in the tree (:mod:`tfcalc.core.recomputation`).
+    """
+    trace, run = Counting(), run.replaced(recompute="none", early_stop=False)
     ids = trace.given((run.target.batch, run.target.length), "int64", "token ids")
     module(ids, Context(run, run.target))
     (record,) = trace.record.inside.values()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.nn.basic import Linear
+from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, dropout, mul
@@ -22,6 +22,7 @@ class FeedForward(Module):
     down: Linear
     activation: str
     dropout: bool = False
+    learned: tuple[Stored, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
@@ -44,19 +45,19 @@ class GatedFeedForward(Module):
     up: Linear
     down: Linear
     activation: str
+    learned: tuple[Stored, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
         if self.gate is None:
-            return self.down(self._halves_gated(self.up(x), ctx))
+            gate, up = split(self.up(x), [self.down.fan_in] * 2)
+            return self.down(self._halves_gated(gate, up, ctx))
         if ctx.fuses:
             return self.down(ctx.backend.gate(self.activation, self.gate(x), self.up(x)))
         return self.down(mul(self._activated(self.gate(x), ctx), self.up(x)))
 
-    def _halves_gated(self, inner: Tensor, ctx: Context) -> Tensor:
-        """Gate and input that one map has made."""
-        gate, up = split(inner, [self.down.fan_in] * 2)
-        del inner
+    def _halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
+        """Gate and input that one map has made; they are there until the network ends."""
         if ctx.fuses:
             return ctx.backend.gate(self.activation, gate, up)
         return mul(self._activated(gate, ctx), up)

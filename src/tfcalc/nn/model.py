@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tfcalc.nn.attention import Attention
+from tfcalc.core.number import Num
+from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
@@ -25,23 +24,16 @@ class Decoder(Module):
     norm: Norm | None
     scales: bool = False
     """Whether the embedding is multiplied by a number."""
+    masks: tuple[Num | None, ...] = ()
+    """The windows of which masks are made even where no layer has them."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         x = scaled(self.table(x)) if self.scales else self.table(x)
         if x.trace.lowers:
-            ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)))
+            ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), self.masks)
         x = self.layers(x, ctx)
         return x if self.norm is None else self.norm(x, ctx)
-
-
-def attentions(module: Module) -> Iterator[Attention]:
-    """The attention blocks in it."""
-    for part in module.parts:
-        if isinstance(part, Attention):
-            yield part
-        else:
-            yield from attentions(part)
 
 
 class WithHead(Module):
@@ -60,9 +52,11 @@ class WithHead(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         made = self.base(x, ctx)
+        if self.head.kind != "output":
+            return self.logits(made)  # transformers' classifiers read every token
         if ctx.run.logits == "last":
             made = narrow(made, 1)
-        if not ctx.run.training or self.head.kind != "output":
+        if not ctx.run.training:
             return self.logits(made)
         if made.trace.lowers:
             return ctx.backend.head_and_loss(self, made, x)

@@ -7,11 +7,11 @@ from typing import Any
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
-from tfcalc.nn.value import Value
+from tfcalc.nn.frozen import Frozen
 from tfcalc.tape.tensor import Tensor
 
 
-class Module(Value):
+class Module(Frozen):
     """A part of a model. A subclass names its fields and says how its ``forward`` goes.
 
     Fields that are modules, or tuples of them, are its parts.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tfcalc.core.number import Num
-from tfcalc.nn.value import Value
+from tfcalc.nn.frozen import Frozen
 
 
-class Rope(Value):
+class Rope(Frozen):
     """``width`` numbers of each query and key are turned by angles that grow with the position.
 
     What follows decides on what is kept, not on what is counted. ``angles`` is the format of cos and sin (that of the

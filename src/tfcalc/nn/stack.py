@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
+from tfcalc.nn.attention import attentions
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.tape.groups import merged, named
@@ -16,14 +17,14 @@ from tfcalc.tape.tensor import Tensor
 class Group(NamedTuple):
     """Layers that are alike, at these ``places`` of the ``stack`` (None: everywhere); one runs for all ``copies``.
 
-    ``count`` is how many layers the stack has. ``again``: backward computes them again; a ``mark`` tells them from those
-    that are only otherwise alike.
+    ``depth`` is how many layers the stack has. ``again``: backward computes them again; a ``mark`` tells them from
+    those that are only otherwise alike.
     """
 
     stack: str
     layer: Module
     copies: Num
-    count: Num
+    depth: Num
     places: tuple[int, ...] | None = None
     mark: str = ""
     again: bool = False
@@ -79,6 +80,10 @@ class Stack(Module):
         return x
 
     def _one(self, group: Group, x: Tensor, ctx: Context) -> Tensor:
+        if group.again:  # what backward computes again is given the layer's own masks alone
+            windows = {each.window for each in attentions(group.layer)}
+            ctx = ctx._replace(masks={window: mask for window, mask in ctx.masks.items() if window in windows})
+
         def layer(x: Tensor) -> Tensor:
             made = group.layer.forward(x, ctx)
             x.trace.layer_ends()

@@ -53,6 +53,7 @@ def attend(
             Elementwise("softmax", heads * pairs.scores, *SOFTMAX),
         ),
         cached=cached,
+        limit=pairs.limit,
         leaf=Leaf(name, "attend"),
         saves_result=True,
     )

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, product, total
 from tfcalc.core.traced import known
+from tfcalc.errors import InvalidModel, nearest
 from tfcalc.leaves.elementwise import ACTIVATIONS, FURTHER
+from tfcalc.printable import quoted
 from tfcalc.tape.call import Call, Leaf
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Shape, Tensor, preserved
@@ -108,7 +110,10 @@ def activation(kind: str, x: Tensor, code: Callable[[], Tensor]) -> Tensor:
 
     Source: torch.nn.functional and transformers.activations; GELU: Hendrycks and Gimpel 2016 (arXiv 1606.08415).
     """
-    forward, backward = (ACTIVATIONS | FURTHER)[kind]
+    kinds = ACTIVATIONS | FURTHER
+    if kind not in kinds:
+        raise InvalidModel(f"activation {quoted(kind)} is not known", nearest(kind, kinds))
+    forward, backward = kinds[kind]
     work = (Elementwise(kind, x.elements, forward, backward),)
     leaf = Leaf("activation", "activation")
     return x.trace.compose(Call(kind, (x,), x.shape, x.dtype, elementwise=work, leaf=leaf, saves=(x,)), code)

@@ -46,6 +46,7 @@ class Call(NamedTuple):
         elementwise: its work that is no matrix product.
         lookups: rows that it fetches from a table.
         cached: what it keeps from one decoding step to the next.
+        limit: the number of keys that a query sees at the most, of attention.
         leaf: where it stands in the tree; None: in the module that calls it.
         saves: tensors that its backward needs.
         saves_result: whether its own result is one of them.
@@ -63,6 +64,7 @@ class Call(NamedTuple):
     elementwise: tuple[Elementwise, ...] = ()
     lookups: Num = 0
     cached: tuple[Cached, ...] = ()
+    limit: Num | None = None
     leaf: Leaf | None = None
     saves: tuple[Tensor, ...] = ()
     saves_result: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -63,11 +63,12 @@ class Counting(Trace):
     def group(self, layers: Group) -> Iterator[None]:
         """What runs now are these layers of a stack."""
         outer = self.record
-        self.record = outer.of_group(layers)
+        self.record, since = outer.of_group(layers), len(self.ran)
         try:
             yield
         finally:
             self.record = outer
+            self._ends(since)
 
     def weight(self, weight: Weight, copies: Num = 1) -> Tensor:
         """A tensor that the module holds which runs now."""
@@ -81,6 +82,7 @@ class Counting(Trace):
             elementwise=call.elementwise if reached else tuple(each._replace(backward=0) for each in call.elementwise),
             lookups=call.lookups,
             cached=call.cached,
+            limit=call.limit,
         )
         record = self.record if call.leaf is None else self.record.leaf(*call.leaf)
         self.ran.append(Ran(record, len(record.costs), call.keeps if reached else NOTHING))
@@ -91,26 +93,18 @@ class Counting(Trace):
         """Count an operation whose result something else makes."""
         self.call(call)
 
-    def checkpoint(self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False) -> Tensor:
-        """What has been run is computed again."""
-        since = len(self.ran)
-        made = run(*given)
-        self.again(since, early_stop=early_stop)
-        return made
+    def _ends(self, since: int) -> None:
+        """A layer ends: the operations at its end are marked, after which nothing is kept."""
+        for record, place, _ in self._last(since):
+            record.costs[place] = record.costs[place]._replace(last=True)
 
-    def again(self, since: int, *, early_stop: bool) -> None:
-        """Backward computes again what has run ``since`` then.
-
-        With ``early_stop`` it does so until all is there that backward needs: what is only read is there before the
-        operation that keeps it runs (torch.utils.checkpoint with ``use_reentrant=False``).
-        """
+    def _last(self, since: int) -> list[Ran]:
+        """What has run ``since`` then and behind all that backward needs; what is only read is there before."""
         ran = self.ran[since:]
-        while early_stop and ran and ran[-1].keeps == NOTHING:
-            ran.pop()
-        if early_stop and ran and ran[-1].keeps == INPUTS:
-            ran.pop()
-        for record, place, _ in ran:
-            record.costs[place] = record.costs[place]._replace(again=True)
+        kept = [place for place, each in enumerate(ran) if each.keeps != NOTHING]
+        if not kept:
+            return ran
+        return ran[kept[-1] + (ran[kept[-1]].keeps != INPUTS) :]
 
     def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
         """Another shape."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
 from tfcalc.core.component import Component
+from tfcalc.core.number import same, total
 from tfcalc.tape.trace import Group
 
 
@@ -35,22 +36,23 @@ def merged(groups: Sequence[Group], made: Sequence[Component]) -> Iterator[Compo
     """
     alike: list[tuple[Component, list[Group]]] = []
     for group, component in zip(groups, made, strict=True):
-        same = next(
-            (members for known, members in alike if known == component and members[0].mark == group.mark), None
-        )
-        if same is None:
-            alike.append((component, [group]))
+        unnamed = component._replace(name="")
+        equal = [members for known, members in alike if same(known, unnamed) and members[0].mark == group.mark]
+        if equal:
+            equal[0].append(group)
         else:
-            same.append(group)
+            alike.append((unnamed, [group]))
     for component, members in alike:
-        first = members[0]
-        if first.places is None:
-            copies, places = first.copies, None
-        else:
-            places = tuple(sorted(place for each in members for place in each.places or ()))
-            copies = sum(each.copies for each in members)  # type: ignore[misc]  # they have places, so they are numbers
-            if isinstance(first.count, int) and len(places) == first.count:
-                copies, places = first.count, None
-        yield component._replace(
-            name=named(first.stack, places) + first.mark, copies=copies, places=places, under=first.under
-        )
+        first, all_with_mark = members[0], [group for group in groups if group.mark == members[0].mark]
+        whole = len(members) == len(all_with_mark) and not first.mark
+        places = None if whole else together(members)
+        copies = first.depth if whole and len(members) > 1 else total(each.copies for each in members)
+        name = named(first.stack, places) + first.mark
+        yield component._replace(name=name, copies=copies, places=places, under=first.under)
+
+
+def together(groups: Sequence[Group]) -> tuple[int, ...] | None:
+    """Where layers of these groups stand; None: everywhere."""
+    if any(group.places is None for group in groups):
+        return None
+    return tuple(sorted(place for group in groups for place in group.places or ()))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
+from tfcalc.tape.groups import merged
 from tfcalc.tape.trace import Group, Part
 
 
@@ -48,11 +49,10 @@ class Record:
                 lookups=own.lookups + cost.lookups,
                 cached=(*own.cached, *cost.cached),
                 again=own.again or cost.again,
+                last=own.last or cost.last,
+                limit=own.limit if cost.limit is None else cost.limit,
             )
-        made = Component(self.name, self.kind, own, tuple(self._parts()))
-        if self.group is None:
-            return made
-        return made._replace(copies=self.group.copies, places=self.group.places, under=self.group.under)
+        return Component(self.name, self.kind, own, tuple(self._parts()))
 
     def _parts(self) -> Iterator[Component]:
         """In the order in which the module has them, each with the leaves that ran behind it.
@@ -64,16 +64,22 @@ class Record:
         for record in self.inside.values():
             home = record.home or home
             ran.setdefault(home, []).append(record)
-        yield from (record.component() for record in ran[""])
+        yield from _components(ran.pop(""))
         for part in [] if self.part is None else self.part.parts:
-            if part.name in ran:
-                yield from (record.component() for record in ran.pop(part.name))
-            else:
-                yield from part.components()
-        ran.pop("")
-        yield from (record.component() for records in ran.values() for record in records)
+            yield from _components(ran.pop(part.name)) if part.name in ran else part.components()
+        for records in ran.values():
+            yield from _components(records)
 
     @property
     def home(self) -> str:
         """The part of the module above that it is; none for a leaf."""
         return self.group.stack if self.group else self.part.name if self.part else ""
+
+
+def _components(records: Sequence[Record]) -> Iterator[Component]:
+    """Those of records that stand side by side; layers of one stack that are alike in what they cost are one."""
+    groups = [record.group for record in records if record.group is not None]
+    if groups:
+        yield from merged(groups, [record.component() for record in records])
+    else:
+        yield from (record.component() for record in records)

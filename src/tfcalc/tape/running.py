@@ -71,6 +71,14 @@ class Running(Trace):
         # a matrix that is a table elsewhere is read the other way round
         return self.weights[path] if weight.tied_to is None else self.view(self.weights[path], shape, dense(shape))
 
+    def scalar(self, name: str, dtype: str) -> Tensor:
+        """A trained number of the module that runs, in a format of its own."""
+        path = f"{self.tape.path}.{name}"
+        if path not in self.weights:
+            held = self.tape.parameter(1, dtype, path)
+            self.weights[path] = Tensor(self, held.storage, (1,), dtype, (1,), node=held.node)
+        return self.weights[path]
+
     # --- operations
 
     def call(self, call: Call) -> Tensor:

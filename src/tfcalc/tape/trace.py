@@ -70,6 +70,16 @@ class Group(Protocol):
         ...
 
     @property
+    def depth(self) -> Num:
+        """How many layers the stack has."""
+        ...
+
+    @property
+    def mark(self) -> str:
+        """What tells them from layers that are otherwise alike."""
+        ...
+
+    @property
     def under(self) -> int:
         """How many layers of other kinds are below them."""
         ...

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tfcalc.blocks.layer import _span
 from tfcalc.configs.config import MOST_LAYERS
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held, Tensor
@@ -20,6 +19,7 @@ from tfcalc.held.formats.gguf_files import Facts
 from tfcalc.held.formats.mixture import Mixture, facts_of
 from tfcalc.held.formats.module_names import Names, names_layers
 from tfcalc.held.formats.names import PLAIN, single
+from tfcalc.tape.groups import span
 
 TYPES_OF_TOKENS = "token_type"
 JOINED = "gate_up"
@@ -126,7 +126,7 @@ class _Holding:
             if len(groups) == 1:
                 yield held
             else:
-                name = f"{part.name.partition('[')[0]}[{_span(layers)}]"
+                name = f"{part.name.partition('[')[0]}[{span(layers)}]"
                 yield held._replace(name=name, copies=len(layers), places=tuple(layers))
 
     def own(self, component: Component, place: _Place) -> Iterator[Held]:

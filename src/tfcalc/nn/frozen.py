@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self, dataclass_transform
 
+from tfcalc.core.number import same
+
 
 @dataclass_transform(frozen_default=True)
-class Value:
+class Frozen:
     """A subclass names its fields, as a dataclass does. Two values are equal where their classes and fields are."""
 
     fields_: ClassVar[dict[str, Any]] = {}
@@ -32,6 +34,6 @@ class Value:
         raise AttributeError(f"{type(self).__name__}.{name} cannot be changed; see but()")
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.__dict__ == other.__dict__
+        return type(self) is type(other) and all(same(own, other.__dict__[name]) for name, own in self.__dict__.items())
 
     __hash__ = None  # type: ignore[assignment]  # sizes may be symbols
