@@ -127,9 +127,9 @@ def test_the_loss_and_the_rotation_are_elementwise_work() -> None:
 
 
 def test_logits_of_the_last_token_are_a_language_models_alone() -> None:
-    """A classifier of tokens reads all 3 · 7 of them: 2 · 21 · 32 · 5 FLOPs (transformers has no logits_to_keep there)."""
+    """A classifier of tokens reads all 3 · 7 of them: 2 · 21 · 32 · 5 FLOPs (no logits_to_keep)."""
     of_tokens = HFModel(GEMMA | {"architectures": ["Gemma2ForTokenClassification"], "num_labels": 5})
     of_words = HFModel(GEMMA | {"architectures": ["Gemma2ForCausalLM"]})
-    run = Workload(batch_size=3, seq_len=7, phase="prefill", logits="last")
+    run = Workload(batch_size=3, seq_len=7, logits="last")
     beside = flops(of_tokens, run).answer - flops(of_words, run).answer
     assert beside == 2 * 21 * 32 * 5 - 2 * 3 * 32 * 50
