@@ -26,12 +26,16 @@ class Decoder(Module):
     """Whether the embedding is multiplied by a number."""
     masks: tuple[Num | None, ...] = ()
     """The windows of which masks are made even where no layer has them."""
+    normed_twice: bool = False
+    """Whether the norm runs before the first layer, too (NanoChat)."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         x = scaled(self.table(x)) if self.scales else self.table(x)
         if x.trace.lowers:
             ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), self.masks)
+        if self.normed_twice and self.norm is not None:
+            x = self.norm(x, ctx)
         x = self.layers(x, ctx)
         return x if self.norm is None else self.norm(x, ctx)
 
