@@ -65,6 +65,8 @@ class Attention(Module):
             q, k = (norm(each, ctx) for norm, each in zip(self.norms, (q, k), strict=True))
         if self.tempered:  # arXiv 2501.19399
             q = x.trace.to(mul(q, x.trace.new((q.shape[2], 1), q.dtype, "temperatures")), q.dtype)
+        if ctx.cache is not None:
+            k, v = ctx.cache.update(k, v)
         made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
         return self.output(made if self.sub_norm is None else self.sub_norm(made, ctx))
 

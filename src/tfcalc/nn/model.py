@@ -43,7 +43,8 @@ class Decoder(Module):
 class WithHead(Module):
     """A model and what makes logits of its output; in training, their loss.
 
-    ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``).
+    ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``). Its labels are the tokens
+    that are next, unless it fills in tokens that are ``masked``.
     """
 
     kind = "model"
@@ -52,6 +53,7 @@ class WithHead(Module):
     head: Linear
     scales: bool = False
     capped: bool = False
+    masked: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
@@ -68,5 +70,11 @@ class WithHead(Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """Those of what the base model has made."""
-        made = scaled(self.head(x)) if self.scales else self.head(x)
-        return scaled(pointwise("tanh", scaled(made))) if self.capped else made
+        x = self.head(x)
+        if self.scales:
+            x = scaled(x)
+        if self.capped:  # one after another, so that no two of them stand longer than they must
+            x = scaled(x)
+            x = pointwise("tanh", x)
+            x = scaled(x)
+        return x
