@@ -12,7 +12,8 @@ from tfcalc.tape.tensor import Tensor
 class PreNorm(Module):
     """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2).
 
-    What f makes is ``dropped`` in part, or multiplied by a number (``scales``), before the sum.
+    What f makes is ``dropped`` in part, or multiplied by a number (``scales``), before the sum. Where one sub-layer's
+    alone is dropped, ``drops_only`` is its name.
     """
 
     kind = "layer"
@@ -21,6 +22,7 @@ class PreNorm(Module):
     norms: tuple[Norm, ...]
     dropped: bool = False
     scales: bool = False
+    drops_only: str = ""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
@@ -30,7 +32,8 @@ class PreNorm(Module):
 
     def dropping(self, sub: Module, made: Tensor, ctx: Context) -> Tensor:
         """What a sub-layer made, with some of it dropped, and multiplied."""
-        made = dropout(made, f"{sub.name}_dropout") if self.dropped and ctx.drops else made
+        if self.dropped and ctx.drops and sub.name == (self.drops_only or sub.name):
+            made = dropout(made, f"{sub.name}_dropout")
         return scaled(made) if self.scales else made
 
 
