@@ -26,7 +26,7 @@ aten/src/ATen/native/transformers/attention.cpp)."""
 
 def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
     """softmax(Q Kᵀ) V by the kernel that was asked for, or by the next that takes these heads."""
-    mask = ctx.masks.get(attention.window)
+    mask = ctx.masks.get(attention.mask) if attention.masked else None
     kernel = _able(q, k, v, mask, ctx)
     if ctx.cache is not None and mask is None and kernel != "eager" and not ctx.run.decoding:
         k, v = (narrow(each, q.shape[2], 2) for each in (k, v))  # a prompt sees itself, whatever room there is
@@ -113,13 +113,19 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attent
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
     """Transformers' eager_attention_forward."""
     trace = q.trace
-    p = scaled(matmul(q, transpose(k, 2, 3)))
+    if attention.scores_in_float32:
+        p = scaled(matmul(trace.to(q, "float32"), transpose(trace.to(k, "float32"), 2, 3)))
+    else:
+        p = scaled(matmul(q, transpose(k, 2, 3)))
     if attention.capped:
         p = scaled(pointwise("tanh", scaled(p)))
     if mask is not None:
         p = add(p, mask)
     scale = scale_by_sinks(p, attention.sinks) if attention.sinks is not None else None
-    p = trace.to(softmax(p, "float32"), q.dtype)
+    if attention.softmax == "own":
+        p = trace.to(softmax(p), v.dtype)
+    else:
+        p = trace.to(softmax(p, attention.softmax), q.dtype)
     p = _dropped(p, attention, ctx)
     trace.until_layer_ends(p)
     made = matmul(p, v)

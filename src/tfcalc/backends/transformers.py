@@ -41,7 +41,7 @@ class Transformers:
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """The masks of scores, and the angles of positions, once for all layers."""
-        windows = dict.fromkeys([*masks, *(each.window for each in attentions if each.causal)])
+        windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.causal)])
         if ctx.cache is None:
             found = {window: self._mask(window, x, ctx) for window in windows}
         else:

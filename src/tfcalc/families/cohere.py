@@ -66,7 +66,7 @@ def stablelm(c: Config) -> Module:
         width=d,
         each=True,
     ).but(rope=kit.rope(c, d, copies=True))
-    beside = c.flag("use_parallel_residual")
-    wiring = {"of": Parallel, "names": PARALLEL} if beside else {}
-    layers = kit.layer(c, mixer, kit.gated(c), norm="layernorm", dropped=bool(c.get("hidden_dropout")), **wiring)
+    wiring, names = (Parallel, PARALLEL) if c.flag("use_parallel_residual") else (PreNorm, kit.PRE_NORM)
+    dropped = bool(c.get("hidden_dropout"))
+    layers = kit.layer(c, mixer, kit.gated(c), of=wiring, names=names, norm="layernorm", dropped=dropped)
     return kit.decoder(c, layers.but(drops_only="mlp"), norm="layernorm")

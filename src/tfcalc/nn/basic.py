@@ -109,7 +109,7 @@ class Embedding(Module):
         """E."""
         return Cost(weights=(Weight("E", (self.rows, self.width)),))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *_: object) -> Tensor:
         """The rows of these tokens."""
         (table,) = (x.trace.weight(each) for each in self.held().weights)
         x.trace.alias("embedding", table)  # what heads are tied to, by whatever name
