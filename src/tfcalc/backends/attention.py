@@ -7,7 +7,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Stored
 from tfcalc.nn.context import Context
 from tfcalc.ops.attention import by_token, fused_attention
-from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
+from tfcalc.ops.elementwise import add, dropout, filled, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import log_sum_exp, softmax
 from tfcalc.ops.shapes import contiguous, copied, expand, narrow, reshape, transpose
@@ -119,11 +119,15 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
         p = scaled(matmul(q, transpose(k, 2, 3)))
     if attention.capped:
         p = scaled(pointwise("tanh", scaled(p)))
+    if ctx.slopes is not None and attention.alibi is not None:
+        p = add(p, ctx.slopes)
     if mask is not None:
-        p = add(p, mask)
+        p = filled(p, mask) if attention.fills_masked else add(p, mask)
     scale = scale_by_sinks(p, attention.sinks) if attention.sinks is not None else None
     if attention.softmax == "own":
         p = trace.to(softmax(p), v.dtype)
+    elif attention.softmax == "weights":
+        p = softmax(trace.to(p, trace.weights_format), trace.weights_format)
     else:
         p = trace.to(softmax(p, attention.softmax), q.dtype)
     p = _dropped(p, attention, ctx)
@@ -150,13 +154,16 @@ def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:
 
 
 def sdpa_mask(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor | None:
-    """A number for each score, of a mask of booleans made in each layer; its rows are filled up as the kernel wants."""
+    """A number for each score; of booleans it is made in each layer. Its rows are filled up as the kernel wants."""
     if mask is None:
         return None
     trace = q.trace
     assert isinstance(trace, Running)
-    made = trace.new(mask.shape, trace.compute, "mask")
-    trace.new(mask.shape, "bool", "not mask")  # for a moment: convert_boolean_attn_mask
+    if mask.dtype == "bool":
+        made = trace.new(mask.shape, trace.compute, "mask")
+        trace.new(mask.shape, "bool", "not mask")  # for a moment: convert_boolean_attn_mask
+    else:
+        made = trace.lower(mask)
     keys = k.shape[2]
     whole = padded(keys, ALIGNED)
     if trace.numerics.aligned_masks and whole != keys:

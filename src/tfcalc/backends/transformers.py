@@ -43,11 +43,15 @@ class Transformers:
         """The masks of scores, and the angles of positions, once for all layers."""
         windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.causal)])
         if ctx.cache is None:
-            found = {window: self._mask(window, x, ctx) for window in windows}
+            reading = {window: [each for each in attentions if each.mask == window] for window in windows}
+            found = {window: self._mask(window, x, ctx, readers) for window, readers in reading.items()}
         else:
             assert isinstance(ctx.cache, Cache)
             found = {window: self._mask_of_cached(layer, x, ctx) for window, layer in ctx.cache.kinds.items()}
         made = {window: mask for window, mask in found.items() if mask is not None}
+        if any(each.alibi and not each.alibi.in_mask for each in attentions):
+            slopes = (1, attentions[0].heads, 1, ctx.stream.length)
+            ctx = ctx._replace(slopes=x.trace.new(slopes, x.trace.weights_format, "slopes"))
         ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
         if not ropes:
             return ctx._replace(masks=made)
@@ -55,15 +59,21 @@ class Transformers:
         angles = {key: rotation.angles_of(rope, x, ctx) for key, rope in reversed(ropes.items())}
         return ctx._replace(masks=made, angles=angles, places=places)
 
-    def _mask(self, window: Num | None, x: Tensor, ctx: Context) -> Tensor | None:
-        """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked."""
+    def _mask(self, window: Num | None, x: Tensor, ctx: Context, readers: list[Attention]) -> Tensor | None:
+        """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked.
+
+        ALiBi's are numbers for each head. What is filled where it is masked needs booleans.
+        """
         trace, batch, length = x.trace, ctx.stream.batch, ctx.stream.length
         assert isinstance(trace, Running)
-        if ctx.run.kernel == "eager":
-            mask = trace.new((batch, 1, length, length), trace.numerics.weights, "mask")
+        sloped = [each.heads for each in readers if each.alibi and each.alibi.in_mask]
+        if ctx.run.kernel == "eager" or sloped:
+            kind = "bool" if any(each.fills_masked for each in readers) else trace.numerics.weights
+            mask = trace.new((batch, sloped[0] if sloped else 1, length, length), kind, "mask")
             mask.storage.home = trace.module  # one for all layers, if any keeps it
             return mask
-        if window is None or value_of(length) < value_of(window):
+        ends_before = window is not None and value_of(length) >= value_of(window)
+        if not ends_before and not any(each.always_masked for each in readers):
             return None
         return expand(_seen(window, length, length, trace), batch, 1, length, length)
 

@@ -8,6 +8,7 @@ from typing import Any
 from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
+from tfcalc.nn.alibi import Alibi
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
@@ -28,15 +29,16 @@ class Attention(Module):
     ``rope`` turns queries and keys by their positions, before their norms if these are ``normed_last``. Causal
     attention may be masked to a ``window`` (a query's own key and those before it, so many in all) or to a ``chunk``.
     ``sinks`` are a trained score for each head, beside those of keys; ``sub_norm`` norms what the heads made together
-    (arXiv 2210.06423).
+    (arXiv 2210.06423). With ``alibi`` scores are lowered by distances, which counts for nothing.
 
     Where a stack has a mask, its attention is ``masked``. A window may be only that: then a cache ``keeps_all`` keys,
     and a token that is decoded reads them all.
 
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
     in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh. In eager code
-    scores may be products of copies in fp32 (``scores_in_float32``), and their softmax is in ``float32``, or in their
-    ``own`` format.
+    scores may be products of copies in fp32 (``scores_in_float32``), and their softmax is in ``float32``, in their
+    ``own`` format, or in that of the ``weights``; what is masked may be filled in rather than added to
+    (``fills_masked``). A kernel may be given a mask that tells it nothing new (``always_masked``).
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -66,6 +68,9 @@ class Attention(Module):
     keeps_all: bool = False
     scores_in_float32: bool = False
     softmax: str = "float32"
+    fills_masked: bool = False
+    always_masked: bool = False
+    alibi: Alibi | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""

@@ -63,7 +63,7 @@ class Context(NamedTuple):
     """``stream`` are the sequences that run, ``memory`` what an encoder made of ``memory_of``.
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
-    There is a ``cache`` where text is generated.
+    There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys.
     """
 
     run: Workload
@@ -75,6 +75,7 @@ class Context(NamedTuple):
     memory: Tensor | None = None
     memory_of: Sequences | None = None
     cache: Cache | None = None
+    slopes: Tensor | None = None
 
     @property
     def backend(self) -> Backend:

@@ -13,6 +13,8 @@ from tfcalc.tape.tensor import Tensor
 class FeedForward(Module):
     """``activation(x W_1 + b_1) W_2 + b_2``, on each token by itself.
 
+    ``code`` says whose program the activation is, where that is not the one that goes by its name.
+
     Source: Vaswani et al. 2017 (arXiv 1706.03762), eq. 2.
     """
 
@@ -23,11 +25,12 @@ class FeedForward(Module):
     activation: str
     dropout: bool = False
     learned: tuple[Stored, ...] = ()
+    code: str = ""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
-        inner = self.up(x)
-        inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+        inner, code = self.up(x), self.code or self.activation
+        inner = activation(self.activation, inner, lambda: ctx.backend.activation(code, inner))
         if self.dropout and ctx.drops:
             inner = dropout(inner, "activation_dropout")
         return self.down(inner)

@@ -20,8 +20,8 @@ class Decoder(Module):
     """A table, layers, and a final norm (Llama).
 
     The vectors of the words may be multiplied by a number (``scales``), further tables are ``added``, and some of it
-    all is ``dropped``. The norm may run before the first layer, too (``normed_twice``, NanoChat). The program makes
-    ``masks`` of these windows, even where no layer has them.
+    all is ``dropped``. A norm may run ``first``, before the layers (BLOOM), perhaps the same as behind them (NanoChat).
+    The program makes ``masks`` of these windows, even where no layer has them.
     """
 
     kind = "decoder"
@@ -31,14 +31,16 @@ class Decoder(Module):
     norm: Norm | None
     scales: bool = False
     masks: tuple[Num | None, ...] = ()
-    normed_twice: bool = False
+    first: Norm | None = None
     added: tuple[Module, ...] = ()
     dropped: bool = False
 
     @property
     def parts(self) -> Iterator[Module]:
         """In the order in which they run."""
-        return iter((self.table, *self.added, self.layers, *([] if self.norm is None else [self.norm])))
+        first = None if self.first is self.norm else self.first
+        parts = (self.table, *self.added, first, self.layers, self.norm)
+        return (part for part in parts if part is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
@@ -47,8 +49,7 @@ class Decoder(Module):
         if words.trace.lowers:
             ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
         x = self._summed(tables, ctx)
-        if self.normed_twice and self.norm is not None:
-            x = self.norm(x, ctx)
+        x = x if self.first is None else self.first(x, ctx)
         x = self.layers(x, ctx)
         return x if self.norm is None else self.norm(x, ctx)
 

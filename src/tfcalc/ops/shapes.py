@@ -49,6 +49,12 @@ def expand(x: Tensor, *shape: Num) -> Tensor:
     return x.trace.call(Call("expand", (x,), shape, x.dtype, shares=x.storage, strides=strides))
 
 
+def picked(x: Tensor) -> Tensor:
+    """A copy of what a list of one number picks out of an axis; the number is kept (torch's advanced indexing)."""
+    place = x.trace.new((1,), "int64", "index")
+    return x.trace.call(Call("index", (x,), x.shape, x.dtype, saves=(place,)))
+
+
 def split(x: Tensor, widths: Sequence[Num], axis: int = -1) -> list[Tensor]:
     """Views of parts of an axis; their gradients are put together again."""
     axis %= len(x.shape)
