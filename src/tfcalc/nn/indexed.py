@@ -6,7 +6,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
-from tfcalc.ops.shapes import copied, picked, reshape, split, transpose
+from tfcalc.ops.shapes import copied, expand, picked, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 
 
@@ -26,6 +26,8 @@ class IndexedAttention(Attention):
         return tuple(transpose(each, 1, 2) for each in (reshape(q, *q.shape[:2], a, d), k, v))  # type: ignore[return-value]  # three
 
     def _spread(self, x: Tensor) -> Tensor:
-        """Head by head, for each that reads them."""
+        """Head by head, for each that reads them: one alone is read several times, more are copied."""
         shape = (*x.shape[:2], self.kv_heads, self.key_dim)
+        if known(self.groups) == 1:
+            return expand(reshape(x, *x.shape[:2], 1, self.key_dim), *shape)
         return reshape(x, *shape) if known(self.groups) == known(self.kv_heads) else copied(x, shape, "repeat")
