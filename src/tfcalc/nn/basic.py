@@ -43,7 +43,7 @@ class Linear(Module):
         bias = [Weight(f"b_{index}", (self.fan_out,), minor=True, key="bias")] if self.bias else []
         return Cost(weights=(weight, *bias))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *_: object) -> Tensor:
         """On each row."""
         weight, *bias = (x.trace.weight(each) for each in self.held().weights)
         if self.turned:
