@@ -114,7 +114,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
     trace = q.trace
     p = scaled(matmul(q, transpose(k, 2, 3)))
     if attention.capped:
-        p = scaled(pointwise("tanh", scaled(p)))
+        p = scaled(pointwise("tanh", scaled(p, "div")))
     if mask is not None:
         p = add(p, mask)
     p = trace.to(softmax(p, "float32"), q.dtype)

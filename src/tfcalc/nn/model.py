@@ -68,7 +68,7 @@ class WithHead(Module):
         if self.scales:
             x = scaled(x)
         if self.capped:  # one after another, so that no two of them stand longer than they must
-            x = scaled(x)
+            x = scaled(x, "div")
             x = pointwise("tanh", x)
             x = scaled(x)
         return x

@@ -34,7 +34,9 @@ def contiguous(x: Tensor) -> Tensor:
 
 def copied(x: Tensor, shape: Shape | None = None, name: str = "contiguous", strides: Strides = None) -> Tensor:
     """New memory with the same numbers, or some of them several times."""
-    return x.trace.call(Call(name, (x,), x.shape if shape is None else shape, x.dtype, strides=strides))
+    return x.trace.call(
+        Call(name, (x,), x.shape if shape is None else shape, x.dtype, strides=strides, kernels=("clone",))
+    )
 
 
 def expand(x: Tensor, *shape: Num) -> Tensor:
@@ -46,7 +48,7 @@ def expand(x: Tensor, *shape: Num) -> Tensor:
     if x.strides is not None:
         kept = zip(x.shape, shape[more:], x.strides, strict=True)
         strides = (0,) * more + tuple(step if known(own) == known(new) else 0 for own, new, step in kept)
-    return x.trace.call(Call("expand", (x,), shape, x.dtype, shares=x.storage, strides=strides))
+    return x.trace.call(Call("expand", (x,), shape, x.dtype, shares=x.storage, strides=strides, kernels=()))
 
 
 def split(x: Tensor, widths: Sequence[Num]) -> list[Tensor]:
@@ -64,7 +66,7 @@ def cat(parts: Sequence[Tensor], axis: int = -1, name: str = "cat") -> Tensor:
     shape = list(parts[0].shape)
     shape[axis] = total(part.shape[axis] for part in parts)
     wide = max((part.dtype for part in parts), key=WIDTHS.__getitem__)
-    return parts[0].trace.call(Call(name, tuple(parts), tuple(shape), wide))
+    return parts[0].trace.call(Call(name, tuple(parts), tuple(shape), wide, kernels=("cat",)))
 
 
 def merge_heads(x: Tensor, width: Num) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.tape.call import Call
+from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 
@@ -24,4 +25,5 @@ def embedding(table: Tensor, places: Tensor) -> Tensor:
     work = (Elementwise("gradient of E", places.elements * width, forward=0, backward=1),)
     shape = (*places.shape, width)
     call = Call("embedding", (table,), shape, table.dtype, elementwise=work, lookups=places.elements, saves=(places,))
-    return table.trace.call(call)
+    reads = places.elements * (width * WIDTHS[table.dtype] + WIDTHS[places.dtype])
+    return table.trace.call(call._replace(reads=reads))
