@@ -50,9 +50,11 @@ class Running(Trace):
         """What runs now belongs to this module."""
         return self.tape.inside(part.name)
 
-    def group(self, layers: Group) -> AbstractContextManager[None]:
+    @contextmanager
+    def group(self, layers: Group) -> Iterator[None]:
         """What runs now are these layers of a stack."""
-        return self.tape.inside(layers.name, layers.copies)
+        with self.tape.inside(layers.name, layers.copies), self.tape.standing.runs(layers.stands_for):
+            yield
 
     def like_others(self, x: Tensor) -> bool:
         """Not where what the first layer reads is kept anyway, or has another format than the stream."""
@@ -109,6 +111,7 @@ class Running(Trace):
             before, self.tape.module = self.tape.module, module
             computed = run(*given)
             self.tape.module = before
+            self.held.clear()  # what it ran in has returned
             self.autocast_ends()
             return computed
 
