@@ -22,7 +22,7 @@ SIZES = {
 }
 FORMATS = {"fp32": Numerics(), "autocast": Numerics("float32", "bfloat16")}
 FAMILIES = {"llama": 11, "qwen2": 17, "gemma2": 6}
-"""With so many layers: one stands for six, or for three and four in two rows, or none for any, as windows take turns."""
+"""With so many layers: one stands for six; for three and four in two rows; none for any, as windows take turns."""
 HOW = [*product(FAMILIES, FORMATS, ("eager", "flash"), ("none", "full", "selective"))]
 
 

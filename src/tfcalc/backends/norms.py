@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfcalc.ops.elementwise import add, mul, pointwise, power, shifted
 from tfcalc.ops.rows import layer_norm, mean
+from tfcalc.ops.shapes import cat
 from tfcalc.tape.call import Call
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
@@ -116,7 +117,18 @@ def in_python(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return trace.to(x, given)
 
 
-LAYERNORMS = {"": layer_norm, "float32": in_float32, "plus one": plus_one, "python": in_python}
+def head_by_head(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """StableLmLayerNormPerHead: a kernel for each head, whose results are put together in new memory."""
+    return cat([layer_norm(x, weight, bias)])
+
+
+LAYERNORMS = {
+    "": layer_norm,
+    "float32": in_float32,
+    "head by head": head_by_head,
+    "plus one": plus_one,
+    "python": in_python,
+}
 """By the ``code`` of a norm."""
 
 

@@ -8,7 +8,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
 from tfcalc.nn.rope import Rope
 from tfcalc.ops.elementwise import add, mul
-from tfcalc.ops.shapes import cat, copied, split
+from tfcalc.ops.shapes import cat, copied, split, transpose
 from tfcalc.tape.call import Call
 from tfcalc.tape.ledger import WIDTHS, Place
 from tfcalc.tape.running import Running
@@ -54,6 +54,14 @@ def turned(q: Tensor, k: Tensor, angles: Angles, rope: Rope) -> tuple[Tensor, Te
 
 def rotated(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     """``x·cos + rotate_half(x)·sin``; of a part of each head's width, the rest is put beside it, in new memory."""
+    if not rope.repeats:
+        return _partly_turned(x, angles, rope)
+    form = "" if rope.angles else x.dtype
+    repeated = [copied(x.trace.to(each, form or each.dtype), name="repeated") for each in angles]
+    return transpose(_partly_turned(transpose(x, 1, 2), (repeated[0], repeated[1]), rope), 1, 2)
+
+
+def _partly_turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     width = turned_width(rope)
     if width == x.width:
         made = _turned(x, angles, rope)
@@ -68,7 +76,7 @@ def _turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     if rope.in_float32:
         x = trace.to(x, "float32")
     made = add(mul(x, cos), mul(_rotate_half(x), sin))
-    return trace.to(made, given) if rope.in_float32 or rope.angles else made
+    return trace.to(made, given) if (rope.in_float32 or rope.angles) and not rope.repeats else made
 
 
 def _rotate_half(x: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ class Transformers:
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """The masks of scores, and the angles of positions, once for all layers."""
-        windows = dict.fromkeys([*masks, *(each.window for each in attentions if each.causal)])
+        windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.causal)])
         made = masked(windows, x, ctx)
         ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
         if not ropes:
@@ -64,18 +64,20 @@ class Transformers:
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
         """ForCausalLMLoss: the logits in fp32, and labels that are moved by one token."""
         logits = model.logits(x)
-        return cross_entropy(logits, f"{model.head.name}.loss", lambda: self._loss(logits, ids))
+        return cross_entropy(logits, f"{model.head.name}.loss", lambda: self._loss(logits, self.labels(model, ids)))
 
-    def _loss(self, logits: Tensor, ids: Tensor) -> Tensor:
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         self.begin_loss(logits.trace)
-        return nll_of_softmax(logits.trace.to(logits, "float32"), self.labels(ids))
+        return nll_of_softmax(logits.trace.to(logits, "float32"), labels)
 
     def begin_loss(self, trace: Trace) -> None:
         """A phase of its own."""
         assert isinstance(trace, Running)
         trace.tape.ledger.begin("loss")
 
-    def labels(self, ids: Tensor) -> Tensor:
+    def labels(self, model: WithHead, ids: Tensor) -> Tensor:
         """Those of the next tokens: padded, and the first one cut off, a view where there is one sequence."""
+        if model.masked:
+            return ids
         tokens = ids.elements
         return ids.trace.new((tokens if value_of(ids.shape[0]) != 1 else tokens + 1,), "int64", "labels")

@@ -53,7 +53,7 @@ WRITING = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 """Ends of the names of classes that generate."""
 
 POSITIONS = "P"
-LAYERS, LAYER_TYPES = "num_hidden_layers", "layer_types"
+LAYERS, LAYER_TYPES, ATTENTION_TYPES = "num_hidden_layers", "layer_types", "attention_types"
 
 PLAIN = (int, str, bool, float, type(None))
 REMEMBERED = 16
@@ -351,9 +351,20 @@ def _put(data: Mapping[str, Any], sizes: Mapping[str, Num]) -> dict[str, Any]:
         for scope in scopes:
             inside[scope] = inside = dict(inside.get(scope) or {})
         inside[name] = size
-        if name == LAYERS and isinstance(size, int):
-            for of_layers in (field for field in inside if field.endswith(LAYER_TYPES)):
+        if name in (LAYERS, "num_layers") and isinstance(size, int):
+            for of_layers in (field for field in inside if field.endswith((LAYER_TYPES, ATTENTION_TYPES))):
                 types = inside[of_layers]
                 if isinstance(types, list) and types:
-                    inside[of_layers] = [types[place % len(types)] for place in range(min(size, MOST_LAYERS))]
+                    inside[of_layers] = _for_layers(types, min(size, MOST_LAYERS))
     return changed
+
+
+def _for_layers(types: list[Any], count: int) -> list[Any]:
+    """A type for each of so many layers; GPT-Neo's stand in groups that are repeated.
+
+    >>> _for_layers(["full", "sliding"], 3), _for_layers([[["global", "local"], 2]], 3)
+    (['full', 'sliding', 'full'], [[['global', 'local', 'global'], 1]])
+    """
+    if not all(isinstance(each, list) and list(map(type, each)) == [list, int] for each in types):
+        return [types[place % len(types)] for place in range(count)]
+    return [[_for_layers([kind for kinds, times in types for kind in kinds * min(times, count)], count), 1]]

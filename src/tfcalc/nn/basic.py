@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
+from tfcalc.core.traced import known
 from tfcalc.leaves.norm import FURTHER, KEYS, NORMS
 from tfcalc.nn.module import Module
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import norm
+from tfcalc.ops.shapes import reshape
 from tfcalc.ops.tables import embedding
 from tfcalc.tape.tensor import Tensor
 
@@ -69,23 +71,30 @@ class Buffer(Stored):
 
 
 class Norm(Module):
-    """A norm of rows of this ``width``: its ``form`` says which, ``code`` whose program it is where several differ."""
+    """A norm of rows of this ``width``: its ``form`` says which, ``code`` whose program it is where several differ.
+
+    So many ``heads`` have weights of their own.
+    """
 
     kind = "norm"
 
     form: str
     width: Num
     code: str = ""
+    heads: Num = 1
 
     def held(self) -> Cost:
         """γ and β, as far as it has them."""
-        letters = (NORMS | FURTHER)[self.form].weights
-        return Cost(weights=tuple(Weight(each, (self.width,), minor=True, key=KEYS[each]) for each in letters))
+        letters, width = (NORMS | FURTHER)[self.form].weights, self.heads * self.width
+        return Cost(weights=tuple(Weight(each, (width,), minor=True, key=KEYS[each]) for each in letters))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each row."""
-        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None, None
+        weight, bias, *_ = *(self._by_head(x.trace.weight(each)) for each in self.held().weights), None, None
         return norm(self.form, x, weight, bias, lambda: ctx.backend.norm(self, x, weight, bias))
+
+    def _by_head(self, weight: Tensor) -> Tensor:
+        return weight if known(self.heads) == 1 else reshape(weight, self.heads, self.width)
 
 
 class Embedding(Module):
@@ -100,7 +109,7 @@ class Embedding(Module):
         """E."""
         return Cost(weights=(Weight("E", (self.rows, self.width)),))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *_: object) -> Tensor:
         """The rows of these tokens."""
         (table,) = (x.trace.weight(each) for each in self.held().weights)
         x.trace.alias("embedding", table)  # what heads are tied to, by whatever name

@@ -85,7 +85,7 @@ class Stack(Module):
 
     def _one(self, group: Group, x: Tensor, ctx: Context) -> Tensor:
         if group.again:  # what backward computes again is given the layer's own masks alone
-            windows = {each.window for each in attentions(group.layer)}
+            windows = {each.mask for each in attentions(group.layer)}
             ctx = ctx._replace(masks={window: mask for window, mask in ctx.masks.items() if window in windows})
 
         def layer(x: Tensor) -> Tensor:
