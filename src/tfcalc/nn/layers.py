@@ -14,8 +14,8 @@ from tfcalc.tape.tensor import Tensor
 class PreNorm(Module):
     """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2).
 
-    What f makes is ``dropped`` in part, or multiplied by a number (``scales``), before the sum. In some programs a
-    variable ``holds`` it until the layer ends.
+    What f makes is ``dropped`` in part (but not that of those that are ``undropped``), or multiplied by a number
+    (``scales``), before the sum. In some programs a variable ``holds`` it until the layer ends.
     """
 
     kind = "layer"
@@ -25,6 +25,7 @@ class PreNorm(Module):
     dropped: bool = False
     scales: bool = False
     holds: bool = False
+    undropped: tuple[str, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
@@ -38,7 +39,8 @@ class PreNorm(Module):
 
     def dropping(self, sub: Module, made: Tensor, ctx: Context) -> Tensor:
         """What a sub-layer made, with some of it dropped, and multiplied."""
-        made = dropout(made, f"{sub.name}_dropout") if self.dropped and ctx.drops else made
+        if self.dropped and ctx.drops and sub.name not in self.undropped:
+            made = dropout(made, f"{sub.name}_dropout")
         if self.holds:
             made.trace.until_layer_ends(made)
         return scaled(made) if self.scales else made
