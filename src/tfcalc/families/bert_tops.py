@@ -10,7 +10,7 @@ from tfcalc.configs.tops import Top, bare, labels
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm, Stored
-from tfcalc.nn.heads import FIRST, POOLED, TOKENS, Classifier, PreTraining, WithTransform
+from tfcalc.nn.heads import FIRST, POOLED, TOKENS, Classifier, PreTraining, Transform, WithTransform
 from tfcalc.nn.model import Predictions, WithHead
 from tfcalc.nn.module import Module
 
@@ -70,16 +70,19 @@ def apart(names: Sequence[str], *, width: str = "hidden_size", act: str = "") ->
             "",
             base,
             Linear(names[2], e, c.size("vocab_size"), "vocab", True, tied, "output"),
-            dense=Linear(names[0], c.size("hidden_size"), e, "", True),
-            norm=Norm(names[1], "layernorm", e),
-            activation=act or c.word("hidden_act"),
+            transform=Transform(
+                "",
+                Linear(names[0], c.size("hidden_size"), e, "", True),
+                Norm(names[1], "layernorm", e),
+                act or c.word("hidden_act"),
+            ),
             **loss,
         )
 
     return {"ForMaskedLM": lambda c, base: top(c, base, **MASKED), "ForCausalLM": top, "LMHeadModel": top}
 
 
-def classes(name: str, count: int | None = None, *, reads: str = TOKENS, dropped: bool = True) -> Top:
+def classes(name: str, count: int | None = None, *, reads: str = TOKENS, dropped: str = "hidden_dropout_prob") -> Top:
     """``count`` logits (else ``num_labels``), of every token, or of what it ``reads``."""
     return dense_classes((name,), count, reads=reads, dropped=dropped)
 
@@ -89,16 +92,20 @@ def dense_classes(
     count: int | None = None,
     *,
     reads: str = FIRST,
-    dropped: bool = True,
+    dropped: str = "hidden_dropout_prob",
+    undropped: tuple[str, ...] = (),
     act: str = "tanh",
 ) -> Top:
-    """Maps of the first token's vector, or of what it ``reads``, the last of which makes logits."""
+    """Maps of the first token's vector, or of what it ``reads``, the last of which makes logits.
+
+    What they read is dropped as the field ``dropped`` says. An activation that is not named is the config's.
+    """
 
     def top(c: Config, base: Module) -> Module:
         *before, last = names
-        h, drops = c.size("hidden_size"), dropped and bool(c.get("hidden_dropout_prob"))
+        h, drops, kind = c.size("hidden_size"), bool(dropped and c.get(dropped)), act or c.word("hidden_act")
         maps = (*(Linear(one, h, h, "", True) for one in before), Linear(last, h, count or labels(c), "", True))
-        return Classifier("", base, maps, reads, act, drops)
+        return Classifier("", base, None, maps, reads, kind, drops, undropped)
 
     return top
 
@@ -118,16 +125,16 @@ TASKS: dict[str, Top] = {
     "ForSequenceClassification": classes("classifier", reads=POOLED),
     "ForMultipleChoice": classes("classifier", 1, reads=POOLED),
     "ForTokenClassification": classes("classifier"),
-    "ForQuestionAnswering": classes("qa_outputs", dropped=False),
+    "ForQuestionAnswering": classes("qa_outputs", dropped=""),
 }
-ANSWER = classes("qa_outputs", 2, dropped=False)
+ANSWER = classes("qa_outputs", 2, dropped="")
 """Where the answer begins and ends, in those that do not ask for ``num_labels``."""
 PREDICTIONS = predictions("cls.predictions")
 BERT_TOPS: dict[str, Top] = {
     **TASKS,
     **lm(PREDICTIONS),
     "ForPreTraining": pretraining(PREDICTIONS, "cls.seq_relationship"),
-    "ForNextSentencePrediction": classes("cls.seq_relationship", 2, reads=POOLED, dropped=False),
+    "ForNextSentencePrediction": classes("cls.seq_relationship", 2, reads=POOLED, dropped=""),
 }
 LM_HEAD = predictions("lm_head", ("dense", "layer_norm", "decoder"), act="gelu")
 ROBERTA_TOPS: dict[str, Top] = {**TASKS, **lm(LM_HEAD), "ForSequenceClassification": dense_classes()}

@@ -9,7 +9,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, dropout, pointwise
+from tfcalc.ops.elementwise import activation, dropout
 from tfcalc.ops.shapes import first, narrow
 from tfcalc.tape.tensor import Tensor
 
@@ -42,26 +42,48 @@ class WithSummary(WithHead):
         return answer
 
 
+class Transform(Module):
+    """A map, an activation and a norm of what logits are made of."""
+
+    kind = "head"
+
+    dense: Linear
+    norm: Norm
+    activation: str
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of each vector."""
+        inner = self.dense(x)
+        inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+        return self.norm(inner, ctx)
+
+
 class Classifier(Module):
     """A model, and maps one after another that make classes of what it has made, with an activation between them.
 
-    What a map reads is ``dropped`` in part.
+    A transform may come before them. What a map reads is ``dropped`` in part, but not by those that are
+    ``undropped``.
     """
 
     kind = "model"
 
     base: Module
+    transform: Transform | None
     maps: tuple[Linear, ...]
     reads: str = TOKENS
     activation: str = "tanh"
     dropped: bool = False
+    undropped: tuple[str, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         x = self._read(x, ctx)
+        x = x if self.transform is None else self.transform(x, ctx)
         for place, each in enumerate(self.maps):
-            x = pointwise(self.activation, x) if place else x
-            x = dropout(x, f"{each.name}_dropout") if self.dropped and ctx.drops else x
+            if place and x.trace.lowers:  # of so few vectors that it is not counted
+                x = ctx.backend.activation(self.activation, x)
+            if self.dropped and ctx.drops and each.name not in self.undropped:
+                x = dropout(x, f"{each.name}_dropout")
             x = each(x)
         return x
 
@@ -89,24 +111,21 @@ class PreTraining(WithHead):
 
 
 class WithTransform(WithHead):
-    """A map, an activation and a norm that stand in the model itself, before the map that makes logits."""
+    """A language model whose logits are made of a transform, which may stand in the model itself (``inline``)."""
 
-    dense: Linear | None = None
-    norm: Norm | None = None
-    activation: str = ""
+    transform: Transform | None = None
+    inline: bool = True
 
     @property
     def parts(self) -> Iterator[Module]:
         """In the order in which they run."""
-        return iter(each for each in (self.base, self.dense, self.norm, self.head) if each is not None)
+        assert self.transform is not None
+        return iter((self.base, *(self.transform.parts if self.inline else (self.transform,)), self.head))
 
     def transformed(self, x: Tensor, ctx: Context) -> Tensor:
         """What the logits are made of."""
-        assert self.dense is not None
-        assert self.norm is not None
-        inner = self.dense(x)
-        inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
-        return self.norm(inner, ctx)
+        assert self.transform is not None
+        return self.transform.forward(x, ctx) if self.inline else self.transform(x, ctx)
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:
         """Those of what the base model has made."""
