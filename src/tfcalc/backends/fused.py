@@ -58,17 +58,16 @@ class Fused(Transformers):
         angles = ctx.angles[rotation.key(attention)]
         return _turned_in_place(q, angles), _turned_in_place(k, angles)
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
+    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The loss of ``x W + b``: no logits are kept, but the gradients of x, W and b, which forward computes.
 
         It makes logits for so few rows at a time that they are about as large as x.
 
         Source: Liger-Kernel's LigerFusedLinearCrossEntropyFunction (arXiv 2410.10989, section 3.2).
         """
-        trace, head = x.trace, model.head
+        trace = x.trace
         assert isinstance(trace, Running)
-        with trace.inside(head):
-            weight, *bias = (trace.weight(each) for each in head.held().weights)
+        x, (weight, *bias) = model.opened(x, ctx)
         self.begin_loss(trace)
         labels = self.labels(model, ids)
         inputs = (x, weight, *bias)

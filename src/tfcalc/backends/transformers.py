@@ -61,14 +61,14 @@ class Transformers:
         """By the kernel of the run."""
         return attention.attended(q, k, v, part, ctx)
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
-        """ForCausalLMLoss: the logits in fp32, and labels that are moved by one token."""
-        logits = model.logits(x)
-        return cross_entropy(logits, f"{model.head.name}.loss", lambda: self._loss(logits, self.labels(model, ids)))
+    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+        """The logits, in fp32 where the family copies them, and their loss."""
+        logits = model.logits(x, ctx)
+        return cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
 
-    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)
-        return nll_of_softmax(logits.trace.to(logits, "float32"), labels)
+        return nll_of_softmax(logits.trace.to(logits, "float32") if model.upcasts else logits, self.labels(model, ids))
 
     def begin_loss(self, trace: Trace) -> None:
         """A phase of its own."""
@@ -76,8 +76,8 @@ class Transformers:
         trace.tape.ledger.begin("loss")
 
     def labels(self, model: WithHead, ids: Tensor) -> Tensor:
-        """Those of the next tokens: padded, and the first one cut off, a view where there is one sequence."""
-        if model.masked:
+        """The tokens, or those that are next: padded, and the first one cut off, a view where there is one sequence."""
+        if not model.shifted:
             return ids
         tokens = ids.elements
         return ids.trace.new((tokens if value_of(ids.shape[0]) != 1 else tokens + 1,), "int64", "labels")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Linear(Module):
     """``x W + b`` with W of ``fan_in`` × ``fan_out``, whose index in print is ``letter``.
 
-    ``tied_to`` names the tensor whose storage W shares. A ``role`` other than ``linear`` is that of an output head or
-    a router, which adapters and quantization leave alone.
+    ``tied_to`` names the tensor whose storage W shares, ``bias_of`` that whose storage b does. A ``role`` other than
+    ``linear`` is that of an output head or a router, which adapters and quantization leave alone.
     """
 
     fan_in: Num
@@ -33,15 +33,17 @@ class Linear(Module):
     bias: bool = False
     tied_to: str | None = None
     kind: str = "linear"
+    bias_of: str | None = None
 
     def held(self) -> Cost:
         """W and b."""
         index = self.letter or self.name
         weight = Weight(f"W_{index}", (self.fan_in, self.fan_out), tied_to=self.tied_to)
-        bias = [Weight(f"b_{index}", (self.fan_out,), minor=True, key="bias")] if self.bias else []
+        shared = self.bias_of
+        bias = [Weight(f"b_{index}", (self.fan_out,), minor=True, tied_to=shared, key="bias")] if self.bias else []
         return Cost(weights=(weight, *bias))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *_: object) -> Tensor:
         """On each row."""
         weight, *bias = (x.trace.weight(each) for each in self.held().weights)
         made = linear(x, weight, *bias, letter=self.letter or self.name, packed=self.kind == "linear")

@@ -46,7 +46,7 @@ class Backend(Protocol):
         """What queries make of keys and values, head by head."""
         ...
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
+    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The loss of the logits that a head makes of ``x``."""
         ...
 

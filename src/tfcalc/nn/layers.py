@@ -14,9 +14,8 @@ from tfcalc.tape.tensor import Tensor
 class PreNorm(Module):
     """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2).
 
-    What f makes is ``dropped`` in part, or multiplied by a number (``scales``), before the sum. Where one sub-layer's
-    alone is dropped, ``drops_only`` is its name. In some programs a variable ``holds`` what f makes until the layer
-    ends.
+    What f makes is ``dropped`` in part (but not that of those that are ``undropped``), or multiplied by a number
+    (``scales``), before the sum. In some programs a variable ``holds`` it until the layer ends.
     """
 
     kind = "layer"
@@ -25,8 +24,8 @@ class PreNorm(Module):
     norms: tuple[Norm, ...]
     dropped: bool = False
     scales: bool = False
-    drops_only: str = ""
     holds: bool = False
+    undropped: tuple[str, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
@@ -40,7 +39,7 @@ class PreNorm(Module):
 
     def dropping(self, sub: Module, made: Tensor, ctx: Context) -> Tensor:
         """What a sub-layer made, with some of it dropped, and multiplied."""
-        if self.dropped and ctx.drops and sub.name == (self.drops_only or sub.name):
+        if self.dropped and ctx.drops and sub.name not in self.undropped:
             made = dropout(made, f"{sub.name}_dropout")
         if self.holds:
             made.trace.until_layer_ends(made)

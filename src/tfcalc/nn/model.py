@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import attentions
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import add, dropout, pointwise, scaled
+from tfcalc.ops.elementwise import activation, add, dropout, pointwise, scaled
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.shapes import narrow
 from tfcalc.tape.tensor import Tensor
@@ -59,20 +59,54 @@ class Decoder(Module):
         return dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x
 
 
+class Predictions(Module):
+    """A map, an activation and a norm, then logits by the words' own vectors (BERT).
+
+    Without the first three it is logits alone. A ``bias`` of its own stands beside the matrix.
+    """
+
+    kind = "head"
+
+    dense: Linear | None
+    norm: Norm | None
+    decoder: Linear
+    bias: Stored | None = None
+    activation: str = ""
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of each token."""
+        return self.decoder(self.transformed(x, ctx))
+
+    def transformed(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the logits are made of."""
+        if self.dense is not None and self.norm is not None:
+            inner = self.dense(x)
+            inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+            x = self.norm(inner, ctx)
+        return x
+
+
 class WithHead(Module):
     """A model and what makes logits of its output; in training, their loss.
 
-    ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``). Its labels are the tokens
-    that are next, unless it fills in tokens that are ``masked``.
+    ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``). The labels are those of
+    the next tokens (``shifted``), or of the tokens themselves, and the loss may read a copy of the logits in fp32
+    (``upcasts``).
     """
 
     kind = "model"
 
     base: Module
-    head: Linear
+    head: Linear | Predictions
     scales: bool = False
     capped: bool = False
-    masked: bool = False
+    shifted: bool = True
+    upcasts: bool = True
+
+    @property
+    def output(self) -> Linear:
+        """The map that makes logits."""
+        return self.head.decoder if isinstance(self.head, Predictions) else self.head
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
@@ -80,19 +114,19 @@ class WithHead(Module):
 
     def read(self, made: Tensor, x: Tensor, ctx: Context) -> Tensor:
         """What it makes of what the base model has ``made``."""
-        if self.head.kind != "output":
-            return self.logits(made)  # transformers' classifiers read every token
+        if self.output.kind != "output":
+            return self.logits(made, ctx)  # transformers' classifiers read every token
         if ctx.run.logits == "last":
             made = narrow(made, 1)
         if not ctx.run.training:
-            return self.logits(made)
+            return self.logits(made, ctx)
         if made.trace.lowers:
-            return ctx.backend.head_and_loss(self, made, x)
-        return cross_entropy(self.logits(made), f"{self.head.name}.loss")
+            return ctx.backend.head_and_loss(self, made, x, ctx)
+        return cross_entropy(self.logits(made, ctx), f"{self.output.name}.loss")
 
-    def logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor, ctx: Context) -> Tensor:
         """Those of what the base model has made."""
-        x = self.head(x)
+        x = self.head(x, ctx)
         if self.scales:
             x = scaled(x)
         if self.capped:  # one after another, so that no two of them stand longer than they must
@@ -100,3 +134,12 @@ class WithHead(Module):
             x = pointwise("tanh", x)
             x = scaled(x)
         return x
+
+    def opened(self, x: Tensor, ctx: Context) -> tuple[Tensor, list[Tensor]]:
+        """What the map that makes logits reads, and its weights, for a loss that makes no logits."""
+        with x.trace.inside(self.head):
+            if isinstance(self.head, Linear):
+                return x, [x.trace.weight(each) for each in self.head.held().weights]
+            x = self.head.transformed(x, ctx)
+            with x.trace.inside(self.head.decoder):
+                return x, [x.trace.weight(each) for each in self.head.decoder.held().weights]

@@ -62,6 +62,12 @@ def narrow(x: Tensor, length: Num, axis: int = 1) -> Tensor:
     return x.trace.view(x, (*x.shape[:axis], length, *x.shape[axis + 1 :]), x.strides)
 
 
+def first(x: Tensor) -> Tensor:
+    """The first place of the second axis, which is gone: a view."""
+    strides = None if x.strides is None else (x.strides[0], *x.strides[2:])
+    return x.trace.view(x, (x.shape[0], *x.shape[2:]), strides)
+
+
 def cat(parts: Sequence[Tensor], axis: int = -1, name: str = "cat") -> Tensor:
     """Tensors beside each other along an axis, in new memory, as wide as the widest of them."""
     shape = list(parts[0].shape)
