@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, rotation
+from tfcalc.backends import activations, attention, norms, rotation, scans
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import copied, expand
@@ -73,6 +74,10 @@ class Transformers:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, part: Attention, ctx: Context) -> Tensor:
         """By the kernel of the run."""
         return attention.attended(q, k, v, part, ctx)
+
+    def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
+        """Its loop in Python."""
+        return scans.CODE[type(mixer)](mixer, ctx, *given)
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
         """ForCausalLMLoss: the logits in fp32, and labels that are moved by one token."""

@@ -15,6 +15,7 @@ from tfcalc.ops.tables import embedding
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:
+    from tfcalc.tape.trace import Trace
     from tfcalc.nn.context import Context
 
 
@@ -46,6 +47,11 @@ class Linear(Module):
         return x.trace.adapted(self, x, made)
 
 
+def parameter(name: str, *shape: Num, minor: bool = False) -> Stored:
+    """A trained tensor by itself."""
+    return Stored(name, Weight(name, shape, minor=minor, key=""))
+
+
 class Stored(Module):
     """A tensor that an operation of the module above reads, and that is trained."""
 
@@ -56,6 +62,11 @@ class Stored(Module):
     def held(self) -> Cost:
         """It."""
         return Cost(weights=(self.tensor,))
+
+    def weight(self, trace: Trace) -> Tensor:
+        """The tensor where this module runs."""
+        with trace.inside(self):
+            return trace.weight(self.tensor)
 
 
 class Buffer(Stored):

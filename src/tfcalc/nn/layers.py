@@ -12,7 +12,8 @@ from tfcalc.tape.tensor import Tensor
 class PreNorm(Module):
     """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2).
 
-    What f makes is ``dropped`` in part, or multiplied by a number (``scales``), before the sum.
+    What f makes is ``dropped`` in part, or multiplied by a number (``scales``), before the sum. That is ``in_float32``
+    where a program has it so, whatever format the weights are in, which the norms read.
     """
 
     kind = "layer"
@@ -21,11 +22,14 @@ class PreNorm(Module):
     norms: tuple[Norm, ...]
     dropped: bool = False
     scales: bool = False
+    in_float32: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
         for norm, sub in zip(self.norms, self.subs, strict=True):
-            x = residual(x, self.dropping(sub, sub(norm(x, ctx), ctx), ctx), sub.name)
+            normed = norm(x.trace.to(x, x.trace.weights_format) if self.in_float32 else x, ctx)
+            x = x.trace.to(x, "float32") if self.in_float32 else x
+            x = residual(x, self.dropping(sub, sub(normed, ctx), ctx), sub.name)
         return x
 
     def dropping(self, sub: Module, made: Tensor, ctx: Context) -> Tensor:

@@ -11,6 +11,7 @@ from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import pointwise, scaled
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.shapes import narrow
+from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 
@@ -63,6 +64,8 @@ class WithHead(Module):
         return cross_entropy(self.logits(made), f"{self.head.name}.loss")
 
     def logits(self, x: Tensor) -> Tensor:
-        """Those of what the base model has made."""
+        """Those of what the base model has made; a stream that is wider than the weights is brought to their format."""
+        kind = x.trace.weights_format
+        x = x.trace.to(x, kind) if WIDTHS[x.dtype] > WIDTHS[kind] else x
         made = scaled(self.head(x)) if self.scales else self.head(x)
         return scaled(pointwise("tanh", scaled(made))) if self.capped else made

@@ -81,6 +81,10 @@ class Running(Trace):
 
     # --- operations
 
+    def turns(self, count: Num) -> AbstractContextManager[None]:
+        """What runs now is one turn of a loop for so many."""
+        return self.tape.loop(count)
+
     def call(self, call: Call) -> Tensor:
         """Run an operation: memory for its result, and a node if a gradient reaches it."""
         storage = call.shares or self.tape.new(product(call.shape), call.dtype, call.name)

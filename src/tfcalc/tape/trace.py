@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from tfcalc.core.component import Component
@@ -128,6 +128,10 @@ class Trace:
     def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
         """Run an operation that is one to the mathematics, and ``code`` to a library."""
         return code() if self.lowers else self.call(call)
+
+    def turns(self, count: Num) -> AbstractContextManager[None]:
+        """What runs now is one turn of a loop for so many."""
+        return nullcontext()
 
     def count(self, call: Call) -> None:
         """Count an operation whose result something else makes."""

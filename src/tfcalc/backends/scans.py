@@ -1,0 +1,54 @@
+"""Recurrences as transformers writes them in Python, without the kernels of mamba-ssm or flash-linear-attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.nn.context import Context
+from tfcalc.nn.mamba import Mamba
+from tfcalc.nn.module import Module
+from tfcalc.ops.elementwise import add, mul, pointwise, scaled
+from tfcalc.ops.loops import loop
+from tfcalc.ops.products import linear, matmul
+from tfcalc.ops.shapes import contiguous, select, stack, transpose, unsqueeze
+from tfcalc.tape.tensor import Tensor
+
+
+def decay(log: Tensor) -> Tensor:
+    """``A = −exp(A_log)``, in fp32."""
+    return scaled(pointwise("exp", log.trace.to(log, "float32")))
+
+
+def mamba(mixer: Mamba, ctx: Context, x: Tensor, gate: Tensor, step: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """mamba_selective_scan: of all places at once what is written to the states, and then token by token.
+
+    A turn of its loop keeps the state that it reads, and the state that it makes where the product with C reads that in
+    a narrower format. ``x``, ``step``, ``b`` and ``c`` are of b × l × …, ``gate`` of b × c × l.
+    """
+    trace, given = x.trace, x.dtype
+    a = decay(mixer.A_log.weight(trace))
+    with trace.inside(mixer.dt_proj):
+        weight, bias = (trace.weight(each) for each in mixer.dt_proj.held().weights)
+        step = contiguous(transpose(linear(step, weight), 1, 2))
+    step = add(step, unsqueeze(trace.to(trace.to(bias, "float32"), step.dtype), -1))
+    step = pointwise("softplus", trace.upper(step))
+    x = transpose(x, 1, 2)
+    decays = pointwise("exp", mul(unsqueeze(a, 1), unsqueeze(step, -1)))
+    b = mul(unsqueeze(step, -1), unsqueeze(trace.to(b, "float32"), 1))
+    written = mul(b, unsqueeze(trace.to(x, "float32"), -1))
+
+    def turn(state: Tensor) -> tuple[Tensor, Tensor]:
+        state = add(mul(select(decays, 2), state), select(written, 2))
+        read = matmul(trace.to(state, given), unsqueeze(select(c, 1), -1))
+        return state, select(read, -1)
+
+    batch, channels, length, states = decays.shape
+    made = stack(loop(length, turn, trace.new((batch, channels, states), given, "state")), (batch, channels, length))
+    skip = trace.to(mixer.D.weight(trace), "float32")
+    made = add(made, mul(x, unsqueeze(skip, -1)))
+    made = mul(made, pointwise("silu", gate))
+    return trace.to(transpose(made, 1, 2), given)
+
+
+CODE: dict[type[Module], Callable[..., Tensor]] = {Mamba: mamba}
+"""By the kind of mixer."""

@@ -1,0 +1,26 @@
+"""Loops over time, of which one turn stands for many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
+from tfcalc.tape.tensor import Tensor
+
+
+def loop(times: Num, turn: Callable[[Tensor], tuple[Tensor, Tensor]], state: Tensor) -> list[Tensor]:
+    """What the turns of a loop give; each makes of the ``state`` before it the next one, and a result.
+
+    The first turn runs, the last, and one for all between them: what backward needs of this one is counted as often as
+    it stands for, as are the results; what is a turn's own is gone when the next begins. The first and the last run
+    by themselves, for the one reads a state that needs no gradient, and the other makes one that nobody reads.
+    """
+    given: list[Tensor] = []
+    many = value_of(times) > 3
+    for count in (1, times - 2, 1) if many else (1,) * value_of(times):
+        with state.trace.turns(count):
+            state, made = turn(state)
+        made.storage.repeat()
+        given.append(made)
+    return given
