@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfcalc.nn.context import Context
+from tfcalc.nn.griffin import RGLRU
 from tfcalc.nn.mamba import Mamba
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
-from tfcalc.ops.loops import loop
+from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import linear, matmul
 from tfcalc.ops.shapes import contiguous, select, stack, transpose, unsqueeze
+from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
 
@@ -37,10 +39,10 @@ def mamba(mixer: Mamba, ctx: Context, x: Tensor, gate: Tensor, step: Tensor, b: 
     b = mul(unsqueeze(step, -1), unsqueeze(trace.to(b, "float32"), 1))
     written = mul(b, unsqueeze(trace.to(x, "float32"), -1))
 
-    def turn(state: Tensor) -> tuple[Tensor, Tensor]:
+    def turn(state: Tensor) -> tuple[State, Tensor]:
         state = add(mul(select(decays, 2), state), select(written, 2))
         read = matmul(trace.to(state, given), unsqueeze(select(c, 1), -1))
-        return state, select(read, -1)
+        return (state,), select(read, -1)
 
     batch, channels, length, states = decays.shape
     made = stack(loop(length, turn, trace.new((batch, channels, states), given, "state")), (batch, channels, length))
@@ -50,5 +52,36 @@ def mamba(mixer: Mamba, ctx: Context, x: Tensor, gate: Tensor, step: Tensor, b: 
     return trace.to(transpose(made, 1, 2), given)
 
 
-CODE: dict[type[Module], Callable[..., Tensor]] = {Mamba: mamba}
+def griffin(mixer: RGLRU, ctx: Context, x: Tensor, let_in: Tensor, let_stay: Tensor) -> Tensor:
+    """RecurrentGemmaRglru: the square root is a function of its own that keeps what it reads.
+
+    States are in fp32, each of which the next turn keeps; the results are written to memory that is there before.
+    """
+    trace, (batch, length, width) = x.trace, x.shape
+    starts = [trace.new((1, length, 1), "bool", "not the first place") for _ in range(2)]
+    decay_ = pointwise("softplus", trace.upper(mixer.decay.weight(trace)))
+    log = mul(scaled(let_stay), decay_)
+    stays, squares = pointwise("exp", trace.upper(log)), pointwise("exp", trace.upper(scaled(log)))
+    let_in = mul(x, let_in)
+    root = scaled(squares, "1 − a²")
+    root = trace.call(Call("SqrtBoundDerivative", (root,), root.shape, root.dtype, saves=(root,)))
+    root = scaled(mul(starts[0], root), "or the first place")
+    let_in = mul(let_in, trace.to(root, x.dtype))
+    stays = mul(stays, starts[1])
+
+    def turn(state: Tensor, made: Tensor) -> tuple[State, None]:
+        state = mul(trace.to(select(stays, 1), "float32"), state)
+        state = add(state, trace.to(select(let_in, 1), "float32"))
+        lower = trace.to(state, made.dtype)
+        written = Call("copy_", (made, lower), made.shape, made.dtype, shares=made.storage)
+        made = trace.call(written)
+        results[0] = made
+        return (state, made), None
+
+    results = [trace.new(x.shape, let_in.dtype, "results")]
+    loop(length, turn, trace.new((batch, width), "float32", "state"), results[0])
+    return results[0]
+
+
+CODE: dict[type[Module], Callable[..., Tensor]] = {Mamba: mamba, RGLRU: griffin}
 """By the kind of mixer."""

@@ -9,7 +9,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.leaves.norm import FURTHER, KEYS, NORMS
 from tfcalc.nn.module import Module
-from tfcalc.ops.products import linear
+from tfcalc.ops.products import block_diagonal, linear
 from tfcalc.ops.rows import norm
 from tfcalc.ops.tables import embedding
 from tfcalc.tape.tensor import Tensor
@@ -45,6 +45,22 @@ class Linear(Module):
         weight, *bias = (x.trace.weight(each) for each in self.held().weights)
         made = linear(x, weight, *bias, letter=self.letter or self.name, packed=self.kind == "linear")
         return x.trace.adapted(self, x, made)
+
+
+class Blocks(Linear):
+    """A block-diagonal matrix: so many ``blocks`` of ``fan_in`` × ``fan_out``, each of its own part of the input."""
+
+    blocks: Num = 1
+
+    @property
+    def copies(self) -> Num:
+        """The blocks."""
+        return self.blocks
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of blocks × tokens × ``fan_in``."""
+        weight, bias = (x.trace.weight(each, self.blocks) for each in self.held().weights)
+        return block_diagonal(x, weight, bias, letter=self.letter or self.name)
 
 
 def parameter(name: str, *shape: Num, minor: bool = False) -> Stored:

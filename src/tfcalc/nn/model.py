@@ -8,7 +8,7 @@ from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import pointwise, scaled
+from tfcalc.ops.elementwise import mul, pointwise, scaled
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.shapes import narrow
 from tfcalc.tape.ledger import WIDTHS
@@ -25,16 +25,24 @@ class Decoder(Module):
     norm: Norm | None
     scales: bool = False
     """Whether the embedding is multiplied by a number."""
+    scale: str = ""
+    """The format of that number, where it is a buffer that the program brings to the embedding's."""
     masks: tuple[Num | None, ...] = ()
     """The windows of which masks are made even where no layer has them."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        x = scaled(self.table(x)) if self.scales else self.table(x)
+        x = self._scaled(self.table(x)) if self.scales else self.table(x)
         if x.trace.lowers:
             ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), self.masks)
         x = self.layers(x, ctx)
         return x if self.norm is None else self.norm(x, ctx)
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        if not self.scale:
+            return scaled(x)
+        trace = x.trace
+        return mul(x, trace.to(trace.given((), self.scale, "scale of the embedding"), x.dtype))
 
 
 class WithHead(Module):

@@ -9,18 +9,23 @@ from tfcalc.core.traced import value_of
 from tfcalc.tape.tensor import Tensor
 
 
-def loop(times: Num, turn: Callable[[Tensor], tuple[Tensor, Tensor]], state: Tensor) -> list[Tensor]:
-    """What the turns of a loop give; each makes of the ``state`` before it the next one, and a result.
+State = tuple[Tensor, ...]
+
+
+def loop(times: Num, turn: Callable[..., tuple[State, Tensor | None]], *state: Tensor) -> list[Tensor]:
+    """What the turns of a loop give; each makes of the ``state`` before it the next one, and mostly a result.
 
     The first turn runs, the last, and one for all between them: what backward needs of this one is counted as often as
     it stands for, as are the results; what is a turn's own is gone when the next begins. The first and the last run
     by themselves, for the one reads a state that needs no gradient, and the other makes one that nobody reads.
     """
     given: list[Tensor] = []
+    trace = state[0].trace
     many = value_of(times) > 3
     for count in (1, times - 2, 1) if many else (1,) * value_of(times):
-        with state.trace.turns(count):
-            state, made = turn(state)
-        made.storage.repeat()
-        given.append(made)
+        with trace.turns(count):
+            state, made = turn(*state)
+        if made is not None:
+            made.storage.repeat()
+            given.append(made)
     return given

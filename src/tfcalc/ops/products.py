@@ -45,6 +45,26 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str
     )
 
 
+def block_diagonal(x: Tensor, weight: Tensor, bias: Tensor, *, letter: str = "") -> Tensor:
+    """``y = x W + b`` of each block by itself: x of n × t × i, and n matrices of i × o, which cost what each does.
+
+    Source: torch.baddbmm.
+    """
+    trace, (n, t, i), o = x.trace, x.shape, weight.shape[-1]
+    x, weight, bias = trace.lower(x), trace.lower_weight(weight), trace.lower_weight(bias)
+    return trace.call(
+        Call(
+            "baddbmm",
+            (x, weight, bias),
+            (n, t, o),
+            x.dtype,
+            products=(MatMul(f"X W_{letter}", (2, t, i, o), (x, weight)),),
+            elementwise=(Elementwise(f"+ b_{letter}", t * o, forward=1, backward=1),),
+            saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+        )
+    )
+
+
 def in_rows(x: Tensor) -> Tensor:
     """``x``, or a copy of it where its rows cannot be read one after another, as those of a transposed one."""
     return contiguous(x) if x.strides is not None and viewed(x.shape, x.strides, (x.rows, x.width)) is None else x
