@@ -8,7 +8,8 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.griffin import RGLRU
 from tfcalc.nn.mamba import Mamba
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import add, mul, pointwise, scaled
+from tfcalc.nn.rwkv import TimeMixing
+from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scaled
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import linear, matmul
 from tfcalc.ops.shapes import contiguous, select, stack, transpose, unsqueeze
@@ -72,16 +73,56 @@ def griffin(mixer: RGLRU, ctx: Context, x: Tensor, let_in: Tensor, let_stay: Ten
     def turn(state: Tensor, made: Tensor) -> tuple[State, None]:
         state = mul(trace.to(select(stays, 1), "float32"), state)
         state = add(state, trace.to(select(let_in, 1), "float32"))
-        lower = trace.to(state, made.dtype)
-        written = Call("copy_", (made, lower), made.shape, made.dtype, shares=made.storage)
-        made = trace.call(written)
-        results[0] = made
-        return (state, made), None
+        results[0] = written(made, trace.to(state, made.dtype))
+        return (state, results[0]), None
 
     results = [trace.new(x.shape, let_in.dtype, "results")]
     loop(length, turn, trace.new((batch, width), "float32", "state"), results[0])
     return results[0]
 
 
-CODE: dict[type[Module], Callable[..., Tensor]] = {Mamba: mamba, RGLRU: griffin}
+def rwkv(mixer: TimeMixing, ctx: Context, key: Tensor, value: Tensor) -> Tensor:
+    """rwkv_linear_attention_cpu: sums and maxima in fp32, of which what follows the last output is forgotten.
+
+    saved_tensors_hooks count some of that: an exponential that they hold keeps the node alive that made it.
+    """
+    trace, (batch, length, width) = key.trace, key.shape
+    decay_ = scaled(pointwise("exp", mixer.decay.weight(trace)))
+    first = mixer.first.weight(trace)
+
+    def read(num: Tensor, den: Tensor, most: Tensor, made: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        k, v = trace.to(select(key, 1), "float32"), select(value, 1)
+        largest = maximum(most, add(k, first))
+        old = pointwise("exp", add(most, largest))
+        new = pointwise("exp", add(add(k, first), largest))
+        above = add(mul(old, num), mul(new, v))
+        one = trace.to(quotient(above, add(mul(old, den), new)), made.dtype)
+        return k, v, written(made, one)
+
+    def turn(num: Tensor, den: Tensor, most: Tensor, made: Tensor) -> tuple[State, None]:
+        k, v, made = read(num, den, most, made)
+        largest = maximum(add(most, decay_), k)
+        old = pointwise("exp", add(add(most, decay_), largest))
+        new = pointwise("exp", add(k, largest))
+        state = add(mul(old, num), mul(new, v)), add(mul(old, den), new), largest, made
+        results[0] = made
+        return state, None
+
+    def last(*state: Tensor) -> tuple[State, None]:
+        results[0] = read(*state)[2]
+        return state, None
+
+    results = [trace.new(key.shape, key.dtype, "results")]
+    states = [trace.new((batch, width), "float32", "state") for _ in range(3)]
+    loop(length, turn, *states, results[0], last=last)
+    return results[0]
+
+
+def written(made: Tensor, one: Tensor) -> Tensor:
+    """``made``, one of whose places has been written to."""
+    call = Call("copy_", (made, one), made.shape, made.dtype, shares=made.storage, strides=made.strides)
+    return made.trace.call(call)
+
+
+CODE: dict[type[Module], Callable[..., Tensor]] = {Mamba: mamba, RGLRU: griffin, TimeMixing: rwkv}
 """By the kind of mixer."""

@@ -80,6 +80,17 @@ def mul(a: Tensor, b: Tensor, name: str = "mul") -> Tensor:
     return a.trace.call(Call(name, (a, b), shape, wide, saves=saves, scratch=scratch, strides=strides))
 
 
+def maximum(a: Tensor, b: Tensor) -> Tensor:
+    """The larger of the two: keeps both."""
+    return a.trace.call(Call("maximum", (a, b), broadcast(a.shape, b.shape), widest(a.dtype, b.dtype), saves=(a, b)))
+
+
+def quotient(a: Tensor, b: Tensor) -> Tensor:
+    """``a / b``: keeps both, of which a is needed for b's gradient alone."""
+    saves = (b, *([a] if b.needs_gradient else []))
+    return a.trace.call(Call("div", (a, b), broadcast(a.shape, b.shape), widest(a.dtype, b.dtype), saves=saves))
+
+
 def pointwise(name: str, x: Tensor) -> Tensor:
     """A kernel of PyTorch's on each number: keeps what it read, or what it made (relu, tanh, sigmoid, exp, rsqrt)."""
     kept_result = name in OF_RESULT
