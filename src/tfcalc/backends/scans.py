@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tfcalc.backends.delta import gated_delta
 from tfcalc.nn.context import Context
+from tfcalc.nn.delta import GatedDeltaNet
 from tfcalc.nn.griffin import RGLRU
 from tfcalc.nn.mamba import Mamba
 from tfcalc.nn.module import Module
@@ -124,5 +126,5 @@ def written(made: Tensor, one: Tensor) -> Tensor:
     return made.trace.call(call)
 
 
-CODE: dict[type[Module], Callable[..., Tensor]] = {Mamba: mamba, RGLRU: griffin, TimeMixing: rwkv}
+CODE: dict[type[Module], Callable[..., Tensor]] = {Mamba: mamba, RGLRU: griffin, TimeMixing: rwkv, GatedDeltaNet: gated_delta}
 """By the kind of mixer."""
