@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, rotation
+from tfcalc.backends import activations, attention, norms, rotation, scans
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
@@ -10,6 +10,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.tape.call import Call
@@ -60,6 +61,10 @@ class Transformers:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, part: Attention, ctx: Context) -> Tensor:
         """By the kernel of the run."""
         return attention.attended(q, k, v, part, ctx)
+
+    def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
+        """Its loop in Python."""
+        return scans.CODE[type(mixer)](mixer, ctx, *given)
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, in fp32 where the family copies them, and their loss."""

@@ -10,7 +10,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.leaves.norm import FURTHER, KEYS, NORMS
 from tfcalc.nn.module import Module
-from tfcalc.ops.products import linear
+from tfcalc.ops.products import block_diagonal, linear
 from tfcalc.ops.rows import norm
 from tfcalc.ops.shapes import reshape
 from tfcalc.ops.tables import embedding
@@ -18,6 +18,7 @@ from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:
     from tfcalc.nn.context import Context
+    from tfcalc.tape.trace import Trace
 
 
 class Linear(Module):
@@ -50,6 +51,27 @@ class Linear(Module):
         return x.trace.adapted(self, x, made)
 
 
+class Blocks(Linear):
+    """A block-diagonal matrix: so many ``blocks`` of ``fan_in`` × ``fan_out``, each of its own part of the input."""
+
+    blocks: Num = 1
+
+    @property
+    def copies(self) -> Num:
+        """The blocks."""
+        return self.blocks
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """Of blocks × tokens × ``fan_in``."""
+        weight, bias = (x.trace.weight(each, self.blocks) for each in self.held().weights)
+        return block_diagonal(x, weight, bias, letter=self.letter or self.name)
+
+
+def parameter(name: str, *shape: Num, minor: bool = False) -> Stored:
+    """A trained tensor by itself."""
+    return Stored(name, Weight(name, shape, minor=minor, key=""))
+
+
 class Stored(Module):
     """A tensor that an operation of the module above reads, and that is trained."""
 
@@ -60,6 +82,11 @@ class Stored(Module):
     def held(self) -> Cost:
         """It."""
         return Cost(weights=(self.tensor,))
+
+    def weight(self, trace: Trace) -> Tensor:
+        """The tensor where this module runs."""
+        with trace.inside(self):
+            return trace.weight(self.tensor)
 
 
 class Buffer(Stored):

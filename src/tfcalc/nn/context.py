@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tfcalc.nn.attention import Attention
     from tfcalc.nn.basic import Norm
     from tfcalc.nn.model import WithHead
+    from tfcalc.nn.module import Module
 
 
 class Backend(Protocol):
@@ -44,6 +45,10 @@ class Backend(Protocol):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
         """What queries make of keys and values, head by head."""
+        ...
+
+    def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
+        """What the recurrence of a mixer makes of what it has projected."""
         ...
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:

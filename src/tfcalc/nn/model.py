@@ -10,16 +10,18 @@ from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import activation, add, dropout, pointwise, scaled
+from tfcalc.ops.elementwise import activation, add, dropout, mul, pointwise, scaled
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.shapes import narrow
+from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 
 class Decoder(Module):
     """A table, layers, and a final norm (Llama).
 
-    The vectors of the words may be multiplied by a number (``scales``), further tables are ``added``, and some of it
+    The vectors of the words may be multiplied by a number (``scales``; with its format, ``scale``, where it is a buffer
+    that the program brings to theirs), further tables are ``added``, and some of it
     all is ``dropped``. The norm may run before the first layer, too (``normed_twice``, NanoChat). The program makes
     ``masks`` of these windows, even where no layer has them.
     """
@@ -30,6 +32,7 @@ class Decoder(Module):
     layers: Stack
     norm: Norm | None
     scales: bool = False
+    scale: str = ""
     masks: tuple[Num | None, ...] = ()
     normed_twice: bool = False
     added: tuple[Module, ...] = ()
@@ -42,7 +45,7 @@ class Decoder(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        words = scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)
+        words = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
         if words.trace.lowers:
             ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
@@ -51,6 +54,12 @@ class Decoder(Module):
             x = self.norm(x, ctx)
         x = self.layers(x, ctx)
         return x if self.norm is None else self.norm(x, ctx)
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        if not self.scale:
+            return scaled(x)
+        trace = x.trace
+        return mul(x, trace.to(trace.given((), self.scale, "scale of the embedding"), x.dtype))
 
     def _summed(self, tables: list[Tensor], ctx: Context) -> Tensor:
         x = tables[0]
@@ -125,8 +134,9 @@ class WithHead(Module):
         return cross_entropy(self.logits(made, ctx), f"{self.output.name}.loss")
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:
-        """Those of what the base model has made."""
-        x = self.head(x, ctx)
+        """Those of what the base model has made; a stream that is wider than the weights is brought to their format."""
+        kind = x.trace.weights_format
+        x = self.head(x.trace.to(x, kind) if WIDTHS[x.dtype] > WIDTHS[kind] else x, ctx)
         if self.scales:
             x = scaled(x)
         if self.capped:  # one after another, so that no two of them stand longer than they must

@@ -94,6 +94,17 @@ def mul(a: Tensor, b: Tensor, name: str = "mul") -> Tensor:
     return a.trace.call(Call(name, (a, b), shape, wide, saves=saves, scratch=scratch, strides=strides))
 
 
+def maximum(a: Tensor, b: Tensor) -> Tensor:
+    """The larger of the two: keeps both."""
+    return a.trace.call(Call("maximum", (a, b), broadcast(a.shape, b.shape), widest(a.dtype, b.dtype), saves=(a, b)))
+
+
+def quotient(a: Tensor, b: Tensor) -> Tensor:
+    """``a / b``: keeps both, of which a is needed for b's gradient alone."""
+    saves = (b, *([a] if b.needs_gradient else []))
+    return a.trace.call(Call("div", (a, b), broadcast(a.shape, b.shape), widest(a.dtype, b.dtype), saves=saves))
+
+
 def pointwise(name: str, x: Tensor) -> Tensor:
     """A kernel of PyTorch's on each number: keeps what it read, or what it made (relu, tanh, sigmoid, exp, rsqrt)."""
     kept_result = name in OF_RESULT
@@ -119,7 +130,7 @@ def power(x: Tensor) -> Tensor:
     return x.trace.call(Call("pow", (x,), x.shape, x.dtype, saves=(x,), scratch=scratch, strides=preserved(x)))
 
 
-def activation(kind: str, x: Tensor, code: Callable[[], Tensor]) -> Tensor:
+def activation(kind: str, x: Tensor, code: Callable[[], Tensor], name: str = "activation") -> Tensor:
     """So many operations per element (ReLU 1, GELU 5, …); ``code`` is what a library runs for it.
 
     Source: torch.nn.functional and transformers.activations; GELU: Hendrycks and Gimpel 2016 (arXiv 1606.08415).
@@ -129,7 +140,7 @@ def activation(kind: str, x: Tensor, code: Callable[[], Tensor]) -> Tensor:
         raise InvalidModel(f"activation {quoted(kind)} is not known", nearest(kind, kinds))
     forward, backward = kinds[kind]
     work = (Elementwise(kind, x.elements, forward, backward),)
-    leaf = Leaf("activation", "activation")
+    leaf = Leaf(name, "activation")
     return x.trace.compose(Call(kind, (x,), x.shape, x.dtype, elementwise=work, leaf=leaf, saves=(x,)), code)
 
 

@@ -68,6 +68,33 @@ def first(x: Tensor) -> Tensor:
     return x.trace.view(x, (x.shape[0], *x.shape[2:]), strides)
 
 
+def part(x: Tensor, axis: int, size: Num) -> Tensor:
+    """So many places of an axis: a view, whose gradient is first as large as ``x``."""
+    shape = list(x.shape)
+    shape[axis] = size
+    return x.trace.call(Call("slice", (x,), tuple(shape), x.dtype, shares=x.storage, strides=x.strides))
+
+
+def select(x: Tensor, axis: int) -> Tensor:
+    """One place of an axis, which is none then: a view, whose gradient is first as large as ``x``."""
+    axis %= len(x.shape)
+    strides = None if x.strides is None else x.strides[:axis] + x.strides[axis + 1 :]
+    shape = x.shape[:axis] + x.shape[axis + 1 :]
+    return x.trace.call(Call("select", (x,), shape, x.dtype, shares=x.storage, strides=strides))
+
+
+def unsqueeze(x: Tensor, axis: int) -> Tensor:
+    """A view with an axis of one."""
+    axis %= len(x.shape) + 1
+    strides = None if x.strides is None else (*x.strides[:axis], 1, *x.strides[axis:])
+    return x.trace.view(x, (*x.shape[:axis], 1, *x.shape[axis:]), strides)
+
+
+def stack(parts: Sequence[Tensor], shape: Shape) -> Tensor:
+    """Tensors beside each other, in new memory."""
+    return parts[0].trace.call(Call("stack", tuple(parts), shape, parts[0].dtype))
+
+
 def cat(parts: Sequence[Tensor], axis: int = -1, name: str = "cat") -> Tensor:
     """Tensors beside each other along an axis, in new memory, as wide as the widest of them."""
     shape = list(parts[0].shape)

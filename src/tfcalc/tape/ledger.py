@@ -192,14 +192,19 @@ class Seen(Exception):
 
 
 class Storage:
-    """The memory behind one or more tensors: so many numbers of so many bytes each."""
+    """The memory behind one or more tensors: so many numbers of so many bytes each.
+
+    Made in a loop of which one turn runs for so many ``times``, it is counted once while it is a turn's own.
+    """
 
     __slots__ = (
         "__weakref__",
-        *("bytes", "counts", "dtype", "elements", "home", "is_gradient", "keepers", "label", "ledger", "size"),
+        *("bytes", "counts", "dtype", "elements", "home", "is_gradient", "keepers", "label", "ledger", "size", "times"),
     )
 
-    def __init__(self, ledger: Ledger, elements: Num, dtype: str, label: str, *, counts: bool = True) -> None:
+    def __init__(
+        self, ledger: Ledger, elements: Num, dtype: str, label: str, *, counts: bool = True, times: Num = 1
+    ) -> None:
         self.ledger = ledger
         self.elements = elements
         self.dtype = dtype
@@ -210,12 +215,23 @@ class Storage:
         self.counts = counts  # what is held anyway (parameters, buffers, inputs) is counted elsewhere
         self.keepers = 0
         self.is_gradient = False
+        self.times = times
         if counts:
             ledger.made(self)
+
+    def repeat(self) -> None:
+        """Every turn of a loop has one that lasts longer than the turn, so that there are as many as turns."""
+        times, self.times = self.times, 1
+        if not isinstance(times, int) or times != 1:
+            self.ledger.gone(self)
+            self.elements, self.size = self.elements * times, self.size * times
+            self.bytes *= value_of(times) if self.ledger.watch else 0
+            self.ledger.made(self)
 
     def keep(self) -> None:
         """A node of the graph needs it for backward."""
         self.keepers += 1
+        self.repeat()
         if self.keepers == 1 and self.counts:
             self.ledger.kept(self)
 
