@@ -118,7 +118,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
     else:
         p = scaled(matmul(q, transpose(k, 2, 3)))
     if attention.capped:
-        p = scaled(pointwise("tanh", scaled(p)))
+        p = scaled(pointwise("tanh", scaled(p, "div")))
     if ctx.slopes is not None and attention.alibi is not None:
         p = add(p, ctx.slopes)
     if mask is not None:

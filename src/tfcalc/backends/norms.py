@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.ops.elementwise import add, mul, pointwise, power, scaled
+from tfcalc.ops.elementwise import add, mul, pointwise, power, shifted
 from tfcalc.ops.rows import layer_norm, mean
 from tfcalc.ops.shapes import cat
 from tfcalc.tape.call import Call
@@ -25,7 +25,7 @@ def gemma_norm(x: Tensor, weight: Tensor | None) -> Tensor:
     trace = x.trace
     normed = over_rms(trace.to(x, "float32"))
     if weight is not None:
-        normed = mul(normed, scaled(trace.to(weight, "float32"), "1 + weight"))
+        normed = mul(normed, shifted(trace.to(weight, "float32"), "1 + weight"))
     return trace.to(normed, x.dtype)
 
 
@@ -36,7 +36,7 @@ def over_rms(x: Tensor) -> Tensor:
 
 def _root(variance: Tensor) -> Tensor:
     """``rsqrt(variance + ε)``, which autocast runs in fp32."""
-    return pointwise("rsqrt", variance.trace.upper(scaled(variance, "+ ε")))
+    return pointwise("rsqrt", variance.trace.upper(shifted(variance, "+ ε")))
 
 
 def t5_norm(x: Tensor, weight: Tensor | None) -> Tensor:
@@ -63,7 +63,7 @@ def gemma4_norm(x: Tensor, weight: Tensor | None) -> Tensor:
     """Gemma4RMSNorm: 1/rms is a power, which keeps what it reads; times a copy of the weight in fp32."""
     trace, given = x.trace, x.dtype
     x = trace.to(x, "float32")
-    x = mul(x, power(scaled(mean(power(x)), "+ ε")))
+    x = mul(x, power(shifted(mean(power(x)), "+ ε")))
     return trace.to(x if weight is None else mul(x, trace.to(weight, "float32")), given)
 
 
@@ -97,7 +97,7 @@ def plus_one(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     trace = x.trace
     assert isinstance(trace, Running)
     assert weight is not None
-    weight = trace.lower(scaled(weight, "weight + 1"))
+    weight = trace.lower(shifted(weight, "weight + 1"))
     x, bias = trace.lower(x), bias if bias is None else trace.lower(bias)
     with trace.no_autocast():
         return layer_norm(x, weight, bias)

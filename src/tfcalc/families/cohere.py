@@ -69,4 +69,4 @@ def stablelm(c: Config) -> Module:
     wiring, names = (Parallel, PARALLEL) if c.flag("use_parallel_residual") else (PreNorm, kit.PRE_NORM)
     dropped = bool(c.get("hidden_dropout"))
     layers = kit.layer(c, mixer, kit.gated(c), of=wiring, names=names, norm="layernorm", dropped=dropped)
-    return kit.decoder(c, layers.but(drops_only="mlp"), norm="layernorm")
+    return kit.decoder(c, layers.but(undropped=("self_attn",)), norm="layernorm")

@@ -163,23 +163,23 @@ def layer(
 
 def decoder(
     c: Config,
-    layers: PreNorm | Callable[[int | None], PreNorm],
-    windows: Sequence[int | None] = (),
+    layers: Module | Callable[[Any], Module],
+    kinds: Sequence[Any] = (),
     *,
     norm: str = "rmsnorm",
     code: str = "",
     names: tuple[str, str, str] = ("model", "embed_tokens", "norm"),
     masks: tuple[int | None, ...] = (),
 ) -> Decoder:
-    """A table, layers, and a final norm; the layers are all alike, or made by the ``windows`` that they have.
+    """A table, layers, and a final norm; the layers are all alike, or made by their ``kinds``, such as windows.
 
     The program makes ``masks`` for these windows, whether a layer has them or not.
     """
     h, (whole, table, last) = c.size("hidden_size"), names
-    if isinstance(layers, PreNorm):
+    if isinstance(layers, Module):
         made = [layers] * c.number(LAYERS)
     else:
-        by_window = {window: layers(window) for window in dict.fromkeys(windows)}
-        made = [by_window[window] for window in windows]
+        by_kind = {kind: layers(kind) for kind in dict.fromkeys(kinds)}
+        made = [by_kind[kind] for kind in kinds]
     stack = Stack(made[0].name, tuple(made), c.size(LAYERS))
     return Decoder(whole, Embedding(table, c.size("vocab_size"), h), stack, Norm(last, norm, h, code), masks=masks)

@@ -10,7 +10,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.leaves.norm import FURTHER, KEYS, NORMS
 from tfcalc.nn.module import Module
-from tfcalc.ops.products import linear
+from tfcalc.ops.products import block_diagonal, linear
 from tfcalc.ops.rows import norm
 from tfcalc.ops.shapes import reshape
 from tfcalc.ops.tables import embedding
@@ -18,14 +18,15 @@ from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:
     from tfcalc.nn.context import Context
+    from tfcalc.tape.trace import Trace
 
 
 class Linear(Module):
     """``x W + b`` with W of ``fan_in`` × ``fan_out``, whose index in print is ``letter``.
 
-    ``tied_to`` names the tensor whose storage W shares. Some programs read a view of W (``turned``), of which autocast
-    makes a copy each time. A ``role`` other than ``linear`` is that of an output head or
-    a router, which adapters and quantization leave alone.
+    ``tied_to`` names the tensor whose storage W shares, ``bias_of`` that whose storage b does. Some programs read a
+    view of W (``turned``), of which autocast makes a copy each time. A ``role`` other than ``linear`` is that of an
+    output head or a router, which adapters and quantization leave alone.
     """
 
     fan_in: Num
@@ -34,13 +35,15 @@ class Linear(Module):
     bias: bool = False
     tied_to: str | None = None
     kind: str = "linear"
+    bias_of: str | None = None
     turned: bool = False
 
     def held(self) -> Cost:
         """W and b."""
         index = self.letter or self.name
         weight = Weight(f"W_{index}", (self.fan_in, self.fan_out), tied_to=self.tied_to)
-        bias = [Weight(f"b_{index}", (self.fan_out,), minor=True, key="bias")] if self.bias else []
+        shared = self.bias_of
+        bias = [Weight(f"b_{index}", (self.fan_out,), minor=True, tied_to=shared, key="bias")] if self.bias else []
         return Cost(weights=(weight, *bias))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
@@ -50,6 +53,27 @@ class Linear(Module):
             weight = x.trace.lower(weight)
         made = linear(x, weight, *bias, letter=self.letter or self.name, packed=self.kind == "linear")
         return x.trace.adapted(self, x, made)
+
+
+class Blocks(Linear):
+    """A block-diagonal matrix: so many ``blocks`` of ``fan_in`` × ``fan_out``, each of its own part of the input."""
+
+    blocks: Num = 1
+
+    @property
+    def copies(self) -> Num:
+        """The blocks."""
+        return self.blocks
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """Of blocks × tokens × ``fan_in``."""
+        weight, bias = (x.trace.weight(each, self.blocks) for each in self.held().weights)
+        return block_diagonal(x, weight, bias, letter=self.letter or self.name)
+
+
+def parameter(name: str, *shape: Num, minor: bool = False) -> Stored:
+    """A trained tensor by itself."""
+    return Stored(name, Weight(name, shape, minor=minor, key=""))
 
 
 class Stored(Module):
@@ -62,6 +86,11 @@ class Stored(Module):
     def held(self) -> Cost:
         """It."""
         return Cost(weights=(self.tensor,))
+
+    def weight(self, trace: Trace) -> Tensor:
+        """The tensor where this module runs."""
+        with trace.inside(self):
+            return trace.weight(self.tensor)
 
 
 class Buffer(Stored):

@@ -14,9 +14,9 @@ from tfcalc.tape.tensor import Tensor
 class PreNorm(Module):
     """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2).
 
-    What f makes is ``dropped`` in part, or multiplied by a number (``scales``), before the sum. Where one sub-layer's
-    alone is dropped, ``drops_only`` is its name. In some programs a variable ``holds`` what f makes until the layer
-    ends.
+    What f makes is ``dropped`` in part (but not that of those that are ``undropped``), or multiplied by a number
+    (``scales``), before the sum. In some programs a variable ``holds`` it until the layer ends. That is ``in_float32``
+    where a program has it so, whatever format the weights are in, which the norms read.
     """
 
     kind = "layer"
@@ -25,13 +25,16 @@ class PreNorm(Module):
     norms: tuple[Norm, ...]
     dropped: bool = False
     scales: bool = False
-    drops_only: str = ""
     holds: bool = False
+    undropped: tuple[str, ...] = ()
+    in_float32: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
         for norm, sub in self.running(ctx):
-            x = residual(x, self.dropping(sub, sub(norm(x, ctx), ctx), ctx), sub.name)
+            normed = norm(x.trace.to(x, x.trace.weights_format) if self.in_float32 else x, ctx)
+            x = x.trace.to(x, "float32") if self.in_float32 else x
+            x = residual(x, self.dropping(sub, sub(normed, ctx), ctx), sub.name)
         return x
 
     def running(self, ctx: Context) -> Iterator[tuple[Norm, Module]]:
@@ -40,7 +43,7 @@ class PreNorm(Module):
 
     def dropping(self, sub: Module, made: Tensor, ctx: Context) -> Tensor:
         """What a sub-layer made, with some of it dropped, and multiplied."""
-        if self.dropped and ctx.drops and sub.name == (self.drops_only or sub.name):
+        if self.dropped and ctx.drops and sub.name not in self.undropped:
             made = dropout(made, f"{sub.name}_dropout")
         if self.holds:
             made.trace.until_layer_ends(made)
