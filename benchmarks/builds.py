@@ -47,7 +47,8 @@ arguments = sys.argv[2:]
 if not bare:
     patched()
 sys.argv = ["tfcalc", *arguments]
-with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+silent = io.StringIO()
+with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent), contextlib.suppress(SystemExit):
     main()
 modules = sum(name.partition(".")[0] == "tfcalc" for name in sys.modules)
 print(json.dumps({**counts, "modules": modules}))
