@@ -25,7 +25,7 @@ aten/src/ATen/native/transformers/attention.cpp)."""
 
 def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
     """softmax(Q Kᵀ) V by the kernel that was asked for, or by the next that takes these heads."""
-    mask = ctx.masks.get(attention.mask) if attention.masked else None
+    mask = ctx.masks.get(attention.mask) if attention.looks_at_mask else None
     kernel = _able(q, k, v, mask, ctx)
     if kernel in ("eager", "math") or mask is not None:  # use_gqa_in_sdpa
         k, v = (repeated(each, q, eager=kernel == "eager" or mask is not None) for each in (k, v))

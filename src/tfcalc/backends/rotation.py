@@ -32,7 +32,8 @@ def turned_width(rope: Rope) -> Num:
 
 def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     """The cosine and the sine of each position's angles."""
-    trace, shape = x.trace, (1, ctx.stream.length, turned_width(rope))
+    trace, stream = x.trace, ctx.stream
+    shape = (stream.batch if rope.by_token else 1, stream.length, turned_width(rope))
     assert isinstance(trace, Running)
     made = [trace.new(shape, rope.angles or trace.weights_format, name) for name in ("cos", "sin")]
     for each in made:

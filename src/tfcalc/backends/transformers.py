@@ -30,7 +30,7 @@ class Transformers:
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """The masks of scores, and the angles of positions, once for all layers."""
-        windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.causal)])
+        windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.looks_at_mask)])
         made = {window: mask for window in windows if (mask := self._mask(window, x, ctx)) is not None}
         ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
         if not ropes:

@@ -85,6 +85,11 @@ class Attention(Module):
         """The window of the mask that it is given."""
         return None if self.keeps_all else self.window
 
+    @property
+    def looks_at_mask(self) -> bool:
+        """Whether it does not see everything."""
+        return self.masked and (self.causal or self.mask is not None)
+
     def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
         a, g, d, d_v = self.heads, self.kv_heads, self.key_dim, self.value_dim
@@ -108,7 +113,8 @@ class Attention(Module):
         return self.norms[place](_headed(x, heads, self.key_dim), ctx)
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:
-        window = None if self.keeps_all and ctx.run.decoding else self.window
+        masks = ctx.run.tells_masks if not self.causal else not (self.keeps_all and ctx.run.decoding)
+        window = self.window if masks else None
         pairs = ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal, window=window, chunk=self.chunk)
 
         def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -46,15 +46,19 @@ class GatedFeedForward(Module):
     down: Linear
     activation: str
     learned: tuple[Stored, ...] = ()
+    dropout: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
         if self.gate is None:
             gate, up = split(self.up(x), [self.down.fan_in] * 2)
-            return self.down(self._halves_gated(gate, up, ctx))
+            return self.down(self._dropped(self._halves_gated(gate, up, ctx), ctx))
         if ctx.fuses:
-            return self.down(ctx.backend.gate(self.activation, self.gate(x), self.up(x)))
-        return self.down(mul(self._activated(self.gate(x), ctx), self.up(x)))
+            return self.down(self._dropped(ctx.backend.gate(self.activation, self.gate(x), self.up(x)), ctx))
+        return self.down(self._dropped(mul(self._activated(self.gate(x), ctx), self.up(x)), ctx))
+
+    def _dropped(self, x: Tensor, ctx: Context) -> Tensor:
+        return dropout(x, "activation_dropout") if self.dropout and ctx.drops else x
 
     def _halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
         """Gate and input that one map has made; they are there until the network ends."""
