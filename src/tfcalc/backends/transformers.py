@@ -31,7 +31,8 @@ class Transformers:
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """The masks of scores, and the angles of positions, once for all layers."""
         windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.looks_at_mask)])
-        made = {window: mask for window in windows if (mask := self._mask(window, x, ctx)) is not None}
+        ones = any(each.given_ones for each in attentions if each.causal)
+        made = {window: mask for window in windows if (mask := self._mask(window, x, ctx, ones=ones)) is not None}
         ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
         if not ropes:
             return ctx._replace(masks=made)
@@ -39,14 +40,19 @@ class Transformers:
         angles = {key: rotation.angles_of(rope, x, ctx) for key, rope in reversed(ropes.items())}
         return ctx._replace(masks=made, angles=angles, places=places)
 
-    def _mask(self, window: Num | None, x: Tensor, ctx: Context) -> Tensor | None:
-        """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked."""
+    def _mask(self, window: Num | None, x: Tensor, ctx: Context, *, ones: bool) -> Tensor | None:
+        """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked.
+
+        Of ``ones`` that the program has made, sdpa's mask stays where nobody can see that they are ones.
+        """
         trace, batch, length = x.trace, ctx.stream.batch, ctx.stream.length
         assert isinstance(trace, Running)
         if ctx.run.kernel == "eager":
             mask = trace.new((batch, 1, length, length), trace.numerics.weights, "mask")
             mask.storage.home = trace.module  # one for all layers, if any keeps it
             return mask
+        if window is None and ones and trace.numerics.traced:
+            return trace.new((batch, 1, length, length), "bool", "mask")
         if window is None or value_of(length) < value_of(window):
             return None
         seen = trace.new((1, 1, length, length), "bool", "mask")
@@ -77,7 +83,9 @@ class Transformers:
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, in fp32 where the family copies them, and their loss."""
         logits = model.logits(x, ctx)
-        return cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
+        loss = cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
+        x.trace.loss_ends()
+        return loss
 
     def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)

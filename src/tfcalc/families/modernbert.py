@@ -135,9 +135,9 @@ def modern(c: Config, names: Sequence[str], rope: Rope, *, causal: bool) -> Stac
     return Stack("layers", tuple(layers[kind] for kind in kinds), c.size("num_hidden_layers"))
 
 
-def rope(c: Config, **code: bool) -> Rope:
+def rope(c: Config, *, by_token: bool = False) -> Rope:
     """Heads are turned whole, in fp32, layers with a window by other angles."""
-    return Rope(c.quotient("hidden_size", "num_attention_heads"), by_window=True, in_float32=True, **code)
+    return Rope(c.quotient("hidden_size", "num_attention_heads"), by_window=True, by_token=by_token, in_float32=True)
 
 
 @family(
@@ -172,9 +172,10 @@ def rotary_bert(name: str, c: Config, ffn: Module, *, bias: bool, pooled: Sequen
     """Words and token types, layers named as Llama's with BERT's norms; positions are rotated into attention."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), kit.head_dim(c)
     maps = tuple(Linear(one, h, a * d, letter, bias) for one, letter in zip(LLAMA_NAMES, "QKV", strict=False))
-    drops = {"dropout": bool(c.get("attention_probs_dropout_prob")), "softmax": "own"}
+    drops = bool(c.get("attention_probs_dropout_prob"))
     back = Linear(LLAMA_NAMES[-1], a * d, h, "O", bias)
-    mixer = Attention("self_attn", a, a, d, d, maps, (), back, rope=Rope(d), causal=False, **drops)
+    mixer = Attention("self_attn", a, a, d, d, maps, (), back, rope=Rope(d), causal=False, dropout=drops)
+    mixer = mixer.but(softmax="own")
     norms = bert_kit.norm(c, "post_attention_layernorm"), bert_kit.norm(c, "post_mlp_layernorm")
     layer = PostNorm("layers", (mixer, ffn), norms, bert_kit.drops(c), in_line=False)
     layers = Stack("layers", (layer,) * c.number(LAYERS), c.size(LAYERS))

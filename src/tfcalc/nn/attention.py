@@ -34,7 +34,7 @@ class Attention(Module):
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
     in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh. In eager code
     scores may be products of copies in fp32 (``scores_in_float32``), and their softmax is in ``float32``, or in their
-    ``own`` format.
+    ``own`` format. A program may give a causal stack a mask of ones (``given_ones``), which says nothing.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -61,6 +61,7 @@ class Attention(Module):
     keeps_all: bool = False
     scores_in_float32: bool = False
     softmax: str = "float32"
+    given_ones: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""

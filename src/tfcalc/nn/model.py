@@ -19,8 +19,9 @@ from tfcalc.tape.tensor import Tensor
 class Decoder(Module):
     """A table, layers, and a final norm (Llama).
 
-    The vectors of the words may be multiplied by a number (``scales``), further tables are ``added``, and some of it
-    all is ``dropped``. The program makes ``masks`` of these windows, even where no layer has them.
+    The vectors of the words may be multiplied by a number (``scales``), further tables are ``added``, their sum may
+    have a norm (``normed``), and some of it is ``dropped``. The program makes ``masks`` of these windows, even where no
+    layer has them.
     """
 
     kind = "decoder"
@@ -32,11 +33,13 @@ class Decoder(Module):
     masks: tuple[Num | None, ...] = ()
     added: tuple[Module, ...] = ()
     dropped: bool = False
+    normed: Norm | None = None
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In the order in which they run."""
-        return iter((self.table, *self.added, self.layers, *([] if self.norm is None else [self.norm])))
+        """Tables, layers, and norms."""
+        yield from (self.table, *self.added, self.layers)
+        yield from (norm for norm in (self.normed, self.norm) if norm is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
@@ -51,6 +54,7 @@ class Decoder(Module):
         x = tables[0]
         for each in tables[1:]:
             x = add(x, each)
+        x = x if self.normed is None else self.normed(x, ctx)
         return dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x
 
 
