@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, rotation
+from tfcalc.backends import activations, attention, norms, relative, rotation
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import WithHead
+from tfcalc.nn.relative import RelativeBias
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import copied, expand
@@ -79,6 +80,10 @@ class Transformers:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, part: Attention, ctx: Context) -> Tensor:
         """By the kernel of the run."""
         return attention.attended(q, k, v, part, ctx)
+
+    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+        """T5's, once for all layers."""
+        return relative.shared(table, ctx, ids)
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, in fp32 where the family copies them, and their loss."""

@@ -13,8 +13,10 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.configs.heads import bare, classifier, output
 from tfcalc.core.component import Component
+from tfcalc.families import t5_kit as kit
 from tfcalc.families.bart import sentence, sum_last
 from tfcalc.leaves import embedding, norm, parameter
+from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload
 
 ALIASES = {
@@ -170,22 +172,22 @@ ALL_HEADS = HEADS | {
 @family(
     "t5",
     architecture="T5ForConditionalGeneration",
-    heads=ALL_HEADS,
+    heads=kit.HEADS,
     aliases=ALIASES,
     tie_word_embeddings=True,  # forced by __post_init__
 )
-def t5(c: Config, run: Workload) -> Component:
+def t5(c: Config) -> Module:
     """Raffel et al. 2019 (arXiv 1910.10683); 1.1 and Flan-T5 have a gate, and an output matrix of their own.
 
     transformers 5 ties that matrix all the same, but loads the published one: ``tie_word_embeddings`` decides here.
     """
-    return seq2seq(c, run, Kin())
+    return kit.seq2seq(c)
 
 
-@family("mt5", architecture="MT5ForConditionalGeneration", heads=ALL_HEADS, aliases=ALIASES)
-def mt5(c: Config, run: Workload) -> Component:
+@family("mt5", architecture="MT5ForConditionalGeneration", heads=kit.UNSCALED, aliases=ALIASES)
+def mt5(c: Config) -> Module:
     """Xue et al. 2020 (arXiv 2010.11934): T5 1.1 with more words."""
-    return seq2seq(c, run, Kin())
+    return kit.seq2seq(c)
 
 
 @family(

@@ -81,6 +81,10 @@ class Attention(Module):
         """The sequences whose keys are seen."""
         return ctx.stream
 
+    def bias(self, ctx: Context) -> Tensor | None:
+        """What is added to scores for the distance of two tokens."""
+        return ctx.bias
+
     @property
     def mask(self) -> Num | None:
         """The window of the mask that it is given."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tfcalc.nn.attention import Attention
     from tfcalc.nn.basic import Norm
     from tfcalc.nn.model import WithHead
+    from tfcalc.nn.relative import RelativeBias
 
 
 class Backend(Protocol):
@@ -46,6 +47,10 @@ class Backend(Protocol):
         """What queries make of keys and values, head by head."""
         ...
 
+    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+        """With a bias of scores for the distance of two tokens, of this table."""
+        ...
+
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The loss of the logits that a head makes of ``x``."""
         ...
@@ -53,6 +58,8 @@ class Backend(Protocol):
 
 class Context(NamedTuple):
     """``stream`` are the sequences that run, ``memory`` what an encoder made of ``memory_of``.
+
+    Scores have a ``bias`` for the distance of two tokens, those of an encoder's keys another (``memory_bias``).
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
     """
@@ -65,6 +72,8 @@ class Context(NamedTuple):
     places: Tensor | None = None
     memory: Tensor | None = None
     memory_of: Sequences | None = None
+    bias: Tensor | None = None
+    memory_bias: Tensor | None = None
 
     @property
     def backend(self) -> Backend:

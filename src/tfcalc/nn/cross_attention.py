@@ -33,3 +33,7 @@ class CrossAttention(Attention):
         """What the encoder read."""
         assert ctx.memory_of is not None
         return ctx.memory_of
+
+    def bias(self, ctx: Context) -> Tensor | None:
+        """What is added to the scores of the encoder's keys."""
+        return ctx.memory_bias

@@ -8,7 +8,7 @@ from tfcalc.nn.basic import Buffer, Embedding
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import add
+from tfcalc.ops.elementwise import add, scaled
 from tfcalc.tape.tensor import Tensor
 
 
@@ -50,6 +50,37 @@ class EncoderDecoder(Module):
         x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
         x.trace.until_loss_ends(memory)
         return self.decoder(x, ctx._replace(memory=memory, memory_of=source))
+
+
+class EncoderAlone(Module):
+    """An encoder by itself, which reads the sequences that run, beside the table of words that it would share."""
+
+    kind = "encoder-decoder"
+
+    shared: Embedding
+    encoder: Module
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids; of none where tokens are decoded."""
+        source = ctx.run.by_itself.source
+        ids = x.trace.given((source.batch, source.length), "int64", "token ids")
+        return self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None))
+
+
+class Open(WithHead):
+    """A model whose head stands among the parts of the base; it may read a multiple of what that makes (``scaled``)."""
+
+    scaled: bool = False
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """The base's, and the head."""
+        return iter((*self.base.parts, self.head))
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        made = self.base.forward(x, ctx)
+        return self.read(scaled(made) if self.scaled else made, x, ctx)
 
 
 class WithBias(WithHead):

@@ -13,6 +13,8 @@ from tfcalc.tape.tensor import Tensor
 class FeedForward(Module):
     """``activation(x W_1 + b_1) W_2 + b_2``, on each token by itself.
 
+    A program may bring what the last map reads to the format of its weights first (``as_weights``), even in autocast.
+
     Source: Vaswani et al. 2017 (arXiv 1706.03762), eq. 2.
     """
 
@@ -23,6 +25,7 @@ class FeedForward(Module):
     activation: str
     dropout: bool = False
     learned: tuple[Stored, ...] = ()
+    as_weights: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
@@ -30,11 +33,13 @@ class FeedForward(Module):
         inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
         if self.dropout and ctx.drops:
             inner = dropout(inner, "activation_dropout")
-        return self.down(inner)
+        return self.down(x.trace.to(inner, x.trace.weights_format) if self.as_weights else inner)
 
 
 class GatedFeedForward(Module):
     """``(activation(x W_g) · x W_1) W_2``; where one map makes gate and input, ``gate`` is None.
+
+    A program may bring what the last map reads to the format of its weights first (``as_weights``), even in autocast.
 
     Source: Shazeer 2020 (arXiv 2002.05202), eq. 6.
     """
@@ -47,6 +52,7 @@ class GatedFeedForward(Module):
     activation: str
     learned: tuple[Stored, ...] = ()
     dropout: bool = False
+    as_weights: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
@@ -58,7 +64,8 @@ class GatedFeedForward(Module):
         return self.down(self._dropped(mul(self._activated(self.gate(x), ctx), self.up(x)), ctx))
 
     def _dropped(self, x: Tensor, ctx: Context) -> Tensor:
-        return dropout(x, "activation_dropout") if self.dropout and ctx.drops else x
+        x = dropout(x, "activation_dropout") if self.dropout and ctx.drops else x
+        return x.trace.to(x, x.trace.weights_format) if self.as_weights else x
 
     def _halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
         """Gate and input that one map has made; they are there until the network ends."""

@@ -9,6 +9,7 @@ from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
+from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import activation, add, dropout, pointwise, scaled
 from tfcalc.ops.loss import cross_entropy
@@ -21,7 +22,8 @@ class Decoder(Module):
 
     The vectors of the words may be multiplied by a number (``scales``), further tables are ``added``, their sum may
     have a norm (``normed``), and some of it is ``dropped``. The program makes ``masks`` of these windows, even where no
-    layer has them.
+    layer has them. All layers may add the numbers of a ``relative`` table to their scores, and some of what leaves the
+    stack may be dropped (``drops_output``).
     """
 
     kind = "decoder"
@@ -34,11 +36,13 @@ class Decoder(Module):
     added: tuple[Module, ...] = ()
     dropped: bool = False
     normed: Norm | None = None
+    relative: RelativeBias | None = None
+    drops_output: bool = False
 
     @property
     def parts(self) -> Iterator[Module]:
         """Tables, layers, and norms."""
-        yield from (self.table, *self.added, self.layers)
+        yield from (self.table, *self.added, *([] if self.relative is None else [self.relative]), self.layers)
         yield from (norm for norm in (self.normed, self.norm) if norm is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -47,8 +51,11 @@ class Decoder(Module):
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
         if words.trace.lowers:
             ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
+            if self.relative is not None:
+                ctx = ctx.backend.distances(self.relative, ctx, x)
         x = self.layers(self._summed(tables, ctx), ctx)
-        return x if self.norm is None else self.norm(x, ctx)
+        x = x if self.norm is None else self.norm(x, ctx)
+        return dropout(x, "output_dropout") if self.drops_output and ctx.drops else x
 
     def _summed(self, tables: list[Tensor], ctx: Context) -> Tensor:
         x = tables[0]

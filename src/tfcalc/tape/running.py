@@ -210,6 +210,10 @@ class Running(Trace):
         """A variable of the whole model has it until there is a loss."""
         self.outputs.append(x)
 
+    def until_end(self, x: Tensor) -> None:
+        """It is there as long as the step lasts."""
+        self.weights[f"{self.tape.path}.{x.storage.label}"] = x
+
     def loss_ends(self) -> None:
         """What the model's variables had is forgotten."""
         self.outputs.clear()
