@@ -30,11 +30,6 @@ def shared(table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
     return ctx._replace(bias=bias, memory_bias=zeros)
 
 
-def own(table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
-    """A layer that has a table of its own, and adds zeros of its own in the other attention (UMT5)."""
-    return ctx._replace(bias=table(ids, ctx), memory_bias=no_bias(table, ctx, ids))
-
-
 def no_bias(table: RelativeBias, ctx: Context, ids: Tensor) -> Tensor | None:
     """A zero for each head and pair of a place and one of the encoder's, in a decoder."""
     if ctx.memory_of is None:

@@ -71,14 +71,13 @@ class Kin(NamedTuple):
     """What differs among them.
 
     ``mixer`` is the encoder's self-attention, and ``tables`` are those of its first layer that all layers add to their
-    scores; ``everywhere`` says that each has one of its own instead. ``ffn`` makes a layer's network, or ``experts``
+    scores. ``ffn`` makes a layer's network, or ``experts``
     where ``sparse`` says so, for each layer of a stack of so many. ``tied`` tables of words are one, whatever
     ``tie_word_embeddings`` says of the output.
     """
 
     mixer: Mixer = looking_around
     tables: tuple[str, ...] = ("SelfAttention.relative_attention_bias",)
-    everywhere: bool = False
     ffn: Network = dense
     experts: Network = dense
     sparse: Callable[[Config, str, int], list[bool]] | None = None
@@ -97,15 +96,13 @@ def block(c: Config, run: Workload, stream: Sequences, *sublayers: Component) ->
 
 def encoder(c: Config, run: Workload, kin: Kin) -> Component:
     """Its layers attend both ways."""
-    mixer = kin.mixer(c, run, *([relative_bias(c)] if kin.everywhere else []))
-    return _half(c, run, "encoder", run.source, kin, "num_layers", mixer, tables=kin.tables)
+    return _half(c, run, "encoder", run.source, kin, "num_layers", kin.mixer(c, run), tables=kin.tables)
 
 
 def decoder(c: Config, run: Workload, kin: Kin) -> Component:
     """Its layers look back, and at what the encoder made. They are as many as the encoder's unless told otherwise."""
     stream, depth = run.target, "num_layers" if c.get("num_decoder_layers") is None else "num_decoder_layers"
-    within = [relative_bias(c)] if kin.everywhere else []
-    mixer = attention(c, run, "SelfAttention", stream, stream, *within, causal=True)
+    mixer = attention(c, run, "SelfAttention", stream, stream, causal=True)
     reader = attention(c, run, "EncDecAttention", stream, run.source)
     return _half(c, run, "decoder", stream, kin, depth, mixer, reader, tables=Kin().tables)
 
@@ -133,7 +130,7 @@ def _half(
         name,
         parts=(
             embedding("embed_tokens", c.size("vocab_size"), h, stream.tokens, tied_to=tied_to),
-            *(relative_bias(c, f"block[0].layer.0.{table}") for table in tables if not kin.everywhere),
+            *(relative_bias(c, f"block[0].layer.0.{table}") for table in tables),
             *blocks,
             norm("final_layer_norm", "rmsnorm", h, stream.tokens),
         ),
@@ -193,13 +190,13 @@ def mt5(c: Config) -> Module:
 @family(
     "umt5",
     architecture="UMT5ForConditionalGeneration",
-    heads=ALL_HEADS,
+    heads=kit.ALWAYS,
     aliases=ALIASES,
     tie_word_embeddings=True,  # forced by __post_init__
 )
-def umt5(c: Config, run: Workload) -> Component:
+def umt5(c: Config) -> Module:
     """Chung et al. 2023 (arXiv 2304.09151): a table of relative positions in each layer."""
-    return seq2seq(c, run, Kin(everywhere=True))
+    return kit.seq2seq(c, everywhere=True)
 
 
 @family("longt5", architecture="LongT5ForConditionalGeneration", heads=HEADS, aliases=ALIASES)

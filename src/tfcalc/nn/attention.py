@@ -11,6 +11,7 @@ from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
+from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.rope import Rope
 from tfcalc.ops.attention import attend, rotary
 from tfcalc.ops.elementwise import clipped_in_place, dropping, mul
@@ -30,6 +31,8 @@ class Attention(Module):
 
     Where a stack has a mask, its attention is ``masked``. A window may be only that: then a cache ``keeps_all`` keys,
     and a token that is decoded reads them all.
+
+    A ``table`` of its own may add a number to each score for the distance of two tokens.
 
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
     in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh. In eager code
@@ -62,9 +65,11 @@ class Attention(Module):
     scores_in_float32: bool = False
     softmax: str = "float32"
     given_ones: bool = False
+    table: RelativeBias | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
+        ctx = self.with_bias(x, ctx) if x.trace.lowers else ctx
         q, k, v = self._projected(x, self.source(x, ctx), ctx)
         if self.rope is not None:
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
@@ -80,6 +85,10 @@ class Attention(Module):
     def sees(self, ctx: Context) -> Sequences:
         """The sequences whose keys are seen."""
         return ctx.stream
+
+    def with_bias(self, x: Tensor, ctx: Context) -> Context:
+        """With the bias of its own table, where it has one."""
+        return ctx if self.table is None else ctx._replace(bias=self.table(x, ctx))
 
     def bias(self, ctx: Context) -> Tensor | None:
         """What is added to scores for the distance of two tokens."""
