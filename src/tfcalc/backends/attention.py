@@ -5,12 +5,13 @@ from __future__ import annotations
 from tfcalc.backends import relative
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Stored
 from tfcalc.nn.context import Context
 from tfcalc.ops.attention import by_token, fused_attention
-from tfcalc.ops.elementwise import add, dropout, pointwise, scaled
+from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
-from tfcalc.ops.rows import softmax
-from tfcalc.ops.shapes import contiguous, copied, expand, transpose
+from tfcalc.ops.rows import log_sum_exp, softmax
+from tfcalc.ops.shapes import contiguous, copied, expand, narrow, reshape, transpose
 from tfcalc.tape.operations import padded
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
@@ -27,10 +28,12 @@ aten/src/ATen/native/transformers/attention.cpp)."""
 def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
     """softmax(Q Kᵀ) V by the kernel that was asked for, or by the next that takes these heads."""
     mask = ctx.masks.get(attention.mask) if attention.looks_at_mask else None
-    bias = attention.bias(ctx)
-    masked = mask is not None or bias is not None
+    masked = mask is not None or attention.bias(ctx) is not None
     kernel = _able(q, k, v, ctx, masked=masked)
-    if kernel in ("eager", "math") or masked:  # use_gqa_in_sdpa
+    if ctx.cache is not None and not masked and kernel != "eager" and not ctx.run.decoding:
+        k, v = (narrow(each, q.shape[2], 2) for each in (k, v))  # a prompt sees itself, whatever room there is
+    one_by_one = kernel != "eager" and known(q.shape[2]) == 1  # pack_gqa: heads that share keys are as many queries
+    if kernel in ("eager", "math") or (masked and not one_by_one):  # use_gqa_in_sdpa
         k, v = (repeated(each, q, eager=kernel == "eager" or masked) for each in (k, v))
     if kernel == "eager":
         return eager(q, k, v, mask, attention, ctx)
@@ -119,16 +122,31 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
     if (bias := attention.bias(ctx)) is not None:
         p = add(p, expand(bias, *p.shape))
     if attention.capped:
-        p = scaled(pointwise("tanh", scaled(p)))
+        p = scaled(pointwise("tanh", scaled(p, "div")))
     if mask is not None:
         p = add(p, mask)
+    scale = scale_by_sinks(p, attention.sinks) if attention.sinks is not None else None
     if attention.softmax == "own":
         p = trace.to(softmax(p), v.dtype)
     else:
         p = trace.to(softmax(p, attention.softmax), q.dtype)
     p = _dropped(p, attention, ctx)
     trace.until_layer_ends(p)
-    return transpose(contiguous(transpose(matmul(p, v), 1, 2)), 1, 2)
+    made = matmul(p, v)
+    if scale is not None:
+        made = mul(made, trace.to(scale, made.dtype))
+    return transpose(contiguous(transpose(made, 1, 2)), 1, 2)
+
+
+def scale_by_sinks(scores: Tensor, sinks: Stored) -> Tensor:
+    """What sinks leave of each row: the sigmoid of the logarithm of the scores' sum, less the sink's score.
+
+    Source: transformers' GraniteSWAAttention, ``eager_attention_forward``.
+    """
+    trace = scores.trace
+    with trace.inside(sinks):
+        sink = reshape(trace.weight(sinks.tensor), 1, scores.shape[1], 1, 1)
+    return pointwise("sigmoid", trace.to(add(log_sum_exp(scores), sink), "float32"))
 
 
 def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:

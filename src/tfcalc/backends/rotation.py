@@ -15,6 +15,8 @@ from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor, preserved
 
 Angles = tuple[Tensor, Tensor]
+ANGLES = {"cos": ("_to_copy", "mul", "cat", "cos", "mul"), "sin": ("sin", "mul")}
+"""Of each what makes it: positions times frequencies, twice beside each other, their cosine, times a number."""
 Key = tuple[Num | None, int] | None
 
 
@@ -35,7 +37,9 @@ def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     trace, stream = x.trace, ctx.stream
     shape = (stream.batch if rope.by_token else 1, stream.length, turned_width(rope))
     assert isinstance(trace, Running)
-    made = [trace.new(shape, rope.angles or trace.weights_format, name) for name in ("cos", "sin")]
+    dtype = rope.angles or trace.weights_format
+    cast = () if dtype == "float32" else ("_to_copy",)
+    made = [trace.call(Call(name, (), shape, dtype, kernels=(*kernels, *cast))) for name, kernels in ANGLES.items()]
     for each in made:
         each.storage.home = (*trace.module, Place("rotary"))
     return made[0], made[1]
@@ -79,4 +83,6 @@ def _turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
 def _rotate_half(x: Tensor) -> Tensor:
     """``−x₂`` beside ``x₁``, in new memory; the gradient of each half is first as wide as both."""
     scratch = x.elements * WIDTHS[x.dtype]
-    return x.trace.call(Call("rotate_half", (x,), x.shape, x.dtype, scratch=scratch, strides=preserved(x)))
+    return x.trace.call(
+        Call("rotate_half", (x,), x.shape, x.dtype, scratch=scratch, strides=preserved(x), kernels=("neg", "cat"))
+    )

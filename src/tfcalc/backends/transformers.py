@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, relative, rotation
+from tfcalc.backends import activations, attention, norms, relative, rotation, scans
+from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
-from tfcalc.ops.shapes import copied, expand
+from tfcalc.tape.call import Call
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
@@ -32,33 +34,13 @@ class Transformers:
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """The masks of scores, and the angles of positions, once for all layers."""
         windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.looks_at_mask)])
-        ones = any(each.given_ones for each in attentions if each.causal)
-        made = {window: mask for window in windows if (mask := self._mask(window, x, ctx, ones=ones)) is not None}
+        made = masked(windows, x, ctx, ones=any(each.given_ones for each in attentions if each.causal))
         ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
         if not ropes:
             return ctx._replace(masks=made)
-        places = x.trace.new((ctx.stream.length,), "int64", "positions")
+        places = x.trace.call(Call("positions", (), (ctx.stream.length,), "int64", kernels=("arange", "add")))
         angles = {key: rotation.angles_of(rope, x, ctx) for key, rope in reversed(ropes.items())}
         return ctx._replace(masks=made, angles=angles, places=places)
-
-    def _mask(self, window: Num | None, x: Tensor, ctx: Context, *, ones: bool) -> Tensor | None:
-        """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked.
-
-        Of ``ones`` that the program has made, sdpa's mask stays where nobody can see that they are ones.
-        """
-        trace, batch, length = x.trace, ctx.stream.batch, ctx.stream.length
-        assert isinstance(trace, Running)
-        if ctx.run.kernel == "eager":
-            mask = trace.new((batch, 1, length, length), trace.numerics.weights, "mask")
-            mask.storage.home = trace.module  # one for all layers, if any keeps it
-            return mask
-        if window is None and ones and trace.numerics.traced:
-            return trace.new((batch, 1, length, length), "bool", "mask")
-        if window is None or value_of(length) < value_of(window):
-            return None
-        seen = trace.new((1, 1, length, length), "bool", "mask")
-        later = copied(seen, seen.shape, "mask")  # and_masks makes a copy each time
-        return expand(copied(later, seen.shape, "mask"), batch, 1, length, length)
 
     def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """As the family writes it."""
@@ -84,6 +66,10 @@ class Transformers:
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         """T5's, once for all layers."""
         return relative.shared(table, ctx, ids)
+
+    def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
+        """Its loop in Python."""
+        return scans.CODE[type(mixer)](mixer, ctx, *given)
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, in fp32 where the family copies them, and their loss."""

@@ -81,7 +81,7 @@ def seq2seq(c: Config, *, everywhere: bool = False) -> Module:
 
     The decoder's layers are as many as the encoder's unless told otherwise.
     """
-    own = {"table": relative(c)} if everywhere else {}
+    own: dict[str, Any] = {"table": relative(c)} if everywhere else {}
     kind: dict[str, Any] = {"everywhere": everywhere}
     table = Embedding("shared", c.size("vocab_size"), c.size("d_model"))
     encoder = half(c, "encoder", EncoderStack, "num_layers", attention(c, "SelfAttention", causal=False, **own), **kind)

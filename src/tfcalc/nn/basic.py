@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
+from tfcalc.core.traced import known
 from tfcalc.leaves.norm import FURTHER, KEYS, NORMS
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import scaled
-from tfcalc.ops.products import linear
+from tfcalc.ops.products import block_diagonal, linear
 from tfcalc.ops.rows import norm
+from tfcalc.ops.shapes import reshape
 from tfcalc.ops.tables import embedding
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:
     from tfcalc.nn.context import Context
+    from tfcalc.tape.trace import Trace
 
 
 class Linear(Module):
@@ -49,6 +52,27 @@ class Linear(Module):
         return x.trace.adapted(self, x, made)
 
 
+class Blocks(Linear):
+    """A block-diagonal matrix: so many ``blocks`` of ``fan_in`` × ``fan_out``, each of its own part of the input."""
+
+    blocks: Num = 1
+
+    @property
+    def copies(self) -> Num:
+        """The blocks."""
+        return self.blocks
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """Of blocks × tokens × ``fan_in``."""
+        weight, bias = (x.trace.weight(each, self.blocks) for each in self.held().weights)
+        return block_diagonal(x, weight, bias, letter=self.letter or self.name)
+
+
+def parameter(name: str, *shape: Num, minor: bool = False) -> Stored:
+    """A trained tensor by itself."""
+    return Stored(name, Weight(name, shape, minor=minor, key=""))
+
+
 class Stored(Module):
     """A tensor that an operation of the module above reads, and that is trained."""
 
@@ -59,6 +83,11 @@ class Stored(Module):
     def held(self) -> Cost:
         """It."""
         return Cost(weights=(self.tensor,))
+
+    def weight(self, trace: Trace) -> Tensor:
+        """The tensor where this module runs."""
+        with trace.inside(self):
+            return trace.weight(self.tensor)
 
 
 class Buffer(Stored):
@@ -72,23 +101,30 @@ class Buffer(Stored):
 
 
 class Norm(Module):
-    """A norm of rows of this ``width``: its ``form`` says which, ``code`` whose program it is where several differ."""
+    """A norm of rows of this ``width``: its ``form`` says which, ``code`` whose program it is where several differ.
+
+    So many ``heads`` have weights of their own.
+    """
 
     kind = "norm"
 
     form: str
     width: Num
     code: str = ""
+    heads: Num = 1
 
     def held(self) -> Cost:
         """γ and β, as far as it has them."""
-        letters = (NORMS | FURTHER)[self.form].weights
-        return Cost(weights=tuple(Weight(each, (self.width,), minor=True, key=KEYS[each]) for each in letters))
+        letters, width = (NORMS | FURTHER)[self.form].weights, self.heads * self.width
+        return Cost(weights=tuple(Weight(each, (width,), minor=True, key=KEYS[each]) for each in letters))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each row."""
-        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None, None
+        weight, bias, *_ = *(self._by_head(x.trace.weight(each)) for each in self.held().weights), None, None
         return norm(self.form, x, weight, bias, lambda: ctx.backend.norm(self, x, weight, bias))
+
+    def _by_head(self, weight: Tensor) -> Tensor:
+        return weight if known(self.heads) == 1 else reshape(weight, self.heads, self.width)
 
 
 class Embedding(Module):

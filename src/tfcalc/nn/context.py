@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tfcalc.nn.attention import Attention
     from tfcalc.nn.basic import Norm
     from tfcalc.nn.model import WithHead
+    from tfcalc.nn.module import Module
     from tfcalc.nn.relative import RelativeBias
 
 
@@ -51,8 +52,20 @@ class Backend(Protocol):
         """With a bias of scores for the distance of two tokens, of this table."""
         ...
 
+    def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
+        """What the recurrence of a mixer makes of what it has projected."""
+        ...
+
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The loss of the logits that a head makes of ``x``."""
+        ...
+
+
+class Cache(Protocol):
+    """What the modules of a model keep from one step of decoding to the next."""
+
+    def update(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep the keys and values of new tokens for the module that runs; those of all tokens that it reads."""
         ...
 
 
@@ -62,6 +75,7 @@ class Context(NamedTuple):
     Scores have a ``bias`` for the distance of two tokens, those of an encoder's keys another (``memory_bias``).
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
+    There is a ``cache`` where text is generated.
     """
 
     run: Workload
@@ -74,6 +88,7 @@ class Context(NamedTuple):
     memory_of: Sequences | None = None
     bias: Tensor | None = None
     memory_bias: Tensor | None = None
+    cache: Cache | None = None
 
     @property
     def backend(self) -> Backend:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.nn.basic import Linear, Stored
+from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, dropout, mul
@@ -39,7 +39,8 @@ class FeedForward(Module):
 class GatedFeedForward(Module):
     """``(activation(x W_g) · x W_1) W_2``; where one map makes gate and input, ``gate`` is None.
 
-    A program may bring what the last map reads to the format of its weights first (``as_weights``), even in autocast.
+    A ``sub_norm`` stands before the last map (arXiv 2210.06423). A program may bring what that reads to the format of
+    its weights first (``as_weights``), even in autocast.
 
     Source: Shazeer 2020 (arXiv 2002.05202), eq. 6.
     """
@@ -51,17 +52,22 @@ class GatedFeedForward(Module):
     down: Linear
     activation: str
     learned: tuple[Stored, ...] = ()
+    sub_norm: Norm | None = None
     dropout: bool = False
     as_weights: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
+        made = self._gated(x, ctx)
+        return self.down(made if self.sub_norm is None else self.sub_norm(made, ctx))
+
+    def _gated(self, x: Tensor, ctx: Context) -> Tensor:
         if self.gate is None:
             gate, up = split(self.up(x), [self.down.fan_in] * 2)
-            return self.down(self._dropped(self._halves_gated(gate, up, ctx), ctx))
+            return self._dropped(self._halves_gated(gate, up, ctx), ctx)
         if ctx.fuses:
-            return self.down(self._dropped(ctx.backend.gate(self.activation, self.gate(x), self.up(x)), ctx))
-        return self.down(self._dropped(mul(self._activated(self.gate(x), ctx), self.up(x)), ctx))
+            return self._dropped(ctx.backend.gate(self.activation, self.gate(x), self.up(x)), ctx)
+        return self._dropped(mul(self._activated(self.gate(x), ctx), self.up(x)), ctx)
 
     def _dropped(self, x: Tensor, ctx: Context) -> Tensor:
         x = dropout(x, "activation_dropout") if self.dropout and ctx.drops else x

@@ -15,7 +15,8 @@ class PreNorm(Module):
     """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2).
 
     What f makes is ``dropped`` in part (but not that of those that are ``undropped``), or multiplied by a number
-    (``scales``), before the sum. In some programs a variable ``holds`` it until the layer ends.
+    (``scales``), before the sum. In some programs a variable ``holds`` it until the layer ends. That is ``in_float32``
+    where a program has it so, whatever format the weights are in, which the norms read.
     """
 
     kind = "layer"
@@ -26,11 +27,14 @@ class PreNorm(Module):
     scales: bool = False
     holds: bool = False
     undropped: tuple[str, ...] = ()
+    in_float32: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
         for norm, sub in self.running(ctx):
-            x = residual(x, self.dropping(sub, sub(norm(x, ctx), ctx), ctx), sub.name)
+            normed = norm(x.trace.to(x, x.trace.weights_format) if self.in_float32 else x, ctx)
+            x = x.trace.to(x, "float32") if self.in_float32 else x
+            x = residual(x, self.dropping(sub, sub(normed, ctx), ctx), sub.name)
         return x
 
     def running(self, ctx: Context) -> Iterator[tuple[Callable[..., Tensor], Module]]:

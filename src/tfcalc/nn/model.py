@@ -11,19 +11,21 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import activation, add, dropout, pointwise, scaled
+from tfcalc.ops.elementwise import activation, add, dropout, mul, pointwise, scaled
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.shapes import narrow
+from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 
 class Decoder(Module):
     """A table, layers, and a final norm (Llama).
 
-    The vectors of the words may be multiplied by a number (``scales``), further tables are ``added``, their sum may
-    have a norm (``normed``), and some of it is ``dropped``. The program makes ``masks`` of these windows, even where no
-    layer has them. All layers may add the numbers of a ``relative`` table to their scores, and some of what leaves the
-    stack may be dropped (``drops_output``).
+    The vectors of the words may be multiplied by a number (``scales``; with its format, ``scale``, where it is a buffer
+    that the program brings to theirs), further tables are ``added``, their sum may have a norm (``normed``), and some
+    of it is ``dropped``. The last norm may run before the first layer, too (``normed_twice``, NanoChat). The program
+    makes ``masks`` of these windows, even where no layer has them. All layers may add the numbers of a ``relative``
+    table to their scores, and some of what leaves the stack may be dropped (``drops_output``).
     """
 
     kind = "decoder"
@@ -32,7 +34,9 @@ class Decoder(Module):
     layers: Stack
     norm: Norm | None
     scales: bool = False
+    scale: str = ""
     masks: tuple[Num | None, ...] = ()
+    normed_twice: bool = False
     added: tuple[Module, ...] = ()
     dropped: bool = False
     normed: Norm | None = None
@@ -47,7 +51,7 @@ class Decoder(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        words = scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)
+        words = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
         if words.trace.lowers:
             ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
@@ -57,12 +61,19 @@ class Decoder(Module):
         x = x if self.norm is None else self.norm(x, ctx)
         return dropout(x, "output_dropout") if self.drops_output and ctx.drops else x
 
+    def _scaled(self, x: Tensor) -> Tensor:
+        if not self.scale:
+            return scaled(x)
+        trace = x.trace
+        return mul(x, trace.to(trace.given((), self.scale, "scale of the embedding"), x.dtype))
+
     def _summed(self, tables: list[Tensor], ctx: Context) -> Tensor:
         x = tables[0]
         for each in tables[1:]:
             x = add(x, each)
         x = x if self.normed is None else self.normed(x, ctx)
-        return dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x
+        x = dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x
+        return self.norm(x, ctx) if self.normed_twice and self.norm is not None else x
 
 
 class Predictions(Module):
@@ -131,10 +142,16 @@ class WithHead(Module):
         return cross_entropy(self.logits(made, ctx), f"{self.output.name}.loss")
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:
-        """Those of what the base model has made."""
-        made = self.head(x, ctx)
-        made = scaled(made) if self.scales else made
-        return scaled(pointwise("tanh", scaled(made))) if self.capped else made
+        """Those of what the base model has made; a stream that is wider than the weights is brought to their format."""
+        kind = x.trace.weights_format
+        x = self.head(x.trace.to(x, kind) if WIDTHS[x.dtype] > WIDTHS[kind] else x, ctx)
+        if self.scales:
+            x = scaled(x)
+        if self.capped:  # one after another, so that no two of them stand longer than they must
+            x = scaled(x, "div")
+            x = pointwise("tanh", x)
+            x = scaled(x)
+        return x
 
     def opened(self, x: Tensor, ctx: Context) -> tuple[Tensor, list[Tensor]]:
         """What the map that makes logits reads, and its weights, for a loss that makes no logits."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num
 from tfcalc.tape.call import Call
+from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 
@@ -25,7 +26,12 @@ def embedding(table: Tensor, places: Tensor) -> Tensor:
     work = (Elementwise("gradient of E", places.elements * width, forward=0, backward=1),)
     shape = (*places.shape, width)
     call = Call("embedding", (table,), shape, table.dtype, elementwise=work, lookups=places.elements, saves=(places,))
-    return table.trace.call(call)
+    return table.trace.call(call._replace(reads=_fetched(table, places)))
+
+
+def _fetched(table: Tensor, places: Tensor) -> Num:
+    """Bytes: a row for each place, and the place."""
+    return places.elements * (table.shape[-1] * WIDTHS[table.dtype] + WIDTHS[places.dtype])
 
 
 def position(table: Tensor, places: Tensor, tokens: Num) -> Tensor:
@@ -38,9 +44,8 @@ def position(table: Tensor, places: Tensor, tokens: Num) -> Tensor:
     width = table.shape[-1]
     work = (Elementwise("+ P (trained)", tokens * width, forward=1, backward=1),)
     shape = (*places.shape, width)
-    return table.trace.call(
-        Call("embedding", (table,), shape, table.dtype, elementwise=work, lookups=tokens, saves=(places,))
-    )
+    call = Call("embedding", (table,), shape, table.dtype, elementwise=work, lookups=tokens, saves=(places,))
+    return table.trace.call(call._replace(reads=_fetched(table, places)))
 
 
 def sines(places: Tensor, width: Num, tokens: Num, dtype: str) -> Tensor:

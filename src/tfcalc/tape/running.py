@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, product
 from tfcalc.tape.call import Call
+from tfcalc.tape.kernels import Kernel, launched
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.tape import Tape
@@ -36,6 +37,8 @@ class Running(Trace):
         self.casts: dict[int, Tensor] = {}
         self.held: list[Tensor] = []
         self.outputs: list[Tensor] = []
+        self.kernels: list[Kernel] | None = None
+        """Those that have been launched, where somebody asks for them."""
 
     @property
     def gradients(self) -> bool:
@@ -48,9 +51,11 @@ class Running(Trace):
         """What runs now belongs to this module."""
         return self.tape.inside(part.name)
 
-    def group(self, layers: Group) -> AbstractContextManager[None]:
+    @contextmanager
+    def group(self, layers: Group) -> Iterator[None]:
         """What runs now are these layers of a stack."""
-        return self.tape.inside(layers.name, layers.copies)
+        with self.tape.inside(layers.name, layers.copies), self.tape.standing.runs(layers.stands_for):
+            yield
 
     def like_others(self, x: Tensor) -> bool:
         """Not where what the first layer reads is kept anyway, or has another format than the stream."""
@@ -62,12 +67,12 @@ class Running(Trace):
         with self.tape.without_gradients():
             yield
 
-    def weight(self, weight: Weight, copies: Num = 1) -> Tensor:
+    def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
         """A parameter of the module that runs, the same each time; a tied one is that which it is tied to."""
         path, shape = weight.tied_to or f"{self.tape.path}.{weight.name}", stacked(weight, copies)
         if path not in self.weights:
             trained = not weight.frozen and self.trained(self.tape.path)
-            held = self.tape.parameter(product(shape), self.numerics.weights, path, trained=trained)
+            held = self.tape.parameter(product(shape), dtype or self.numerics.weights, path, trained=trained)
             self.weights[path] = Tensor(self, held.storage, shape, held.dtype, dense(shape), node=held.node)
         # a matrix that is a table elsewhere is read the other way round
         return self.weights[path] if weight.tied_to is None else self.view(self.weights[path], shape, dense(shape))
@@ -82,6 +87,10 @@ class Running(Trace):
 
     # --- operations
 
+    def turns(self, count: Num) -> AbstractContextManager[None]:
+        """What runs now is one turn of a loop for so many."""
+        return self.tape.loop(count)
+
     def call(self, call: Call) -> Tensor:
         """Run an operation: memory for its result, and a node if a gradient reaches it."""
         storage = call.shares or self.tape.new(product(call.shape), call.dtype, call.name)
@@ -89,6 +98,8 @@ class Running(Trace):
         if self.tape.gradients and any(each is not None and each.needs_gradient for each in call.inputs):
             saves = [*call.saves, *([made] if call.saves_result else [])]
             made.node = self.tape.node(call.name, call.inputs, saves, call.passes, call.scratch)
+        if self.kernels is not None:
+            self.kernels += launched(call, made, self.tape.path)
         return made
 
     def checkpoint(self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False) -> Tensor:
@@ -105,6 +116,7 @@ class Running(Trace):
             before, self.tape.module = self.tape.module, module
             computed = run(*given)
             self.tape.module = before
+            self.held.clear()  # what it ran in has returned
             self.autocast_ends()
             return computed
 
@@ -157,7 +169,11 @@ class Running(Trace):
 
     def to(self, x: Tensor, dtype: str) -> Tensor:
         """A copy in another format, laid out alike, or ``x`` itself."""
-        return x if x.dtype == dtype else self.call(Call("to", (x,), x.shape, dtype, strides=preserved(x)))
+        return (
+            x
+            if x.dtype == dtype
+            else self.call(Call("to", (x,), x.shape, dtype, strides=preserved(x), kernels=("_to_copy",)))
+        )
 
     def lower_weight(self, weight: Tensor) -> Tensor:
         """The same for a parameter: its copy is made once, and kept as long as autocast lasts."""

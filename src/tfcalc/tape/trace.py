@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from tfcalc.core.component import Component
@@ -25,6 +25,16 @@ class Part(Protocol):
     @property
     def kind(self) -> str:
         """What it is."""
+        ...
+
+    @property
+    def copies(self) -> Num:
+        """How many of it there are."""
+        ...
+
+    @property
+    def active(self) -> Num | None:
+        """How many of them a token goes through; None: all."""
         ...
 
     @property
@@ -80,6 +90,11 @@ class Group(Protocol):
         ...
 
     @property
+    def stands_for(self) -> int:
+        """How many layers leave behind what this one does, where it runs in their place."""
+        ...
+
+    @property
     def under(self) -> int:
         """How many layers of other kinds are below them."""
         ...
@@ -95,6 +110,8 @@ class Trace:
     lowers = False
     every_layer = False
     """Whether each layer of a stack runs, rather than one for all that are alike."""
+    ends_alone = False
+    """Whether of a row of equal layers only those at its ends run, and one for the rest."""
 
     @property
     def gradients(self) -> bool:
@@ -117,8 +134,11 @@ class Trace:
         """Whether the first layer of a stack that reads ``x`` costs and keeps what the others do."""
         return x.needs_gradient
 
-    def weight(self, weight: Weight, copies: Num = 1) -> Tensor:
-        """A tensor that the module holds which runs now; so many ``copies`` of it are one, with an axis for them."""
+    def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
+        """A tensor that the module holds which runs now, in the format of all weights or in one of its own.
+
+        So many ``copies`` of it are one, with an axis for them.
+        """
         raise NotImplementedError
 
     def call(self, call: Call) -> Tensor:
@@ -128,6 +148,10 @@ class Trace:
     def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
         """Run an operation that is one to the mathematics, and ``code`` to a library."""
         return code() if self.lowers else self.call(call)
+
+    def turns(self, count: Num) -> AbstractContextManager[None]:
+        """What runs now is one turn of a loop for so many."""
+        return nullcontext()
 
     def count(self, call: Call) -> None:
         """Count an operation whose result something else makes."""
