@@ -51,6 +51,8 @@ def _of_sequence(window: Num | None, readers: Sequence[Attention], trace: Runnin
         mask = trace.call(Call("mask", (), shape, kind, kernels=kernels))
         mask.storage.home = trace.module  # one for all layers, if any keeps it
         return mask
+    if window is None and trace.numerics.traced and any(each.given_ones for each in readers if each.causal):
+        return trace.new(shape, "bool", "mask")  # nobody can see that they are ones
     ends_before = window is not None and value_of(length) >= value_of(window)
     if not ends_before and not any(each.always_masked for each in readers):
         return None

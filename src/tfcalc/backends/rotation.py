@@ -34,7 +34,8 @@ def turned_width(rope: Rope) -> Num:
 
 def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     """The cosine and the sine of each position's angles."""
-    trace, shape = x.trace, (1, ctx.stream.length, turned_width(rope))
+    trace, stream = x.trace, ctx.stream
+    shape = (stream.batch if rope.by_token else 1, stream.length, turned_width(rope))
     assert isinstance(trace, Running)
     dtype = rope.angles or trace.weights_format
     cast = () if dtype == "float32" else ("_to_copy",)

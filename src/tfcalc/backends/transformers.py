@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, rotation, scans
+from tfcalc.backends import activations, attention, norms, relative, rotation, scans
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
@@ -11,6 +11,7 @@ from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
+from tfcalc.nn.relative import RelativeBias
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.tape.call import Call
@@ -32,7 +33,7 @@ class Transformers:
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """The masks of scores, and the angles of positions, once for all layers."""
-        windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.causal)])
+        windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.looks_at_mask)])
         made = masked({window: [each for each in attentions if each.mask == window] for window in windows}, x, ctx)
         if any(each.alibi and not each.alibi.in_mask for each in attentions):
             slopes = (1, attentions[0].heads, 1, ctx.stream.length)
@@ -65,6 +66,10 @@ class Transformers:
         """By the kernel of the run."""
         return attention.attended(q, k, v, part, ctx)
 
+    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+        """T5's, once for all layers."""
+        return relative.shared(table, ctx, ids)
+
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """Its loop in Python."""
         return scans.CODE[type(mixer)](mixer, ctx, *given)
@@ -72,7 +77,9 @@ class Transformers:
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, in fp32 where the family copies them, and their loss."""
         logits = model.logits(x, ctx)
-        return cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
+        loss = cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
+        x.trace.loss_ends()
+        return loss
 
     def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)

@@ -12,6 +12,7 @@ from tfcalc.nn.alibi import Alibi
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
+from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.rope import Rope
 from tfcalc.ops.attention import attend, rotary
 from tfcalc.ops.elementwise import clipped_in_place, dropping, mul
@@ -34,11 +35,14 @@ class Attention(Module):
     Where a stack has a mask, its attention is ``masked``. A window may be only that: then a cache ``keeps_all`` keys,
     and a token that is decoded reads them all.
 
+    A ``table`` of its own may add a number to each score for the distance of two tokens.
+
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
     in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh. In eager code
     scores may be products of copies in fp32 (``scores_in_float32``), and their softmax is in ``float32``, in their
     ``own`` format, or in that of the ``weights``; what is masked may be filled in rather than added to
     (``fills_masked``). A kernel may be given a mask that tells it nothing new (``always_masked``).
+    A program may give a causal stack a mask of ones (``given_ones``), which says nothing.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -71,9 +75,12 @@ class Attention(Module):
     fills_masked: bool = False
     always_masked: bool = False
     alibi: Alibi | None = None
+    given_ones: bool = False
+    table: RelativeBias | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
+        ctx = self.with_bias(x, ctx) if x.trace.lowers else ctx
         q, k, v = self._projected(x, self.source(x, ctx), ctx)
         if self.rope is not None:
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
@@ -94,10 +101,23 @@ class Attention(Module):
         """The sequences whose keys are seen."""
         return ctx.stream
 
+    def with_bias(self, x: Tensor, ctx: Context) -> Context:
+        """With the bias of its own table, where it has one."""
+        return ctx if self.table is None else ctx._replace(bias=self.table(x, ctx))
+
+    def bias(self, ctx: Context) -> Tensor | None:
+        """What is added to scores for the distance of two tokens."""
+        return ctx.bias
+
     @property
     def mask(self) -> Num | None:
         """The window of the mask that it is given."""
         return None if self.keeps_all else self.window
+
+    @property
+    def looks_at_mask(self) -> bool:
+        """Whether it does not see everything."""
+        return self.masked and (self.causal or self.mask is not None)
 
     def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
@@ -123,7 +143,8 @@ class Attention(Module):
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
         """What queries make of keys and values; what is read again, by another ``name``, is cached only once."""
-        window = None if self.keeps_all and ctx.run.decoding else self.window
+        masks = ctx.run.tells_masks if not self.causal else not (self.keeps_all and ctx.run.decoding)
+        window = self.window if masks else None
         pairs = ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal, window=window, chunk=self.chunk)
 
         def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

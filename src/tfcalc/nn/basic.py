@@ -10,6 +10,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.leaves.norm import FURTHER, KEYS, NORMS
 from tfcalc.nn.module import Module
+from tfcalc.ops.elementwise import scaled
 from tfcalc.ops.products import block_diagonal, linear
 from tfcalc.ops.rows import norm
 from tfcalc.ops.shapes import reshape
@@ -131,19 +132,25 @@ class Norm(Module):
 
 
 class Embedding(Module):
-    """A row of this ``width`` for each of so many words."""
+    """A row of this ``width`` for each of so many words; ``tied_to`` names the table that it shares its storage with.
+
+    The vectors may be multiplied by a number (``scales``).
+    """
 
     kind = "embedding"
 
     rows: Num
     width: Num
+    tied_to: str | None = None
+    scales: bool = False
 
     def held(self) -> Cost:
         """E."""
-        return Cost(weights=(Weight("E", (self.rows, self.width)),))
+        return Cost(weights=(Weight("E", (self.rows, self.width), tied_to=self.tied_to),))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """The rows of these tokens."""
         (table,) = (x.trace.weight(each) for each in self.held().weights)
         x.trace.alias("embedding", table)  # what heads are tied to, by whatever name
-        return embedding(table, x)
+        made = embedding(table, x)
+        return scaled(made) if self.scales else made

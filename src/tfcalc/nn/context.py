@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tfcalc.nn.basic import Norm
     from tfcalc.nn.model import WithHead
     from tfcalc.nn.module import Module
+    from tfcalc.nn.relative import RelativeBias
 
 
 class Backend(Protocol):
@@ -47,6 +48,10 @@ class Backend(Protocol):
         """What queries make of keys and values, head by head."""
         ...
 
+    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+        """With a bias of scores for the distance of two tokens, of this table."""
+        ...
+
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """What the recurrence of a mixer makes of what it has projected."""
         ...
@@ -67,6 +72,8 @@ class Cache(Protocol):
 class Context(NamedTuple):
     """``stream`` are the sequences that run, ``memory`` what an encoder made of ``memory_of``.
 
+    Scores have a ``bias`` for the distance of two tokens, those of an encoder's keys another (``memory_bias``).
+
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
     There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys.
     """
@@ -79,6 +86,8 @@ class Context(NamedTuple):
     places: Tensor | None = None
     memory: Tensor | None = None
     memory_of: Sequences | None = None
+    bias: Tensor | None = None
+    memory_bias: Tensor | None = None
     cache: Cache | None = None
     slopes: Tensor | None = None
 

@@ -10,7 +10,8 @@ class Rope(Frozen):
     """``width`` numbers of each query and key are turned by angles that grow with the position.
 
     What follows decides on what is kept, not on what is counted. ``angles`` is the format of cos and sin (that of the
-    weights where it is empty); layers with a window have others than those without (``by_window``); each layer puts
+    weights where it is empty); layers with a window have others than those without (``by_window``);
+    they are made for each token rather than for each place (``by_token``); each layer puts
     them in another order first (``by_layer``); queries and keys are turned ``in_float32``; heads that are turned whole
     are copied all the same (``copies``). GPT-J's code copies cos and sin for queries and again for keys (``repeats``),
     turns them where a token's heads stand in a row, and leaves them as wide as cos and sin.
@@ -21,6 +22,7 @@ class Rope(Frozen):
     width: Num
     angles: str = ""
     by_window: bool = False
+    by_token: bool = False
     by_layer: bool = False
     in_float32: bool = False
     copies: bool = False
