@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, rotation
+from tfcalc.backends import activations, attention, norms, rotation, routers
+from tfcalc.backends.experts import EXPERTS
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
+from tfcalc.nn.mixture import Experts, Routed, Router
 from tfcalc.nn.model import WithHead
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
@@ -23,6 +25,8 @@ class Transformers:
     """A backend; see :class:`tfcalc.nn.context.Backend`."""
 
     fuses = False
+    experts_by = "grouped_mm"
+    """transformers' ``experts_implementation``."""
 
     def workload(self, run: Workload, numerics: Numerics) -> Workload:
         """As it was asked for."""
@@ -73,6 +77,14 @@ class Transformers:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, part: Attention, ctx: Context) -> Tensor:
         """By the kernel of the run."""
         return attention.attended(q, k, v, part, ctx)
+
+    def route(self, router: Router, x: Tensor) -> Routed:
+        """As the family writes it."""
+        return routers.routed(router, x)
+
+    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """By the products that were asked for."""
+        return EXPERTS[self.experts_by](experts, x, sent, ctx)
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
         """ForCausalLMLoss: the logits in fp32, and labels that are moved by one token."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tfcalc.blocks import LLAMA_NAMES
@@ -102,15 +102,26 @@ def rope(c: Config, **code: Any) -> Rope:
     return Rope(rotary_width(c, head_dim(c)), **code)
 
 
-def gated(c: Config, *, bias: bool = False, names: Sequence[str] = GATED, act: str = "hidden_act") -> GatedFeedForward:
-    """SwiGLU, GeGLU: the feed-forward network with a gate, which two names say is made with the input by one map."""
-    h, f = c.size("hidden_size"), c.size("intermediate_size")
+def gated(
+    c: Config,
+    *,
+    name: str = "mlp",
+    width: Num | None = None,
+    bias: bool = False,
+    names: Sequence[str] = GATED,
+    act: str = "hidden_act",
+) -> GatedFeedForward:
+    """SwiGLU, GeGLU: the feed-forward network with a gate, which two names say is made with the input by one map.
+
+    It is as wide as ``intermediate_size`` says, unless a ``width`` is given.
+    """
+    h, f = c.size("hidden_size"), c.size("intermediate_size") if width is None else width
     *inward, down = names
     gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
     up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
     kind = c.word(act)
     stored = learned(kind, "act_fn" if gate else "activation_fn")
-    return GatedFeedForward("mlp", gate, up, Linear(down, f, h, "2", bias), kind, stored)
+    return GatedFeedForward(name, gate, up, Linear(down, f, h, "2", bias), kind, stored)
 
 
 def plain(c: Config, *, bias: bool = False, names: Sequence[str] = PLAIN, act: str = "hidden_act") -> FeedForward:
@@ -151,15 +162,15 @@ def layer(
 
 def decoder(
     c: Config,
-    layers: PreNorm | Callable[[int | None], PreNorm],
-    windows: Sequence[int | None] = (),
+    layers: PreNorm | Callable[[Any], PreNorm],
+    kinds: Sequence[Hashable] = (),
     *,
     norm: str = "rmsnorm",
     code: str = "",
     names: tuple[str, str, str] = ("model", "embed_tokens", "norm"),
     masks: tuple[int | None, ...] = (),
 ) -> Decoder:
-    """A table, layers, and a final norm; the layers are all alike, or made by the ``windows`` that they have.
+    """A table, layers, and a final norm; the layers are all alike, or made by their ``kinds``, such as windows.
 
     The program makes ``masks`` for these windows, whether a layer has them or not.
     """
@@ -167,7 +178,7 @@ def decoder(
     if isinstance(layers, PreNorm):
         made = [layers] * c.number(LAYERS)
     else:
-        by_window = {window: layers(window) for window in dict.fromkeys(windows)}
-        made = [by_window[window] for window in windows]
+        by_kind = {kind: layers(kind) for kind in dict.fromkeys(kinds)}
+        made = [by_kind[kind] for kind in kinds]
     stack = Stack(made[0].name, tuple(made), c.size(LAYERS))
     return Decoder(whole, Embedding(table, c.size("vocab_size"), h), stack, Norm(last, norm, h, code), masks=masks)

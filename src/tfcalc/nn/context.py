@@ -13,6 +13,7 @@ from tfcalc.workload import Sequences, Workload
 if TYPE_CHECKING:
     from tfcalc.nn.attention import Attention
     from tfcalc.nn.basic import Norm
+    from tfcalc.nn.mixture import Experts, Routed, Router
     from tfcalc.nn.model import WithHead
 
 
@@ -44,6 +45,14 @@ class Backend(Protocol):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
         """What queries make of keys and values, head by head."""
+        ...
+
+    def route(self, router: Router, x: Tensor) -> Routed:
+        """Which experts tokens go to, with which weights."""
+        ...
+
+    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """What the experts of each token make of it, times their weights."""
         ...
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:

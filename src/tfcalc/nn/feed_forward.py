@@ -51,16 +51,17 @@ class GatedFeedForward(Module):
         """On each token."""
         if self.gate is None:
             gate, up = split(self.up(x), [self.down.fan_in] * 2)
-            return self.down(self._halves_gated(gate, up, ctx))
+            return self.down(self.halves_gated(gate, up, ctx))
         if ctx.fuses:
             return self.down(ctx.backend.gate(self.activation, self.gate(x), self.up(x)))
-        return self.down(mul(self._activated(self.gate(x), ctx), self.up(x)))
+        return self.down(mul(self.activated(self.gate(x), ctx), self.up(x)))
 
-    def _halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
+    def halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
         """Gate and input that one map has made; they are there until the network ends."""
         if ctx.fuses:
             return ctx.backend.gate(self.activation, gate, up)
-        return mul(self._activated(gate, ctx), up)
+        return mul(self.activated(gate, ctx), up)
 
-    def _activated(self, x: Tensor, ctx: Context) -> Tensor:
+    def activated(self, x: Tensor, ctx: Context) -> Tensor:
+        """The activation of the gate."""
         return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x))

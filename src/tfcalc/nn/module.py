@@ -7,6 +7,7 @@ from typing import Any
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
+from tfcalc.core.number import Num
 from tfcalc.nn.frozen import Frozen
 from tfcalc.tape.tensor import Tensor
 
@@ -20,6 +21,16 @@ class Module(Frozen):
     kind = ""
 
     name: str
+
+    @property
+    def copies(self) -> Num:
+        """How many of it there are in the module above, each with weights of its own."""
+        return 1
+
+    @property
+    def active(self) -> Num | None:
+        """How many of them a token goes through; None: all."""
+        return None
 
     # --- what it holds
 
@@ -38,7 +49,7 @@ class Module(Frozen):
     def components(self) -> Iterator[Component]:
         """What it and its parts hold: the tree of parameters, for which nothing needs to run."""
         inside = tuple(each for part in self.parts for each in part.components())
-        yield Component(self.name, self.kind, self.held(), inside)
+        yield Component(self.name, self.kind, self.held(), inside, self.copies, self.active)
 
     # --- how it runs
 

@@ -105,7 +105,7 @@ def power(x: Tensor) -> Tensor:
     return x.trace.call(Call("pow", (x,), x.shape, x.dtype, saves=(x,), scratch=scratch, strides=preserved(x)))
 
 
-def activation(kind: str, x: Tensor, code: Callable[[], Tensor]) -> Tensor:
+def activation(kind: str, x: Tensor, code: Callable[[], Tensor], name: str = "activation") -> Tensor:
     """So many operations per element (ReLU 1, GELU 5, …); ``code`` is what a library runs for it.
 
     Source: torch.nn.functional and transformers.activations; GELU: Hendrycks and Gimpel 2016 (arXiv 1606.08415).
@@ -115,7 +115,7 @@ def activation(kind: str, x: Tensor, code: Callable[[], Tensor]) -> Tensor:
         raise InvalidModel(f"activation {quoted(kind)} is not known", nearest(kind, kinds))
     forward, backward = kinds[kind]
     work = (Elementwise(kind, x.elements, forward, backward),)
-    leaf = Leaf("activation", "activation")
+    leaf = Leaf(name, "activation")
     return x.trace.compose(Call(kind, (x,), x.shape, x.dtype, elementwise=work, leaf=leaf, saves=(x,)), code)
 
 

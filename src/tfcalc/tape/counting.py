@@ -70,7 +70,7 @@ class Counting(Trace):
             self.record = outer
             self._ends(since)
 
-    def weight(self, weight: Weight, copies: Num = 1) -> Tensor:
+    def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
         """A tensor that the module holds which runs now."""
         return self._made(stacked(weight, copies), reached=self.gradients and not weight.frozen)
 

@@ -52,7 +52,8 @@ class Record:
                 last=own.last or cost.last,
                 limit=own.limit if cost.limit is None else cost.limit,
             )
-        return Component(self.name, self.kind, own, tuple(self._parts()))
+        copies, active = (1, None) if self.part is None else (self.part.copies, self.part.active)
+        return Component(self.name, self.kind, own, tuple(self._parts()), copies, active)
 
     def _parts(self) -> Iterator[Component]:
         """In the order in which the module has them, each with the leaves that ran behind it.

@@ -61,12 +61,12 @@ class Running(Trace):
         with self.tape.without_gradients():
             yield
 
-    def weight(self, weight: Weight, copies: Num = 1) -> Tensor:
+    def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
         """A parameter of the module that runs, the same each time; a tied one is that which it is tied to."""
         path, shape = weight.tied_to or f"{self.tape.path}.{weight.name}", stacked(weight, copies)
         if path not in self.weights:
             trained = not weight.frozen and self.trained(self.tape.path)
-            held = self.tape.parameter(product(shape), self.numerics.weights, path, trained=trained)
+            held = self.tape.parameter(product(shape), dtype or self.numerics.weights, path, trained=trained)
             self.weights[path] = Tensor(self, held.storage, shape, held.dtype, dense(shape), node=held.node)
         # a matrix that is a table elsewhere is read the other way round
         return self.weights[path] if weight.tied_to is None else self.view(self.weights[path], shape, dense(shape))

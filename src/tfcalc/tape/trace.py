@@ -28,6 +28,16 @@ class Part(Protocol):
         ...
 
     @property
+    def copies(self) -> Num:
+        """How many of it there are."""
+        ...
+
+    @property
+    def active(self) -> Num | None:
+        """How many of them a token goes through; None: all."""
+        ...
+
+    @property
     def parts(self) -> Iterator[Part]:
         """The modules in it."""
         ...
@@ -117,8 +127,11 @@ class Trace:
         """Whether the first layer of a stack that reads ``x`` costs and keeps what the others do."""
         return x.needs_gradient
 
-    def weight(self, weight: Weight, copies: Num = 1) -> Tensor:
-        """A tensor that the module holds which runs now; so many ``copies`` of it are one, with an axis for them."""
+    def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
+        """A tensor that the module holds which runs now, in the format of all weights or in one of its own.
+
+        So many ``copies`` of it are one, with an axis for them.
+        """
         raise NotImplementedError
 
     def call(self, call: Call) -> Tensor:
