@@ -9,7 +9,7 @@ from tfcalc.ops.attention import by_token, fused_attention
 from tfcalc.ops.elementwise import add, dropout, pointwise, scaled
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
-from tfcalc.ops.shapes import contiguous, copied, expand, transpose
+from tfcalc.ops.shapes import contiguous, copied, expand, narrow, transpose
 from tfcalc.tape.operations import padded
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
@@ -27,7 +27,10 @@ def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context
     """softmax(Q Kᵀ) V by the kernel that was asked for, or by the next that takes these heads."""
     mask = ctx.masks.get(attention.window)
     kernel = _able(q, k, v, mask, ctx)
-    if kernel in ("eager", "math") or mask is not None:  # use_gqa_in_sdpa
+    if ctx.cache is not None and mask is None and kernel != "eager" and not ctx.run.decoding:
+        k, v = (narrow(each, q.shape[2], 2) for each in (k, v))  # a prompt sees itself, whatever room there is
+    one_by_one = kernel != "eager" and known(q.shape[2]) == 1  # pack_gqa: heads that share keys are as many queries
+    if kernel in ("eager", "math") or (mask is not None and not one_by_one):  # use_gqa_in_sdpa
         k, v = (repeated(each, q, eager=kernel == "eager" or mask is not None) for each in (k, v))
     if kernel == "eager":
         return eager(q, k, v, mask, attention, ctx)

@@ -49,14 +49,16 @@ def batched(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     trace, pairs, chosen = x.trace, _pairs(sent), sent.chosen
     assert chosen is not None
     rows = copied(x, (pairs, x.width), "repeat_interleave")
+    selected: list[Tensor] = []  # a variable, which has the first copies until there are the second
 
     def product(map_: Linear, rows: Tensor) -> Tensor:
         weight, *bias = _weights(experts, map_, rows)
-        each = index(weight, chosen, (pairs, map_.fan_in, map_.fan_out))
-        made = reshape(matmul(reshape(rows, pairs, 1, map_.fan_in), each), pairs, map_.fan_out)
+        selected[:] = [index(weight, chosen, (pairs, map_.fan_in, map_.fan_out))]
+        made = reshape(matmul(reshape(rows, pairs, 1, map_.fan_in), selected[0]), pairs, map_.fan_out)
         return _with_bias(made, bias, chosen)
 
-    made = mul(_one(experts, rows, product, ctx), reshape(sent.weights, pairs, 1))
+    unweighed = _one(experts, rows, product, ctx)
+    made = mul(unweighed, reshape(sent.weights, pairs, 1))
     return trace.to(summed(made, x.rows), x.dtype)
 
 

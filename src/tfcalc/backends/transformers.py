@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.backends import activations, attention, norms, rotation, routers
+from tfcalc.backends.cache import Cache, Layer
 from tfcalc.backends.experts import EXPERTS
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
@@ -14,11 +15,21 @@ from tfcalc.nn.model import WithHead
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import copied, expand
+from tfcalc.tape.call import Call
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.trace import Trace
 from tfcalc.workload import Workload
+
+
+def _seen(window: Num | None, queries: Num, keys: Num, trace: Running) -> Tensor:
+    """Which keys a query sees: those at or before it, and those in its window (and_masks makes a copy each time)."""
+    seen = trace.new((1, 1, queries, keys), "bool", "mask")
+    if window is None:
+        return seen
+    later = copied(seen, name="mask")
+    return copied(later, name="mask")
 
 
 class Transformers:
@@ -35,7 +46,12 @@ class Transformers:
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """The masks of scores, and the angles of positions, once for all layers."""
         windows = dict.fromkeys([*masks, *(each.window for each in attentions if each.causal)])
-        made = {window: mask for window in windows if (mask := self._mask(window, x, ctx)) is not None}
+        if ctx.cache is None:
+            found = {window: self._mask(window, x, ctx) for window in windows}
+        else:
+            assert isinstance(ctx.cache, Cache)
+            found = {window: self._mask_of_cached(layer, x, ctx) for window, layer in ctx.cache.kinds.items()}
+        made = {window: mask for window, mask in found.items() if mask is not None}
         ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
         if not ropes:
             return ctx._replace(masks=made)
@@ -53,9 +69,18 @@ class Transformers:
             return mask
         if window is None or value_of(length) < value_of(window):
             return None
-        seen = trace.new((1, 1, length, length), "bool", "mask")
-        later = copied(seen, seen.shape, "mask")  # and_masks makes a copy each time
-        return expand(copied(later, seen.shape, "mask"), batch, 1, length, length)
+        return expand(_seen(window, length, length, trace), batch, 1, length, length)
+
+    def _mask_of_cached(self, layer: Layer, x: Tensor, ctx: Context) -> Tensor | None:
+        """That of new queries and all keys that they find."""
+        trace, batch, new = x.trace, ctx.stream.batch, ctx.stream.length
+        assert isinstance(trace, Running)
+        assert isinstance(new, int)
+        shape = (batch, 1, new, layer.read(new))
+        seen = _seen(layer.kind.window, *shape[2:], trace)
+        if ctx.run.kernel == "eager":
+            return trace.call(Call("where", (seen,), shape, trace.numerics.weights))
+        return expand(seen, *shape) if layer.masked(new) else None
 
     def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """As the family writes it."""

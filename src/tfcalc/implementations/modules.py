@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from tfcalc.backends.cache import Cache
 from tfcalc.backends.fused import Fused
 from tfcalc.backends.transformers import Transformers
 from tfcalc.core.component import Component
@@ -80,6 +81,7 @@ class ModuleProgram:
         self.run = self.backend.workload(run, numerics)
         self.tape = Tape(Ledger(watch=every_layer))
         self.trace = Tuning(self.tape, numerics, every_layer=every_layer)
+        self.cache: Cache | None = None
 
     def autocast_ends(self) -> None:
         """Autocast's copies of weights are forgotten."""
@@ -94,4 +96,4 @@ class ModuleProgram:
         self.trace.tuned = tuned(tree)
         stream = self.run.target
         ids = self.trace.given((stream.batch, stream.length), "int64", "token ids")
-        return self.module(ids, Context(self.run, stream, self.backend))
+        return self.module(ids, Context(self.run, stream, self.backend, cache=self.cache))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.backends.cache import Cache as CacheOfModules
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.implementations.modules import ModuleProgram
 from tfcalc.implementations.programs import program
 from tfcalc.implementations.transformers.cache import Cache
 from tfcalc.implementations.transformers.program import running
@@ -16,7 +18,9 @@ from tfcalc.tape.operations import Numerics
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel
+    from tfcalc.core.component import Component
     from tfcalc.model import Model
+    from tfcalc.nn.module import Module
     from tfcalc.workload import Workload
 
 PHASES = ("prefill", "decode")
@@ -58,8 +62,12 @@ def inference(
     if run.phase not in PHASES:
         raise InvalidModel(f"phase {run.phase!r} with a cache", f"use phase {' or '.join(PHASES)}")
     tokens = _number(run.size("cached") if run.decoding else run.seq_len)
-    m = running(model, run, numerics)
     decodes = model.tree(run.replaced(phase="decode", cached=tokens))
+    if (module := model.module()) is not None:
+        return _of_module(
+            module, model.tree(run), run, numerics, CacheOfModules(decodes, cache, longest or tokens), ledger
+        )
+    m = running(model, run, numerics)
     m.cache = Cache(decodes, cache, longest or tokens)
     if ledger is not None:
         m.t.ledger = ledger
@@ -69,6 +77,27 @@ def inference(
         m.t.ledger.begin(run.phase)
         logits = m(decodes if run.decoding else model.tree(run), m.ids)
     return Served(m.t.ledger.most.total, m.cache.size, _number(logits.elements) * WIDTHS[logits.dtype])
+
+
+def _of_module(
+    module: Module,
+    tree: Component,
+    run: Workload,
+    numerics: Numerics,
+    cache: CacheOfModules,
+    ledger: Ledger | None,
+) -> Served:
+    program = ModuleProgram(module, run, numerics, fused=False, every_layer=True)
+    program.cache = cache
+    if ledger is not None:
+        program.tape.ledger = ledger
+    with program.tape.without_gradients():
+        if run.decoding:
+            assert isinstance(run.cached, int)
+            cache.filled(program.trace, run.cached - 1)
+        program.tape.ledger.begin(run.phase)
+        logits = program(tree)
+    return Served(program.tape.ledger.most.total, cache.size, _number(logits.elements) * WIDTHS[logits.dtype])
 
 
 def at_peak(

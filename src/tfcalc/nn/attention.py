@@ -58,6 +58,8 @@ class Attention(Module):
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
         if self.tempered:  # arXiv 2501.19399
             q = x.trace.to(mul(q, x.trace.new((q.shape[2], 1), q.dtype, "temperatures")), q.dtype)
+        if ctx.cache is not None:
+            k, v = ctx.cache.update(k, v)
         mixed = self._attended(q, k, v, ctx)
         return self.output(merge_heads(mixed, self.heads * self.value_dim))
 

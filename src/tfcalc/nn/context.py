@@ -60,10 +60,19 @@ class Backend(Protocol):
         ...
 
 
+class Cache(Protocol):
+    """What the modules of a model keep from one step of decoding to the next."""
+
+    def update(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep the keys and values of new tokens for the module that runs; those of all tokens that it reads."""
+        ...
+
+
 class Context(NamedTuple):
     """``stream`` are the sequences that run, ``memory`` what an encoder made of ``memory_of``.
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
+    There is a ``cache`` where text is generated.
     """
 
     run: Workload
@@ -74,6 +83,7 @@ class Context(NamedTuple):
     places: Tensor | None = None
     memory: Tensor | None = None
     memory_of: Sequences | None = None
+    cache: Cache | None = None
 
     @property
     def backend(self) -> Backend:

@@ -64,5 +64,11 @@ class WithHead(Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """Those of what the base model has made."""
-        made = scaled(self.head(x)) if self.scales else self.head(x)
-        return scaled(pointwise("tanh", scaled(made))) if self.capped else made
+        x = self.head(x)
+        if self.scales:
+            x = scaled(x)
+        if self.capped:  # one after another, so that no two of them stand longer than they must
+            x = scaled(x)
+            x = pointwise("tanh", x)
+            x = scaled(x)
+        return x

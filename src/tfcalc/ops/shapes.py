@@ -54,17 +54,17 @@ def split(x: Tensor, widths: Sequence[Num]) -> list[Tensor]:
     return x.trace.split(x, [(*x.shape[:-1], width) for width in widths], x.strides)
 
 
-def narrow(x: Tensor, length: Num) -> Tensor:
-    """The last ``length`` places of the second axis: a view."""
-    return x.trace.view(x, (x.shape[0], length, *x.shape[2:]), x.strides)
+def narrow(x: Tensor, length: Num, axis: int = 1) -> Tensor:
+    """``length`` places of an axis, such as the last ones: a view."""
+    return x.trace.view(x, (*x.shape[:axis], length, *x.shape[axis + 1 :]), x.strides)
 
 
-def cat(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
+def cat(parts: Sequence[Tensor], axis: int = -1, name: str = "cat") -> Tensor:
     """Tensors beside each other along an axis, in new memory, as wide as the widest of them."""
     shape = list(parts[0].shape)
     shape[axis] = total(part.shape[axis] for part in parts)
     wide = max((part.dtype for part in parts), key=WIDTHS.__getitem__)
-    return parts[0].trace.call(Call("cat", tuple(parts), tuple(shape), wide))
+    return parts[0].trace.call(Call(name, tuple(parts), tuple(shape), wide))
 
 
 def merge_heads(x: Tensor, width: Num) -> Tensor:
