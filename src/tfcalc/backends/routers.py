@@ -42,10 +42,11 @@ def _of_scores(router: Router, x: Tensor) -> Routed:
 
 
 def _of_best(router: Router, x: Tensor) -> Routed:
-    """The softmax of the best logits alone."""
+    """The softmax of the best logits alone, or the sigmoid of each of them."""
     logits = _logits(router, x)
-    best, chosen = topk(logits, router.chosen)
-    return Routed(softmax(best, best.dtype), chosen, logits)
+    best, chosen = (gather if router.corrected else topk)(logits, router.chosen)
+    weights = softmax(best, best.dtype) if router.scores == "softmax" else pointwise("sigmoid", best)
+    return Routed(_normalized(router, weights) if router.normalized else weights, chosen, logits)
 
 
 def _logits(router: Router, x: Tensor) -> Tensor:

@@ -185,7 +185,7 @@ def qwen3_vl_text(c: Config) -> Module:
 )
 def qwen3_vl_moe_text(c: Config, run: Workload) -> Component:
     """Qwen3-MoE with rotary positions in three dimensions."""
-    return qwen3_moe(c, run)
+    return qwen3_moe(c)
 
 
 def text(c: Config) -> Config:

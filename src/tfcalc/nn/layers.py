@@ -81,3 +81,22 @@ class Parallel(PreNorm):
         for sub, each in zip(self.subs[1:], made[1:], strict=True):
             both = residual(both, each, sub.name)
         return residual(x, both, self.subs[0].name)
+
+
+class PreNormBeside(PreNorm):
+    """``x + f(norm(x))``, and then ``x + (g(norm(x)) + h(norm(x)))``: the last sub-layers read one norm (Granite).
+
+    Their sum is multiplied, where sub-layers are.
+    """
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """One after another, and the last side by side."""
+        *before, last = self.norms
+        for norm, sub in zip(before, self.subs, strict=False):
+            x = residual(x, self.dropping(sub, sub(norm(x, ctx), ctx), ctx), sub.name)
+        normed = last(x, ctx)
+        first, *others = self.subs[len(before) :]
+        made = first(normed, ctx)
+        for sub in others:
+            made = residual(made, sub(normed, ctx), sub.name)
+        return residual(x, self.dropping(first, made, ctx), first.name)
