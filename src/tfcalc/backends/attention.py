@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Stored
 from tfcalc.nn.context import Context
 from tfcalc.ops.attention import by_token, fused_attention
-from tfcalc.ops.elementwise import add, dropout, pointwise, scaled
+from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
-from tfcalc.ops.rows import softmax
-from tfcalc.ops.shapes import contiguous, copied, expand, narrow, transpose
+from tfcalc.ops.rows import log_sum_exp, softmax
+from tfcalc.ops.shapes import contiguous, copied, expand, narrow, reshape, transpose
 from tfcalc.tape.operations import padded
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
@@ -117,10 +118,25 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
         p = scaled(pointwise("tanh", scaled(p)))
     if mask is not None:
         p = add(p, mask)
+    scale = scale_by_sinks(p, attention.sinks) if attention.sinks is not None else None
     p = trace.to(softmax(p, "float32"), q.dtype)
     p = _dropped(p, attention, ctx)
     trace.until_layer_ends(p)
-    return transpose(contiguous(transpose(matmul(p, v), 1, 2)), 1, 2)
+    made = matmul(p, v)
+    if scale is not None:
+        made = mul(made, trace.to(scale, made.dtype))
+    return transpose(contiguous(transpose(made, 1, 2)), 1, 2)
+
+
+def scale_by_sinks(scores: Tensor, sinks: Stored) -> Tensor:
+    """What sinks leave of each row: the sigmoid of the logarithm of the scores' sum, less the sink's score.
+
+    Source: transformers' GraniteSWAAttention, ``eager_attention_forward``.
+    """
+    trace = scores.trace
+    with trace.inside(sinks):
+        sink = reshape(trace.weight(sinks.tensor), 1, scores.shape[1], 1, 1)
+    return pointwise("sigmoid", trace.to(add(log_sum_exp(scores), sink), "float32"))
 
 
 def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:

@@ -70,7 +70,7 @@ class Fused(Transformers):
         with trace.inside(head):
             weight, *bias = (trace.weight(each) for each in head.held().weights)
         self.begin_loss(trace)
-        labels = self.labels(ids)
+        labels = self.labels(model, ids)
         inputs = (x, weight, *bias)
         ready = [_gradient(each) for each in inputs]
         _logits(x, weight)

@@ -114,18 +114,20 @@ class Transformers:
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
         """ForCausalLMLoss: the logits in fp32, and labels that are moved by one token."""
         logits = model.logits(x)
-        return cross_entropy(logits, f"{model.head.name}.loss", lambda: self._loss(logits, ids))
+        return cross_entropy(logits, f"{model.head.name}.loss", lambda: self._loss(logits, self.labels(model, ids)))
 
-    def _loss(self, logits: Tensor, ids: Tensor) -> Tensor:
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         self.begin_loss(logits.trace)
-        return nll_of_softmax(logits.trace.to(logits, "float32"), self.labels(ids))
+        return nll_of_softmax(logits.trace.to(logits, "float32"), labels)
 
     def begin_loss(self, trace: Trace) -> None:
         """A phase of its own."""
         assert isinstance(trace, Running)
         trace.tape.ledger.begin("loss")
 
-    def labels(self, ids: Tensor) -> Tensor:
+    def labels(self, model: WithHead, ids: Tensor) -> Tensor:
         """Those of the next tokens: padded, and the first one cut off, a view where there is one sequence."""
+        if model.masked:
+            return ids
         tokens = ids.elements
         return ids.trace.new((tokens if value_of(ids.shape[0]) != 1 else tokens + 1,), "int64", "labels")

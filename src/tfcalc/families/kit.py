@@ -64,6 +64,7 @@ def attention(
     bias: bool = False,
     output_bias: bool | None = None,
     qk_norms: str = "",
+    norm_names: tuple[str, str] = ("q_norm", "k_norm"),
     whole: bool = False,
     code: str = "",
     window: int | None = None,
@@ -85,9 +86,10 @@ def attention(
         d,
         d,
         tuple(maps),
-        (Norm("q_norm", qk_norms, a * d if whole else d, code), Norm("k_norm", qk_norms, g * d if whole else d, code))
-        if qk_norms
-        else (),
+        tuple(
+            Norm(name, qk_norms, heads * d if whole else d, code)
+            for name, heads in zip(norm_names if qk_norms else (), (a, g), strict=False)
+        ),
         Linear(outward, a * d, h, "O", bias if output_bias is None else output_bias),
         rope=rope(c),
         whole=whole,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
@@ -23,8 +23,10 @@ class Attention(Module):
     ``heads`` query heads share ``kv_heads`` key and value heads: as many (multi-head), fewer (grouped-query), or one
     (multi-query). The ``inward`` maps make queries, keys and values: one each, two where the second makes keys and
     values, or one that makes all. ``norms`` are those of queries and keys, of each head or of the ``whole`` map.
-    ``rope`` turns queries and keys by their positions. Causal attention may be masked to a ``window`` (a query's own
-    key and those before it, so many in all) or to a ``chunk``.
+    ``rope`` turns queries and keys by their positions, before their norms if these are ``normed_last``. Causal
+    attention may be masked to a ``window`` (a query's own key and those before it, so many in all) or to a ``chunk``.
+    ``sinks`` are a trained score for each head, beside those of keys; ``sub_norm`` norms what the heads made together
+    (arXiv 2210.06423).
 
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
     in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh.
@@ -50,18 +52,23 @@ class Attention(Module):
     tempered: bool = False
     clipped: bool = False
     capped: bool = False
+    normed_last: bool = False
+    sinks: Stored | None = None
+    sub_norm: Norm | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
         q, k, v = self._projected(x, ctx)
         if self.rope is not None:
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
+        if self.normed_last:
+            q, k = (norm(each, ctx) for norm, each in zip(self.norms, (q, k), strict=True))
         if self.tempered:  # arXiv 2501.19399
             q = x.trace.to(mul(q, x.trace.new((q.shape[2], 1), q.dtype, "temperatures")), q.dtype)
         if ctx.cache is not None:
             k, v = ctx.cache.update(k, v)
-        mixed = self._attended(q, k, v, ctx)
-        return self.output(merge_heads(mixed, self.heads * self.value_dim))
+        made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
+        return self.output(made if self.sub_norm is None else self.sub_norm(made, ctx))
 
     def _projected(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
@@ -79,18 +86,20 @@ class Attention(Module):
 
     def _normed(self, x: Tensor, place: int, heads: Num, ctx: Context) -> Tensor:
         """Queries or keys of each head, after their norm if they have one."""
-        if not self.norms:
+        if not self.norms or self.normed_last:
             return _headed(x, heads, self.key_dim)
         if self.whole:
             return _headed(self.norms[place](x, ctx), heads, self.key_dim)
         return self.norms[place](_headed(x, heads, self.key_dim), ctx)
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:
+    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+        """What queries make of keys and values; what is read again, by another ``name``, is cached only once."""
         stream, limits = ctx.stream, {"window": self.window, "chunk": self.chunk}
         pairs = ctx.run.pairs(stream, stream, causal=self.causal, **limits)  # type: ignore[arg-type]  # a chunk is an int
 
         def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            made = attend(q, k, v, pairs, lambda: ctx.backend.attend(q, k, v, self, ctx), cached=self._kept(ctx))
+            cached = self._kept(ctx) if name == "attend" else ()
+            made = attend(q, k, v, pairs, lambda: ctx.backend.attend(q, k, v, self, ctx), cached=cached, name=name)
             if self.dropout and ctx.drops:
                 q.trace.count(dropping(made, self.heads * pairs.scores, "attend_dropout"))
             return made

@@ -26,12 +26,16 @@ class Decoder(Module):
     """Whether the embedding is multiplied by a number."""
     masks: tuple[Num | None, ...] = ()
     """The windows of which masks are made even where no layer has them."""
+    normed_twice: bool = False
+    """Whether the norm runs before the first layer, too (NanoChat)."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         x = scaled(self.table(x)) if self.scales else self.table(x)
         if x.trace.lowers:
             ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), self.masks)
+        if self.normed_twice and self.norm is not None:
+            x = self.norm(x, ctx)
         x = self.layers(x, ctx)
         return x if self.norm is None else self.norm(x, ctx)
 
@@ -39,7 +43,8 @@ class Decoder(Module):
 class WithHead(Module):
     """A model and what makes logits of its output; in training, their loss.
 
-    ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``).
+    ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``). Its labels are the tokens
+    that are next, unless it fills in tokens that are ``masked``.
     """
 
     kind = "model"
@@ -48,6 +53,7 @@ class WithHead(Module):
     head: Linear
     scales: bool = False
     capped: bool = False
+    masked: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""

@@ -32,10 +32,20 @@ def mean(x: Tensor) -> Tensor:
     return x.trace.call(Call("mean", (x,), (*x.shape[:-1], 1), x.dtype))
 
 
+def whole_sum(x: Tensor, dtype: str) -> Tensor:
+    """The sum of all numbers, in this format: keeps nothing."""
+    return x.trace.call(Call("sum", (x,), (), dtype))
+
+
 def softmax(x: Tensor, dtype: str | None = None) -> Tensor:
     """Keeps what it makes; in autocast, and where it is asked for, that is fp32."""
     dtype = dtype or x.trace.upper_format(x.dtype)
     return x.trace.call(Call("softmax", (x,), x.shape, dtype, saves_result=True))
+
+
+def log_sum_exp(x: Tensor) -> Tensor:
+    """The logarithm of each row's sum of exponentials: keeps what it reads and what it makes."""
+    return x.trace.call(Call("logsumexp", (x,), (*x.shape[:-1], 1), x.dtype, saves=(x,), saves_result=True))
 
 
 def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> Tensor:

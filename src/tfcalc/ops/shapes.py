@@ -49,9 +49,10 @@ def expand(x: Tensor, *shape: Num) -> Tensor:
     return x.trace.call(Call("expand", (x,), shape, x.dtype, shares=x.storage, strides=strides))
 
 
-def split(x: Tensor, widths: Sequence[Num]) -> list[Tensor]:
-    """Views of parts of the last axis; their gradients are put together again."""
-    return x.trace.split(x, [(*x.shape[:-1], width) for width in widths], x.strides)
+def split(x: Tensor, widths: Sequence[Num], axis: int = -1) -> list[Tensor]:
+    """Views of parts of an axis; their gradients are put together again."""
+    axis %= len(x.shape)
+    return x.trace.split(x, [(*x.shape[:axis], width, *x.shape[axis + 1 :]) for width in widths], x.strides)
 
 
 def narrow(x: Tensor, length: Num, axis: int = 1) -> Tensor:
