@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tfcalc.core.traced import known, value_of
+from tfcalc.backends.sinks import scale_by_sinks, softmax_beside
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Stored
 from tfcalc.nn.context import Context
 from tfcalc.ops.attention import by_token, fused_attention
 from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
-from tfcalc.ops.rows import log_sum_exp, softmax
+from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import contiguous, copied, expand, narrow, reshape, transpose
 from tfcalc.tape.operations import padded
 from tfcalc.tape.running import Running
@@ -113,13 +113,17 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attent
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
     """Transformers' eager_attention_forward."""
     trace = q.trace
-    p = scaled(matmul(q, transpose(k, 2, 3)))
+    p = scaled(_scores(q, k, attention))
     if attention.capped:
         p = scaled(pointwise("tanh", scaled(p)))
     if mask is not None:
         p = add(p, mask)
-    scale = scale_by_sinks(p, attention.sinks) if attention.sinks is not None else None
-    p = trace.to(softmax(p, "float32"), q.dtype)
+    sinks = attention.sinks
+    scale = scale_by_sinks(p, sinks) if sinks is not None and sinks.code == "scale" else None
+    if sinks is None or scale is not None:
+        p = trace.to(softmax(p, "float32"), q.dtype)
+    else:
+        p = trace.to(softmax_beside(p, sinks), v.dtype)
     p = _dropped(p, attention, ctx)
     trace.until_layer_ends(p)
     made = matmul(p, v)
@@ -128,15 +132,14 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
     return transpose(contiguous(transpose(made, 1, 2)), 1, 2)
 
 
-def scale_by_sinks(scores: Tensor, sinks: Stored) -> Tensor:
-    """What sinks leave of each row: the sigmoid of the logarithm of the scores' sum, less the sink's score.
-
-    Source: transformers' GraniteSWAAttention, ``eager_attention_forward``.
-    """
-    trace = scores.trace
-    with trace.inside(sinks):
-        sink = reshape(trace.weight(sinks.tensor), 1, scores.shape[1], 1, 1)
-    return pointwise("sigmoid", trace.to(add(log_sum_exp(scores), sink), "float32"))
+def _scores(q: Tensor, k: Tensor, attention: Attention) -> Tensor:
+    """``Q Kᵀ``, where the family wants it in fp32, even under autocast."""
+    trace = q.trace
+    assert isinstance(trace, Running)
+    if not attention.exact:
+        return matmul(q, transpose(k, 2, 3))
+    with trace.no_autocast():
+        return matmul(trace.to(q, "float32"), transpose(trace.to(k, "float32"), 2, 3))
 
 
 def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:

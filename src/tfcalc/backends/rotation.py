@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
@@ -32,7 +32,8 @@ def turned_width(rope: Rope) -> Num:
 
 def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     """The cosine and the sine of each position's angles."""
-    trace, shape = x.trace, (1, ctx.stream.length, turned_width(rope))
+    width = divide(turned_width(rope), 2) if rope.halves else turned_width(rope)
+    trace, shape = x.trace, (1, ctx.stream.length, width)
     assert isinstance(trace, Running)
     made = [trace.new(shape, rope.angles or trace.weights_format, name) for name in ("cos", "sin")]
     for each in made:
@@ -63,8 +64,15 @@ def _turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     cos, sin = angles
     if rope.in_float32:
         x = trace.to(x, "float32")
-    made = add(mul(x, cos), mul(_rotate_half(x), sin))
+    made = _by_halves(x, cos, sin) if rope.halves else add(mul(x, cos), mul(_rotate_half(x), sin))
     return trace.to(made, given) if rope.in_float32 or rope.angles else made
+
+
+def _by_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """``x₁ cos − x₂ sin`` beside ``x₂ cos + x₁ sin`` (gpt-oss)."""
+    first, second = split(x, [cos.width] * 2)
+    one = add(mul(first, cos), mul(second, sin))
+    return cat([one, add(mul(second, cos), mul(first, sin))])
 
 
 def _rotate_half(x: Tensor) -> Tensor:

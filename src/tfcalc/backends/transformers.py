@@ -37,7 +37,7 @@ class Transformers:
 
     fuses = False
     experts_by = "grouped_mm"
-    """transformers' ``experts_implementation``."""
+    """Those of transformers' ``experts_implementation``."""
 
     def workload(self, run: Workload, numerics: Numerics) -> Workload:
         """As it was asked for."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.families import experts, kit
 from tfcalc.families.windows import both, windows
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Stored
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm, PreNormBeside
 from tfcalc.nn.module import Module
@@ -48,10 +46,9 @@ def granitemoeshared(c: Config) -> Module:
 @family("granitemoe_swa", architecture="GraniteMoeSWAForCausalLM", heads=HEADS)
 def granitemoe_swa(c: Config) -> Module:
     """Granite with sliding windows (transformers' GraniteMoeSWAModel): every head has a sink, in full attention too."""
-    sinks = Stored("sinks", Weight("sinks", (c.size("num_attention_heads"),), minor=True, key=""))
 
     def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window).but(sinks=sinks)
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window).but(sinks=kit.sinks(c))
         return layer(c, mixer, *shared_mlp(c))
 
     return kit.decoder(c, one, windows(c, lambda place: place % 4 > 0), masks=both(c)).but(scales=True)

@@ -18,6 +18,7 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
+from tfcalc.nn.sinks import Sinks
 from tfcalc.nn.stack import Stack
 
 GATED = ("gate_proj", "up_proj", "down_proj")
@@ -97,6 +98,11 @@ def attention(
         causal=causal,
         dropout=bool(c.get(dropout)),
     )
+
+
+def sinks(c: Config, code: str = "scale") -> Sinks:
+    """A trained score for each head."""
+    return Sinks("sinks", Weight("sinks", (c.size("num_attention_heads"),), minor=True, key=""), code)
 
 
 def rope(c: Config, **code: Any) -> Rope:

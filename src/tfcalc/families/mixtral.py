@@ -18,10 +18,10 @@ from tfcalc.families.experts import chosen as chosen
 from tfcalc.families.experts import shared as shared
 from tfcalc.families.llama import PRE_NORM, attention, decoder, norms, qk_norms, uniform
 from tfcalc.families.olmo import POST_NORM
-from tfcalc.families.windows import by_window, window, windows
+from tfcalc.families.windows import both, window, windows
 from tfcalc.leaves import buffer, parameter
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.layers import Behind
+from tfcalc.nn.layers import Behind, PreNorm
 from tfcalc.nn.mixture import Mixture, SparseMixer
 from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
@@ -175,15 +175,20 @@ def phimoe(c: Config) -> Module:
     return kit.decoder(c, kit.layer(c, mixer, mixed, norm="layernorm"), norm="layernorm")
 
 
-@family("gpt_oss", architecture="GptOssForCausalLM", heads=CAUSAL_LM, aliases={"num_experts": "num_local_experts"})
-def gpt_oss(c: Config, run: Workload) -> Component:
+@family(
+    "gpt_oss", architecture="GptOssForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_experts": "num_local_experts"}
+)
+def gpt_oss(c: Config) -> Module:
     """gpt-oss (arXiv 2508.10925): biases everywhere, in the router and the experts too, and a sink for each head.
 
     Every other layer sees a window.
     """
+    mixed = experts.mixture(c, router="router", bias=True, best_first=True)
+    mixed = mixed.but(experts=mixed.experts.but(clipped=True))
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, bias=c.flag("attention_bias"), within=(sinks(c),), window=window)
-        return uniform(c, run, mixer, mixture(c, run, router="router", bias=True))
+    def one(window: int | None) -> PreNorm:
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window)
+        mixer = mixer.but(sinks=kit.sinks(c, "highest"), rope=kit.rope(c, halves=True))
+        return kit.layer(c, mixer, mixed, code="olmo")
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda place: place % 2 == 0), one))
+    return kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code="olmo", masks=both(c))

@@ -30,13 +30,13 @@ def sparse_steps(c: Config) -> list[bool]:
 
 
 def decoder_with_steps(
-    c: Config, seen: Sequence[int | None], mixer: Callable[[int | None], Attention], mixture: Mixture
+    c: Config, seen: Sequence[int | None], mixer: Callable[[int | None], Attention], mixture: Callable[[], Mixture]
 ) -> Decoder:
     """Layers with a ``mixer`` of their window, some with a ``mixture`` of experts, some dense."""
 
     def one(kind: tuple[int | None, bool]) -> PreNorm:
         width, sparse = kind
-        return kit.layer(c, mixer(width), mixture if sparse else kit.gated(c))
+        return kit.layer(c, mixer(width), mixture() if sparse else kit.gated(c))
 
     return kit.decoder(c, one, list(zip(seen, sparse_steps(c), strict=True)))
 
@@ -58,7 +58,9 @@ def qwen2_moe(c: Config) -> Module:
     def mixer(width: int | None) -> Attention:
         return kit.attention(c, bias=c.flag("qkv_bias"), output_bias=False, window=width)
 
-    mixed = of_topk(c).but(shared=(shared,), gate=gate, shared_first=True)
+    def mixed() -> Mixture:
+        return of_topk(c).but(shared=(shared,), gate=gate, shared_first=True)
+
     return decoder_with_steps(c, seen if slides else [None] * len(seen), mixer, mixed)
 
 
@@ -72,4 +74,26 @@ def qwen3_moe(c: Config) -> Module:
     def mixer(width: int | None) -> Attention:
         return kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)
 
-    return decoder_with_steps(c, [seen] * c.number(LAYERS), mixer, of_topk(c))
+    return decoder_with_steps(c, [seen] * c.number(LAYERS), mixer, lambda: of_topk(c))
+
+
+@family("flint", architecture="FlintForCausalLM", heads=tops.CAUSAL_LM, mlp_only_layers=[0, 1])  # by __post_init__
+def flint(c: Config) -> Module:
+    """Flint (transformers' FlintModel): Qwen3's attention with sinks, and a shared expert without a gate.
+
+    The first two layers, every fourth and the last see everything, and know no positions.
+    """
+    last = c.number(LAYERS) - 1
+    seen = windows(c, lambda place: place >= 2 and place % 4 != 1 and place != last)
+    shared = kit.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
+    routing = {"scores": "sigmoid", "normalized": bool(c.get("norm_topk_prob")), "in_place": False}
+    code = {"logits": "copies", "exact": True}
+
+    def mixed() -> Mixture:
+        return experts.mixture(c, shared, experts="num_experts", width="moe_intermediate_size", **routing, **code)
+
+    def mixer(width: int | None) -> Attention:
+        made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)
+        return made.but(sinks=kit.sinks(c, "beside"), exact=True, rope=None if width is None else made.rope)
+
+    return decoder_with_steps(c, seen, mixer, mixed)

@@ -88,7 +88,7 @@ class ModuleProgram:
         self.trace.autocast_ends()
 
     def run_experts_by(self, code: str) -> None:
-        """transformers' ``experts_implementation``."""
+        """Those of transformers' ``experts_implementation``."""
         self.backend.experts_by = code
 
     def __call__(self, tree: Component) -> Tensor:

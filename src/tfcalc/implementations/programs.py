@@ -29,7 +29,7 @@ class Program(Protocol):
         ...
 
     def run_experts_by(self, code: str) -> None:
-        """transformers' ``experts_implementation``: ``grouped_mm``, unless ``batched_mm`` is asked for."""
+        """Those of transformers' ``experts_implementation``: ``grouped_mm``, unless ``batched_mm`` is asked for."""
         ...
 
     def __call__(self, tree: Component) -> Value:
@@ -49,7 +49,7 @@ class Ran:
         self.tape.autocast_ends()
 
     def run_experts_by(self, code: str) -> None:
-        """transformers' ``experts_implementation``."""
+        """Those of transformers' ``experts_implementation``."""
         self.running.experts = code
 
     def __call__(self, tree: Component) -> Value:

@@ -11,8 +11,9 @@ from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
+from tfcalc.nn.sinks import Sinks
 from tfcalc.ops.attention import attend, rotary
-from tfcalc.ops.elementwise import clipped_in_place, dropping, mul
+from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise
 from tfcalc.ops.shapes import merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 
@@ -27,9 +28,11 @@ class Attention(Module):
     attention may be masked to a ``window`` (a query's own key and those before it, so many in all) or to a ``chunk``.
     ``sinks`` are a trained score for each head, beside those of keys; ``sub_norm`` norms what the heads made together
     (arXiv 2210.06423).
+    What the heads made may be multiplied by the sigmoid of a ``gate``, with a bias for each head (arXiv 2505.06708).
 
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
-    in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh.
+    in place, queries have a factor for each place (``tempered``), scores are ``capped`` by a tanh, or are
+    made in fp32 (``exact``).
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -53,8 +56,11 @@ class Attention(Module):
     clipped: bool = False
     capped: bool = False
     normed_last: bool = False
-    sinks: Stored | None = None
+    sinks: Sinks | None = None
     sub_norm: Norm | None = None
+    exact: bool = False
+    gate: Linear | None = None
+    gate_bias: Stored | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
@@ -68,7 +74,16 @@ class Attention(Module):
         if ctx.cache is not None:
             k, v = ctx.cache.update(k, v)
         made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
+        if self.gate is not None:
+            made = mul(made, self._opened(self.gate(x)))
         return self.output(made if self.sub_norm is None else self.sub_norm(made, ctx))
+
+    def _opened(self, gate: Tensor) -> Tensor:
+        if self.gate_bias is not None:
+            with gate.trace.inside(self.gate_bias):
+                bias = reshape(gate.trace.weight(self.gate_bias.tensor), self.heads, 1)
+            gate = reshape(add(_headed(gate, self.heads, self.value_dim), bias), *gate.shape)
+        return activation("sigmoid", gate, lambda: pointwise("sigmoid", gate), "gate")
 
     def _projected(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
