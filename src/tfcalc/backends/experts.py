@@ -35,7 +35,10 @@ def grouped(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
 
     def product(map_: Linear, rows: Tensor) -> Tensor:
         weight, *bias = _weights(experts, map_, rows)
-        return _with_bias(grouped_mm(trace.to(rows, weight.dtype), weight, ends), bias, sorted_)
+        made = grouped_mm(trace.to(rows, weight.dtype), weight, ends)
+        for each in bias:
+            made = add_in_place(made, index(each, sorted_, made.shape))
+        return made
 
     unweighed = _one(experts, rows, product, ctx)  # held, as all that has a name there, to the end
     made = mul(unweighed, weights)
@@ -49,13 +52,15 @@ def batched(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     trace, pairs, chosen = x.trace, _pairs(sent), sent.chosen
     assert chosen is not None
     rows = copied(x, (pairs, x.width), "repeat_interleave")
-    selected: list[Tensor] = []  # a variable, which has the first copies until there are the second
+    selected: dict[str, Tensor] = {}  # variables, which have the first copies until there are the second
 
     def product(map_: Linear, rows: Tensor) -> Tensor:
         weight, *bias = _weights(experts, map_, rows)
-        selected[:] = [index(weight, chosen, (pairs, map_.fan_in, map_.fan_out))]
-        made = reshape(matmul(reshape(rows, pairs, 1, map_.fan_in), selected[0]), pairs, map_.fan_out)
-        return _with_bias(made, bias, chosen)
+        selected["weights"] = index(weight, chosen, (pairs, map_.fan_in, map_.fan_out))
+        for each in bias:
+            selected["biases"] = index(each, chosen, (pairs, map_.fan_out))
+        made = reshape(matmul(reshape(rows, pairs, 1, map_.fan_in), selected["weights"]), pairs, map_.fan_out)
+        return add_in_place(made, selected["biases"]) if bias else made
 
     unweighed = _one(experts, rows, product, ctx)
     made = mul(unweighed, reshape(sent.weights, pairs, 1))
@@ -85,13 +90,6 @@ def _weights(experts: Experts, map_: Linear, rows: Tensor) -> list[Tensor]:
     """Those of all experts."""
     with rows.trace.inside(map_):
         return [rows.trace.weight(each, experts.count) for each in map_.held().weights]
-
-
-def _with_bias(made: Tensor, bias: list[Tensor], experts: Tensor) -> Tensor:
-    """Each row's own is looked up, and added in place."""
-    for each in bias:
-        made = add_in_place(made, index(each, experts, made.shape))
-    return made
 
 
 def _pairs(sent: Routed) -> Num:

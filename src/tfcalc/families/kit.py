@@ -71,9 +71,10 @@ def attention(
     window: int | None = None,
     causal: bool = True,
     dropout: str = "attention_dropout",
+    width: Num | None = None,
 ) -> Attention:
     """Self-attention; ``qk_norms`` is the form of the norms of queries and keys, of each head or the ``whole``."""
-    h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), head_dim(c)
+    h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), width or head_dim(c)
     *inward, outward = names
     if len(inward) == 1:
         maps = [Linear(inward[0], h, a * d + g * d + g * d, "QKV", bias)]
@@ -92,7 +93,7 @@ def attention(
             for name, heads in zip(norm_names if qk_norms else (), (a, g), strict=False)
         ),
         Linear(outward, a * d, h, "O", bias if output_bias is None else output_bias),
-        rope=rope(c),
+        rope=rope(c, d),
         whole=whole,
         window=window,
         causal=causal,
@@ -105,9 +106,9 @@ def sinks(c: Config, code: str = "scale") -> Sinks:
     return Sinks("sinks", Weight("sinks", (c.size("num_attention_heads"),), minor=True, key=""), code)
 
 
-def rope(c: Config, **code: Any) -> Rope:
-    """Rotary positions of heads, as wide as the config says; ``code`` is what the family's program does its own way."""
-    return Rope(rotary_width(c, head_dim(c)), **code)
+def rope(c: Config, width: Num | None = None, **code: Any) -> Rope:
+    """Rotary positions of heads, of this or the config's ``width``; ``code`` is what a program does its own way."""
+    return Rope(rotary_width(c, width or head_dim(c)), **code)
 
 
 def gated(
