@@ -22,18 +22,19 @@ def gated(c: Config, window: int | None, code: str = "") -> Attention:
     return mixer.but(gate=Linear("gate_proj", c.size("hidden_size"), mixer.heads * mixer.value_dim, "gate"))
 
 
-@family("beam", architecture="BeamForCausalLM", heads=tops.CAUSAL_LM)
+@family("beam", architecture="BeamForCausalLM", heads=tops.CAUSAL_LM | tops.capped_lm())
 def beam(c: Config) -> Module:
     """Beam (transformers' BeamModel): a gate on attention's output with one bias a head, four norms a layer.
 
-    Every sixth layer and the last see everything.
+    Every sixth layer and the last see everything; queries there have a factor for each place rather than a position.
     """
     bias = Stored("gate_bias", Weight("gate_bias", (c.size("num_attention_heads"),), minor=True, key=""))
     kinds, last = experts.mlp_types(c, experts.sparse_after(c, 3)), c.number(LAYERS) - 1
     seen = windows(c, lambda place: (place + 1) % 6 > 0 and place != last)
 
     def mixer(window: int | None) -> Attention:
-        return gated(c, window).but(gate_bias=bias)
+        made = gated(c, window).but(gate_bias=bias)
+        return made if window is not None else made.but(rope=None, tempered=True)
 
     def mixed() -> Mixture:
         return routed(c, "num_experts").but(scales=True)

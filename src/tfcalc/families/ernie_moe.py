@@ -61,7 +61,7 @@ def hunyuan_v1_moe(c: Config) -> Module:
     names = ("query_layernorm", "key_layernorm")
     mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", norm_names=names).but(normed_last=True)
     beside = kit.gated(c, name="shared_mlp")
-    code = {"router": "gate.wg", "logits": "copies", "format": "float32"}
+    code = {"router": "gate.wg", "logits": "copies", "format": "float32", "result": "logits"}
 
     def one(each: int | str) -> PreNorm:
         mixed = experts.mixture(c, beside, experts="num_experts", each=each, normalized=True, **code)

@@ -38,6 +38,7 @@ def mixture(
     experts: str = "num_local_experts",
     each: str | int = "num_experts_per_tok",
     width: str | Num = "intermediate_size",
+    hidden: Num | None = None,
     router: str = "gate",
     act: str = "",
     bias: bool = False,
@@ -47,12 +48,13 @@ def mixture(
 ) -> Mixture:
     """``experts`` gated networks of this ``width``, of which each token goes through ``each``: names of the fields.
 
-    ``beside`` are shared experts, ``routing`` what a router does its own way.
+    They read ``hidden`` numbers of each token. ``beside`` are shared experts, ``routing`` what a router does its own way.
     """
     count, active = c.size(experts), chosen(c, experts, each)
-    route = of(router, c.size("hidden_size"), count, bias=bias, chosen=active, **routing)
+    h = c.size("hidden_size") if hidden is None else hidden
+    route = of(router, h, count, bias=bias, chosen=active, **routing)
     *inward, down = names
-    h, f, kind = c.size("hidden_size"), c.size(width) if isinstance(width, str) else width, act or c.word("hidden_act")
+    f, kind = c.size(width) if isinstance(width, str) else width, act or c.word("hidden_act")
     gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
     up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
     many = Experts("experts", gate, up, Linear(down, f, h, "2", bias), kind, count=count, chosen=active)
