@@ -45,7 +45,8 @@ def _of_best(router: Router, x: Tensor) -> Routed:
     """The softmax of the best logits alone, or the sigmoid of each of them."""
     logits = _logits(router, x)
     best, chosen = (gather if router.corrected else topk)(logits, router.chosen)
-    weights = softmax(best, best.dtype if router.own_format else None) if router.scores == "softmax" else pointwise("sigmoid", best)
+    formats = {"": None, "own": best.dtype, "float32": "float32"}
+    weights = softmax(best, formats[router.softmax_in]) if router.scores == "softmax" else pointwise("sigmoid", best)
     return Routed(_normalized(router, weights) if router.normalized else weights, chosen, logits)
 
 

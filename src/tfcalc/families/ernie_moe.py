@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
+from tfcalc.core.number import Num
 from tfcalc.families import experts, kit
-from tfcalc.families.windows import LAYERS
-from tfcalc.nn.layers import PreNorm
+from tfcalc.families.windows import LAYERS, both, windows
+from tfcalc.nn.layers import Parallel, PreNorm
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
 
@@ -70,6 +71,61 @@ def hunyuan_v1_moe(c: Config) -> Module:
     count, listed = c.number(LAYERS), isinstance(c.get("moe_topk"), list)
     kinds: Sequence[int | str] = c.numbers("moe_topk", count, least=1) if listed else ["moe_topk"] * count
     return kit.decoder(c, one, kinds)
+
+
+@family(
+    "cohere2_moe",
+    architecture="Cohere2MoeForCausalLM",
+    heads=tops.CAUSAL_LM | tops.scaled_lm(),
+    first_k_dense_replace=0,  # by __post_init__, for older configs
+)
+def cohere2_moe(c: Config) -> Module:
+    """Cohere 2 with experts (transformers' Cohere2MoeModel): attention and experts side by side, after one norm.
+
+    Layers that see everything know no positions; dense ones do where none of them has a window.
+    """
+    norm, code = ("layernorm-no-bias", "python") if c.get("rms_norm_eps") is None else ("rmsnorm", "")
+    dense = c.number("first_k_dense_replace", least=0)
+    rope = kit.rope(c, in_float32=True)
+
+    def one(kind: tuple[int | None, bool, str]) -> PreNorm:
+        window, rotated, network = kind
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window).but(rope=rope if rotated else None)
+        ffn = kit.gated(c, width=dense_width(c)) if network == "dense" else cohere_experts(c)
+        return kit.layer(c, mixer, ffn, of=Parallel, norm=norm, names=("input_layernorm",), code=code)
+
+    networks, forced = experts.mlp_types(c, experts.sparse_after(c, dense)), dense_rotated(c)
+    kinds = zip(cohere_windows(c, dense), networks, strict=True)
+    told = [(window, window is not None or (forced and network == "dense"), network) for window, network in kinds]
+    return kit.decoder(c, one, told, norm=norm, code=code, masks=both(c))
+
+
+def dense_rotated(c: Config) -> bool:
+    """Whether dense layers know positions, whatever they see."""
+    return c.number("prefix_dense_sliding_window_pattern") == 1
+
+
+def cohere_experts(c: Config) -> Mixture:
+    """The best logits are found first; their softmax, or each one's sigmoid, is brought to the stream's format."""
+    some, width = c.number("num_shared_experts", least=0), experts.shared(c, "num_shared_experts", "intermediate_size")
+    beside = (kit.gated(c, name="shared_experts", width=width),) if some else ()
+    scores = c.word("expert_selection_fn")
+    normalized = scores == "sigmoid" and bool(c.get("norm_topk_prob"))
+    code = {"softmax_in": "float32", "in_place": False, "result": "stream"}
+    routing = {"best_first": True, "scores": scores, "normalized": normalized}
+    return experts.mixture(c, *beside, experts="num_experts", **routing, **code)
+
+
+def cohere_windows(c: Config, dense: int) -> list[int | None]:
+    """Every fourth layer sees everything, counted apart in the ``dense`` layers at the bottom and above them."""
+    above, below = c.number("sliding_window_pattern"), c.number("prefix_dense_sliding_window_pattern")
+    return windows(c, lambda place: (place + 1) % below > 0 if place < dense else (place - dense + 1) % above > 0)
+
+
+def dense_width(c: Config) -> Num:
+    """The first layers' own width, else that of an expert."""
+    own = c.optional("prefix_dense_intermediate_size")
+    return c.size("intermediate_size") if own is None else own
 
 
 @family("aria_text", architecture="AriaTextForCausalLM", heads=tops.CAUSAL_LM)

@@ -183,7 +183,7 @@ def gpt_oss(c: Config) -> Module:
 
     Every other layer sees a window.
     """
-    mixed = experts.mixture(c, router="router", bias=True, best_first=True, own_format=True)
+    mixed = experts.mixture(c, router="router", bias=True, best_first=True, softmax_in="own")
     mixed = mixed.but(experts=mixed.experts.but(clipped=True))
 
     def one(window: int | None) -> PreNorm:
