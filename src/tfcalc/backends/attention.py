@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tfcalc.core.traced import known, value_of
 from tfcalc.backends.sinks import scale_by_sinks, softmax_beside
+from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
 from tfcalc.ops.attention import by_token, fused_attention
 from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
-from tfcalc.ops.shapes import contiguous, copied, expand, narrow, reshape, transpose
+from tfcalc.ops.shapes import contiguous, copied, expand, narrow, transpose
 from tfcalc.tape.operations import padded
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor

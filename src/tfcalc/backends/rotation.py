@@ -35,6 +35,10 @@ def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     width = divide(turned_width(rope), 2) if rope.halves else turned_width(rope)
     trace, shape = x.trace, (1, ctx.stream.length, width)
     assert isinstance(trace, Running)
+    if rope.angles == "complex":
+        both = trace.new(shape, "float32", "cos + i·sin")
+        both.storage.home = (*trace.module, Place("rotary"))
+        return both, both
     made = [trace.new(shape, rope.angles or trace.weights_format, name) for name in ("cos", "sin")]
     for each in made:
         each.storage.home = (*trace.module, Place("rotary"))
@@ -64,7 +68,12 @@ def _turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     cos, sin = angles
     if rope.in_float32:
         x = trace.to(x, "float32")
-    made = _by_halves(x, cos, sin) if rope.halves else add(mul(x, cos), mul(_rotate_half(x), sin))
+    if rope.angles == "complex":
+        made = mul(trace.to(x, "float32"), cos)
+    elif rope.halves or rope.pairs:
+        made = _by_halves(x, *(split(each, [divide(x.width, 2)] * 2)[0] if rope.pairs else each for each in angles))
+    else:
+        made = add(mul(x, cos), mul(_rotate_half(x), sin))
     return trace.to(made, given) if rope.in_float32 or rope.angles else made
 
 

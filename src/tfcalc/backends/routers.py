@@ -78,7 +78,7 @@ def _divided(x: Tensor, total: Tensor) -> Tensor:
 
 
 def _drawn_twice(router: SparseMixer, x: Tensor) -> Routed:
-    """transformers' ``sparsemixer`` (Phi-3.5-MoE)."""
+    """Transformers' ``sparsemixer`` (Phi-3.5-MoE)."""
     trace, logits = x.trace, router.forward(x)
     first, place = _drawn(logits)
     others = trace.call(Call("scatter", (logits,), logits.shape, logits.dtype, saves=(place,)))
@@ -92,4 +92,6 @@ def _drawn(scores: Tensor) -> tuple[Tensor, Tensor]:
     gates = softmax(masked_fill(scores))
     weights, place = gather(gates, 1)
     saves = (weights, place, gates)
-    return scores.trace.call(Call("multiplier", (scores, weights, gates), weights.shape, gates.dtype, saves=saves)), place
+    return scores.trace.call(
+        Call("multiplier", (scores, weights, gates), weights.shape, gates.dtype, saves=saves)
+    ), place

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -48,9 +50,9 @@ def afmoe(c: Config) -> Module:
 
     def mixed() -> Mixture:
         beside = kit.gated(c, name="shared_experts", width=experts.shared(c, "num_shared_experts"))
-        routing = {"scores": "sigmoid", "corrected": True, "normalized": True, "scales": True}
-        code = {"router": "router.gate", "logits": "float32", "in_place": False}
-        fields = {"experts": "num_experts", "width": "moe_intermediate_size"}
+        routing: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "normalized": True, "scales": True}
+        code: dict[str, Any] = {"router": "router.gate", "logits": "float32", "in_place": False}
+        fields: dict[str, Any] = {"experts": "num_experts", "width": "moe_intermediate_size"}
         stored = experts.frozen(c, "expert_bias", "num_experts")
         return experts.mixture(c, beside, **fields, **routing, **code).but(stored=(stored,), shared_first=True)
 

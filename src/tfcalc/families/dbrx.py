@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -34,7 +36,12 @@ def mixture(c: Config) -> Mixture:
     """The matrices of all experts stand in one tensor each, as wide as the experts together."""
     inner = c.sub("ffn_config", defaults=EXPERTS)
     act = inner.sub("ffn_act_fn", defaults={"name": "silu"}).word("name")
-    fields = {"experts": "moe_num_experts", "each": "moe_top_k", "width": "ffn_hidden_size", "router": "router.layer"}
+    fields: dict[str, Any] = {
+        "experts": "moe_num_experts",
+        "each": "moe_top_k",
+        "width": "ffn_hidden_size",
+        "router": "router.layer",
+    }
     names = ("mlp.w1", "mlp.v1", "mlp.w2")
     return experts.mixture(inner, name="ffn", hidden=c.size("d_model"), act=act, names=names, **fields)
 

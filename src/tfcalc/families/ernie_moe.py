@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
@@ -44,9 +45,9 @@ def ernie_experts(c: Config, bias: bool) -> Mixture:
     """A bias that is not trained says which experts are chosen; the router runs in fp32, even under autocast."""
     some, width = c.number("moe_num_shared_experts", least=0), experts.shared(c, "moe_num_shared_experts")
     beside = (kit.gated(c, name="shared_experts", width=width, bias=bias),) if some else ()
-    routing = {"corrected": True, "normalized": True, "least": True}
-    code = {"logits": "copies", "format": "float32", "exact": True, "result": "stream"}
-    fields = {"experts": "moe_num_experts", "each": "moe_k", "width": "moe_intermediate_size"}
+    routing: dict[str, Any] = {"corrected": True, "normalized": True, "least": True}
+    code: dict[str, Any] = {"logits": "copies", "format": "float32", "exact": True, "result": "stream"}
+    fields: dict[str, Any] = {"experts": "moe_num_experts", "each": "moe_k", "width": "moe_intermediate_size"}
     stored = experts.frozen(c, "gate.moe_statics.e_score_correction_bias", "moe_num_experts")
     return experts.mixture(c, *beside, **fields, **routing, **code).but(stored=(stored,), shared_first=True)
 
@@ -62,7 +63,7 @@ def hunyuan_v1_moe(c: Config) -> Module:
     names = ("query_layernorm", "key_layernorm")
     mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", norm_names=names).but(normed_last=True)
     beside = kit.gated(c, name="shared_mlp")
-    code = {"router": "gate.wg", "logits": "copies", "format": "float32", "result": "logits"}
+    code: dict[str, Any] = {"router": "gate.wg", "logits": "copies", "format": "float32", "result": "logits"}
 
     def one(each: int | str) -> PreNorm:
         mixed = experts.mixture(c, beside, experts="num_experts", each=each, normalized=True, **code)
@@ -111,8 +112,8 @@ def cohere_experts(c: Config) -> Mixture:
     beside = (kit.gated(c, name="shared_experts", width=width),) if some else ()
     scores = c.word("expert_selection_fn")
     normalized = scores == "sigmoid" and bool(c.get("norm_topk_prob"))
-    code = {"softmax_in": "float32", "in_place": False, "result": "stream"}
-    routing = {"best_first": True, "scores": scores, "normalized": normalized}
+    code: dict[str, Any] = {"softmax_in": "float32", "in_place": False, "result": "stream"}
+    routing: dict[str, Any] = {"best_first": True, "scores": scores, "normalized": normalized}
     return experts.mixture(c, *beside, experts="num_experts", **routing, **code)
 
 
@@ -133,6 +134,6 @@ def aria_text(c: Config) -> Module:
     """Aria (arXiv 2410.05993): only the shared experts may have biases."""
     common = experts.shared(c, "moe_num_shared_experts", "intermediate_size")
     beside = kit.gated(c, name="shared_experts", width=common, bias=c.flag("mlp_bias"))
-    fields = {"experts": "moe_num_experts", "each": "moe_topk", "router": "router"}
+    fields: dict[str, Any] = {"experts": "moe_num_experts", "each": "moe_topk", "router": "router"}
     mixed = experts.mixture(c, beside, best_first=True, **fields)
     return kit.decoder(c, kit.layer(c, kit.attention(c, bias=c.flag("attention_bias")), mixed))

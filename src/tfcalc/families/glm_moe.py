@@ -19,7 +19,7 @@ from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 
-COPIES = {"scores": "sigmoid", "corrected": True, "logits": "copies"}
+COPIES: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "logits": "copies"}
 """DeepSeek-V3's router: sigmoids of logits that are made in fp32, and a correction of who is chosen."""
 
 
@@ -57,7 +57,7 @@ def routed(
 ) -> Mixture:
     """Experts of ``moe_intermediate_size``, the router's correction, and shared experts ``common`` to all tokens."""
     beside = () if common is None else (kit.gated(c, name="shared_experts", width=common),)
-    routing = COPIES | {"normalized": bool(c.get("norm_topk_prob")), "scales": scales} | how
+    routing: dict[str, Any] = COPIES | {"normalized": bool(c.get("norm_topk_prob")), "scales": scales} | how
     mixed = experts.mixture(c, *beside, experts=count, width="moe_intermediate_size", **routing)
     return mixed.but(stored=(experts.correction(c, experts=count),))
 
@@ -148,9 +148,7 @@ def local(c: Config, window: int | None) -> Attention:
     return mixer if window is not None or c.get("sliding_window") is None else mixer.but(rope=None)
 
 
-@family(
-    "hy_v3", architecture="HYV3ForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"}
-)
+@family("hy_v3", architecture="HYV3ForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
 def hy_v3(c: Config) -> Module:
     """Hunyuan 3 (transformers' HYV3Model): without shared experts, one stands as wide as a dense layer."""
     bias = c.flag("mlp_bias")
@@ -184,5 +182,6 @@ def kolibri1(c: Config) -> Module:
     def mixed() -> Mixture:
         return routed(c, "num_experts", common=common, scales=False, best_first=True, in_place=False)
 
-    kinds, how = sparse_after(c, 0), {"of": Sandwich, "names": names}
+    kinds = sparse_after(c, 0)
+    how: dict[str, Any] = {"of": Sandwich, "names": names}
     return dense_or_sparse(c, kinds, lambda window: local(c, window), mixed, seen=seen, **how).but(masks=both(c))

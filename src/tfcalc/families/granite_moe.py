@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -25,7 +27,7 @@ def shared_mlp(c: Config) -> tuple[GatedFeedForward, ...]:
 
 def layer(c: Config, mixer: Attention, *shared: GatedFeedForward) -> PreNorm:
     """A layer of attention, experts, and what is ``shared`` by all tokens."""
-    routing = {"best_first": True, "logits": "float32", "result": "stream"}
+    routing: dict[str, Any] = {"best_first": True, "logits": "float32", "result": "stream"}
     mixed = experts.mixture(c, name="block_sparse_moe", router="router", **routing)
     return kit.layer(c, mixer, mixed, *shared, of=PreNormBeside if shared else PreNorm).but(scales=True)
 

@@ -16,7 +16,7 @@ from tfcalc.core.number import Num
 from tfcalc.families import experts, kit
 from tfcalc.families.experts import chosen as chosen
 from tfcalc.families.experts import shared as shared
-from tfcalc.families.llama import PRE_NORM, attention, decoder, norms, qk_norms, uniform
+from tfcalc.families.llama import PRE_NORM, norms
 from tfcalc.families.olmo import POST_NORM
 from tfcalc.families.windows import both, window, windows
 from tfcalc.leaves import buffer, parameter
@@ -175,9 +175,7 @@ def phimoe(c: Config) -> Module:
     return kit.decoder(c, kit.layer(c, mixer, mixed, norm="layernorm"), norm="layernorm")
 
 
-@family(
-    "gpt_oss", architecture="GptOssForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_experts": "num_local_experts"}
-)
+@family("gpt_oss", architecture="GptOssForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_experts": "num_local_experts"})
 def gpt_oss(c: Config) -> Module:
     """gpt-oss (arXiv 2508.10925): biases everywhere, in the router and the experts too, and a sink for each head.
 

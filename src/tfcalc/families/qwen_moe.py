@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
@@ -43,7 +44,7 @@ def decoder_with_steps(
 
 def of_topk(c: Config) -> Mixture:
     """Experts whose weights may add up to 1, in the format of the logits."""
-    routing = {"normalized": bool(c.get("norm_topk_prob")), "result": "logits"}
+    routing: dict[str, Any] = {"normalized": bool(c.get("norm_topk_prob")), "result": "logits"}
     return experts.mixture(c, experts="num_experts", width="moe_intermediate_size", **routing)
 
 
@@ -86,8 +87,8 @@ def flint(c: Config) -> Module:
     last = c.number(LAYERS) - 1
     seen = windows(c, lambda place: place >= 2 and place % 4 != 1 and place != last)
     shared = kit.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
-    routing = {"scores": "sigmoid", "normalized": bool(c.get("norm_topk_prob")), "in_place": False}
-    code = {"logits": "copies", "exact": True}
+    routing: dict[str, Any] = {"scores": "sigmoid", "normalized": bool(c.get("norm_topk_prob")), "in_place": False}
+    code: dict[str, Any] = {"logits": "copies", "exact": True}
 
     def mixed() -> Mixture:
         return experts.mixture(c, shared, experts="num_experts", width="moe_intermediate_size", **routing, **code)

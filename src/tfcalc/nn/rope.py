@@ -13,7 +13,9 @@ class Rope(Frozen):
     weights where it is empty); layers with a window have others than those without (``by_window``); each layer puts
     them in another order first (``by_layer``); queries and keys are turned ``in_float32``; heads that are turned whole
     are copied all the same (``copies``); the two halves of a head are turned one by one, by angles half as wide
-    (``halves``).
+    (``halves``),
+    which may be the first half of theirs (``pairs``: numbers that stand beside each other are turned together). With
+    ``angles`` that are ``complex``, cos and sin are one number.
 
     Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
     """
@@ -25,3 +27,4 @@ class Rope(Frozen):
     in_float32: bool = False
     copies: bool = False
     halves: bool = False
+    pairs: bool = False
