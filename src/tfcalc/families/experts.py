@@ -48,7 +48,8 @@ def mixture(
 ) -> Mixture:
     """``experts`` gated networks of this ``width``, of which each token goes through ``each``: names of the fields.
 
-    They read ``hidden`` numbers of each token. ``beside`` are shared experts, ``routing`` what a router does its own way.
+    They read ``hidden`` numbers of each token. ``beside`` are shared experts, ``routing`` what a router does its own
+    way.
     """
     count, active = c.size(experts), chosen(c, experts, each)
     h = c.size("hidden_size") if hidden is None else hidden

@@ -36,9 +36,9 @@ class Router(Linear):
 
     What follows decides on what is kept, not on what is counted. ``logits`` are in the format of the stream, brought to
     ``float32``, or a product of ``copies`` in fp32; ``format`` is that of W, where it is not that of all weights.
-    Autocast may be off (``exact``). The softmax of the best
-    runs as autocast has it, in their ``own`` format, or in ``float32`` (``softmax_in``). Weights are normalized ``in_place``, or divided by a ``least`` number if their sum
-    is smaller, and then brought to the format of the ``logits``, of the ``stream``, or of neither (``result``).
+    Autocast may be off (``exact``). The softmax of the best runs as autocast has it, in their ``own`` format, or in
+    ``float32`` (``softmax_in``). Weights are normalized ``in_place``, or divided by a ``least`` number if their sum is
+    smaller, and then brought to the format of the ``logits``, of the ``stream``, or of neither (``result``).
 
     Source: Shazeer et al. 2017 (arXiv 1701.06538), section 2.1; DeepSeek-V3 (arXiv 2412.19437), section 2.1.2.
     """

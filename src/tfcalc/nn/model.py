@@ -8,7 +8,7 @@ from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import pointwise, scaled
+from tfcalc.ops.elementwise import mul, pointwise, scaled
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.shapes import narrow
 from tfcalc.tape.tensor import Tensor
@@ -24,6 +24,8 @@ class Decoder(Module):
     norm: Norm | None
     scales: bool = False
     """Whether the embedding is multiplied by a number."""
+    multiplied: bool = False
+    """Whether it is multiplied by a tensor of one number, which is kept."""
     masks: tuple[Num | None, ...] = ()
     """The windows of which masks are made even where no layer has them."""
     normed_twice: bool = False
@@ -32,6 +34,8 @@ class Decoder(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         x = scaled(self.table(x)) if self.scales else self.table(x)
+        if self.multiplied:
+            x = mul(x, x.trace.new((1,), x.dtype, "multiplier"))
         if x.trace.lowers:
             ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), self.masks)
         if self.normed_twice and self.norm is not None:
