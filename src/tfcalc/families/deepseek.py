@@ -65,7 +65,8 @@ def latent_module(c: Config, *, value: Num | None = None) -> LatentModule:
     )
     nope, rope = c.size("qk_nope_head_dim", least=0), c.size("qk_rope_head_dim", least=0)
     d_v, q_rank = c.size("v_head_dim") if value is None else value, c.optional("q_lora_rank")
-    width, norms = a * (nope + rope), (Norm("kv_a_layernorm", "rmsnorm", rank),)
+    width = a * (nope + rope)
+    norms: tuple[Norm, ...] = (Norm("kv_a_layernorm", "rmsnorm", rank),)
     maps = [Linear("q_proj", h, width, "Q")]
     if q_rank is not None:
         maps = [Linear("q_a_proj", h, q_rank, "DQ", bias), Linear("q_b_proj", q_rank, width, "UQ")]
