@@ -65,6 +65,7 @@ class Attention(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
         q, k, v = self._projected(x, ctx)
+        gate = None if self.gate is None else self.gate(x)
         if self.rope is not None:
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
         if self.normed_last:
@@ -74,8 +75,8 @@ class Attention(Module):
         if ctx.cache is not None:
             k, v = ctx.cache.update(k, v)
         made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
-        if self.gate is not None:
-            made = mul(made, self._opened(self.gate(x)))
+        if gate is not None:
+            made = mul(made, self._opened(gate))
         return self.output(made if self.sub_norm is None else self.sub_norm(made, ctx))
 
     def _opened(self, gate: Tensor) -> Tensor:
