@@ -26,7 +26,7 @@ aten/src/ATen/native/transformers/attention.cpp)."""
 
 def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
     """softmax(Q Kᵀ) V by the kernel that was asked for, or by the next that takes these heads."""
-    mask = ctx.masks.get(attention.window)
+    mask = ctx.masks.get(attention.mask) if attention.masked else None
     kernel = _able(q, k, v, mask, ctx)
     if ctx.cache is not None and mask is None and kernel != "eager" and not ctx.run.decoding:
         k, v = (narrow(each, q.shape[2], 2) for each in (k, v))  # a prompt sees itself, whatever room there is
@@ -115,15 +115,17 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
     trace = q.trace
     p = scaled(_scores(q, k, attention))
     if attention.capped:
-        p = scaled(pointwise("tanh", scaled(p)))
+        p = scaled(pointwise("tanh", scaled(p, "div")))
     if mask is not None:
         p = add(p, mask)
     sinks = attention.sinks
     scale = scale_by_sinks(p, sinks) if sinks is not None and sinks.code == "scale" else None
-    if sinks is None or scale is not None:
-        p = trace.to(softmax(p, "float32"), q.dtype)
-    else:
+    if sinks is not None and scale is None:
         p = trace.to(softmax_beside(p, sinks), v.dtype)
+    elif attention.softmax == "own":
+        p = trace.to(softmax(p), v.dtype)
+    else:
+        p = trace.to(softmax(p, attention.softmax), q.dtype)
     p = _dropped(p, attention, ctx)
     trace.until_layer_ends(p)
     made = matmul(p, v)
@@ -136,6 +138,8 @@ def _scores(q: Tensor, k: Tensor, attention: Attention) -> Tensor:
     """``Q Kᵀ``, where the family wants it in fp32, even under autocast."""
     trace = q.trace
     assert isinstance(trace, Running)
+    if attention.scores_in_float32:
+        q, k = trace.to(q, "float32"), trace.to(k, "float32")
     if not attention.exact:
         return matmul(q, transpose(k, 2, 3))
     with trace.no_autocast():

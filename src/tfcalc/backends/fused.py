@@ -10,10 +10,12 @@ from tfcalc.backends import norms, rotation
 from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of
+from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import IDENTITIES, pointwise
 from tfcalc.ops.rows import layer_norm
 from tfcalc.tape.call import Call
@@ -58,17 +60,21 @@ class Fused(Transformers):
         angles = ctx.angles[rotation.key(attention)]
         return _turned_in_place(q, angles), _turned_in_place(k, angles)
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
+    def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
+        """Not known: mamba-ssm's and flash-linear-attention's kernels keep other tensors than PyTorch's loops do."""
+        what = f"the fused kernel of {type(mixer).__name__} is not supported"
+        raise InvalidModel(what, "take transformers' own code: --backend transformers")
+
+    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The loss of ``x W + b``: no logits are kept, but the gradients of x, W and b, which forward computes.
 
         It makes logits for so few rows at a time that they are about as large as x.
 
         Source: Liger-Kernel's LigerFusedLinearCrossEntropyFunction (arXiv 2410.10989, section 3.2).
         """
-        trace, head = x.trace, model.head
+        trace = x.trace
         assert isinstance(trace, Running)
-        with trace.inside(head):
-            weight, *bias = (trace.weight(each) for each in head.held().weights)
+        x, (weight, *bias) = model.opened(x, ctx)
         self.begin_loss(trace)
         labels = self.labels(model, ids)
         inputs = (x, weight, *bias)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tfcalc.blocks import LLAMA_NAMES
@@ -72,8 +72,13 @@ def attention(
     causal: bool = True,
     dropout: str = "attention_dropout",
     width: Num | None = None,
+    each: bool = False,
 ) -> Attention:
-    """Self-attention; ``qk_norms`` is the form of the norms of queries and keys, of each head or the ``whole``."""
+    """Self-attention; ``width`` is a head's, if not ``head_dim``.
+
+    ``qk_norms`` is the form of the norms of queries and keys: of each head, of the ``whole``, or of ``each`` head with
+    weights of its own.
+    """
     h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), width or head_dim(c)
     *inward, outward = names
     if len(inward) == 1:
@@ -89,7 +94,7 @@ def attention(
         d,
         tuple(maps),
         tuple(
-            Norm(name, qk_norms, heads * d if whole else d, code)
+            Norm(name, qk_norms, heads * d if whole else d, code, heads if each else 1)
             for name, heads in zip(norm_names if qk_norms else (), (a, g), strict=False)
         ),
         Linear(outward, a * d, h, "O", bias if output_bias is None else output_bias),
@@ -107,7 +112,10 @@ def sinks(c: Config, code: str = "scale") -> Sinks:
 
 
 def rope(c: Config, width: Num | None = None, **code: Any) -> Rope:
-    """Rotary positions of heads, of this or the config's ``width``; ``code`` is what a program does its own way."""
+    """Rotary positions of heads of this ``width`` (if not ``head_dim``), or of a part, as the config says.
+
+    ``code`` is what the family's program does its own way.
+    """
     return Rope(rotary_width(c, width or head_dim(c)), **code)
 
 
@@ -171,8 +179,8 @@ def layer(
 
 def decoder(
     c: Config,
-    layers: PreNorm | Callable[[Any], PreNorm],
-    kinds: Sequence[Hashable] = (),
+    layers: Module | Callable[[Any], Module],
+    kinds: Sequence[Any] = (),
     *,
     norm: str = "rmsnorm",
     code: str = "",
@@ -184,7 +192,7 @@ def decoder(
     The program makes ``masks`` for these windows, whether a layer has them or not.
     """
     h, (whole, table, last) = c.size("hidden_size"), names
-    if isinstance(layers, PreNorm):
+    if isinstance(layers, Module):
         made = [layers] * c.number(LAYERS)
     else:
         by_kind = {kind: layers(kind) for kind in dict.fromkeys(kinds)}

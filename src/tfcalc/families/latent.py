@@ -28,7 +28,7 @@ def minicpm3(c: Config) -> Module:
     given = c.optional("v_head_dim")
     mixer = latent_module(c, value=even if given is None else given)
     layers = kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))).but(scales=True)
-    return kit.decoder(c, layers).but(multiplied=True)
+    return kit.decoder(c, layers).but(scales=True, scale="int64")
 
 
 @family("youtu", architecture="YoutuForCausalLM", heads=tops.CAUSAL_LM)

@@ -159,7 +159,7 @@ def diffllama(c: Config) -> Module:
 
 def masked_lm(c: Config, base: Module) -> Module:
     """Logits over the vocabulary, with a bias where the feed-forward networks have one."""
-    return tops.lm_head(bias=c.flag("mlp_bias"), masked=True)(c, base)
+    return tops.lm_head(bias=c.flag("mlp_bias"), shifted=False)(c, base)
 
 
 def deep_classifier(c: Config, base: Module) -> Module:

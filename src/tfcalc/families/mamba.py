@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfcalc.blocks import layer
-from tfcalc.blocks.mamba import Mamba
 from tfcalc.blocks.mamba2 import Mamba2
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.errors import InvalidModel
+from tfcalc.families import kit
 from tfcalc.leaves import embedding, norm
+from tfcalc.nn import mamba as nn
+from tfcalc.nn.basic import Linear, Norm, parameter
+from tfcalc.nn.convolution import ShortConvolution
+from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
 
 HEADS = {"Model": bare, "ForCausalLM": lm_head()}
+TOPS = {"Model": tops.bare, "ForCausalLM": tops.lm_head()}
 
 
 def time_step_rank(c: Config, name: str) -> Num:
@@ -74,34 +80,47 @@ def backbone(
     return Component(name, "decoder", parts=(table, *before, *layers, norm(final, norm_kind, h, t)))
 
 
-@family("mamba", architecture="MambaForCausalLM", heads=HEADS)
-def mamba(c: Config, run: Workload) -> Component:
+@family("mamba", architecture="MambaForCausalLM", heads=TOPS)
+def mamba(c: Config) -> Module:
     """Mamba (arXiv 2312.00752)."""
-    return mamba_layers(c, run)
+    return stacked(c, mamba_mixer(c))
 
 
-@family("falcon_mamba", architecture="FalconMambaForCausalLM", heads=HEADS)
-def falcon_mamba(c: Config, run: Workload) -> Component:
+@family("falcon_mamba", architecture="FalconMambaForCausalLM", heads=TOPS)
+def falcon_mamba(c: Config) -> Module:
     """Falcon Mamba (arXiv 2410.05355): norms of time step, B and C, without weights."""
-    return mamba_layers(c, run, norms="rmsnorm-plain")
+    return stacked(c, mamba_mixer(c, norms="rmsnorm-plain"))
 
 
-def mamba_layers(c: Config, run: Workload, norms: str = "") -> Component:
-    """Layers of Mamba's mixer; ``intermediate_size`` rules over ``expand``."""
-    h, stream = c.size("hidden_size"), run.target
-    given = c.optional("intermediate_size")
-    mixer = Mamba(
-        h,
+def mamba_mixer(c: Config, norms: str = "") -> nn.Mamba:
+    """Mamba's mixer; ``intermediate_size`` rules over ``expand``."""
+    h, given, states = c.size("hidden_size"), c.optional("intermediate_size"), c.size("state_size")
+    inner, rank, bias = (
         c.size("expand") * h if given is None else given,
-        c.size("state_size"),
         time_step_rank(c, "time_step_rank"),
-        c.size("conv_kernel"),
-        c.word("hidden_act"),
-        bias=c.flag("use_bias"),
-        conv_bias=c.flag("use_conv_bias"),
-        norms=norms,
+        "use_bias",
     )
-    return mixing(c, run, mixer("mixer", stream))
+    widths = {"dt_layernorm": rank, "b_layernorm": states, "c_layernorm": states}
+    return nn.Mamba(
+        "mixer",
+        Linear("in_proj", h, 2 * inner, "in", c.flag(bias)),
+        ShortConvolution("conv1d", inner, c.size("conv_kernel"), c.flag("use_conv_bias")),
+        c.word("hidden_act"),
+        Linear("x_proj", inner, rank + 2 * states, "x"),
+        tuple(Norm(name, norms, width) for name, width in widths.items()) if norms else (),
+        Linear("dt_proj", rank, inner, "Δ", bias=True),
+        parameter("A_log", inner, states),
+        parameter("D", inner, minor=True),
+        Linear("out_proj", inner, h, "out", c.flag(bias)),
+        rank,
+        states,
+    )
+
+
+def stacked(c: Config, mixer: Module) -> Module:
+    """Layers of a norm and this mixer."""
+    layer = kit.layer(c, mixer, names=("norm",)).but(in_float32=c.flag("residual_in_fp32"))
+    return kit.decoder(c, layer, names=("backbone", "embeddings", "norm_f"))
 
 
 @family("mamba2", architecture="Mamba2ForCausalLM", heads=HEADS)

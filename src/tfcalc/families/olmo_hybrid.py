@@ -2,56 +2,65 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import layer, stack
-from tfcalc.blocks.gated_delta import SEPARATE, GatedDeltaNet
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide, floor_div
-from tfcalc.families.hybrid import FULL, LINEAR, LM, layer_types
-from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, norms, qk_norms
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.hybrid import FULL, LINEAR, layer_types
+from tfcalc.families.olmo import POST_NORM
+from tfcalc.nn.basic import Linear, Norm, parameter
+from tfcalc.nn.convolution import ShortConvolution
+from tfcalc.nn.delta import GatedDeltaNet
+from tfcalc.nn.layers import Behind, PreNorm
+from tfcalc.nn.module import Module
+
+CODE = "olmo"
 
 
-def delta_net(c: Config, run: Workload) -> Component:
+def delta_net(c: Config) -> Module:
     """As many heads as attention has, of three quarters of the hidden size, values twice as wide, unless given."""
-    heads, key, value = (
-        c.size("num_attention_heads"),
-        c.optional("linear_key_head_dim"),
-        c.optional("linear_value_head_dim"),
-    )
+    h, heads = c.size("hidden_size"), c.size("num_attention_heads")
+    key, value = c.optional("linear_key_head_dim"), c.optional("linear_value_head_dim")
     keys, values = c.optional("linear_num_key_heads"), c.optional("linear_num_value_heads")
-    keys = heads if keys is None else keys
-    width: Num = floor_div(divide(3 * c.size("hidden_size"), keys), 4) if key is None else key
-    block = GatedDeltaNet(
-        c.size("hidden_size"),
-        keys,
-        heads if values is None else values,
-        width,
-        2 * width if value is None else value,
-        c.size("linear_conv_kernel_dim"),
+    keys, values = heads if keys is None else keys, heads if values is None else values
+    key = floor_div(divide(3 * h, keys), 4) if key is None else key
+    value = 2 * key if value is None else value
+    wide: dict[str, Num] = {"q_proj": keys * key, "k_proj": keys * key, "v_proj": values * value}
+    return GatedDeltaNet(
+        "linear_attn",
+        tuple(Linear(name, h, width) for name, width in wide.items()),
+        Linear("g_proj", h, values * value),
+        tuple(Linear(name, h, values) for name in ("b_proj", "a_proj")),
+        ShortConvolution("conv1d", 2 * keys * key + values * value, c.size("linear_conv_kernel_dim"), bias=False),
         c.word("hidden_act"),
-        SEPARATE,
-        ("o_norm", "o_proj"),
+        parameter("dt_bias", values, minor=True),
+        parameter("A_log", values, minor=True),
+        Norm("o_norm", "rmsnorm", value),
+        Linear("o_proj", values * value, h, "O"),
+        keys,
+        values,
+        key,
+        value,
     )
-    return block("linear_attn", run.target)
 
 
-@family("olmo_hybrid", architecture="OlmoHybridForCausalLM", heads=LM)
-def olmo_hybrid(c: Config, run: Workload) -> Component:
+@family(
+    "olmo_hybrid",
+    architecture="OlmoHybridForCausalLM",
+    heads={"Model": tops.bare, "ForCausalLM": tops.lm_head()},
+)
+def olmo_hybrid(c: Config) -> Module:
     """OLMo Hybrid (Ai2, 2026): recurrent layers have norms before their halves, attention layers after them."""
 
-    def made(kind: str) -> Component:
+    def one(kind: str) -> PreNorm:
         if kind == LINEAR:
-            mixer, names = delta_net(c, run), PRE_NORM
-        else:
-            within = qk_norms("rmsnorm", c, run, whole=True)
-            mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
-            names = ("post_attention_layernorm", "post_feedforward_layernorm")
-        parts = (mixer, gated(c, run), *norms(names, "rmsnorm", c, run))
-        return layer("layers", parts, run.target.tokens * c.size("hidden_size"), ends_with_sum=kind == LINEAR)
+            return kit.layer(c, delta_net(c), kit.gated(c), code=CODE)
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", whole=True, code=CODE)
+        mixer = mixer.but(rope=kit.rope(c, angles="float32"))
+        return kit.layer(c, mixer, kit.gated(c), of=Behind, names=POST_NORM, code=CODE)
 
     last = c.number("num_hidden_layers") - 1
     attends = range(3, last + 1, 4) or [last]
     kinds = layer_types(c, lambda place: FULL if place in attends else LINEAR)
-    return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))
+    return kit.decoder(c, one, kinds, code=CODE, masks=(None,))

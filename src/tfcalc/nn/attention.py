@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
@@ -16,6 +17,7 @@ from tfcalc.ops.attention import attend, rotary
 from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise
 from tfcalc.ops.shapes import merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
+from tfcalc.workload import Sequences
 
 
 class Attention(Module):
@@ -30,9 +32,13 @@ class Attention(Module):
     (arXiv 2210.06423).
     What the heads made may be multiplied by the sigmoid of a ``gate``, with a bias for each head (arXiv 2505.06708).
 
+    Where a stack has a mask, its attention is ``masked``. A window may be only that: then a cache ``keeps_all`` keys,
+    and a token that is decoded reads them all.
+
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
-    in place, queries have a factor for each place (``tempered``), scores are ``capped`` by a tanh, or are
-    made in fp32 (``exact``).
+    in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh. In eager code
+    scores may be products of copies in fp32 (``scores_in_float32``; ``exact``, even under autocast), and their softmax
+    is in ``float32``, or in their ``own`` format.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -61,10 +67,14 @@ class Attention(Module):
     exact: bool = False
     gate: Linear | None = None
     gate_bias: Stored | None = None
+    masked: bool = True
+    keeps_all: bool = False
+    scores_in_float32: bool = False
+    softmax: str = "float32"
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
-        q, k, v = self._projected(x, ctx)
+        q, k, v = self._projected(x, self.source(x, ctx), ctx)
         gate = None if self.gate is None else self.gate(x)
         if self.rope is not None:
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
@@ -86,15 +96,28 @@ class Attention(Module):
             gate = reshape(add(_headed(gate, self.heads, self.value_dim), bias), *gate.shape)
         return activation("sigmoid", gate, lambda: pointwise("sigmoid", gate), "gate")
 
-    def _projected(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def source(self, x: Tensor, ctx: Context) -> Tensor:
+        """What keys and values are made of."""
+        return x
+
+    def sees(self, ctx: Context) -> Sequences:
+        """The sequences whose keys are seen."""
+        return ctx.stream
+
+    @property
+    def mask(self) -> Num | None:
+        """The window of the mask that it is given."""
+        return None if self.keeps_all else self.window
+
+    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
         a, g, d, d_v = self.heads, self.kv_heads, self.key_dim, self.value_dim
         if len(self.inward) == 1:
             q, k, v = split(self.inward[0](x), [a * d, g * d, g * d_v])
         elif len(self.inward) == 2:
-            q, (k, v) = self.inward[0](x), split(self.inward[1](x), [g * d, g * d_v])
+            q, (k, v) = self.inward[0](x), split(self.inward[1](source), [g * d, g * d_v])
         else:
-            q, k, v = (each(x) for each in self.inward)
+            q, k, v = (each(read) for each, read in zip(self.inward, (x, source, source), strict=True))
         if self.clipped:
             q, k, v = (clipped_in_place(each) for each in (q, k, v))
         q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
@@ -110,8 +133,8 @@ class Attention(Module):
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
         """What queries make of keys and values; what is read again, by another ``name``, is cached only once."""
-        stream, limits = ctx.stream, {"window": self.window, "chunk": self.chunk}
-        pairs = ctx.run.pairs(stream, stream, causal=self.causal, **limits)  # type: ignore[arg-type]  # a chunk is an int
+        window = None if self.keeps_all and ctx.run.decoding else self.window
+        pairs = ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal, window=window, chunk=self.chunk)
 
         def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             cached = self._kept(ctx) if name == "attend" else ()
@@ -126,8 +149,8 @@ class Attention(Module):
 
     def _kept(self, ctx: Context) -> tuple[Cached, ...]:
         made = {"K": self.key_dim, "V": self.value_dim}
-        stream, limits = ctx.stream, {"window": self.window, "chunk": self.chunk}
-        return by_token(stream, stream, self.kv_heads, made, causal=self.causal, **limits)  # type: ignore[arg-type]  # as above
+        limits: dict[str, Any] = {"window": self.mask, "chunk": self.chunk}
+        return by_token(ctx.stream, self.sees(ctx), self.kv_heads, made, causal=self.causal, **limits)
 
 
 def attentions(module: Module) -> Iterator[Attention]:

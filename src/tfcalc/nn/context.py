@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tfcalc.nn.basic import Norm
     from tfcalc.nn.mixture import Experts, Routed, Router
     from tfcalc.nn.model import WithHead
+    from tfcalc.nn.module import Module
 
 
 class Backend(Protocol):
@@ -55,7 +56,11 @@ class Backend(Protocol):
         """What the experts of each token make of it, times their weights."""
         ...
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
+    def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
+        """What the recurrence of a mixer makes of what it has projected."""
+        ...
+
+    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The loss of the logits that a head makes of ``x``."""
         ...
 

@@ -20,24 +20,28 @@ class DifferentialAttention(Attention):
     Source: Ye et al. 2024 (arXiv 2410.05258), eq. 1 to 3; transformers' DiffLlamaAttention.
     """
 
-    vectors: tuple[Stored, ...]
-    group_norm: Norm
+    vectors: tuple[Stored, ...] = ()
+    group_norm: Norm | None = None
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
         """The difference of both halves, normed."""
         first, second = split(v, [divide(self.kv_heads, 2)] * 2, 1)
         first, second = (copied(half, v.shape, "repeat") for half in (first, second))
-        made = [super()._attended(q, k, first, ctx), super()._attended(q, k, second, ctx, "attend_again")]
+        made = [super()._attended(q, k, first, ctx, name), super()._attended(q, k, second, ctx, f"{name}_again")]
         both = cat([transpose(each, 1, 2) for each in made])
         one, other = split(both, [divide(self.heads, 2)] * 2, 2)
-        λ = scaled(add(self._factor(*self.vectors[:2], q), self._factor(*self.vectors[2:], q)))
-        x = scaled(self.group_norm(add(one, mul(other, λ)), ctx))
+        q1, k1, q2, k2 = self.vectors
+        λ = scaled(add(_factor(q1, k1, q), _factor(q2, k2, q)))
+        x = add(one, mul(other, λ))
+        x = scaled(x if self.group_norm is None else self.group_norm(x, ctx))
         return transpose(reshape(x, *x.shape[:2], self.heads, self.value_dim), 1, 2)
 
-    def _factor(self, of_queries: Stored, of_keys: Stored, q: Tensor) -> Tensor:
-        """The exponential of a product of two vectors, in fp32; then in the format of the queries."""
-        trace, weights = q.trace, []
-        for each in (of_queries, of_keys):
-            with trace.inside(each):
-                weights.append(trace.weight(each.tensor))
-        return trace.to(pointwise("exp", whole_sum(mul(*weights), "float32")), q.dtype)
+
+def _factor(of_queries: Stored, of_keys: Stored, q: Tensor) -> Tensor:
+    """The exponential of a product of two vectors, in fp32; then in the format of the queries."""
+    trace = q.trace
+    with trace.inside(of_queries):
+        one = trace.weight(of_queries.tensor)
+    with trace.inside(of_keys):
+        other = trace.weight(of_keys.tensor)
+    return trace.to(pointwise("exp", whole_sum(mul(one, other), "float32")), q.dtype)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, product
-from tfcalc.ops.shapes import reshape
+from tfcalc.ops.shapes import contiguous, reshape
 from tfcalc.tape.call import Call, MatMul
 from tfcalc.tape.ledger import WIDTHS
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Tensor, viewed
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str = "", packed: bool = False) -> Tensor:
@@ -28,7 +28,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str
     trace, (i, o) = x.trace, weight.shape
     unpacked = weight.elements * WIDTHS[x.trace.compute] if packed and not weight.needs_gradient else 0
     trace.needed(unpacked)
-    x, weight = trace.lower(x), trace.lower_weight(weight)
+    x, weight = in_rows(trace.lower(x)), trace.lower_weight(weight)
     bias = trace.lower_weight(bias) if bias is not None else None
     saves = (*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else []))
     return trace.call(
@@ -41,8 +41,34 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str
             elementwise=(Elementwise(f"+ b_{letter}", x.rows * o, forward=1, backward=1),) if bias is not None else (),
             saves=saves,
             scratch=unpacked,
+            kernels=("mm",) if bias is None else ("addmm",),
         )
     )
+
+
+def block_diagonal(x: Tensor, weight: Tensor, bias: Tensor, *, letter: str = "") -> Tensor:
+    """``y = x W + b`` of each block by itself: x of n × t × i, and n matrices of i × o, which cost what each does.
+
+    Source: torch.baddbmm.
+    """
+    trace, (n, t, i), o = x.trace, x.shape, weight.shape[-1]
+    x, weight, bias = trace.lower(x), trace.lower_weight(weight), trace.lower_weight(bias)
+    return trace.call(
+        Call(
+            "baddbmm",
+            (x, weight, bias),
+            (n, t, o),
+            x.dtype,
+            products=(MatMul(f"X W_{letter}", (2, t, i, o), (x, weight)),),
+            elementwise=(Elementwise(f"+ b_{letter}", t * o, forward=1, backward=1),),
+            saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+        )
+    )
+
+
+def in_rows(x: Tensor) -> Tensor:
+    """``x``, or a copy of it where its rows cannot be read one after another, as those of a transposed one."""
+    return contiguous(x) if x.strides is not None and viewed(x.shape, x.strides, (x.rows, x.width)) is None else x
 
 
 def matmul(a: Tensor, b: Tensor, name: str = "A B") -> Tensor:
@@ -57,7 +83,9 @@ def matmul(a: Tensor, b: Tensor, name: str = "A B") -> Tensor:
     a, b = batched(trace.lower(a)), batched(trace.lower(b))
     saves = (*([a] if b.needs_gradient else []), *([b] if a.needs_gradient else []))
     products = (MatMul(name, (2, product(batch), m, k, o), (a, b)),)
-    made = trace.call(Call("matmul", (a, b), (a.shape[0], m, o), a.dtype, products=products, saves=saves))
+    made = trace.call(
+        Call("matmul", (a, b), (a.shape[0], m, o), a.dtype, products=products, saves=saves, kernels=("bmm",))
+    )
     return reshape(made, *batch, m, o)
 
 

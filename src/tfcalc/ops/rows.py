@@ -40,7 +40,7 @@ def whole_sum(x: Tensor, dtype: str) -> Tensor:
 def softmax(x: Tensor, dtype: str | None = None) -> Tensor:
     """Keeps what it makes; in autocast, and where it is asked for, that is fp32."""
     dtype = dtype or x.trace.upper_format(x.dtype)
-    return x.trace.call(Call("softmax", (x,), x.shape, dtype, saves_result=True))
+    return x.trace.call(Call("softmax", (x,), x.shape, dtype, saves_result=True, kernels=("_softmax",)))
 
 
 def log_sum_exp(x: Tensor) -> Tensor:
@@ -55,4 +55,5 @@ def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> 
     kind = trace.statistics(x.dtype)
     mean, deviation = (trace.new((*x.shape[:-1], 1), kind, name) for name in ("mean", "1/std"))
     affine = tuple(each for each in (weight, bias) if each is not None)
-    return trace.call(Call("layer_norm", (x, weight, bias), x.shape, x.dtype, saves=(x, mean, deviation, *affine)))
+    call = Call("layer_norm", (x, weight, bias), x.shape, x.dtype, saves=(x, mean, deviation, *affine))
+    return trace.call(call._replace(kernels=("native_layer_norm",)))

@@ -34,7 +34,9 @@ def contiguous(x: Tensor) -> Tensor:
 
 def copied(x: Tensor, shape: Shape | None = None, name: str = "contiguous", strides: Strides = None) -> Tensor:
     """New memory with the same numbers, or some of them several times."""
-    return x.trace.call(Call(name, (x,), x.shape if shape is None else shape, x.dtype, strides=strides))
+    return x.trace.call(
+        Call(name, (x,), x.shape if shape is None else shape, x.dtype, strides=strides, kernels=("clone",))
+    )
 
 
 def expand(x: Tensor, *shape: Num) -> Tensor:
@@ -46,7 +48,7 @@ def expand(x: Tensor, *shape: Num) -> Tensor:
     if x.strides is not None:
         kept = zip(x.shape, shape[more:], x.strides, strict=True)
         strides = (0,) * more + tuple(step if known(own) == known(new) else 0 for own, new, step in kept)
-    return x.trace.call(Call("expand", (x,), shape, x.dtype, shares=x.storage, strides=strides))
+    return x.trace.call(Call("expand", (x,), shape, x.dtype, shares=x.storage, strides=strides, kernels=()))
 
 
 def split(x: Tensor, widths: Sequence[Num], axis: int = -1) -> list[Tensor]:
@@ -60,12 +62,45 @@ def narrow(x: Tensor, length: Num, axis: int = 1) -> Tensor:
     return x.trace.view(x, (*x.shape[:axis], length, *x.shape[axis + 1 :]), x.strides)
 
 
+def first(x: Tensor) -> Tensor:
+    """The first place of the second axis, which is gone: a view."""
+    strides = None if x.strides is None else (x.strides[0], *x.strides[2:])
+    return x.trace.view(x, (x.shape[0], *x.shape[2:]), strides)
+
+
+def part(x: Tensor, axis: int, size: Num) -> Tensor:
+    """So many places of an axis: a view, whose gradient is first as large as ``x``."""
+    shape = list(x.shape)
+    shape[axis] = size
+    return x.trace.call(Call("slice", (x,), tuple(shape), x.dtype, shares=x.storage, strides=x.strides))
+
+
+def select(x: Tensor, axis: int) -> Tensor:
+    """One place of an axis, which is none then: a view, whose gradient is first as large as ``x``."""
+    axis %= len(x.shape)
+    strides = None if x.strides is None else x.strides[:axis] + x.strides[axis + 1 :]
+    shape = x.shape[:axis] + x.shape[axis + 1 :]
+    return x.trace.call(Call("select", (x,), shape, x.dtype, shares=x.storage, strides=strides))
+
+
+def unsqueeze(x: Tensor, axis: int) -> Tensor:
+    """A view with an axis of one."""
+    axis %= len(x.shape) + 1
+    strides = None if x.strides is None else (*x.strides[:axis], 1, *x.strides[axis:])
+    return x.trace.view(x, (*x.shape[:axis], 1, *x.shape[axis:]), strides)
+
+
+def stack(parts: Sequence[Tensor], shape: Shape) -> Tensor:
+    """Tensors beside each other, in new memory."""
+    return parts[0].trace.call(Call("stack", tuple(parts), shape, parts[0].dtype))
+
+
 def cat(parts: Sequence[Tensor], axis: int = -1, name: str = "cat") -> Tensor:
     """Tensors beside each other along an axis, in new memory, as wide as the widest of them."""
     shape = list(parts[0].shape)
     shape[axis] = total(part.shape[axis] for part in parts)
     wide = max((part.dtype for part in parts), key=WIDTHS.__getitem__)
-    return parts[0].trace.call(Call(name, tuple(parts), tuple(shape), wide))
+    return parts[0].trace.call(Call(name, tuple(parts), tuple(shape), wide, kernels=("cat",)))
 
 
 def copied_into(parts: Sequence[Tensor], dtype: str) -> Tensor:

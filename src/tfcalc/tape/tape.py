@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from tfcalc.core.number import Num
 from tfcalc.tape.ledger import Ledger, Place, Storage
+from tfcalc.tape.standing import Boundary, Standing
 from tfcalc.tape.value import Kept, Leaf, Node, Value
 
 
@@ -24,6 +25,17 @@ class Tape:
         self.first_run = True
         self.gradients_stay = True
         self.kept: dict[int, Kept] = {}
+        self.standing = Standing(self)
+        self.turns: Num = 1
+
+    @contextmanager
+    def loop(self, turns: Num) -> Iterator[None]:
+        """What runs now is one turn of a loop for so many."""
+        before, self.turns = self.turns, turns
+        try:
+            yield
+        finally:
+            self.turns = before
 
     @contextmanager
     def inside(self, module: str, copies: Num = 1, passes: Num = 1) -> Iterator[None]:
@@ -50,7 +62,7 @@ class Tape:
 
     def new(self, elements: Num, dtype: str, label: str = "") -> Storage:
         """Memory for so many numbers."""
-        return Storage(self.ledger, elements, dtype, label)
+        return Storage(self.ledger, elements, dtype, label, times=self.turns)
 
     def given(self, elements: Num, dtype: str, label: str = "") -> Value:
         """A tensor that is there before anything runs, and is counted elsewhere."""
@@ -116,6 +128,9 @@ class Tape:
         nodes, self.nodes = self.nodes, []
         while nodes:
             node = nodes.pop()
+            if isinstance(node, Boundary):
+                node.crossed(self.ledger)
+                continue
             self.run_backward(node)
             node.ended()
 

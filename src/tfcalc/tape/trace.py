@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from tfcalc.core.component import Component
@@ -90,6 +90,11 @@ class Group(Protocol):
         ...
 
     @property
+    def stands_for(self) -> int:
+        """How many layers leave behind what this one does, where it runs in their place."""
+        ...
+
+    @property
     def under(self) -> int:
         """How many layers of other kinds are below them."""
         ...
@@ -105,6 +110,8 @@ class Trace:
     lowers = False
     every_layer = False
     """Whether each layer of a stack runs, rather than one for all that are alike."""
+    ends_alone = False
+    """Whether of a row of equal layers only those at its ends run, and one for the rest."""
 
     @property
     def gradients(self) -> bool:
@@ -141,6 +148,10 @@ class Trace:
     def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
         """Run an operation that is one to the mathematics, and ``code`` to a library."""
         return code() if self.lowers else self.call(call)
+
+    def turns(self, count: Num) -> AbstractContextManager[None]:
+        """What runs now is one turn of a loop for so many."""
+        return nullcontext()
 
     def count(self, call: Call) -> None:
         """Count an operation whose result something else makes."""

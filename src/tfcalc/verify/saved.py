@@ -71,7 +71,7 @@ def saved(
     packed: list[tuple[str, ReferenceType[_Packed]]] = []
 
     def pack(tensor: Tensor) -> _Packed:
-        held = _Packed(tensor)
+        held = _Packed(tensor.detach())  # a result that an operation keeps would keep the operation
         if _storage(tensor) not in apart:
             packed.append((running.name, ref(held)))
         return held

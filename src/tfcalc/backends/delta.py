@@ -1,0 +1,105 @@
+"""The gated delta rule as transformers writes it in Python, chunk by chunk (torch_chunk_gated_delta_rule)."""
+
+from __future__ import annotations
+
+from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.traced import known, value_of
+from tfcalc.leaves.linear_attention import CHUNK
+from tfcalc.nn.context import Context
+from tfcalc.nn.delta import GatedDeltaNet
+from tfcalc.ops.elementwise import add, mul, pointwise, scaled
+from tfcalc.ops.loops import State, loop
+from tfcalc.ops.products import matmul
+from tfcalc.ops.rows import mean
+from tfcalc.ops.shapes import contiguous, copied, part, reshape, select, transpose, unsqueeze
+from tfcalc.tape.call import Call
+from tfcalc.tape.tensor import Tensor
+
+
+def gated_delta(
+    mixer: GatedDeltaNet, ctx: Context, q: Tensor, k: Tensor, v: Tensor, strength: Tensor, decay: Tensor
+) -> Tensor:
+    """All in fp32; of b × l × heads × width.
+
+    What is decayed between chunks is kept only where a second one reads the state; the last chunk's is forgotten.
+    """
+    trace, given, (batch, length, heads, width) = q.trace, q.dtype, v.shape
+    strength = pointwise("sigmoid", strength)
+    rate = scaled(pointwise("exp", trace.to(mixer.A_log.weight(trace), "float32")))
+    decay = add(trace.to(decay, "float32"), mixer.dt_bias.weight(trace))
+    decay = mul(rate, pointwise("softplus", trace.upper(decay)))
+    q, k = (each if known(each.shape[2]) == known(heads) else _repeated(each, v) for each in (q, k))
+    q, k, v, strength, decay = (_in_float32(each) for each in (q, k, v, strength, decay))
+    q, k = _of_length_one(q), _of_length_one(k)
+    q = scaled(q)
+    chunks = ceil_div(length, CHUNK)
+    padded = chunks * CHUNK
+    q, k, v, strength, decay = (_padded(each, padded) for each in (q, k, v, strength, decay))
+    written, counted = mul(v, unsqueeze(strength, -1)), mul(k, unsqueeze(strength, -1))
+    q, k, written, counted = (_chunked(each, chunks) for each in (q, k, written, counted))
+    decay = scaled(reshape(decay, batch, heads, chunks, CHUNK), "cumsum")
+    later = trace.new((CHUNK, CHUNK), "bool", "later")
+    pairs = add(unsqueeze(decay, 4), unsqueeze(decay, 3))
+    pairs = trace.call(Call("masked_fill", (pairs,), pairs.shape, pairs.dtype, saves=(later,)))
+    pairs = pointwise("exp", pairs)
+    system = mul(matmul(counted, transpose(k, -1, -2)), pairs)
+    within = mul(matmul(q, transpose(k, -1, -2)), pairs)
+    counted = mul(counted, unsqueeze(pointwise("exp", decay), -1))
+    new, reads = _solved(system, written), _solved(system, counted)
+    results = [trace.new(new.shape, new.dtype, "results")]
+    q = mul(q, unsqueeze(pointwise("exp", decay), -1))
+    state = trace.new((batch, heads, k.shape[-1], width), "float32", "state")
+    if value_of(chunks) > 1:
+        k = mul(k, unsqueeze(pointwise("exp", add(part(decay, -1, 1), decay)), -1))
+        stays = unsqueeze(unsqueeze(pointwise("exp", select(decay, -1)), -1), -1)
+
+    def last(state: Tensor, made: Tensor) -> tuple[State, Tensor]:
+        one = add(select(new, 2), matmul(select(reads, 2), state))
+        read = matmul(select(q, 2), state)
+        read = add(read, matmul(select(within, 2), one))
+        call = Call("copy_", (made, read), made.shape, made.dtype, shares=made.storage, strides=made.strides)
+        results[0] = trace.call(call)
+        return (state, results[0]), one
+
+    def turn(state: Tensor, made: Tensor) -> tuple[State, None]:
+        (state, made), one = last(state, made)
+        state = add(mul(state, select(stays, 2)), matmul(transpose(select(k, 2), -1, -2), one))
+        return (state, made), None
+
+    loop(chunks, turn, state, results[0], last=last)
+    made = part(reshape(results[0], batch, heads, padded, width), 2, length)
+    made = transpose(made, 1, 2)
+    return made if made.dtype == given else contiguous(trace.to(made, given))
+
+
+def _repeated(x: Tensor, v: Tensor) -> Tensor:
+    """A key's or query's head for each of the value's."""
+    return copied(x, (*x.shape[:2], v.shape[2], x.shape[3]), "repeat_interleave")
+
+
+def _in_float32(x: Tensor) -> Tensor:
+    """Heads before tokens, which only a copy in fp32 lays out anew."""
+    x = transpose(x, 1, 2)
+    return x if x.dtype == "float32" else x.trace.call(Call("to", (x,), x.shape, "float32"))
+
+
+def _of_length_one(x: Tensor) -> Tensor:
+    """l2norm: a product and not a power, which keeps ``x`` all the same."""
+    inverse = pointwise("rsqrt", scaled(mean(mul(x, x)), "+ ε"))
+    return mul(x, inverse)
+
+
+def _padded(x: Tensor, length: Num) -> Tensor:
+    """A copy that is so long (also where nothing is added)."""
+    return copied(x, (*x.shape[:2], length, *x.shape[3:]), "pad")
+
+
+def _chunked(x: Tensor, chunks: Num) -> Tensor:
+    return reshape(x, *x.shape[:2], chunks, CHUNK, x.shape[-1])
+
+
+def _solved(system: Tensor, right: Tensor) -> Tensor:
+    """solve_triangular: keeps the system and its solution."""
+    return system.trace.call(
+        Call("solve_triangular", (system, right), right.shape, right.dtype, saves=(system,), saves_result=True)
+    )

@@ -1,0 +1,43 @@
+"""Short convolutions over time, which recurrent mixers have before their recurrence."""
+
+from __future__ import annotations
+
+from tfcalc.blocks.keeping import CONVOLUTION, by_sequence
+from tfcalc.core.cost import Cost
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num
+from tfcalc.nn.context import Context
+from tfcalc.nn.module import Module
+from tfcalc.ops.convolution import causal_convolution, summed_step
+from tfcalc.tape.tensor import Tensor
+
+
+class ShortConvolution(Module):
+    """Each channel by itself, over its last ``kernel`` tokens.
+
+    In decoding the last ``kernel`` inputs are cached, or those before the new one where a step is ``summed``: products
+    and sums instead of a convolution; of so many ``bits`` each, where they are not the model's.
+    """
+
+    kind = "convolution"
+
+    channels: Num
+    kernel: Num
+    bias: bool = True
+    summed: bool = False
+    bits: int | None = None
+
+    def held(self) -> Cost:
+        """W and b."""
+        weight = Weight("w", (self.channels, 1, self.kernel))
+        return Cost(weights=(weight, *([Weight("b", (self.channels,), minor=True, key="bias")] if self.bias else [])))
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """On b × c × l."""
+        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None
+        kept = self.kernel - 1 if self.summed else self.kernel
+        cached = by_sequence(ctx.stream, CONVOLUTION, self.channels, kept, self.bits)
+        step = ctx.stream.cached is not None
+        if step and self.summed:
+            return summed_step(x, weight, bias, cached=cached)
+        return causal_convolution(x, weight, bias, cached=cached, step=step)

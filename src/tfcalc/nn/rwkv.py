@@ -1,0 +1,99 @@
+"""RWKV-4: attention as a recurrence over decaying sums, and a feed-forward network with a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfcalc.blocks.keeping import FP32, STATE, TOKEN_BEFORE, by_sequence
+from tfcalc.leaves.scan import gated_sum
+from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.context import Context
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.module import Module
+from tfcalc.ops.elementwise import activation, add, mul
+from tfcalc.ops.elementwise import shifted as plus
+from tfcalc.ops.scan import recurrence
+from tfcalc.ops.shapes import copied
+from tfcalc.tape.tensor import Tensor
+
+
+def shifted(x: Tensor, mixtures: Sequence[Stored], maps: Sequence[Linear], ctx: Context) -> list[Tensor]:
+    """What each of ``maps`` makes of ``μ·x + (1 − μ)·x₋₁``, with a trained μ for each; they keep the same token."""
+    cached = by_sequence(ctx.stream, TOKEN_BEFORE, x.width, 1)
+    before = copied(x, name="token before") if x.trace.lowers else x
+
+    def mixed(mixture: Stored) -> Tensor:
+        mu = mixture.weight(x.trace)
+        return add(mul(x, mu), mul(before, plus(mu, "1 − μ")))
+
+    inputs = [
+        recurrence(
+            gated_sum(f"{each.name}_shift", "μ·x + (1−μ)·x₋₁", x.elements),
+            x,
+            x.shape,
+            lambda mixture=mixture: mixed(mixture),  # type: ignore[misc]  # a default, for each its own
+            cached=() if place else cached,
+        )
+        for place, (mixture, each) in enumerate(zip(mixtures, maps, strict=True))
+    ]
+    return [each(one) for each, one in zip(maps, inputs, strict=True)]
+
+
+class TimeMixing(Module):
+    """``W_o (σ(r) · wkv)``: wkv is a mean of all values so far, weighted by their keys and by their age.
+
+    Keys, values and receptances are made of a trained mixture of a token and the one before it.
+
+    Source: Peng et al. 2023 (arXiv 2305.13048), section 3.1; transformers' RwkvSelfAttention.
+    """
+
+    kind = "ssm"
+
+    mixtures: tuple[Stored, ...]
+    maps: tuple[Linear, ...]
+    decay: Stored
+    first: Stored
+    output: Linear
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of b × l × h."""
+        key, value, receptance = shifted(x, self.mixtures, self.maps, ctx)
+        gate = activation("sigmoid", receptance, lambda: ctx.backend.activation("sigmoid", receptance), "gate")
+        # two maxima, four exponentials of differences, two sums of two products, and their quotient
+        formula = gated_sum("wkv", "wkv", key.elements)
+        cached = by_sequence(ctx.stream, STATE, key.width, 3, FP32)
+        made = recurrence(formula, key, key.shape, lambda: ctx.backend.scan(self, ctx, key, value), cached=cached)
+        return self.output(mul(gate, made))
+
+
+class ChannelMixing(Module):
+    """``σ(x W_r) · (relu(x W_k)² W_v)``, of a trained mixture of a token and the one before it.
+
+    Source: Peng et al. 2023 (arXiv 2305.13048), section 3.1; transformers' RwkvFeedForward.
+    """
+
+    kind = "ffn"
+
+    mixtures: tuple[Stored, ...]
+    key: Linear
+    receptance: Linear
+    value: Linear
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """On each token and the one before it."""
+        key, receptance = shifted(x, self.mixtures, (self.key, self.receptance), ctx)
+        made = self.value(activation("relu2", key, lambda: ctx.backend.activation("relu2", key)))
+        gate = activation("sigmoid", receptance, lambda: ctx.backend.activation("sigmoid", receptance), "gate")
+        return mul(gate, made)
+
+
+class NormedFirst(PreNorm):
+    """A layer that begins with a norm of the stream itself."""
+
+    before: tuple[Norm, ...] = ()
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """It, and then the sub-layers."""
+        for norm in self.before:
+            x = norm(x, ctx)
+        return super().forward(x, ctx)

@@ -1,0 +1,55 @@
+"""Convolutions over time."""
+
+from __future__ import annotations
+
+from tfcalc.core.cost import Cached, Elementwise
+from tfcalc.core.number import Num
+from tfcalc.ops.shapes import part
+from tfcalc.tape.call import Call, MatMul
+from tfcalc.tape.tensor import Tensor
+
+
+def causal_convolution(
+    x: Tensor, weight: Tensor, bias: Tensor | None, *, cached: tuple[Cached, ...] = (), step: bool = False
+) -> Tensor:
+    """``y = w ∗ x + b`` of each channel by itself, over its last k tokens: x of b × c × l, w of c × 1 × k.
+
+    ====================  =======================================================================
+    parameters            ``c·k + c`` (without bias ``c·k``)
+    forward FLOPs         ``2·b·(l + k − 1)·c·k``: the sequence is padded on both sides, and what is too much cut off
+    of a step             ``2·b·2·c·k``: the cache holds k tokens, and the new one makes that two places for the kernel
+    backward FLOPs        twice that, and c − 1 times more by PyTorch's counter, which forgets the groups of w
+    kept for backward     x for w's gradient, w for x's; the result is a view of what is longer
+    ====================  =======================================================================
+
+    Source: Gu and Dao 2023 (Mamba, arXiv 2312.00752), section 3.4; torch.nn.Conv1d with ``padding=kernel - 1``;
+    transformers' causal_conv1d_fn and causal_conv1d_update; torch.utils.flop_counter.conv_flop_count.
+    """
+    trace, (b, c, l), k = x.trace, x.shape, weight.shape[-1]
+    x, weight = trace.lower(x), trace.lower_weight(weight)
+    bias = trace.lower_weight(bias) if bias is not None else None
+    places: Num = 2 if step else l + k - 1
+    call = Call(
+        "conv1d",
+        (x, weight, bias),
+        (b, c, places),
+        x.dtype,
+        products=(MatMul("w ∗ x", (2, b * places, c, 1, k), (x, weight), overcounted=c - 1),),
+        elementwise=_bias(b * places * c) if bias is not None else (),
+        cached=cached,
+        saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+    )
+    return part(trace.call(call), 2, l)
+
+
+def summed_step(x: Tensor, weight: Tensor, bias: Tensor | None, *, cached: tuple[Cached, ...] = ()) -> Tensor:
+    """The same for one token over a cache, as ``Σ w·x + b``: a product and a sum for each channel and each of k."""
+    b, c, _ = x.shape
+    work = Elementwise("Σ w·x", b * c * weight.shape[-1], forward=2, backward=4)
+    elementwise = (work, *(_bias(b * c) if bias is not None else ()))
+    call = Call("Σ w·x", (x, weight, bias), x.shape, x.dtype, elementwise=elementwise, cached=cached, saves=(x, weight))
+    return x.trace.call(call)
+
+
+def _bias(elements: Num) -> tuple[Elementwise, ...]:
+    return (Elementwise("+ b", elements, forward=1, backward=1),)
