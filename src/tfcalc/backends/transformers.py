@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, relative, rotation, scans
+from tfcalc.backends import activations, attention, norms, relative, rotation, routers, scans
+from tfcalc.backends.experts import EXPERTS
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
+from tfcalc.nn.mixture import Experts, Routed, Router
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
@@ -26,6 +28,8 @@ class Transformers:
     """A backend; see :class:`tfcalc.nn.context.Backend`."""
 
     fuses = False
+    experts_by = "grouped_mm"
+    """Those of transformers' ``experts_implementation``."""
 
     def workload(self, run: Workload, numerics: Numerics) -> Workload:
         """As it was asked for."""
@@ -69,6 +73,14 @@ class Transformers:
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         """T5's, once for all layers."""
         return relative.shared(table, ctx, ids)
+
+    def route(self, router: Router, x: Tensor) -> Routed:
+        """As the family writes it."""
+        return routers.routed(router, x)
+
+    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """By the products that were asked for."""
+        return EXPERTS[self.experts_by](experts, x, sent, ctx)
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """Its loop in Python."""

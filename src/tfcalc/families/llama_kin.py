@@ -123,10 +123,9 @@ def nanochat(c: Config) -> Module:
 @family("granite_swa", architecture="GraniteSWAForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
 def granite_swa(c: Config) -> Module:
     """Granite with windows (transformers' GraniteSWAAttention): a trained sink for each head."""
-    sinks = stored("sinks", c.size("num_attention_heads"))
 
     def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window).but(sinks=sinks)
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window).but(sinks=kit.sinks(c))
         return kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))).but(scales=True)
 
     return kit.decoder(c, one, windows(c, all_but_each_fourth), masks=both(c)).but(scales=True)

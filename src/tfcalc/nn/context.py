@@ -13,6 +13,7 @@ from tfcalc.workload import Sequences, Workload
 if TYPE_CHECKING:
     from tfcalc.nn.attention import Attention
     from tfcalc.nn.basic import Norm
+    from tfcalc.nn.mixture import Experts, Routed, Router
     from tfcalc.nn.model import WithHead
     from tfcalc.nn.module import Module
     from tfcalc.nn.relative import RelativeBias
@@ -50,6 +51,14 @@ class Backend(Protocol):
 
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         """With a bias of scores for the distance of two tokens, of this table."""
+        ...
+
+    def route(self, router: Router, x: Tensor) -> Routed:
+        """Which experts tokens go to, with which weights."""
+        ...
+
+    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """What the experts of each token make of it, times their weights."""
         ...
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:

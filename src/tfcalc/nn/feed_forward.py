@@ -66,20 +66,21 @@ class GatedFeedForward(Module):
     def _gated(self, x: Tensor, ctx: Context) -> Tensor:
         if self.gate is None:
             gate, up = split(self.up(x), [self.down.fan_in] * 2)
-            return self._dropped(self._halves_gated(gate, up, ctx), ctx)
+            return self._dropped(self.halves_gated(gate, up, ctx), ctx)
         if ctx.fuses:
             return self._dropped(ctx.backend.gate(self.activation, self.gate(x), self.up(x)), ctx)
-        return self._dropped(mul(self._activated(self.gate(x), ctx), self.up(x)), ctx)
+        return self._dropped(mul(self.activated(self.gate(x), ctx), self.up(x)), ctx)
 
     def _dropped(self, x: Tensor, ctx: Context) -> Tensor:
         x = dropout(x, "activation_dropout") if self.dropout and ctx.drops else x
         return x.trace.to(x, x.trace.weights_format) if self.as_weights else x
 
-    def _halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
+    def halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
         """Gate and input that one map has made; they are there until the network ends."""
         if ctx.fuses:
             return ctx.backend.gate(self.activation, gate, up)
-        return mul(self._activated(gate, ctx), up)
+        return mul(self.activated(gate, ctx), up)
 
-    def _activated(self, x: Tensor, ctx: Context) -> Tensor:
+    def activated(self, x: Tensor, ctx: Context) -> Tensor:
+        """The activation of the gate."""
         return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x))

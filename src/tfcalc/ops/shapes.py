@@ -109,6 +109,12 @@ def cat(parts: Sequence[Tensor], axis: int = -1, name: str = "cat") -> Tensor:
     return parts[0].trace.call(Call(name, tuple(parts), tuple(shape), wide, kernels=("cat",)))
 
 
+def copied_into(parts: Sequence[Tensor], dtype: str) -> Tensor:
+    """Tensors beside each other along the last axis of new memory, which each is copied into, in its format."""
+    shape = (*parts[0].shape[:-1], total(part.width for part in parts))
+    return parts[0].trace.call(Call("copy_", tuple(parts), shape, dtype))
+
+
 def merge_heads(x: Tensor, width: Num) -> Tensor:
     """``b × a × l × d`` as ``b × l × a·d``: heads that stand behind each other are copied."""
     x = transpose(x, 1, 2)
