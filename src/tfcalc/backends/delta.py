@@ -13,7 +13,7 @@ from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import mean
 from tfcalc.ops.shapes import contiguous, copied, part, reshape, select, transpose, unsqueeze
 from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Tensor, preserved
 
 
 def gated_delta(
@@ -90,8 +90,9 @@ def _of_length_one(x: Tensor) -> Tensor:
 
 
 def _padded(x: Tensor, length: Num) -> Tensor:
-    """A copy that is so long (also where nothing is added)."""
-    return copied(x, (*x.shape[:2], length, *x.shape[3:]), "pad")
+    """A copy that is so long; where nothing is added it is laid out as ``x`` is."""
+    strides = preserved(x) if value_of(x.shape[2]) == value_of(length) else None
+    return copied(x, (*x.shape[:2], length, *x.shape[3:]), "pad", strides)
 
 
 def _chunked(x: Tensor, chunks: Num) -> Tensor:
