@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfcalc.blocks import layer
-from tfcalc.blocks.mamba2 import Mamba2
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -18,6 +17,7 @@ from tfcalc.leaves import embedding, norm
 from tfcalc.nn import mamba as nn
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.convolution import ShortConvolution
+from tfcalc.nn.mamba2 import GroupedNorm, Mamba2
 from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
 
@@ -119,28 +119,26 @@ def stacked(c: Config, mixer: Module) -> Module:
     return kit.decoder(c, layer, names=("backbone", "embeddings", "norm_f"))
 
 
-@family("mamba2", architecture="Mamba2ForCausalLM", heads=HEADS)
-def mamba2(c: Config, run: Workload) -> Component:
+@family("mamba2", architecture="Mamba2ForCausalLM", heads=TOPS)
+def mamba2(c: Config) -> Module:
     """Mamba-2 (arXiv 2405.21060)."""
-    h, stream, channels = c.size("hidden_size"), run.target, expanded(c, "expand")
+    h, channels, bias = c.size("hidden_size"), expanded(c, "expand"), c.flag("use_bias")
+    heads, states, groups, inner = c.size("num_heads"), c.size("state_size"), c.size("n_groups"), channels.size
+    mixed = inner + 2 * groups * states
     mixer = Mamba2(
-        h,
-        c.size("num_heads"),
-        mamba2_head_dim(c, "num_heads", "head_dim", channels),
-        channels.size,
-        c.size("state_size"),
-        c.size("n_groups"),
-        c.size("conv_kernel"),
+        "mixer",
+        Linear("in_proj", h, inner + mixed + heads, "in", bias),
+        ShortConvolution("conv1d", mixed, c.size("conv_kernel"), c.flag("use_conv_bias")),
         c.word("hidden_act"),
+        parameter("dt_bias", heads, minor=True),
+        parameter("A_log", heads, minor=True),
+        parameter("D", heads, minor=True),
+        (GroupedNorm("norm", "rmsnorm", inner, groups=groups),),
+        Linear("out_proj", inner, h, "out", bias),
+        heads,
+        mamba2_head_dim(c, "num_heads", "head_dim", channels),
+        states,
+        groups,
         c.size("chunk_size"),
-        bias=c.flag("use_bias"),
-        conv_bias=c.flag("use_conv_bias"),
     )
-    return mixing(c, run, mixer("mixer", stream))
-
-
-def mixing(c: Config, run: Workload, mixer: Component) -> Component:
-    """Layers of a norm and this mixer."""
-    h, t = c.size("hidden_size"), run.target.tokens
-    parts = (norm("norm", "rmsnorm", h, t), mixer)
-    return backbone(c, run, layer("layers", parts, t * h, copies=c.size("num_hidden_layers"), ends_with_sum=True))
+    return stacked(c, mixer)
