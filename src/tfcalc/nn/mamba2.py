@@ -63,7 +63,7 @@ class Mamba2(Module):
         gate, mixed, step = split(self.in_proj(x), [channels, self.conv1d.channels, self.heads])
         made = self.conv1d(trace.to(transpose(mixed, 1, 2), trace.weights_format), ctx)
         made = activation(self.activation, made, lambda: ctx.backend.activation(self.activation, made))
-        inner, b, c = split(transpose(trace.to(made, x.dtype), 1, 2), [channels, shared, shared])
+        inner, b, c = split(transpose(trace.to(made, mixed.dtype), 1, 2), [channels, shared, shared])
         made = reshape(self._scanned(inner, b, c, step, ctx), *x.shape[:2], channels)
         return self.out_proj(trace.to(self._gated(made, gate, ctx), x.dtype))
 
