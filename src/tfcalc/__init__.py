@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tfcalc.questions.fits import fits
     from tfcalc.questions.flops import flops
     from tfcalc.questions.formula import formula
+    from tfcalc.questions.kernels import kernels
     from tfcalc.questions.memory import memory
     from tfcalc.questions.overview import Overview, overview
     from tfcalc.questions.params import params
@@ -52,6 +53,7 @@ _HOME = {
     "flops": "questions.flops",
     "formula": "questions.formula",
     "from_config": "catalog",
+    "kernels": "questions.kernels",
     "load": "catalog",
     "memory": "questions.memory",
     "Operand": "questions.side_by_side",
@@ -82,6 +84,7 @@ __all__ = [
     "flops",
     "formula",
     "from_config",
+    "kernels",
     "load",
     "memory",
     "overview",

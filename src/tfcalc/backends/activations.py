@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfcalc.ops.elementwise import IDENTITIES, add, mul, pointwise, power, scaled
+from tfcalc.ops.elementwise import IDENTITIES, add, mul, pointwise, power, scaled, shifted
 from tfcalc.tape.call import Call
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
@@ -20,20 +20,20 @@ def activation(kind: str, x: Tensor) -> Tensor:
 def tanh_gelu(x: Tensor) -> Tensor:
     """``0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))``."""
     half = scaled(x)
-    return mul(half, scaled(pointwise("tanh", scaled(add(x, scaled(power(x)))))))
+    return mul(half, shifted(pointwise("tanh", scaled(add(x, scaled(power(x))))), "1 + tanh"))
 
 
 def fast_gelu(x: Tensor) -> Tensor:
     """``0.5 · x · (1 + tanh(x · 0.798 · (1 + 0.0447 · x · x)))``."""
     half, times = scaled(x), scaled(x)
-    inner = scaled(mul(scaled(x), x))
-    return mul(half, scaled(pointwise("tanh", mul(times, inner))))
+    inner = shifted(mul(scaled(x), x), "1 + x²")
+    return mul(half, shifted(pointwise("tanh", mul(times, inner)), "1 + tanh"))
 
 
 def erf_gelu(x: Tensor) -> Tensor:
     """``x · 0.5 · (1 + erf(x / √2))``."""
     half = scaled(x)
-    return mul(half, scaled(pointwise("erf", scaled(x))))
+    return mul(half, shifted(pointwise("erf", scaled(x, "div")), "1 + erf"))
 
 
 def quick_gelu(x: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ def squared_relu(x: Tensor) -> Tensor:
 
 def laplace(x: Tensor) -> Tensor:
     """``0.5 · (1 + erf((x − μ) / (σ √2)))``."""
-    return scaled(scaled(pointwise("erf", scaled(scaled(x)))))
+    return scaled(shifted(pointwise("erf", scaled(shifted(x, "x − μ"), "div")), "1 + erf"))
 
 
 def xielu(x: Tensor) -> Tensor:

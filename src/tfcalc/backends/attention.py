@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Stored
 from tfcalc.nn.context import Context
 from tfcalc.ops.attention import by_token, fused_attention
-from tfcalc.ops.elementwise import add, dropout, pointwise, scaled
+from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
-from tfcalc.ops.rows import softmax
-from tfcalc.ops.shapes import contiguous, copied, expand, narrow, transpose
+from tfcalc.ops.rows import log_sum_exp, softmax
+from tfcalc.ops.shapes import contiguous, copied, expand, narrow, reshape, transpose
 from tfcalc.tape.operations import padded
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
@@ -25,7 +26,7 @@ aten/src/ATen/native/transformers/attention.cpp)."""
 
 def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
     """softmax(Q Kᵀ) V by the kernel that was asked for, or by the next that takes these heads."""
-    mask = ctx.masks.get(attention.window)
+    mask = ctx.masks.get(attention.mask) if attention.masked else None
     kernel = _able(q, k, v, mask, ctx)
     if ctx.cache is not None and mask is None and kernel != "eager" and not ctx.run.decoding:
         k, v = (narrow(each, q.shape[2], 2) for each in (k, v))  # a prompt sees itself, whatever room there is
@@ -112,15 +113,36 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attent
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
     """Transformers' eager_attention_forward."""
     trace = q.trace
-    p = scaled(matmul(q, transpose(k, 2, 3)))
+    if attention.scores_in_float32:
+        p = scaled(matmul(trace.to(q, "float32"), transpose(trace.to(k, "float32"), 2, 3)))
+    else:
+        p = scaled(matmul(q, transpose(k, 2, 3)))
     if attention.capped:
-        p = scaled(pointwise("tanh", scaled(p)))
+        p = scaled(pointwise("tanh", scaled(p, "div")))
     if mask is not None:
         p = add(p, mask)
-    p = trace.to(softmax(p, "float32"), q.dtype)
+    scale = scale_by_sinks(p, attention.sinks) if attention.sinks is not None else None
+    if attention.softmax == "own":
+        p = trace.to(softmax(p), v.dtype)
+    else:
+        p = trace.to(softmax(p, attention.softmax), q.dtype)
     p = _dropped(p, attention, ctx)
     trace.until_layer_ends(p)
-    return transpose(contiguous(transpose(matmul(p, v), 1, 2)), 1, 2)
+    made = matmul(p, v)
+    if scale is not None:
+        made = mul(made, trace.to(scale, made.dtype))
+    return transpose(contiguous(transpose(made, 1, 2)), 1, 2)
+
+
+def scale_by_sinks(scores: Tensor, sinks: Stored) -> Tensor:
+    """What sinks leave of each row: the sigmoid of the logarithm of the scores' sum, less the sink's score.
+
+    Source: transformers' GraniteSWAAttention, ``eager_attention_forward``.
+    """
+    trace = scores.trace
+    with trace.inside(sinks):
+        sink = reshape(trace.weight(sinks.tensor), 1, scores.shape[1], 1, 1)
+    return pointwise("sigmoid", trace.to(add(log_sum_exp(scores), sink), "float32"))
 
 
 def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:

@@ -65,19 +65,18 @@ class Fused(Transformers):
         what = f"the fused kernel of {type(mixer).__name__} is not supported"
         raise InvalidModel(what, "take transformers' own code: --backend transformers")
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
+    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The loss of ``x W + b``: no logits are kept, but the gradients of x, W and b, which forward computes.
 
         It makes logits for so few rows at a time that they are about as large as x.
 
         Source: Liger-Kernel's LigerFusedLinearCrossEntropyFunction (arXiv 2410.10989, section 3.2).
         """
-        trace, head = x.trace, model.head
+        trace = x.trace
         assert isinstance(trace, Running)
-        with trace.inside(head):
-            weight, *bias = (trace.weight(each) for each in head.held().weights)
+        x, (weight, *bias) = model.opened(x, ctx)
         self.begin_loss(trace)
-        labels = self.labels(ids)
+        labels = self.labels(model, ids)
         inputs = (x, weight, *bias)
         ready = [_gradient(each) for each in inputs]
         _logits(x, weight)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tfcalc.ops.elementwise import add, mul, pointwise, power, scaled
+from tfcalc.ops.elementwise import add, mul, pointwise, power, shifted
 from tfcalc.ops.rows import layer_norm, mean
+from tfcalc.ops.shapes import cat
 from tfcalc.tape.call import Call
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
@@ -24,7 +25,7 @@ def gemma_norm(x: Tensor, weight: Tensor | None) -> Tensor:
     trace = x.trace
     normed = over_rms(trace.to(x, "float32"))
     if weight is not None:
-        normed = mul(normed, scaled(trace.to(weight, "float32"), "1 + weight"))
+        normed = mul(normed, shifted(trace.to(weight, "float32"), "1 + weight"))
     return trace.to(normed, x.dtype)
 
 
@@ -35,7 +36,7 @@ def over_rms(x: Tensor) -> Tensor:
 
 def _root(variance: Tensor) -> Tensor:
     """``rsqrt(variance + ε)``, which autocast runs in fp32."""
-    return pointwise("rsqrt", variance.trace.upper(scaled(variance, "+ ε")))
+    return pointwise("rsqrt", variance.trace.upper(shifted(variance, "+ ε")))
 
 
 def t5_norm(x: Tensor, weight: Tensor | None) -> Tensor:
@@ -62,7 +63,7 @@ def gemma4_norm(x: Tensor, weight: Tensor | None) -> Tensor:
     """Gemma4RMSNorm: 1/rms is a power, which keeps what it reads; times a copy of the weight in fp32."""
     trace, given = x.trace, x.dtype
     x = trace.to(x, "float32")
-    x = mul(x, power(scaled(mean(power(x)), "+ ε")))
+    x = mul(x, power(shifted(mean(power(x)), "+ ε")))
     return trace.to(x if weight is None else mul(x, trace.to(weight, "float32")), given)
 
 
@@ -96,7 +97,7 @@ def plus_one(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     trace = x.trace
     assert isinstance(trace, Running)
     assert weight is not None
-    weight = trace.lower(scaled(weight, "weight + 1"))
+    weight = trace.lower(shifted(weight, "weight + 1"))
     x, bias = trace.lower(x), bias if bias is None else trace.lower(bias)
     with trace.no_autocast():
         return layer_norm(x, weight, bias)
@@ -116,7 +117,18 @@ def in_python(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return trace.to(x, given)
 
 
-LAYERNORMS = {"": layer_norm, "float32": in_float32, "plus one": plus_one, "python": in_python}
+def head_by_head(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """StableLmLayerNormPerHead: a kernel for each head, whose results are put together in new memory."""
+    return cat([layer_norm(x, weight, bias)])
+
+
+LAYERNORMS = {
+    "": layer_norm,
+    "float32": in_float32,
+    "head by head": head_by_head,
+    "plus one": plus_one,
+    "python": in_python,
+}
 """By the ``code`` of a norm."""
 
 

@@ -8,13 +8,15 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
 from tfcalc.nn.rope import Rope
 from tfcalc.ops.elementwise import add, mul
-from tfcalc.ops.shapes import cat, copied, split
+from tfcalc.ops.shapes import cat, copied, split, transpose
 from tfcalc.tape.call import Call
 from tfcalc.tape.ledger import WIDTHS, Place
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor, preserved
 
 Angles = tuple[Tensor, Tensor]
+ANGLES = {"cos": ("_to_copy", "mul", "cat", "cos", "mul"), "sin": ("sin", "mul")}
+"""Of each what makes it: positions times frequencies, twice beside each other, their cosine, times a number."""
 Key = tuple[Num | None, int] | None
 
 
@@ -34,7 +36,9 @@ def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     """The cosine and the sine of each position's angles."""
     trace, shape = x.trace, (1, ctx.stream.length, turned_width(rope))
     assert isinstance(trace, Running)
-    made = [trace.new(shape, rope.angles or trace.weights_format, name) for name in ("cos", "sin")]
+    dtype = rope.angles or trace.weights_format
+    cast = () if dtype == "float32" else ("_to_copy",)
+    made = [trace.call(Call(name, (), shape, dtype, kernels=(*kernels, *cast))) for name, kernels in ANGLES.items()]
     for each in made:
         each.storage.home = (*trace.module, Place("rotary"))
     return made[0], made[1]
@@ -50,6 +54,14 @@ def turned(q: Tensor, k: Tensor, angles: Angles, rope: Rope) -> tuple[Tensor, Te
 
 def rotated(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     """``x·cos + rotate_half(x)·sin``; of a part of each head's width, the rest is put beside it, in new memory."""
+    if not rope.repeats:
+        return _partly_turned(x, angles, rope)
+    form = "" if rope.angles else x.dtype
+    repeated = [copied(x.trace.to(each, form or each.dtype), name="repeated") for each in angles]
+    return transpose(_partly_turned(transpose(x, 1, 2), (repeated[0], repeated[1]), rope), 1, 2)
+
+
+def _partly_turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     width = turned_width(rope)
     if width == x.width:
         made = _turned(x, angles, rope)
@@ -64,10 +76,12 @@ def _turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     if rope.in_float32:
         x = trace.to(x, "float32")
     made = add(mul(x, cos), mul(_rotate_half(x), sin))
-    return trace.to(made, given) if rope.in_float32 or rope.angles else made
+    return trace.to(made, given) if (rope.in_float32 or rope.angles) and not rope.repeats else made
 
 
 def _rotate_half(x: Tensor) -> Tensor:
     """``−x₂`` beside ``x₁``, in new memory; the gradient of each half is first as wide as both."""
     scratch = x.elements * WIDTHS[x.dtype]
-    return x.trace.call(Call("rotate_half", (x,), x.shape, x.dtype, scratch=scratch, strides=preserved(x)))
+    return x.trace.call(
+        Call("rotate_half", (x,), x.shape, x.dtype, scratch=scratch, strides=preserved(x), kernels=("neg", "cat"))
+    )

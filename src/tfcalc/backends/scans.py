@@ -128,5 +128,11 @@ def written(made: Tensor, one: Tensor) -> Tensor:
     return made.trace.call(call)
 
 
-CODE: dict[type[Module], Callable[..., Tensor]] = {Mamba: mamba, RGLRU: griffin, TimeMixing: rwkv, GatedDeltaNet: gated_delta, Mamba2: state_space}
+CODE: dict[type[Module], Callable[..., Tensor]] = {
+    Mamba: mamba,
+    RGLRU: griffin,
+    TimeMixing: rwkv,
+    GatedDeltaNet: gated_delta,
+    Mamba2: state_space,
+}
 """By the kind of mixer."""

@@ -53,7 +53,11 @@ WRITING = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 """Ends of the names of classes that generate."""
 
 POSITIONS = "P"
-LAYERS, LAYER_TYPES = "num_hidden_layers", "layer_types"
+LAYERS, LAYER_TYPES, ATTENTION_TYPES = "num_hidden_layers", "layer_types", "attention_types"
+
+PLAIN = (int, str, bool, float, type(None))
+REMEMBERED = 16
+"""Trees: as many as one question looks at."""
 
 
 class HFModel:
@@ -68,7 +72,18 @@ class HFModel:
     124439808
     """
 
-    __slots__ = ("_read", "changed", "data", "dtype_note", "family", "instead", "name", "treated_as")
+    __slots__ = (
+        "_module",
+        "_read",
+        "_trees",
+        "changed",
+        "data",
+        "dtype_note",
+        "family",
+        "instead",
+        "name",
+        "treated_as",
+    )
 
     def __init__(
         self,
@@ -91,6 +106,8 @@ class HFModel:
         self.instead = dict(instead or {})
         self.family = find(treated_as or data.get("model_type"))
         self._read: Reading | None = None
+        self._module: Module | None = None
+        self._trees: dict[tuple[object, ...], Component] = {}
 
     @property
     def config(self) -> dict[str, Any]:
@@ -110,8 +127,19 @@ class HFModel:
         return given[0]
 
     def tree(self, workload: Workload) -> Component:
-        """The component tree, named as the published checkpoint names its modules."""
-        return self._build(workload, Reading(find, self.instead))
+        """The component tree, named as the published checkpoint names its modules.
+
+        Those of the last few workloads are remembered, where they are given by numbers.
+        """
+        sizes = tuple(workload.__dict__.values())
+        if self.instead or not all(type(size) in PLAIN for size in sizes):
+            return self._build(workload, Reading(find, self.instead))
+        if sizes not in self._trees:
+            made = self._build(workload, Reading(find, self.instead))
+            if len(self._trees) == REMEMBERED:
+                del self._trees[next(iter(self._trees))]
+            self._trees[sizes] = made
+        return self._trees[sizes]
 
     def _build(self, run: Workload, reading: Reading) -> Component:
         config = self._config(reading)
@@ -128,8 +156,10 @@ class HFModel:
         """The model as a module that runs; None where its family is a tree of costs."""
         if not self.family.runs:
             return None
-        config = self._config(Reading(find, self.instead))
-        return self.family.module(config, config.head).but(name=self.architecture)
+        if self._module is None:
+            config = self._config(Reading(find, self.instead))
+            self._module = self.family.module(config, config.head).but(name=self.architecture)
+        return self._module
 
     @property
     def reading(self) -> Reading:
@@ -321,9 +351,20 @@ def _put(data: Mapping[str, Any], sizes: Mapping[str, Num]) -> dict[str, Any]:
         for scope in scopes:
             inside[scope] = inside = dict(inside.get(scope) or {})
         inside[name] = size
-        if name == LAYERS and isinstance(size, int):
-            for of_layers in (field for field in inside if field.endswith(LAYER_TYPES)):
+        if name in (LAYERS, "num_layers") and isinstance(size, int):
+            for of_layers in (field for field in inside if field.endswith((LAYER_TYPES, ATTENTION_TYPES))):
                 types = inside[of_layers]
                 if isinstance(types, list) and types:
-                    inside[of_layers] = [types[place % len(types)] for place in range(min(size, MOST_LAYERS))]
+                    inside[of_layers] = _for_layers(types, min(size, MOST_LAYERS))
     return changed
+
+
+def _for_layers(types: list[Any], count: int) -> list[Any]:
+    """A type for each of so many layers; GPT-Neo's stand in groups that are repeated.
+
+    >>> _for_layers(["full", "sliding"], 3), _for_layers([[["global", "local"], 2]], 3)
+    (['full', 'sliding', 'full'], [[['global', 'local', 'global'], 1]])
+    """
+    if not all(isinstance(each, list) and list(map(type, each)) == [list, int] for each in types):
+        return [types[place % len(types)] for place in range(count)]
+    return [[_for_layers([kind for kinds, times in types for kind in kinds * min(times, count)], count), 1]]

@@ -21,17 +21,24 @@ def bare(c: Config, base: Module) -> Module:
 
 
 def lm_head(
-    name: str = "lm_head", *, width: str = "hidden_size", bias: bool = False, scales: bool = False, cap: str = ""
+    name: str = "lm_head",
+    *,
+    width: str = "hidden_size",
+    bias: bool = False,
+    scales: bool = False,
+    cap: str = "",
+    shifted: bool = True,
 ) -> Top:
     """Logits over the vocabulary, by a matrix that may be the embedding's (``tie_word_embeddings``).
 
-    They may be multiplied by a number (``scales``), or have a ``cap``, which is the field that gives it.
+    They may be multiplied by a number (``scales``), or have a ``cap``, which is the field that gives it. They are those
+    of the next tokens (``shifted``), or of the tokens themselves.
     """
 
     def top(c: Config, base: Module) -> Module:
         tied = "embedding" if c.flag("tie_word_embeddings") else None
         head = Linear(name, c.size(width), c.size("vocab_size"), "vocab", bias, tied, "output")
-        return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None)
+        return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None, shifted)
 
     return top
 

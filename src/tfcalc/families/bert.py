@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.bert_heads import BERT_HEADS, ROBERTA_HEADS, on_top, only_logits
+from tfcalc.families import bert_kit as kit
+from tfcalc.families.bert_heads import ROBERTA_HEADS
+from tfcalc.families.bert_kit import FFN as FFN
+from tfcalc.families.bert_kit import FIRST_TOKEN as FIRST_TOKEN
+from tfcalc.families.bert_kit import NAMES as NAMES
+from tfcalc.families.bert_kit import PAIRED as PAIRED
+from tfcalc.families.bert_kit import POST_NORM as POST_NORM
+from tfcalc.families.bert_kit import READERS as READERS
+from tfcalc.families.bert_tops import BERT_TOPS, ROBERTA_TOPS, causal, predictions
 from tfcalc.leaves import embedding, learned_position, linear, norm
+from tfcalc.nn.embeddings import GIVEN, TOKENS, OnPage, Positions, Segments
+from tfcalc.nn.encoder import Encoder
+from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload
-
-NAMES = ("self.query", "self.key", "self.value", "output.dense")
-FFN = ("intermediate.dense", "output.dense")
-POST_NORM = ("attention.output.LayerNorm", "crossattention.output.LayerNorm", "output.LayerNorm")
-PAIRED = ("Model", "ForPreTraining", "ForNextSentencePrediction", "ForSequenceClassification", "ForMultipleChoice")
-"""The classes that read the pooled first token, in BERT; the others are made without a pooler."""
-FIRST_TOKEN = ("Model", "ForMultipleChoice")
-"""Those that do so in RoBERTa, whose classifier has a map of its own."""
-READERS = ("Model", "Encoder", "Decoder", "ForCausalLM", "LMHeadModel", "ForMaskedLM")
-"""The classes that take another model's output (``encoder_hidden_states``)."""
 
 
 def embeddings(
@@ -188,77 +189,86 @@ def with_tables(c: Config, run: Workload) -> tuple[Component, Component]:
     return positions(c, run), token_types(c, run)
 
 
-@family("bert", architecture="BertModel", heads=BERT_HEADS)
-def bert(c: Config, run: Workload) -> Component:
+@family("bert", architecture="BertModel", heads=BERT_TOPS)
+def bert(c: Config) -> Module:
     """Devlin et al. 2018 (arXiv 1810.04805)."""
-    return bert_like("bert", c, run, *with_tables(c, run))
+    return kit.bert_like("bert", c, *kit.with_tables(c))
 
 
-@family("ernie", architecture="ErnieForCausalLM", heads=BERT_HEADS)
-def ernie(c: Config, run: Workload) -> Component:
+@family("ernie", architecture="ErnieForCausalLM", heads=BERT_TOPS)
+def ernie(c: Config) -> Module:
     """ERNIE 2.0 (arXiv 1907.12412): BERT with a vector for each task, if ``use_task_id``."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    tasks = (
-        [embedding("task_type_embeddings", c.size("task_type_vocab_size"), h, tokens)] if c.flag("use_task_id") else []
-    )
-    return bert_like("ernie", c, run, *with_tables(c, run), *tasks)
+    h, tasks = c.size("hidden_size"), []
+    if c.flag("use_task_id"):
+        tasks = [Segments("task_type_embeddings", c.size("task_type_vocab_size"), h, TOKENS)]
+    return kit.bert_like("ernie", c, *kit.with_tables(c), *tasks)
 
 
-@family("megatron-bert", architecture="MegatronBertForCausalLM", heads=BERT_HEADS)
-def megatron_bert(c: Config, run: Workload) -> Component:
+@family("megatron-bert", architecture="MegatronBertForCausalLM", heads=BERT_TOPS)
+def megatron_bert(c: Config) -> Module:
     """Shoeybi et al. 2019 (arXiv 1909.08053): norms before the sub-layers and after the last one, none of the words."""
-    norms = ("attention.ln", "crossattention.ln", "ln")
-    return bert_like("bert", c, run, *with_tables(c, run), norms=norms, normed="", final="ln")
+    norms, tables = ("attention.ln", "crossattention.ln", "ln"), (kit.positions(c), kit.token_types(c, indices=TOKENS))
+    return kit.bert_like("bert", c, *tables, norms=norms, normed="", final="ln")
 
 
-@family("layoutlm", architecture="LayoutLMForMaskedLM", heads=BERT_HEADS)
-def layoutlm(c: Config, run: Workload) -> Component:
+@family("layoutlm", architecture="LayoutLMForMaskedLM", heads=BERT_TOPS)
+def layoutlm(c: Config) -> Module:
     """Xu et al. 2019 (arXiv 1912.13318): BERT with where on the page each word stands, and how large."""
-    h, places, tokens = c.size("hidden_size"), c.size("max_2d_position_embeddings"), run.target.tokens
-    tables = (learned_position(f"{axis}_position_embeddings", places, h, tokens) for axis in "xyhw")
-    return bert_like("layoutlm", c, run, *with_tables(c, run), *tables, pooled=tuple(BERT_HEADS), cross=False)
+    h, places = c.size("hidden_size"), c.size("max_2d_position_embeddings")
+    kinds = {"x": GIVEN, "y": GIVEN, "h": TOKENS, "w": TOKENS}
+    page = (Positions(f"{axis}_position_embeddings", places, h, kind) for axis, kind in kinds.items())
+    tables = kit.positions(c), kit.token_types(c, indices=TOKENS)
+    made = kit.bert_like("layoutlm", c, *tables, pooled=tuple(BERT_TOPS), cross=False, softmax="float32")
+    words = kit.embeddings(c, *tables, *page)
+    return made.but(table=OnPage(words.name, words.tables, words.norm, words.dropped))
 
 
-@family("roberta", architecture="RobertaForMaskedLM", heads=ROBERTA_HEADS)
-@family("xlm-roberta", architecture="XLMRobertaModel", heads=ROBERTA_HEADS)
-@family("camembert", architecture="CamembertForCausalLM", heads=ROBERTA_HEADS)
-def roberta(c: Config, run: Workload) -> Component:
+@family("roberta", architecture="RobertaForMaskedLM", heads=ROBERTA_TOPS)
+@family("xlm-roberta", architecture="XLMRobertaModel", heads=ROBERTA_TOPS)
+@family("camembert", architecture="CamembertForCausalLM", heads=ROBERTA_TOPS)
+def roberta(c: Config) -> Encoder:
     """Liu et al. 2019 (arXiv 1907.11692), XLM-R (arXiv 1911.02116): BERT with other heads; positions begin at 2."""
-    return bert_like("roberta", c, run, *with_tables(c, run), pooled=FIRST_TOKEN)
+    return kit.bert_like("roberta", c, *kit.with_tables(c, TOKENS), pooled=FIRST_TOKEN)
 
 
-@family("data2vec-text", architecture="Data2VecTextForCausalLM", heads=ROBERTA_HEADS)
-def data2vec_text(c: Config, run: Workload) -> Component:
+@family("data2vec-text", architecture="Data2VecTextForCausalLM", heads=ROBERTA_TOPS)
+def data2vec_text(c: Config) -> Module:
     """Baevski et al. 2022 (arXiv 2202.03555): RoBERTa."""
-    return roberta(c, run)._replace(name="data2vec_text")
+    return roberta(c).but(name="data2vec_text")
 
 
-@family("roberta-prelayernorm", architecture="RobertaPreLayerNormForCausalLM", heads=ROBERTA_HEADS)
-def roberta_prelayernorm(c: Config, run: Workload) -> Component:
+@family("roberta-prelayernorm", architecture="RobertaPreLayerNormForCausalLM", heads=ROBERTA_TOPS)
+def roberta_prelayernorm(c: Config) -> Module:
     """Ott et al. 2019 (fairseq, arXiv 1904.01038): RoBERTa with norms before the sub-layers and after the last one."""
     norms = ("attention.LayerNorm", "crossattention.LayerNorm", "intermediate.LayerNorm")
-    tables = with_tables(c, run)
-    made = bert_like("roberta_prelayernorm", c, run, *tables, pooled=FIRST_TOKEN, norms=norms)
-    last = norm("LayerNorm", "layernorm", c.size("hidden_size"), run.target.tokens)
-    return made._replace(parts=(*made.parts, last))
+    made = kit.bert_like("roberta_prelayernorm", c, *kit.with_tables(c, TOKENS), pooled=FIRST_TOKEN, norms=norms)
+    return made.but(norm=kit.norm(c, "LayerNorm"))
 
 
-@family("xlm-roberta-xl", architecture="XLMRobertaXLForMaskedLM", heads=ROBERTA_HEADS)
-def xlm_roberta_xl(c: Config, run: Workload) -> Component:
+@family("xlm-roberta-xl", architecture="XLMRobertaXLForMaskedLM", heads=ROBERTA_TOPS)
+def xlm_roberta_xl(c: Config) -> Module:
     """Goyal et al. 2021 (arXiv 2105.00572): RoBERTa with norms before the sub-layers and after the last one."""
     norms = ("attention.self_attn_layer_norm", "crossattention.self_attn_layer_norm", "LayerNorm")
-    tables = with_tables(c, run)
-    return bert_like(
-        "roberta", c, run, *tables, pooled=FIRST_TOKEN, norms=norms, normed="", final="LayerNorm", dropped=False
+    return kit.bert_like(
+        "roberta",
+        c,
+        *kit.with_tables(c, TOKENS),
+        pooled=FIRST_TOKEN,
+        norms=norms,
+        normed="",
+        final="LayerNorm",
+        undropped=("(ffn)",),
     )
 
 
 @family(
-    "bert-generation", architecture="BertGenerationDecoder", heads={"Encoder": bare, "Decoder": on_top(only_logits)}
+    "bert-generation",
+    architecture="BertGenerationDecoder",
+    heads={"Encoder": tops.bare, "Decoder": causal(predictions("lm_head", alone=True))},
 )
-def bert_generation(c: Config, run: Workload) -> Component:
+def bert_generation(c: Config) -> Module:
     """Rothe et al. 2019 (arXiv 1907.12461): BERT without token types, as an encoder or as a decoder."""
-    return bert_like("bert", c, run, positions(c, run), pooled=())
+    return kit.bert_like("bert", c, kit.positions(c), pooled=())
 
 
 @family("mpnet", architecture="MPNetForMaskedLM", heads=ROBERTA_HEADS)

@@ -2,52 +2,71 @@
 
 from __future__ import annotations
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
-from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, qk_norms, uniform
-from tfcalc.families.windows import by_window, windows
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.windows import both, windows
+from tfcalc.nn.layers import Parallel, PreNorm
+from tfcalc.nn.module import Module
 
 PARALLEL = ("input_layernorm",)
+NORM, CODE = "layernorm-no-bias", "python"
+HEADS = tops.CAUSAL_LM | tops.scaled_lm()
 
 
-@family("cohere", architecture="CohereForCausalLM", heads=CAUSAL_LM)
-def cohere(c: Config, run: Workload) -> Component:
+@family("cohere", architecture="CohereForCausalLM", heads=HEADS)
+def cohere(c: Config) -> Module:
     """Command R (transformers' CohereDecoderLayer): one LayerNorm a layer, without bias; a flag norms heads too."""
-    kind = "layernorm-no-bias"
-    within = qk_norms(kind, c, run, whole=True) if c.flag("use_qk_norm") else ()
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run), norm=kind, names=PARALLEL), final=kind)
+    norms = NORM if c.flag("use_qk_norm") else ""
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms=norms, code=CODE, each=True)
+    mixer = mixer.but(rope=kit.rope(c, in_float32=True))
+    layers = kit.layer(c, mixer, kit.gated(c), of=Parallel, norm=NORM, names=PARALLEL, code=CODE)
+    return kit.decoder(c, layers, norm=NORM, code=CODE)
 
 
 @family(
     "cohere2",
     architecture="Cohere2ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=HEADS,
     sliding_window_pattern=4,  # by __post_init__, for older configs
 )
-def cohere2(c: Config, run: Workload) -> Component:
-    """Command A (arXiv 2504.00698): no norms of heads, whatever the flag says; all layers but every fourth slide."""
-    every, kind = c.number("sliding_window_pattern"), "layernorm-no-bias"
+def cohere2(c: Config) -> Module:
+    """Command A (arXiv 2504.00698): no norms of heads, whatever the flag says; all layers but every fourth slide.
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, bias=c.flag("attention_bias"), window=window)
-        return uniform(c, run, mixer, gated(c, run), norm=kind, names=PARALLEL)
+    Only those that slide have rotary positions (section 2.2).
+    """
+    every = c.number("sliding_window_pattern")
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda place: (place + 1) % every != 0), one), final=kind)
+    def one(window: int | None) -> PreNorm:
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window)
+        mixer = mixer.but(rope=None if window is None else kit.rope(c, in_float32=True))
+        return kit.layer(c, mixer, kit.gated(c), of=Parallel, norm=NORM, names=PARALLEL, code=CODE)
+
+    slides = windows(c, lambda place: (place + 1) % every != 0)
+    return kit.decoder(c, one, slides, norm=NORM, code=CODE, masks=both(c))
 
 
-@family("stablelm", architecture="StableLmForCausalLM", heads=CAUSAL_LM, partial_rotary_factor=0.25)  # by __post_init__
-def stablelm(c: Config, run: Workload) -> Component:
+@family(
+    "stablelm", architecture="StableLmForCausalLM", heads=tops.CAUSAL_LM, partial_rotary_factor=0.25
+)  # by __post_init__
+def stablelm(c: Config) -> Module:
     """StableLM 2 (arXiv 2402.17834): LayerNorms with biases, and one without for each head of queries and keys.
 
     A head is always as wide as the hidden size split among the heads: there is no field for it.
     """
     d = c.quotient("hidden_size", "num_attention_heads")
-    each = ("q_layernorm.norms", "k_layernorm.norms")
-    normed = qk_norms("layernorm-no-bias", c, run, whole=True, names=each, width=d) if c.flag("qk_layernorm") else ()
-    mixer = attention(c, run, bias=c.flag("use_qkv_bias"), output_bias=False, within=normed, width=d)
-    names = PARALLEL if c.flag("use_parallel_residual") else PRE_NORM
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run), norm="layernorm", names=names), final="layernorm")
+    mixer = kit.attention(
+        c,
+        bias=c.flag("use_qkv_bias"),
+        output_bias=False,
+        qk_norms=NORM if c.flag("qk_layernorm") else "",
+        norm_names=("q_layernorm.norms", "k_layernorm.norms"),
+        code="head by head",
+        width=d,
+        each=True,
+    ).but(rope=kit.rope(c, d, copies=True))
+    wiring, names = (Parallel, PARALLEL) if c.flag("use_parallel_residual") else (PreNorm, kit.PRE_NORM)
+    dropped = bool(c.get("hidden_dropout"))
+    layers = kit.layer(c, mixer, kit.gated(c), of=wiring, names=names, norm="layernorm", dropped=dropped)
+    return kit.decoder(c, layers.but(undropped=("self_attn",)), norm="layernorm")

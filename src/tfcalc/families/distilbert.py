@@ -9,16 +9,17 @@ from tfcalc.blocks.attention import Attention
 from tfcalc.blocks.grouped_projections import GroupedFeedForward, GroupedProjections
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
+from tfcalc.configs.tops import Top
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.families import bert_kit as kit
+from tfcalc.families import bert_tops as tops
 from tfcalc.families.bert import (
     FFN,
     NAMES,
     PAIRED,
-    attention,
     embeddings,
-    feed_forward,
     grouped_by,
     layers,
     nothing,
@@ -31,30 +32,38 @@ from tfcalc.families.bert import (
 from tfcalc.families.bert_heads import (
     BERT_HEADS,
     NEXT_SENTENCE,
-    TASKS,
-    apart,
-    dense_classes,
     lm,
     logits,
     on_top,
     transform,
 )
+from tfcalc.families.windows import LAYERS
 from tfcalc.leaves import embedding, linear, norm
+from tfcalc.nn.encoder import Encoder, Layers
+from tfcalc.nn.layers import PostNorm
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
 from tfcalc.workload import Sequences, Workload
 
 PRE_CLASSIFIER = ("pre_classifier", "classifier")
-DISTILBERT_HEADS: dict[str, Head] = {
-    **TASKS,
-    **lm(apart(("vocab_transform", "vocab_layer_norm", "vocab_projector"))),
-    "ForSequenceClassification": on_top(dense_classes(PRE_CLASSIFIER)),
-    "ForMultipleChoice": on_top(dense_classes(PRE_CLASSIFIER, 1)),
+DISTILBERT_TOPS: dict[str, Top] = {
+    **tops.TASKS,
+    **tops.apart(("vocab_transform", "vocab_layer_norm", "vocab_projector")),
+    "ForSequenceClassification": tops.dense_classes(
+        PRE_CLASSIFIER, dropped="seq_classif_dropout", undropped=PRE_CLASSIFIER[:1], act="relu"
+    ),
+    "ForMultipleChoice": tops.dense_classes(
+        PRE_CLASSIFIER, 1, dropped="seq_classif_dropout", undropped=PRE_CLASSIFIER[:1], act="relu"
+    ),
+    "ForTokenClassification": tops.classes("classifier", dropped="dropout"),
+    "ForQuestionAnswering": tops.classes("qa_outputs", dropped="qa_dropout"),
 }
 
 
 @family(
     "distilbert",
     architecture="DistilBertForMaskedLM",
-    heads=DISTILBERT_HEADS,
+    heads=DISTILBERT_TOPS,
     aliases={
         "dim": "hidden_size",
         "hidden_dim": "intermediate_size",
@@ -63,17 +72,15 @@ DISTILBERT_HEADS: dict[str, Head] = {
         "activation": "hidden_act",
     },
 )
-def distilbert(c: Config, run: Workload) -> Component:
+def distilbert(c: Config) -> Module:
     """Sanh et al. 2019 (arXiv 1910.01108): BERT without token types and without a pooler."""
-    mixer = attention(c, run, names=("q_lin", "k_lin", "v_lin", "out_lin"))
-    ffn = feed_forward(c, run, name="ffn", names=("lin1", "lin2"))
-    stack = layers(c, run, mixer, norms=("sa_layer_norm", "", "output_layer_norm"), ffn=ffn)
-    table = positions(c, run)
-    return Component(
-        "distilbert",
-        "encoder",
-        parts=(embeddings(c, run, table), Component("transformer", "encoder", parts=(stack,))),
-    )
+    names, drops = ("q_lin", "k_lin", "v_lin", "out_lin"), bool(c.get("dropout"))
+    mixer = kit.attention(c, names=names, causal=False, dropout=bool(c.get("attention_dropout")))
+    ffn = kit.network(c, name="ffn", names=("lin1", "lin2"))
+    norms = kit.norm(c, "sa_layer_norm"), kit.norm(c, "output_layer_norm")
+    layer = PostNorm("layer", (mixer, ffn), norms, drops, undropped=("attention",))
+    layers = Layers("transformer", (), Stack("layer", (layer,) * c.number(LAYERS), c.size(LAYERS)))
+    return Encoder("distilbert", kit.embeddings(c, kit.positions(c)).but(dropped=drops), (), layers)
 
 
 def mobilebert_predictions(c: Config, run: Workload) -> Iterator[Component]:

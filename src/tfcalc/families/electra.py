@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tfcalc.blocks import stack
 from tfcalc.blocks.grouped_projections import GroupedFeedForward
 from tfcalc.blocks.mixed_attention import MixedAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import output
+from tfcalc.configs.tops import Top
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.families import bert_kit as kit
+from tfcalc.families import bert_tops as tops
 from tfcalc.families.bert import (
     FFN,
     PAIRED,
@@ -39,10 +39,23 @@ from tfcalc.families.bert_heads import (
     on_top,
     predicted,
     predictions,
-    transform,
 )
 from tfcalc.leaves import linear, sinusoidal_position
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.embeddings import PLACES, Embeddings
+from tfcalc.nn.embeddings import TOKENS as EVERY
+from tfcalc.nn.encoder import Encoder, Layers
+from tfcalc.nn.heads import TOKENS
+from tfcalc.nn.model import Predictions
+from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload
+
+
+def summed_choice(c: Config, base: Module) -> Module:
+    """One number of each sequence, of a map of the first token's vector (``summary_use_proj``)."""
+    names = ("sequence_summary.summary", "classifier") if c.flag("summary_use_proj") else ("classifier",)
+    return tops.dense_classes(names, 1, act="gelu", dropped="")(c, base)
+
 
 ALBERT_PREDICTIONS = predictions("predictions", ("dense", "LayerNorm", "decoder"), width="embedding_size")
 ALBERT_HEADS: dict[str, Head] = {
@@ -56,22 +69,12 @@ GENERATOR = apart(
     width="embedding_size",
     act="gelu",
 )
-DISCRIMINATOR = dense_classes(
-    ("discriminator_predictions.dense", "discriminator_predictions.dense_prediction"), 1, pooled=False
-)
 
 
 def summary(c: Config, run: Workload) -> tuple[Component, ...]:
     """A map of the first token's vector (``summary_use_proj``)."""
     h = c.size("hidden_size")
     return (linear("sequence_summary.summary", h, h, run.target.batch),) if c.flag("summary_use_proj") else ()
-
-
-def rembert_predictions(c: Config, run: Workload) -> Iterator[Component]:
-    """Logits by a matrix of its own."""
-    e = c.size("output_embedding_size")
-    decoder = output("decoder", e, c.size("vocab_size"), run, tied=False, bias=True)
-    yield Component("cls.predictions", "head", parts=(*transform(c, run, e, ("dense", "LayerNorm")), decoder))
 
 
 GENERATOR_HEADS: dict[str, Head] = {
@@ -122,14 +125,45 @@ def albert_layer(c: Config, run: Workload) -> Component:
     return made._replace(name="albert_layers", copies=c.size("inner_group_num"))
 
 
-@family(
-    "electra", architecture="ElectraForPreTraining", heads={**GENERATOR_HEADS, "ForPreTraining": on_top(DISCRIMINATOR)}
-)
-def electra(c: Config, run: Workload) -> Component:
+GENERATOR_TOPS: dict[str, Top] = {
+    **tops.TASKS,
+    **tops.apart(
+        ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head"),
+        width="embedding_size",
+        act="gelu",
+    ),
+    "ForSequenceClassification": tops.dense_classes(act="gelu"),
+    "ForMultipleChoice": summed_choice,
+    "ForPreTraining": tops.dense_classes(
+        ("discriminator_predictions.dense", "discriminator_predictions.dense_prediction"),
+        1,
+        reads=TOKENS,
+        dropped="",
+        act="",
+    ),
+}
+
+
+def narrow(c: Config, width: Num | None = None) -> Embeddings:
+    """Words, positions and token types of a width of their own."""
+    e = width_of_words(c) if width is None else width
+    indices = PLACES if width is None else EVERY
+    return kit.embeddings(c, kit.positions(c, width=e), kit.token_types(c, width=e, indices=indices), width=e)
+
+
+def to_hidden(c: Config) -> tuple[Linear, ...]:
+    """The map to the hidden size, where the widths differ."""
+    if c.get("embedding_size") is None or c.number("embedding_size") == c.number("hidden_size"):
+        return ()
+    return (Linear("embeddings_project", c.size("embedding_size"), c.size("hidden_size"), "", True),)
+
+
+@family("electra", architecture="ElectraForPreTraining", heads=GENERATOR_TOPS)
+def electra(c: Config) -> Module:
     """Clark et al. 2020 (arXiv 2003.10555): BERT without a pooler; it tells real words from those of a generator."""
-    memory = cross_attention(c, run, readers=("Model", "ForCausalLM"))
-    body = layers(c, run, attention(c, run), cross=memory)
-    return Component("electra", "encoder", parts=(narrow_words(c, run), *widened(c, run), stacked(body)))
+    memory = kit.cross_attention(c, readers=("Model", "ForCausalLM"))
+    layers = kit.stack(c, kit.attention(c), cross=memory)
+    return Encoder("electra", narrow(c), to_hidden(c), Layers("encoder", (), layers))
 
 
 @family("convbert", architecture="ConvBertForMaskedLM", heads=GENERATOR_HEADS)
@@ -154,17 +188,21 @@ def mixed_attention(name: str, c: Config, stream: Sequences, run: Workload) -> C
     return MixedAttention(c.size("hidden_size"), heads, c.size("conv_kernel_size"))(name, stream, run)
 
 
-REMBERT_HEADS: dict[str, Head] = {**TASKS, **lm(rembert_predictions)}
+def rembert_predictions(c: Config) -> Predictions:
+    """Logits by a matrix of its own."""
+    e, kind = c.size("output_embedding_size"), c.word("hidden_act")
+    dense = Linear("dense", c.size("hidden_size"), e, "", True)
+    decoder = Linear("decoder", e, c.size("vocab_size"), "vocab", True, None, "output")
+    return Predictions("cls.predictions", dense, kit.norm(c, "LayerNorm", e), decoder, None, kind)
 
 
-@family("rembert", architecture="RemBertForCausalLM", heads=REMBERT_HEADS)
-def rembert(c: Config, run: Workload) -> Component:
+@family("rembert", architecture="RemBertForCausalLM", heads=tops.TASKS | tops.lm(rembert_predictions))
+def rembert(c: Config) -> Module:
     """Chung et al. 2020 (arXiv 2010.12821): narrow words at the input, wide ones at the output, never tied."""
     e = c.size("input_embedding_size")
-    widen = linear("embedding_hidden_mapping_in", e, c.size("hidden_size"), run.target.tokens)
-    body = layers(c, run, attention(c, run), cross=cross_attention(c, run))
-    parts = (narrow_words(c, run, e), stacked(widen, body), *pooler(c, run, PAIRED))
-    return Component("rembert", "encoder", parts=parts)
+    widen = Linear("embedding_hidden_mapping_in", e, c.size("hidden_size"), "", True)
+    layers = Layers("encoder", (widen,), kit.stack(c, kit.attention(c), cross=kit.cross_attention(c)))
+    return Encoder("rembert", narrow(c, e), (), layers, pooler=kit.pooler(c, PAIRED), pools=c.head in PAIRED)
 
 
 ROFORMER_HEADS: dict[str, Head] = {

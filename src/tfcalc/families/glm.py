@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from tfcalc.blocks import FUSED
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
-from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, uniform
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.nn.layers import Sandwich
+from tfcalc.nn.module import Module
 
 
-@family("glm", architecture="GlmForCausalLM", heads=CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
-def glm(c: Config, run: Workload) -> Component:
+@family("glm", architecture="GlmForCausalLM", heads=tops.CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
+def glm(c: Config) -> Module:
     """ChatGLM (arXiv 2406.12793): no bias on the output, whatever the flag says."""
-    return decoder(c, run, uniform(c, run, *fused(c, run)))
+    return kit.decoder(c, kit.layer(c, *fused(c)))
 
 
-@family("glm4", architecture="Glm4ForCausalLM", heads=CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
-def glm4(c: Config, run: Workload) -> Component:
+@family("glm4", architecture="Glm4ForCausalLM", heads=tops.CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
+def glm4(c: Config) -> Module:
     """GLM-4-0414 (transformers' Glm4DecoderLayer): a norm after each sub-layer too."""
-    names = (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm")
-    return decoder(c, run, uniform(c, run, *fused(c, run), names=names, ends_with_sum=False))
+    names = ("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")
+    return kit.decoder(c, kit.layer(c, *fused(c), of=Sandwich, names=names))
 
 
-def fused(c: Config, run: Workload) -> tuple[Component, Component]:
+def fused(c: Config) -> tuple[Module, Module]:
     """Their attention and feed-forward network."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=False)
-    return mixer, gated(c, run, names=FUSED)
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), output_bias=False)
+    return mixer.but(rope=kit.rope(c, by_layer=True, copies=True)), kit.gated(c, names=FUSED)

@@ -6,19 +6,33 @@ transformers' attribute maps share: ``hidden_size`` for ``n_embd``, ``num_hidden
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from tfcalc.blocks import Attention, FeedForward, layer
+from tfcalc.blocks import Attention as AttentionTree
+from tfcalc.blocks import FeedForward as FeedForwardTree
+from tfcalc.blocks import layer
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, classifier, labels, lm_head, output
+from tfcalc.configs.heads import bare, classifier, labels, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.images import drops
 from tfcalc.families.llama import norms
-from tfcalc.families.windows import LAYERS, by_window
+from tfcalc.families.windows import LAYERS
 from tfcalc.leaves import embedding, learned_position, linear, norm, sinusoidal_position
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.cross_attention import CrossAttention
+from tfcalc.nn.embeddings import BUFFER, PLACES, Positions, Sines
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.heads import Summary, WithSummary
+from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
+from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.stack import Stack
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
@@ -40,13 +54,6 @@ GPT_HEADS = {
 """Of the GPT-likes that are older than transformers' Generic… classes."""
 
 
-def double_heads(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-    """The language model, and a choice among continuations: one number for each sequence."""
-    yield base
-    yield output("lm_head", c.size("hidden_size"), c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
-    yield from summary("multiple_choice_head", c, run, classes=1)
-
-
 def summary(name: str, c: Config, run: Workload, *, classes: Num | None = None) -> Iterator[Component]:
     """What makes one vector of a sequence's last one: of the ``classes``, of the hidden size, or no map at all."""
     if c.flag("summary_use_proj"):
@@ -59,7 +66,27 @@ def summary(name: str, c: Config, run: Workload, *, classes: Num | None = None) 
 WITH_ENCODER = ("Model", "LMHeadModel", "ForCausalLM")
 """The classes that read an encoder; others have the weights for it all the same, and never run them."""
 
-HEADS = GPT_HEADS | {"LMHeadModel": lm_head(), "DoubleHeadsModel": double_heads}
+GPT_TOPS = {
+    "Model": tops.bare,
+    "ForCausalLM": tops.lm_head(),
+    "ForSequenceClassification": tops.classifier("score"),
+    "ForTokenClassification": tops.classifier("classifier", bias=True),
+    "ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2),
+}
+"""The same for those that are modules."""
+
+
+def double_heads(c: Config, base: Module) -> Module:
+    """The language model, and a choice among continuations: one number for each sequence."""
+    whole, h = tops.lm_head()(c, base), c.size("hidden_size")
+    assert isinstance(whole, WithHead)
+    if not c.flag("summary_use_proj"):
+        return whole
+    chosen = Linear("summary", h, 1 if c.flag("summary_proj_to_labels") else h, "", True)
+    return WithSummary("", whole.base, whole.head, summary=Summary("multiple_choice_head", chosen))
+
+
+OWN_HEADS = GPT_TOPS | {"LMHeadModel": tops.lm_head(), "DoubleHeadsModel": double_heads}
 
 
 def attention(
@@ -85,7 +112,7 @@ def attention(
     cache holds, where these are not the ``groups``.
     """
     a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    block = Attention(
+    block = AttentionTree(
         c.size("hidden_size"),
         a,
         a if groups is None else groups,
@@ -108,7 +135,7 @@ def feed_forward(
     c: Config, run: Workload, name: str, names: tuple[str, ...], width: Num, activation: str, *, bias: bool = True
 ) -> Component:
     """Two maps; ``activation`` is the field that names what stands between them."""
-    return FeedForward(c.size("hidden_size"), width, activation, bias=bias, names=names)(name, run.target, run)
+    return FeedForwardTree(c.size("hidden_size"), width, activation, bias=bias, names=names)(name, run.target, run)
 
 
 def inner(c: Config, field: str = "n_inner") -> Num:
@@ -161,61 +188,133 @@ def transformer(*parts: Component, name: str = "transformer") -> Component:
     return Component(name, "decoder", parts=parts)
 
 
-def gpt2_layers(c: Config, run: Workload, groups: Num | None = None) -> Component:
+def split_attention(
+    c: Config,
+    name: str,
+    names: Sequence[str],
+    *,
+    groups: Num | None = None,
+    bias: bool = True,
+    output_bias: bool | None = None,
+    of: type[Attention] = Attention,
+    dropout: str = "attn_pdrop",
+    **code: Any,
+) -> Attention:
+    """Heads that split the hidden size; as many of keys and values, or ``groups``."""
+    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    g, (*inward, outward) = a if groups is None else groups, names
+    widths = {1: {"QKV": a * d + 2 * g * d}, 2: {"Q": a * d, "KV": 2 * g * d}, 3: {"Q": a * d, "K": g * d, "V": g * d}}
+    made = widths[len(inward)].items()
+    maps = (Linear(one, h, width, letter, bias) for one, (letter, width) in zip(inward, made, strict=True))
+    back = Linear(outward, a * d, h, "O", bias if output_bias is None else output_bias)
+    return of(name, a, g, d, d, tuple(maps), (), back, dropout=bool(dropout and c.get(dropout)), **code)
+
+
+def network(c: Config, name: str, names: tuple[str, str], width: Num, kind: str) -> FeedForward:
+    """Two maps with biases, and an activation of this kind between them."""
+    h = c.size("hidden_size")
+    return FeedForward(name, Linear(names[0], h, width, "1", True), Linear(names[1], width, h, "2", True), kind)
+
+
+def normed(c: Config, name: str) -> Norm:
+    """A LayerNorm of the hidden size."""
+    return Norm(name, "layernorm", c.size("hidden_size"))
+
+
+def stacked(
+    c: Config,
+    table: str,
+    layers: Sequence[PreNorm],
+    final: str = "",
+    *,
+    added: tuple[Module, ...] = (),
+    dropped: str = "embd_pdrop",
+    scales: bool = False,
+) -> Decoder:
+    """The words, the tables ``added``, dropout of what the field ``dropped`` says, these layers, and a final norm."""
+    words = Embedding(table, c.size("vocab_size"), c.size("hidden_size"))
+    stack, last = Stack("h", tuple(layers), c.size(LAYERS)), normed(c, final) if final else None
+    return Decoder("transformer", words, stack, last, scales, added=added, dropped=bool(c.get(dropped)))
+
+
+def places(c: Config, name: str, indices: str = PLACES) -> Positions:
+    """A trained vector for each position."""
+    return Positions(name, c.size("max_position_embeddings"), c.size("hidden_size"), indices)
+
+
+def gpt2_layers(c: Config, groups: Num | None = None, **code: Any) -> list[PreNorm]:
     """Fused queries, keys and values; where it reads an encoder, the keys and values of the encoder are fused."""
-    parts = [attention(c, run, "attn", ("c_attn", "c_proj"), groups=groups)]
+    subs: list[Module] = [split_attention(c, "attn", ("c_attn", "c_proj"), groups=groups, **code)]
+    norms = [normed(c, "ln_1")]
     if c.flag("add_cross_attention"):
-        cross = attention(c, run, "crossattention", ("q_attn", "c_attn", "c_proj"), cross=True)
-        active = int(c.head in WITH_ENCODER)
-        parts += (part._replace(active=active) for part in (cross, final(c, run, "ln_cross_attn")))
-    parts.append(feed_forward(c, run, "mlp", ("c_fc", "c_proj"), inner(c), c.word("activation_function")))
-    return layers(c, run, "h", *parts, names=("ln_1", "ln_2"), ends_with_sum=not drops(c, run, "resid_pdrop"))
+        reads = c.head in WITH_ENCODER
+        names = ("q_attn", "c_attn", "c_proj")
+        subs.append(split_attention(c, "crossattention", names, of=CrossAttention, reads=reads, **code))
+        norms.append(normed(c, "ln_cross_attn"))
+    subs.append(network(c, "mlp", ("c_fc", "c_proj"), inner(c), c.word("activation_function")))
+    norms.append(normed(c, "ln_2"))
+    layer = PreNorm("h", tuple(subs), tuple(norms), bool(c.get("resid_pdrop")), holds=True)
+    return [layer] * c.number(LAYERS)
 
 
-@family("gpt2", "gpt-sw3", architecture="GPT2LMHeadModel", heads=HEADS, aliases=SHORT)
-def gpt2(c: Config, run: Workload) -> Component:
+@family("gpt2", "gpt-sw3", architecture="GPT2LMHeadModel", heads=OWN_HEADS, aliases=SHORT)
+def gpt2(c: Config) -> Module:
     """Radford et al. 2019: the norms before their sub-layers, and one after the last layer."""
-    return transformer(words(c, run, "wte"), positions(c, run, "wpe"), gpt2_layers(c, run), final(c, run, "ln_f"))
+    return stacked(c, "wte", gpt2_layers(c, softmax="own"), "ln_f", added=(places(c, "wpe"),))
 
 
-@family("gpt_bigcode", architecture="GPTBigCodeForCausalLM", heads=HEADS, aliases=SHORT)
-def gpt_bigcode(c: Config, run: Workload) -> Component:
+@family("gpt_bigcode", architecture="GPTBigCodeForCausalLM", heads=OWN_HEADS, aliases=SHORT)
+def gpt_bigcode(c: Config) -> Module:
     """SantaCoder, StarCoder (arXiv 2301.03988, 2305.06161): GPT-2 with one head of keys and values for all queries."""
     if c.flag("multi_query") and c.flag("add_cross_attention"):
         raise InvalidModel("add_cross_attention does not go with multi_query", "set multi_query to false")
-    stack = gpt2_layers(c, run, groups=1 if c.flag("multi_query") else None)
-    return transformer(words(c, run, "wte"), positions(c, run, "wpe"), stack, final(c, run, "ln_f"))
+    layers = gpt2_layers(c, groups=1 if c.flag("multi_query") else None)
+    return stacked(c, "wte", layers, "ln_f", added=(places(c, "wpe"),))
 
 
-@family("openai-gpt", architecture="OpenAIGPTLMHeadModel", heads=HEADS, aliases=SHORT)
-def openai_gpt(c: Config, run: Workload) -> Component:
-    """Radford et al. 2018: the norms after their sub-layers, so that none follows the last layer."""
-    mixer = attention(c, run, "attn", ("c_attn", "c_proj"))
-    mlp = feed_forward(c, run, "mlp", ("c_fc", "c_proj"), 4 * c.size("hidden_size"), c.word("afn"))
-    stack = layers(c, run, "h", mixer, mlp, names=("ln_1", "ln_2"))
-    return transformer(words(c, run, "tokens_embed"), positions(c, run, "positions_embed"), stack)
+@family("openai-gpt", architecture="OpenAIGPTLMHeadModel", heads=OWN_HEADS, aliases=SHORT)
+def openai_gpt(c: Config) -> Module:
+    """Radford et al. 2018: the norms after their sub-layers, so that none follows the last layer.
+
+    What its configs call GELU is the approximation by a tanh.
+    """
+    mixer = split_attention(c, "attn", ("c_attn", "c_proj"), softmax="own")
+    kind = {"gelu": "gelu_new"}.get(c.word("afn"), c.word("afn"))
+    mlp = network(c, "mlp", ("c_fc", "c_proj"), 4 * c.size("hidden_size"), kind)
+    norms = normed(c, "ln_1"), normed(c, "ln_2")
+    layer = PostNorm("h", (mixer, mlp), norms, bool(c.get("resid_pdrop")), holds=True)
+    return stacked(c, "tokens_embed", [layer] * c.number(LAYERS), added=(places(c, "positions_embed", BUFFER),))
 
 
 @family(
     "gpt_neo",
     architecture="GPTNeoForCausalLM",
-    heads=GPT_HEADS,
+    heads=GPT_TOPS,
     aliases={"num_heads": "num_attention_heads", "num_layers": "num_hidden_layers"},
 )
-def gpt_neo(c: Config, run: Workload) -> Component:
+def gpt_neo(c: Config) -> Module:
     """Black et al. 2021: no biases on queries, keys and values. Every other layer sees a window (the same weights)."""
-    names = ("q_proj", "k_proj", "v_proj", "out_proj")
-    width = inner(c, "intermediate_size")
-    mlp = feed_forward(c, run, "mlp", ("c_fc", "c_proj"), width, c.word("activation_function"))
+    mlp = network(c, "mlp", ("c_fc", "c_proj"), inner(c, "intermediate_size"), c.word("activation_function"))
+    norms = normed(c, "ln_1"), normed(c, "ln_2")
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, "attn.attention", names, bias=False, output_bias=True, window=window)
-        sums = not drops(c, run, "resid_dropout")
-        return layers(c, run, "h", mixer, mlp, names=("ln_1", "ln_2"), ends_with_sum=sums)
+    def one(window: int | None) -> PreNorm:
+        mixer = split_attention(
+            c,
+            "attn.attention",
+            ("q_proj", "k_proj", "v_proj", "out_proj"),
+            bias=False,
+            output_bias=True,
+            dropout="attention_dropout",
+            window=window,
+            keeps_all=True,
+            scores_in_float32=True,
+            softmax="own",
+        )
+        return PreNorm("h", (mixer, mlp), norms, bool(c.get("resid_dropout")), holds=True)
 
-    kinds = local_windows(c) if run.attention == "causal" and not run.decoding else [None] * c.number(LAYERS)
-    stack = by_window(c, run, kinds, one, name="h")
-    return transformer(words(c, run, "wte"), positions(c, run, "wpe"), *stack, final(c, run, "ln_f"))
+    layers = {window: one(window) for window in dict.fromkeys(local_windows(c))}
+    stack = [layers[window] for window in local_windows(c)]
+    return stacked(c, "wte", stack, "ln_f", added=(places(c, "wpe"),), dropped="embed_dropout")
 
 
 def local_windows(c: Config) -> list[int | None]:
@@ -227,7 +326,7 @@ def local_windows(c: Config) -> list[int | None]:
     if given is None:
         return [window if place % 2 else None for place in range(count)]
     try:
-        kinds = [kind for names, times in given for _ in range(times) for kind in names]
+        kinds = [kind for names, times in given for _ in range(min(times, count + 1)) for kind in names]
     except (TypeError, ValueError):
         kinds = []
     if len(kinds) != count:
@@ -236,12 +335,13 @@ def local_windows(c: Config) -> list[int | None]:
     return [window if kind == "local" else None for kind in kinds]
 
 
-def one_norm(c: Config, run: Workload, *names: str) -> Component:
+def one_norm(c: Config, *names: str, angles: str = "") -> Decoder:
     """Attention and feed-forward read the same norm and run side by side; attention has no biases."""
-    mixer = attention(c, run, "attn", names, bias=False, rotary=rotated(c))
-    mlp = feed_forward(c, run, "mlp", ("fc_in", "fc_out"), inner(c), c.word("activation_function"))
-    stack = layers(c, run, "h", mixer, mlp, names=("ln_1",), ends_with_sum=not drops(c, run, "resid_pdrop"))
-    return transformer(words(c, run, "wte"), stack, final(c, run, "ln_f"))
+    rope = Rope(rotated(c), angles=angles, repeats=True)
+    mixer = split_attention(c, "attn", names, bias=False, rope=rope, scores_in_float32=True, softmax="own")
+    mlp = network(c, "mlp", ("fc_in", "fc_out"), inner(c), c.word("activation_function"))
+    layer = Parallel("h", (mixer, mlp), (normed(c, "ln_1"),), bool(c.get("resid_pdrop")))
+    return stacked(c, "wte", [layer] * c.number(LAYERS), "ln_f")
 
 
 def rotated(c: Config) -> Num:
@@ -253,36 +353,43 @@ def rotated(c: Config) -> Num:
 @family(
     "gptj",
     architecture="GPTJForCausalLM",
-    heads=GPT_HEADS | {"ForCausalLM": lm_head(bias=True), "ForQuestionAnswering": classifier("qa_outputs", bias=True)},
+    heads=GPT_TOPS
+    | {"ForCausalLM": tops.lm_head(bias=True), "ForQuestionAnswering": tops.classifier("qa_outputs", bias=True)},
     aliases=SHORT,
 )
-def gptj(c: Config, run: Workload) -> Component:
+def gptj(c: Config) -> Module:
     """Wang and Komatsuzaki 2021: parallel sub-layers under one norm, rotary positions, a bias on the logits."""
-    return one_norm(c, run, "q_proj", "k_proj", "v_proj", "out_proj")
+    return one_norm(c, "q_proj", "k_proj", "v_proj", "out_proj")
 
 
 @family(
     "codegen",
     architecture="CodeGenForCausalLM",
-    heads={"Model": bare, "ForCausalLM": lm_head(bias=True)},
+    heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(bias=True)},
     aliases=SHORT,
 )
-def codegen(c: Config, run: Workload) -> Component:
+def codegen(c: Config) -> Module:
     """Nijkamp et al. 2022 (arXiv 2203.13474): GPT-J with fused queries, keys and values."""
-    return one_norm(c, run, "qkv_proj", "out_proj")
+    return one_norm(c, "qkv_proj", "out_proj", angles="float32")
 
 
 @family(
     "ctrl",
     architecture="CTRLLMHeadModel",
-    heads={"Model": bare, "LMHeadModel": lm_head(bias=True), "ForSequenceClassification": classifier("classifier")},
+    heads={
+        "Model": tops.bare,
+        "LMHeadModel": tops.lm_head(bias=True),
+        "ForSequenceClassification": tops.classifier("classifier"),
+    },
     aliases=SHORT,
 )
-def ctrl(c: Config, run: Workload) -> Component:
-    """Keskar et al. 2019 (arXiv 1909.05858): fixed positions; a bias on the logits."""
-    mixer = attention(c, run, "multi_head_attention", ("Wq", "Wk", "Wv", "dense"))
-    mlp = feed_forward(c, run, "ffn", ("0", "2"), c.size("dff"), "relu")
-    sums = not drops(c, run, "resid_pdrop")
-    stack = layers(c, run, "h", mixer, mlp, names=("layernorm1", "layernorm2"), ends_with_sum=sums)
-    tables = words(c, run, "w"), fixed_positions(c, run, "pos_encoding")
-    return transformer(*tables, stack, final(c, run, "layernorm"))
+def ctrl(c: Config) -> Module:
+    """Keskar et al. 2019 (arXiv 1909.05858): words times √h, fixed positions; a bias on the logits."""
+    names = ("Wq", "Wk", "Wv", "dense")
+    mixer = split_attention(c, "multi_head_attention", names, dropout="", softmax="own")
+    mlp = network(c, "ffn", ("0", "2"), c.size("dff"), "relu")
+    norms = normed(c, "layernorm1"), normed(c, "layernorm2")
+    layer = PreNorm("h", (mixer, mlp), norms, bool(c.get("resid_pdrop")), holds=True)
+    c.size("max_position_embeddings")  # a size, though nothing is stored for it
+    sines = (Sines("pos_encoding", c.size("hidden_size")),)
+    return stacked(c, "w", [layer] * c.number(LAYERS), "layernorm", added=sines, scales=True)

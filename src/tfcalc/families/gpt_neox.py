@@ -4,28 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output
+from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, product
-from tfcalc.families.gpt2 import GPT_HEADS, attention, feed_forward, final, inner, layers, transformer, words
+from tfcalc.families import kit
+from tfcalc.families.gpt2 import (
+    GPT_HEADS,
+    GPT_TOPS,
+    attention,
+    feed_forward,
+    final,
+    inner,
+    layers,
+    split_attention,
+    transformer,
+    words,
+)
 from tfcalc.families.images import drops, grid
 from tfcalc.families.llama import PRE_NORM, rotary_width
-from tfcalc.leaves import linear, norm
+from tfcalc.families.windows import LAYERS
+from tfcalc.leaves import linear
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.counted import counted
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.layers import Parallel, PreNorm
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.stack import Stack
 from tfcalc.workload import Workload
 
 QKV = ("query_key_value", "dense")
 MLP = ("dense_h_to_4h", "dense_4h_to_h")
 
 
-def qk_norms(c: Config, run: Workload, groups: Num | None = None) -> tuple[Component, ...]:
-    """Where ``qk_layernorm`` asks for them: a LayerNorm of each head's query, and one of its key."""
-    if not c.flag("qk_layernorm"):
-        return ()
-    a, d, tokens = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads"), run.target.tokens
-    keys = norm("k_layernorm", "layernorm", d, tokens * (a if groups is None else groups))
-    return norm("q_layernorm", "layernorm", d, tokens * a), keys
+def width(c: Config) -> Num:
+    """That of a head: the hidden size split among the heads."""
+    return c.quotient("hidden_size", "num_attention_heads")
+
+
+def rope(c: Config) -> Rope:
+    """Rotary positions of a part of each head, which is put together again."""
+    return kit.rope(c, width(c), copies=True)
+
+
+def network(c: Config, width: Num, kind: str, *, bias: bool = True) -> FeedForward:
+    """Two maps with an activation between them."""
+    h, (up, down) = c.size("hidden_size"), MLP
+    return FeedForward("mlp", Linear(up, h, width, "1", bias), Linear(down, width, h, "2", bias), kind)
 
 
 def rotated(c: Config) -> Num:
@@ -41,36 +69,39 @@ def sums(c: Config, run: Workload) -> bool:
 @family(
     "gpt_neox",
     architecture="GPTNeoXForCausalLM",
-    heads=GPT_HEADS,
+    heads=GPT_TOPS,
     aliases={"rotary_pct": "partial_rotary_factor"},
     partial_rotary_factor=0.25,  # by __post_init__
 )
-def gpt_neox(c: Config, run: Workload) -> Component:
+def gpt_neox(c: Config) -> Module:
     """Black et al. 2022 (arXiv 2204.06745), Pythia: two norms a layer even where its sub-layers run side by side."""
-    mixer = attention(c, run, "attention", QKV, bias=c.flag("attention_bias"), rotary=rotated(c))
-    mlp = feed_forward(c, run, "mlp", MLP, c.size("intermediate_size"), c.word("hidden_act"))
-    stack = layers(c, run, "layers", mixer, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))
-    return transformer(words(c, run, "embed_in"), stack, final(c, run, "final_layer_norm"), name="gpt_neox")
+    bias, dropped = c.flag("attention_bias"), bool(c.get("hidden_dropout"))
+    mixer = split_attention(c, "attention", QKV, bias=bias, dropout="attention_dropout", rope=rope(c))
+    mlp = network(c, c.size("intermediate_size"), c.word("hidden_act"))
+    wiring = Parallel if c.flag("use_parallel_residual") else PreNorm
+    stack = kit.layer(c, mixer, mlp, of=wiring, norm="layernorm", dropped=dropped)
+    names = ("gpt_neox", "embed_in", "final_layer_norm")
+    return kit.decoder(c, stack, norm="layernorm", names=names).but(dropped=dropped)
 
 
 @family(
     "gpt_neox_japanese",
     architecture="GPTNeoXJapaneseForCausalLM",
-    heads={"Model": bare, "ForCausalLM": lm_head("embed_out")},
+    heads={"Model": tops.bare, "ForCausalLM": tops.lm_head("embed_out")},
 )
-def gpt_neox_japanese(c: Config, run: Workload) -> Component:
+def gpt_neox_japanese(c: Config) -> Module:
     """ABEJA 2022: no biases but that of the last layer's attention."""
-    width = c.size("hidden_size") * c.size("intermediate_multiple_size")
-    mlp = feed_forward(c, run, "mlp", MLP, width, c.word("hidden_act"), bias=False)
-    mixer, last = (
-        attention(c, run, "attention", QKV, bias=False, output_bias=bias, rotary=rotated(c)) for bias in (False, True)
-    )
-    before = layers(c, run, "layers[:-1]", mixer, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))
-    after = layers(c, run, "layers[-1]", last, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))
-    after = after._replace(copies=1, under=c.number("num_hidden_layers") - 1)
-    stack = before._replace(copies=c.size("num_hidden_layers") - 1), after
-    table, norm_after = words(c, run, "embed_in"), final(c, run, "final_layer_norm")
-    return transformer(table, *stack, norm_after, name="gpt_neox_japanese")
+    mlp = network(c, c.size("hidden_size") * c.size("intermediate_multiple_size"), c.word("hidden_act"), bias=False)
+
+    def one(*, bias: bool) -> PreNorm:
+        mixer = split_attention(
+            c, "attention", QKV, bias=False, output_bias=bias, dropout="attention_dropout", rope=rope(c), softmax="own"
+        )
+        return kit.layer(c, mixer, mlp, norm="layernorm", dropped=bool(c.get("hidden_dropout")))
+
+    layer, names = one(bias=False), ("gpt_neox_japanese", "embed_in", "final_layer_norm")
+    stack = Stack("layers", (*[layer] * (c.number(LAYERS) - 1), one(bias=True)), c.size(LAYERS))
+    return kit.decoder(c, layer, norm="layernorm", names=names).but(layers=stack)
 
 
 @family(
@@ -123,15 +154,17 @@ def falcon(c: Config, run: Workload) -> Component:
 @family(
     "persimmon",
     architecture="PersimmonForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     partial_rotary_factor=0.5,  # by __post_init__
 )
-def persimmon(c: Config, run: Workload) -> Component:
+def persimmon(c: Config) -> Module:
     """Adept 2023: a norm of each head's query and key; squared ReLU."""
-    mixer = attention(c, run, "self_attn", QKV, within=qk_norms(c, run), rotary=rotated(c))
-    mlp = feed_forward(c, run, "mlp", MLP, c.size("intermediate_size"), c.word("hidden_act"))
-    stack = layers(c, run, "layers", mixer, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))
-    return transformer(words(c, run, "embed_tokens"), stack, final(c, run, "final_layernorm"), name="model")
+    mixer = split_attention(c, "self_attn", QKV, dropout="attention_dropout", rope=rope(c))
+    names = ("q_layernorm", "k_layernorm") if c.flag("qk_layernorm") else ()
+    mixer = mixer.but(norms=tuple(Norm(name, "layernorm", width(c)) for name in names))
+    mlp = network(c, c.size("intermediate_size"), c.word("hidden_act"))
+    layers = kit.layer(c, mixer, mlp, norm="layernorm", dropped=bool(c.get("hidden_dropout")))
+    return kit.decoder(c, layers, norm="layernorm", names=("model", "embed_tokens", "final_layernorm"))
 
 
 def text_of(c: Config) -> Config:
@@ -154,7 +187,7 @@ def fuyu_logits(c: Config, run: Workload, base: Component) -> Iterator[Component
 def fuyu(c: Config, run: Workload) -> Component:
     """Adept 2023: Persimmon, which reads patches of an image by a single map of their pixels."""
     text, side = text_of(c), c.size("patch_size")
-    language = persimmon(text, run) if text is c else nested(text, run, "language_model")
+    language = counted(persimmon(text), run) if text is c else nested(text, run, "language_model")
     pixels, patches = side * side * c.size("num_channels"), run.beside(product(grid(c))).tokens
     embed = linear("vision_embed_tokens", pixels, text.size("hidden_size"), patches, input_gradient=False)
     return transformer(language._replace(name="language_model"), embed, name="model")

@@ -64,14 +64,21 @@ def attention(
     bias: bool = False,
     output_bias: bool | None = None,
     qk_norms: str = "",
+    norm_names: tuple[str, str] = ("q_norm", "k_norm"),
     whole: bool = False,
     code: str = "",
     window: int | None = None,
     causal: bool = True,
     dropout: str = "attention_dropout",
+    width: Num | None = None,
+    each: bool = False,
 ) -> Attention:
-    """Self-attention; ``qk_norms`` is the form of the norms of queries and keys, of each head or the ``whole``."""
-    h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), head_dim(c)
+    """Self-attention; ``width`` is a head's, if not ``head_dim``.
+
+    ``qk_norms`` is the form of the norms of queries and keys: of each head, of the ``whole``, or of ``each`` head with
+    weights of its own.
+    """
+    h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), width or head_dim(c)
     *inward, outward = names
     if len(inward) == 1:
         maps = [Linear(inward[0], h, a * d + g * d + g * d, "QKV", bias)]
@@ -85,11 +92,12 @@ def attention(
         d,
         d,
         tuple(maps),
-        (Norm("q_norm", qk_norms, a * d if whole else d, code), Norm("k_norm", qk_norms, g * d if whole else d, code))
-        if qk_norms
-        else (),
+        tuple(
+            Norm(name, qk_norms, heads * d if whole else d, code, heads if each else 1)
+            for name, heads in zip(norm_names if qk_norms else (), (a, g), strict=False)
+        ),
         Linear(outward, a * d, h, "O", bias if output_bias is None else output_bias),
-        rope=rope(c),
+        rope=rope(c, d),
         whole=whole,
         window=window,
         causal=causal,
@@ -97,9 +105,12 @@ def attention(
     )
 
 
-def rope(c: Config, **code: Any) -> Rope:
-    """Rotary positions of heads, as wide as the config says; ``code`` is what the family's program does its own way."""
-    return Rope(rotary_width(c, head_dim(c)), **code)
+def rope(c: Config, width: Num | None = None, **code: Any) -> Rope:
+    """Rotary positions of heads of this ``width`` (if not ``head_dim``), or of a part, as the config says.
+
+    ``code`` is what the family's program does its own way.
+    """
+    return Rope(rotary_width(c, width or head_dim(c)), **code)
 
 
 def gated(c: Config, *, bias: bool = False, names: Sequence[str] = GATED, act: str = "hidden_act") -> GatedFeedForward:

@@ -2,94 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM, bare, classifier, output
-from tfcalc.core.component import Component
-from tfcalc.families.images import drops
-from tfcalc.families.llama import PRE_NORM, attention, decoder, feed_forward, gated, head_dim, qk_norms, uniform
-from tfcalc.families.windows import by_window, windows
-from tfcalc.leaves import attend, linear, norm, parameter
-from tfcalc.leaves.elementwise import activation
-from tfcalc.workload import Workload
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num
+from tfcalc.families import kit
+from tfcalc.families.windows import both, windows
+from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.deep_head import DeepHead
+from tfcalc.nn.differential import DifferentialAttention
+from tfcalc.nn.layers import PreNorm, Sandwich
+from tfcalc.nn.module import Module
 
 
-@family("arcee", architecture="ArceeForCausalLM", heads=CAUSAL_LM)
-def arcee(c: Config, run: Workload) -> Component:
+@family("arcee", architecture="ArceeForCausalLM", heads=tops.CAUSAL_LM)
+def arcee(c: Config) -> Module:
     """Arcee AFM (transformers' ArceeMLP): no gate."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"))
-    return decoder(c, run, uniform(c, run, mixer, feed_forward(c, run, bias=c.flag("mlp_bias"))))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"))
+    return kit.decoder(c, kit.layer(c, mixer, kit.plain(c, bias=c.flag("mlp_bias"))))
 
 
-@family("apertus", architecture="ApertusForCausalLM", heads=CAUSAL_LM)
-def apertus(c: Config, run: Workload) -> Component:
+@family("apertus", architecture="ApertusForCausalLM", heads=tops.CAUSAL_LM)
+def apertus(c: Config) -> Module:
     """Apertus (arXiv 2509.14233): no gate, an activation with two trained scalars, norms of each head."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run))
-    names = ("attention_layernorm", "feedforward_layernorm")
-    return decoder(c, run, uniform(c, run, mixer, feed_forward(c, run), names=names))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
+    return kit.decoder(c, kit.layer(c, mixer, kit.plain(c), names=("attention_layernorm", "feedforward_layernorm")))
 
 
-@family("bitnet", architecture="BitNetForCausalLM", heads=CAUSAL_LM)
-def bitnet(c: Config, run: Workload) -> Component:
+@family("bitnet", architecture="BitNetForCausalLM", heads=tops.CAUSAL_LM)
+def bitnet(c: Config) -> Module:
     """BitNet b1.58 2B4T (arXiv 2504.12285): a norm before the last projection of each sub-layer too."""
-    h, f, tokens = c.size("hidden_size"), c.size("intermediate_size"), run.target.tokens
-    before_output = (norm("attn_sub_norm", "rmsnorm", h, tokens),)
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=before_output)
-    ffn = gated(c, run, within=(norm("ffn_sub_norm", "rmsnorm", f, tokens),))
-    return decoder(c, run, uniform(c, run, mixer, ffn))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"))
+    mixer = mixer.but(sub_norm=Norm("attn_sub_norm", "rmsnorm", c.size("hidden_size")))
+    ffn = kit.gated(c).but(sub_norm=Norm("ffn_sub_norm", "rmsnorm", c.size("intermediate_size")))
+    return kit.decoder(c, kit.layer(c, mixer, ffn))
 
 
-@family("ernie4_5", architecture="Ernie4_5ForCausalLM", heads=CAUSAL_LM)
-def ernie(c: Config, run: Workload) -> Component:
+@family("ernie4_5", architecture="Ernie4_5ForCausalLM", heads=tops.CAUSAL_LM)
+def ernie(c: Config) -> Module:
     """ERNIE 4.5 (transformers' Ernie4_5Attention): one flag for all biases."""
-    bias = c.flag("use_bias")
-    return decoder(c, run, uniform(c, run, attention(c, run, bias=bias), gated(c, run, bias=bias)))
+    bias, rope = c.flag("use_bias"), kit.rope(c, angles="float32", by_layer=True, in_float32=True)
+    return kit.decoder(c, kit.layer(c, kit.attention(c, bias=bias).but(rope=rope), kit.gated(c, bias=bias)))
 
 
-@family("seed_oss", architecture="SeedOssForCausalLM", heads=CAUSAL_LM)
-def seed_oss(c: Config, run: Workload) -> Component:
+@family("seed_oss", architecture="SeedOssForCausalLM", heads=tops.CAUSAL_LM)
+def seed_oss(c: Config) -> Module:
     """Seed-OSS (transformers' SeedOssAttention): the output's bias has a flag of its own."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=c.flag("attention_out_bias"))
-    sums = not drops(c, run, "residual_dropout")
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias")), ends_with_sum=sums))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), output_bias=c.flag("attention_out_bias"))
+    return kit.decoder(
+        c, kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias")), dropped=bool(c.get("residual_dropout")))
+    )
 
 
-@family("nemotron", architecture="NemotronForCausalLM", heads=CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
-@family("jais2", architecture="Jais2ForCausalLM", heads=CAUSAL_LM)
-def nemotron(c: Config, run: Workload) -> Component:
-    """Nemotron-4 (arXiv 2402.16819): no gate, LayerNorms with biases."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"))
-    ffn = feed_forward(c, run, bias=c.flag("mlp_bias"))
-    return decoder(c, run, uniform(c, run, mixer, ffn, norm="layernorm"), final="layernorm")
+@family("jais2", architecture="Jais2ForCausalLM", heads=tops.CAUSAL_LM)
+def jais2(c: Config) -> Module:
+    """Jais 2 (transformers' Jais2DecoderLayer): no gate, LayerNorms with biases."""
+    mixer, ffn = kit.attention(c, bias=c.flag("attention_bias")), kit.plain(c, bias=c.flag("mlp_bias"))
+    return kit.decoder(c, kit.layer(c, mixer, ffn, norm="layernorm"), norm="layernorm")
 
 
-@family("helium", architecture="HeliumForCausalLM", heads=CAUSAL_LM)
-def helium(c: Config, run: Workload) -> Component:
+@family(
+    "nemotron", architecture="NemotronForCausalLM", heads=tops.CAUSAL_LM, partial_rotary_factor=0.5
+)  # by __post_init__
+def nemotron(c: Config) -> Module:
+    """Nemotron-4 (arXiv 2402.16819): the same with norms whose weight is the distance from 1, and a part rotated."""
+    mixer = kit.attention(c, bias=c.flag("attention_bias")).but(rope=kit.rope(c, copies=True))
+    layers = kit.layer(c, mixer, kit.plain(c, bias=c.flag("mlp_bias")), norm="layernorm", code="plus one")
+    return kit.decoder(c, layers, norm="layernorm", code="plus one")
+
+
+@family("helium", architecture="HeliumForCausalLM", heads=tops.CAUSAL_LM)
+def helium(c: Config) -> Module:
     """Helium (transformers' HeliumAttention): the output projection is h × h without bias, however wide heads are."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), output_bias=False, output_from=c.size("hidden_size"))
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
+    mixer, h = kit.attention(c, bias=c.flag("attention_bias")), c.size("hidden_size")
+    mixer = mixer.but(output=Linear("o_proj", h, h, "O"), rope=kit.rope(c, by_layer=True))
+    return kit.decoder(c, kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias")), code="helium"), code="helium")
 
 
-@family("hyperclovax", architecture="HyperCLOVAXForCausalLM", heads=CAUSAL_LM)
-def hyperclovax(c: Config, run: Workload) -> Component:
-    """HyperCLOVA X SEED (transformers' HyperCLOVAXDecoderLayer): norms after sub-layers too, if not switched off."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"))
-    normed = c.flag("use_post_norm")
-    names = (*PRE_NORM, "post_norm1", "post_norm2") if normed else PRE_NORM
-    ffn = gated(c, run, bias=c.flag("mlp_bias"))
-    return decoder(c, run, uniform(c, run, mixer, ffn, names=names, ends_with_sum=not normed))
+@family("hyperclovax", architecture="HyperCLOVAXForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
+def hyperclovax(c: Config) -> Module:
+    """HyperCLOVA X SEED (transformers' HyperCLOVAXDecoderLayer): Granite with norms after sub-layers, if not off."""
+    parts = kit.attention(c, bias=c.flag("attention_bias")), kit.gated(c, bias=c.flag("mlp_bias"))
+    if c.flag("use_post_norm"):
+        names = ("input_layernorm", "post_norm1", "post_attention_layernorm", "post_norm2")
+        layers = kit.layer(c, *parts, of=Sandwich, names=names)
+    else:
+        layers = kit.layer(c, *parts)
+    return kit.decoder(c, layers.but(scales=True)).but(scales=True)
 
 
-@family("cwm", architecture="CwmForCausalLM", heads=CAUSAL_LM)
-def cwm(c: Config, run: Workload) -> Component:
+@family("cwm", architecture="CwmForCausalLM", heads=tops.CAUSAL_LM)
+def cwm(c: Config) -> Module:
     """Code World Model (arXiv 2510.02387): biases in the feed-forward network only, where a flag says so."""
 
-    def one(window: int | None) -> Component:
-        return uniform(c, run, attention(c, run, window=window), gated(c, run, bias=c.flag("mlp_bias")))
+    def one(window: int | None) -> PreNorm:
+        return kit.layer(c, kit.attention(c, window=window), kit.gated(c, bias=c.flag("mlp_bias")))
 
-    return decoder(c, run, *by_window(c, run, windows(c, all_but_each_fourth), one))
+    return kit.decoder(c, one, windows(c, all_but_each_fourth), masks=both(c))
 
 
 def all_but_each_fourth(place: int) -> bool:
@@ -97,81 +107,81 @@ def all_but_each_fourth(place: int) -> bool:
     return place % 4 != 0
 
 
-@family("nanochat", architecture="NanoChatForCausalLM", heads=CAUSAL_LM)
-def nanochat(c: Config, run: Workload) -> Component:
-    """NanoChat (transformers' NanoChatRMSNorm): no gate, and norms without any weight, those of the heads too."""
+@family("nanochat", architecture="NanoChatForCausalLM", heads=tops.CAUSAL_LM | tops.capped_lm())
+def nanochat(c: Config) -> Module:
+    """NanoChat (transformers' NanoChatRMSNorm): no gate, and norms without any weight, those of the heads too.
+
+    The last norm also runs before the first layer.
+    """
     plain = "rmsnorm-plain"
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=qk_norms(plain, c, run))
-    ffn = feed_forward(c, run, names=("fc1", "fc2"))
-    return decoder(c, run, uniform(c, run, mixer, ffn, norm=plain), final=plain)
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms=plain).but(normed_last=True)
+    layers = kit.layer(c, mixer, kit.plain(c, names=("fc1", "fc2")), norm=plain)
+    return kit.decoder(c, layers, norm=plain).but(normed_twice=True)
 
 
-@family("granite_swa", architecture="GraniteSWAForCausalLM", heads=CAUSAL_LM)
-def granite_swa(c: Config, run: Workload) -> Component:
+@family("granite_swa", architecture="GraniteSWAForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
+def granite_swa(c: Config) -> Module:
     """Granite with windows (transformers' GraniteSWAAttention): a trained sink for each head."""
-    sinks = parameter("sinks", c.size("num_attention_heads"), minor=True)
+    sinks = stored("sinks", c.size("num_attention_heads"))
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, bias=c.flag("attention_bias"), within=(sinks,), window=window)
-        return uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias")))
+    def one(window: int | None) -> PreNorm:
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window).but(sinks=sinks)
+        return kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))).but(scales=True)
 
-    return decoder(c, run, *by_window(c, run, windows(c, all_but_each_fourth), one))
-
-
-@family("hunyuan_v1_dense", architecture="HunYuanDenseV1ForCausalLM", heads=CAUSAL_LM)
-def hunyuan(c: Config, run: Workload) -> Component:
-    """Hunyuan dense (transformers' HunYuanDenseV1Attention): a norm of each head's query and key."""
-    normed = qk_norms("rmsnorm", c, run, names=("query_layernorm", "key_layernorm"))
-    return decoder(
-        c, run, uniform(c, run, attention(c, run, bias=c.flag("attention_bias"), within=normed), gated(c, run))
-    )
+    return kit.decoder(c, one, windows(c, all_but_each_fourth), masks=both(c)).but(scales=True)
 
 
-@family("diffllama", architecture="DiffLlamaForCausalLM", heads=CAUSAL_LM)
-def diffllama(c: Config, run: Workload) -> Component:
+def stored(name: str, *shape: Num) -> Stored:
+    """A trained tensor by this name."""
+    return Stored(name, Weight(name, shape, minor=True, key=""))
+
+
+@family("hunyuan_v1_dense", architecture="HunYuanDenseV1ForCausalLM", heads=tops.CAUSAL_LM)
+def hunyuan(c: Config) -> Module:
+    """Hunyuan dense (transformers' HunYuanDenseV1Attention): a norm of each head's query and key, once rotated."""
+    names = ("query_layernorm", "key_layernorm")
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", norm_names=names)
+    return kit.decoder(c, kit.layer(c, mixer.but(normed_last=True), kit.gated(c)))
+
+
+@family("diffllama", architecture="DiffLlamaForCausalLM", heads=tops.CAUSAL_LM)
+def diffllama(c: Config) -> Module:
     """Differential Transformer (arXiv 2410.05258): one attention is subtracted from another, by four trained vectors.
 
     Each half of the values goes through all heads, so scores are computed twice (transformers' DiffLlamaAttention).
     """
-    a, d, stream = c.size("num_attention_heads"), head_dim(c), run.target
-    pairs = run.pairs(stream, stream, causal=True)
-    within = (
-        *(parameter(f"lambda_{name}", d, minor=True) for name in ("q1", "k1", "q2", "k2")),
-        attend("attend_again", a, d, d, pairs),
-        norm("groupnorm", "rmsnorm-plain", a * d, stream.tokens),
-    )
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=within)
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run)))
+    d = kit.head_dim(c)
+    vectors = tuple(stored(f"lambda_{name}", d) for name in ("q1", "k1", "q2", "k2"))
+    norm = Norm("groupnorm", "rmsnorm-plain", 2 * d, "olmo")
+    fields = kit.attention(c, bias=c.flag("attention_bias")).__dict__
+    mixer = DifferentialAttention(**fields, vectors=vectors, group_norm=norm)
+    return kit.decoder(c, kit.layer(c, mixer, kit.gated(c)))
 
 
-def masked_lm(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def masked_lm(c: Config, base: Module) -> Module:
     """Logits over the vocabulary, with a bias where the feed-forward networks have one."""
-    yield base
-    tied, bias = c.flag("tie_word_embeddings"), c.flag("mlp_bias")
-    yield output("lm_head", c.size("hidden_size"), c.size("vocab_size"), run, bias=bias, tied=tied)
+    return tops.lm_head(bias=c.flag("mlp_bias"), shifted=False)(c, base)
 
 
-def deep_classifier(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def deep_classifier(c: Config, base: Module) -> Module:
     """Logits over ``num_labels`` classes, after one more linear map."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    first, *rest = classifier("classifier", bias=True)(c, run, base)
-    yield first
-    yield linear("dense", h, h, tokens)
-    yield activation("activation", "gelu", tokens * h)
-    yield from rest
+    h = c.size("hidden_size")
+    return DeepHead(
+        "", base, Linear("dense", h, h, "", True), "gelu", Linear("classifier", h, tops.labels(c), "", True)
+    )
 
 
 @family(
     "eurobert",
     architecture="EuroBertForMaskedLM",
     heads={
-        "Model": bare,
+        "Model": tops.bare,
         "ForMaskedLM": masked_lm,
         "ForSequenceClassification": deep_classifier,
-        "ForTokenClassification": classifier("classifier", bias=True),
+        "ForTokenClassification": tops.classifier("classifier", bias=True),
     },
 )
-def eurobert(c: Config, run: Workload) -> Component:
+def eurobert(c: Config) -> Module:
     """EuroBERT (arXiv 2503.05500): Llama that looks both ways."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), causal=False)
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), causal=False)
+    return kit.decoder(c, kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))))

@@ -95,7 +95,11 @@ def falcon_mamba(c: Config) -> Module:
 def mamba_mixer(c: Config, norms: str = "") -> nn.Mamba:
     """Mamba's mixer; ``intermediate_size`` rules over ``expand``."""
     h, given, states = c.size("hidden_size"), c.optional("intermediate_size"), c.size("state_size")
-    inner, rank, bias = c.size("expand") * h if given is None else given, time_step_rank(c, "time_step_rank"), "use_bias"
+    inner, rank, bias = (
+        c.size("expand") * h if given is None else given,
+        time_step_rank(c, "time_step_rank"),
+        "use_bias",
+    )
     widths = {"dt_layernorm": rank, "b_layernorm": states, "c_layernorm": states}
     return nn.Mamba(
         "mixer",

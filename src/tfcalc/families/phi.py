@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM, lm_head
-from tfcalc.core.component import Component
-from tfcalc.families.gpt2 import feed_forward, final, layers, transformer, words
-from tfcalc.families.gpt_neox import qk_norms
-from tfcalc.families.images import drops
-from tfcalc.families.llama import attention, decoder, kv_heads, uniform
-from tfcalc.families.windows import by_window, windows
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.windows import windows
+from tfcalc.nn.layers import Parallel, PreNorm
+from tfcalc.nn.module import Module
 
 
 @family(
     "phi",
     architecture="PhiForCausalLM",
-    heads=CAUSAL_LM | {"ForCausalLM": lm_head(bias=True)},
+    heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias=True)},
     partial_rotary_factor=0.5,  # by __post_init__
 )
-def phi(c: Config, run: Workload) -> Component:
+def phi(c: Config) -> Module:
     """Phi-1 to Phi-2 (arXiv 2306.11644, 2309.05463): parallel sub-layers under one norm; a bias even on the logits."""
+    norms = "layernorm" if c.flag("qk_layernorm") else ""
     names = ("q_proj", "k_proj", "v_proj", "dense")
-    mixer = attention(c, run, names=names, bias=True, within=qk_norms(c, run, kv_heads(c)))
-    mlp = feed_forward(c, run, "mlp", ("fc1", "fc2"), c.size("intermediate_size"), c.word("hidden_act"))
-    sums = not drops(c, run, "resid_pdrop")
-    stack = layers(c, run, "layers", mixer, mlp, names=("input_layernorm",), ends_with_sum=sums)
-    return transformer(words(c, run, "embed_tokens"), stack, final(c, run, "final_layernorm"), name="model")
+    mixer = kit.attention(c, names=names, bias=True, qk_norms=norms, norm_names=("q_layernorm", "k_layernorm"))
+    layers = kit.layer(
+        c,
+        mixer.but(rope=kit.rope(c, copies=True)),
+        kit.plain(c, bias=True, names=("fc1", "fc2")),
+        of=Parallel,
+        norm="layernorm",
+        names=("input_layernorm",),
+        dropped=bool(c.get("resid_pdrop")),
+    )
+    whole = kit.decoder(c, layers, norm="layernorm", names=("model", "embed_tokens", "final_layernorm"))
+    return whole.but(dropped=bool(c.get("embd_pdrop")))
 
 
-@family("starcoder2", architecture="Starcoder2ForCausalLM", heads=CAUSAL_LM)
-def starcoder2(c: Config, run: Workload) -> Component:
+@family("starcoder2", architecture="Starcoder2ForCausalLM", heads=tops.CAUSAL_LM)
+def starcoder2(c: Config) -> Module:
     """Lozhkov et al. 2024 (arXiv 2402.19173): grouped heads, but GPT-2's feed-forward network and norms."""
-    bias, width = c.flag("use_bias"), c.size("intermediate_size")
-    mlp = feed_forward(c, run, "mlp", ("c_fc", "c_proj"), width, c.word("hidden_act"), bias=bias)
-    sums = not drops(c, run, "residual_dropout")
+    bias, dropped = c.flag("use_bias"), bool(c.get("residual_dropout"))
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, bias=bias, window=window)
-        return uniform(c, run, mixer, mlp, norm="layernorm", ends_with_sum=sums)
+    def one(window: int | None) -> PreNorm:
+        parts = kit.attention(c, bias=bias, window=window), kit.plain(c, bias=bias, names=("c_fc", "c_proj"))
+        return kit.layer(c, *parts, norm="layernorm", dropped=dropped)
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda _: True), one), final="layernorm")
+    whole = kit.decoder(c, one, windows(c, lambda _: True), norm="layernorm")
+    return whole.but(dropped=bool(c.get("embedding_dropout")))

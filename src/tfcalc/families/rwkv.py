@@ -44,8 +44,8 @@ def time_mixing(h: Num, width: Num) -> Module:
     """RWKV's attention."""
     names = ("key", "value", "receptance")
     maps = tuple(Linear(name, h, width) for name in names)
-    decays = (parameter(name, width, minor=True) for name in ("time_decay", "time_first"))
-    return TimeMixing("attention", mixtures(h, *names), maps, *decays, Linear("output", width, h, "O"))
+    decay, first = (parameter(name, width, minor=True) for name in ("time_decay", "time_first"))
+    return TimeMixing("attention", mixtures(h, *names), maps, decay, first, Linear("output", width, h, "O"))
 
 
 def channel_mixing(h: Num, inner: Num) -> Module:

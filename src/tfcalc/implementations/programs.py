@@ -53,16 +53,28 @@ class Ran:
 
 
 def program(
-    model: Model, run: Workload, numerics: Numerics, implementation: str, *, every_layer: bool = True
+    model: Model,
+    run: Workload,
+    numerics: Numerics,
+    implementation: str,
+    *,
+    every_layer: bool = True,
+    ends_alone: bool = False,
 ) -> Program:
-    """The model on a new tape. Raises InvalidModel where this code does not run such a model."""
+    """The model on a new tape. Raises InvalidModel where this code does not run such a model.
+
+    ``every_layer`` runs, rather than one of each kind; or, of a row of equal layers, those at its ends
+    (``ends_alone``), which is enough to find when most is live.
+    """
     from tfcalc.configs.published import HFModel
     from tfcalc.families.transformer import Transformer
 
     if isinstance(model, HFModel) and implementation in PUBLISHED and (module := model.module()) is not None:
         from tfcalc.implementations.modules import ModuleProgram
 
-        return ModuleProgram(module, run, numerics, fused=implementation == "fused", every_layer=every_layer)
+        made = ModuleProgram(module, run, numerics, fused=implementation == "fused", every_layer=every_layer)
+        made.trace.ends_alone = ends_alone
+        return made
     if isinstance(model, HFModel) and implementation in PUBLISHED:
         from tfcalc.implementations.transformers.program import running
 

@@ -118,7 +118,7 @@ def _number(size: Num) -> int:
 
 def forward(model: Model, run: Workload, numerics: Numerics) -> int:
     """The most bytes that are live in a forward pass that keeps neither gradients nor caches, beside the parameters."""
-    made = program(model, run, numerics, "auto")
+    made = program(model, run, numerics, "auto", ends_alone=True)
     with made.tape.without_gradients():
         made(model.tree(run))
     return made.tape.ledger.most.total

@@ -32,7 +32,7 @@ def step(
 
     ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time.
     """
-    running = program(model, run, numerics, implementation)
+    running = program(model, run, numerics, implementation, ends_alone=True)
     tape, ledger = running.tape, running.tape.ledger
     tape.gradients_stay = gradients_stay
     ledger.begin("forward")
@@ -59,7 +59,7 @@ def temporary(
     total: int,
 ) -> list[Found]:
     """What is live, and neither kept nor a gradient, when this phase first holds so many bytes on the tape."""
-    running = program(model, run, numerics, implementation)
+    running = program(model, run, numerics, implementation, ends_alone=True)
     tape, witness = running.tape, Witness(phase, total)
     tape.ledger = witness
     tape.gradients_stay = gradients_stay

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
@@ -15,6 +16,7 @@ from tfcalc.ops.attention import attend, rotary
 from tfcalc.ops.elementwise import clipped_in_place, dropping, mul
 from tfcalc.ops.shapes import merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
+from tfcalc.workload import Sequences
 
 
 class Attention(Module):
@@ -23,11 +25,18 @@ class Attention(Module):
     ``heads`` query heads share ``kv_heads`` key and value heads: as many (multi-head), fewer (grouped-query), or one
     (multi-query). The ``inward`` maps make queries, keys and values: one each, two where the second makes keys and
     values, or one that makes all. ``norms`` are those of queries and keys, of each head or of the ``whole`` map.
-    ``rope`` turns queries and keys by their positions. Causal attention may be masked to a ``window`` (a query's own
-    key and those before it, so many in all) or to a ``chunk``.
+    ``rope`` turns queries and keys by their positions, before their norms if these are ``normed_last``. Causal
+    attention may be masked to a ``window`` (a query's own key and those before it, so many in all) or to a ``chunk``.
+    ``sinks`` are a trained score for each head, beside those of keys; ``sub_norm`` norms what the heads made together
+    (arXiv 2210.06423).
+
+    Where a stack has a mask, its attention is ``masked``. A window may be only that: then a cache ``keeps_all`` keys,
+    and a token that is decoded reads them all.
 
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
-    in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh.
+    in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh. In eager code
+    scores may be products of copies in fp32 (``scores_in_float32``), and their softmax is in ``float32``, or in their
+    ``own`` format.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -50,28 +59,50 @@ class Attention(Module):
     tempered: bool = False
     clipped: bool = False
     capped: bool = False
+    normed_last: bool = False
+    sinks: Stored | None = None
+    sub_norm: Norm | None = None
+    masked: bool = True
+    keeps_all: bool = False
+    scores_in_float32: bool = False
+    softmax: str = "float32"
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
-        q, k, v = self._projected(x, ctx)
+        q, k, v = self._projected(x, self.source(x, ctx), ctx)
         if self.rope is not None:
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
+        if self.normed_last:
+            q, k = (norm(each, ctx) for norm, each in zip(self.norms, (q, k), strict=True))
         if self.tempered:  # arXiv 2501.19399
             q = x.trace.to(mul(q, x.trace.new((q.shape[2], 1), q.dtype, "temperatures")), q.dtype)
         if ctx.cache is not None:
             k, v = ctx.cache.update(k, v)
-        mixed = self._attended(q, k, v, ctx)
-        return self.output(merge_heads(mixed, self.heads * self.value_dim))
+        made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
+        return self.output(made if self.sub_norm is None else self.sub_norm(made, ctx))
 
-    def _projected(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def source(self, x: Tensor, ctx: Context) -> Tensor:
+        """What keys and values are made of."""
+        return x
+
+    def sees(self, ctx: Context) -> Sequences:
+        """The sequences whose keys are seen."""
+        return ctx.stream
+
+    @property
+    def mask(self) -> Num | None:
+        """The window of the mask that it is given."""
+        return None if self.keeps_all else self.window
+
+    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
         a, g, d, d_v = self.heads, self.kv_heads, self.key_dim, self.value_dim
         if len(self.inward) == 1:
             q, k, v = split(self.inward[0](x), [a * d, g * d, g * d_v])
         elif len(self.inward) == 2:
-            q, (k, v) = self.inward[0](x), split(self.inward[1](x), [g * d, g * d_v])
+            q, (k, v) = self.inward[0](x), split(self.inward[1](source), [g * d, g * d_v])
         else:
-            q, k, v = (each(x) for each in self.inward)
+            q, k, v = (each(read) for each, read in zip(self.inward, (x, source, source), strict=True))
         if self.clipped:
             q, k, v = (clipped_in_place(each) for each in (q, k, v))
         q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
@@ -79,18 +110,20 @@ class Attention(Module):
 
     def _normed(self, x: Tensor, place: int, heads: Num, ctx: Context) -> Tensor:
         """Queries or keys of each head, after their norm if they have one."""
-        if not self.norms:
+        if not self.norms or self.normed_last:
             return _headed(x, heads, self.key_dim)
         if self.whole:
             return _headed(self.norms[place](x, ctx), heads, self.key_dim)
         return self.norms[place](_headed(x, heads, self.key_dim), ctx)
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:
-        stream, limits = ctx.stream, {"window": self.window, "chunk": self.chunk}
-        pairs = ctx.run.pairs(stream, stream, causal=self.causal, **limits)  # type: ignore[arg-type]  # a chunk is an int
+    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+        """What queries make of keys and values; what is read again, by another ``name``, is cached only once."""
+        window = None if self.keeps_all and ctx.run.decoding else self.window
+        pairs = ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal, window=window, chunk=self.chunk)
 
         def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            made = attend(q, k, v, pairs, lambda: ctx.backend.attend(q, k, v, self, ctx), cached=self._kept(ctx))
+            cached = self._kept(ctx) if name == "attend" else ()
+            made = attend(q, k, v, pairs, lambda: ctx.backend.attend(q, k, v, self, ctx), cached=cached, name=name)
             if self.dropout and ctx.drops:
                 q.trace.count(dropping(made, self.heads * pairs.scores, "attend_dropout"))
             return made
@@ -101,8 +134,8 @@ class Attention(Module):
 
     def _kept(self, ctx: Context) -> tuple[Cached, ...]:
         made = {"K": self.key_dim, "V": self.value_dim}
-        stream, limits = ctx.stream, {"window": self.window, "chunk": self.chunk}
-        return by_token(stream, stream, self.kv_heads, made, causal=self.causal, **limits)  # type: ignore[arg-type]  # as above
+        limits: dict[str, Any] = {"window": self.mask, "chunk": self.chunk}
+        return by_token(ctx.stream, self.sees(ctx), self.kv_heads, made, causal=self.causal, **limits)
 
 
 def attentions(module: Module) -> Iterator[Attention]:

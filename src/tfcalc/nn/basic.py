@@ -7,23 +7,25 @@ from typing import TYPE_CHECKING
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
+from tfcalc.core.traced import known
 from tfcalc.leaves.norm import FURTHER, KEYS, NORMS
 from tfcalc.nn.module import Module
 from tfcalc.ops.products import block_diagonal, linear
 from tfcalc.ops.rows import norm
+from tfcalc.ops.shapes import reshape
 from tfcalc.ops.tables import embedding
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tfcalc.tape.trace import Trace
     from tfcalc.nn.context import Context
+    from tfcalc.tape.trace import Trace
 
 
 class Linear(Module):
     """``x W + b`` with W of ``fan_in`` × ``fan_out``, whose index in print is ``letter``.
 
-    ``tied_to`` names the tensor whose storage W shares. A ``role`` other than ``linear`` is that of an output head or
-    a router, which adapters and quantization leave alone.
+    ``tied_to`` names the tensor whose storage W shares, ``bias_of`` that whose storage b does. A ``role`` other than
+    ``linear`` is that of an output head or a router, which adapters and quantization leave alone.
     """
 
     fan_in: Num
@@ -32,15 +34,17 @@ class Linear(Module):
     bias: bool = False
     tied_to: str | None = None
     kind: str = "linear"
+    bias_of: str | None = None
 
     def held(self) -> Cost:
         """W and b."""
         index = self.letter or self.name
         weight = Weight(f"W_{index}", (self.fan_in, self.fan_out), tied_to=self.tied_to)
-        bias = [Weight(f"b_{index}", (self.fan_out,), minor=True, key="bias")] if self.bias else []
+        shared = self.bias_of
+        bias = [Weight(f"b_{index}", (self.fan_out,), minor=True, tied_to=shared, key="bias")] if self.bias else []
         return Cost(weights=(weight, *bias))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *_: object) -> Tensor:
         """On each row."""
         weight, *bias = (x.trace.weight(each) for each in self.held().weights)
         made = linear(x, weight, *bias, letter=self.letter or self.name, packed=self.kind == "linear")
@@ -57,7 +61,7 @@ class Blocks(Linear):
         """The blocks."""
         return self.blocks
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of blocks × tokens × ``fan_in``."""
         weight, bias = (x.trace.weight(each, self.blocks) for each in self.held().weights)
         return block_diagonal(x, weight, bias, letter=self.letter or self.name)
@@ -96,23 +100,30 @@ class Buffer(Stored):
 
 
 class Norm(Module):
-    """A norm of rows of this ``width``: its ``form`` says which, ``code`` whose program it is where several differ."""
+    """A norm of rows of this ``width``: its ``form`` says which, ``code`` whose program it is where several differ.
+
+    So many ``heads`` have weights of their own.
+    """
 
     kind = "norm"
 
     form: str
     width: Num
     code: str = ""
+    heads: Num = 1
 
     def held(self) -> Cost:
         """γ and β, as far as it has them."""
-        letters = (NORMS | FURTHER)[self.form].weights
-        return Cost(weights=tuple(Weight(each, (self.width,), minor=True, key=KEYS[each]) for each in letters))
+        letters, width = (NORMS | FURTHER)[self.form].weights, self.heads * self.width
+        return Cost(weights=tuple(Weight(each, (width,), minor=True, key=KEYS[each]) for each in letters))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each row."""
-        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None, None
+        weight, bias, *_ = *(self._by_head(x.trace.weight(each)) for each in self.held().weights), None, None
         return norm(self.form, x, weight, bias, lambda: ctx.backend.norm(self, x, weight, bias))
+
+    def _by_head(self, weight: Tensor) -> Tensor:
+        return weight if known(self.heads) == 1 else reshape(weight, self.heads, self.width)
 
 
 class Embedding(Module):
@@ -127,7 +138,7 @@ class Embedding(Module):
         """E."""
         return Cost(weights=(Weight("E", (self.rows, self.width)),))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *_: object) -> Tensor:
         """The rows of these tokens."""
         (table,) = (x.trace.weight(each) for each in self.held().weights)
         x.trace.alias("embedding", table)  # what heads are tied to, by whatever name

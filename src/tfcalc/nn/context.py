@@ -51,7 +51,7 @@ class Backend(Protocol):
         """What the recurrence of a mixer makes of what it has projected."""
         ...
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor) -> Tensor:
+    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The loss of the logits that a head makes of ``x``."""
         ...
 

@@ -28,7 +28,7 @@ class ShortConvolution(Module):
     bits: int | None = None
 
     def held(self) -> Cost:
-        """w and b."""
+        """W and b."""
         weight = Weight("w", (self.channels, 1, self.kernel))
         return Cost(weights=(weight, *([Weight("b", (self.channels,), minor=True, key="bias")] if self.bias else [])))
 

@@ -12,10 +12,13 @@ from tfcalc.workload import Workload
 def counted(module: Module, run: Workload) -> Component:
     """The tree of components of a module that reads token ids.
 
-    What backward computes again is marked later, in the tree (:mod:`tfcalc.core.recomputation`).
+    What backward computes again is marked later, in the tree (:mod:`tfcalc.core.recomputation`). Attention to another
+    model's output finds some that a gradient reaches.
     """
     trace, run = Counting(), run.replaced(recompute="none", early_stop=False)
     ids = trace.given((run.target.batch, run.target.length), "int64", "token ids")
-    module(ids, Context(run, run.target))
+    source = run.source
+    memory = trace.reached((source.batch, source.length, 1))  # a map knows itself how wide rows are
+    module(ids, Context(run, run.target, memory=memory, memory_of=source))
     (record,) = trace.record.inside.values()
     return record.component()

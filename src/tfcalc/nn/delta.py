@@ -19,8 +19,9 @@ from tfcalc.tape.tensor import Tensor
 class GatedDeltaNet(Module):
     """``value_heads`` states of ``key_dim`` × ``value_dim``; the ``key_heads`` are shared evenly among them.
 
-    Queries, keys and values, ``mixed`` by one map or by three, pass a short convolution. A head writes with strength β and
-    decays by exp(−exp(A)·softplus(a + dt)), of which ``strengths`` are the maps; a norm of each head's output is gated.
+    Queries, keys and values, ``mixed`` by one map or by three, pass a short convolution. A head writes with strength β
+    and decays by exp(−exp(A)·softplus(a + dt)), of which ``strengths`` are the maps; a norm of each head's output is
+    gated.
 
     Source: Yang et al. 2024 (arXiv 2412.06464), section 3; transformers' Qwen3_5GatedDeltaNet, OlmoHybridGatedDeltaNet.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.nn.basic import Linear, Stored
+from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, dropout, mul
@@ -36,6 +36,8 @@ class FeedForward(Module):
 class GatedFeedForward(Module):
     """``(activation(x W_g) · x W_1) W_2``; where one map makes gate and input, ``gate`` is None.
 
+    A ``sub_norm`` stands before the last map (arXiv 2210.06423).
+
     Source: Shazeer 2020 (arXiv 2002.05202), eq. 6.
     """
 
@@ -46,15 +48,20 @@ class GatedFeedForward(Module):
     down: Linear
     activation: str
     learned: tuple[Stored, ...] = ()
+    sub_norm: Norm | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
+        made = self._gated(x, ctx)
+        return self.down(made if self.sub_norm is None else self.sub_norm(made, ctx))
+
+    def _gated(self, x: Tensor, ctx: Context) -> Tensor:
         if self.gate is None:
             gate, up = split(self.up(x), [self.down.fan_in] * 2)
-            return self.down(self._halves_gated(gate, up, ctx))
+            return self._halves_gated(gate, up, ctx)
         if ctx.fuses:
-            return self.down(ctx.backend.gate(self.activation, self.gate(x), self.up(x)))
-        return self.down(mul(self._activated(self.gate(x), ctx), self.up(x)))
+            return ctx.backend.gate(self.activation, self.gate(x), self.up(x))
+        return mul(self._activated(self.gate(x), ctx), self.up(x))
 
     def _halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
         """Gate and input that one map has made; they are there until the network ends."""

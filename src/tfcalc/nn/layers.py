@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
@@ -12,7 +14,8 @@ from tfcalc.tape.tensor import Tensor
 class PreNorm(Module):
     """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2).
 
-    What f makes is ``dropped`` in part, or multiplied by a number (``scales``), before the sum. That is ``in_float32``
+    What f makes is ``dropped`` in part (but not that of those that are ``undropped``), or multiplied by a number
+    (``scales``), before the sum. In some programs a variable ``holds`` it until the layer ends. That is ``in_float32``
     where a program has it so, whatever format the weights are in, which the norms read.
     """
 
@@ -22,19 +25,28 @@ class PreNorm(Module):
     norms: tuple[Norm, ...]
     dropped: bool = False
     scales: bool = False
+    holds: bool = False
+    undropped: tuple[str, ...] = ()
     in_float32: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
-        for norm, sub in zip(self.norms, self.subs, strict=True):
+        for norm, sub in self.running(ctx):
             normed = norm(x.trace.to(x, x.trace.weights_format) if self.in_float32 else x, ctx)
             x = x.trace.to(x, "float32") if self.in_float32 else x
             x = residual(x, self.dropping(sub, sub(normed, ctx), ctx), sub.name)
         return x
 
+    def running(self, ctx: Context) -> Iterator[tuple[Norm, Module]]:
+        """The sub-layers that run, each with its norm."""
+        return ((norm, sub) for norm, sub in zip(self.norms, self.subs, strict=True) if sub.runs(ctx))
+
     def dropping(self, sub: Module, made: Tensor, ctx: Context) -> Tensor:
         """What a sub-layer made, with some of it dropped, and multiplied."""
-        made = dropout(made, f"{sub.name}_dropout") if self.dropped and ctx.drops else made
+        if self.dropped and ctx.drops and sub.name not in self.undropped:
+            made = dropout(made, f"{sub.name}_dropout")
+        if self.holds:
+            made.trace.until_layer_ends(made)
         return scaled(made) if self.scales else made
 
 
@@ -43,7 +55,7 @@ class Behind(PreNorm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
-        for norm, sub in zip(self.norms, self.subs, strict=True):
+        for norm, sub in self.running(ctx):
             x = residual(x, self.dropping(sub, norm(sub(x, ctx), ctx), ctx), sub.name)
         return x
 
@@ -53,9 +65,14 @@ class PostNorm(PreNorm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
-        for norm, sub in zip(self.norms, self.subs, strict=True):
-            x = norm(residual(x, self.dropping(sub, sub(x, ctx), ctx), sub.name), ctx)
+        for norm, sub in self.running(ctx):
+            x = self._normed_sum(norm, sub, x, ctx)
         return x
+
+    def _normed_sum(self, norm: Norm, sub: Module, x: Tensor, ctx: Context) -> Tensor:
+        """What is added is there until the norm has run, in the line of which the sum is."""
+        made = self.dropping(sub, sub(x, ctx), ctx)
+        return norm(residual(x, made, sub.name), ctx)
 
 
 class Sandwich(PreNorm):

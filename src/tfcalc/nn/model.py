@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import attentions
-from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import mul, pointwise, scaled
+from tfcalc.ops.elementwise import activation, add, dropout, mul, pointwise, scaled
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.shapes import narrow
 from tfcalc.tape.ledger import WIDTHS
@@ -16,25 +18,40 @@ from tfcalc.tape.tensor import Tensor
 
 
 class Decoder(Module):
-    """A table, layers, and a final norm (Llama)."""
+    """A table, layers, and a final norm (Llama).
+
+    The vectors of the words may be multiplied by a number (``scales``; with its format, ``scale``, where it is a buffer
+    that the program brings to theirs), further tables are ``added``, and some of it
+    all is ``dropped``. The norm may run before the first layer, too (``normed_twice``, NanoChat). The program makes
+    ``masks`` of these windows, even where no layer has them.
+    """
 
     kind = "decoder"
 
-    table: Embedding
+    table: Module
     layers: Stack
     norm: Norm | None
     scales: bool = False
-    """Whether the embedding is multiplied by a number."""
     scale: str = ""
-    """The format of that number, where it is a buffer that the program brings to the embedding's."""
     masks: tuple[Num | None, ...] = ()
-    """The windows of which masks are made even where no layer has them."""
+    normed_twice: bool = False
+    added: tuple[Module, ...] = ()
+    dropped: bool = False
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """In the order in which they run."""
+        return iter((self.table, *self.added, self.layers, *([] if self.norm is None else [self.norm])))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        x = self._scaled(self.table(x)) if self.scales else self.table(x)
-        if x.trace.lowers:
-            ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), self.masks)
+        words = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)
+        tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
+        if words.trace.lowers:
+            ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
+        x = self._summed(tables, ctx)
+        if self.normed_twice and self.norm is not None:
+            x = self.norm(x, ctx)
         x = self.layers(x, ctx)
         return x if self.norm is None else self.norm(x, ctx)
 
@@ -44,41 +61,95 @@ class Decoder(Module):
         trace = x.trace
         return mul(x, trace.to(trace.given((), self.scale, "scale of the embedding"), x.dtype))
 
+    def _summed(self, tables: list[Tensor], ctx: Context) -> Tensor:
+        x = tables[0]
+        for each in tables[1:]:
+            x = add(x, each)
+        return dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x
+
+
+class Predictions(Module):
+    """A map, an activation and a norm, then logits by the words' own vectors (BERT).
+
+    Without the first three it is logits alone. A ``bias`` of its own stands beside the matrix.
+    """
+
+    kind = "head"
+
+    dense: Linear | None
+    norm: Norm | None
+    decoder: Linear
+    bias: Stored | None = None
+    activation: str = ""
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of each token."""
+        return self.decoder(self.transformed(x, ctx))
+
+    def transformed(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the logits are made of."""
+        if self.dense is not None and self.norm is not None:
+            inner = self.dense(x)
+            inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+            x = self.norm(inner, ctx)
+        return x
+
 
 class WithHead(Module):
     """A model and what makes logits of its output; in training, their loss.
 
-    ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``).
+    ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``). The labels are those of
+    the next tokens (``shifted``), or of the tokens themselves, and the loss may read a copy of the logits in fp32
+    (``upcasts``).
     """
 
     kind = "model"
 
     base: Module
-    head: Linear
+    head: Linear | Predictions
     scales: bool = False
     capped: bool = False
+    shifted: bool = True
+    upcasts: bool = True
+
+    @property
+    def output(self) -> Linear:
+        """The map that makes logits."""
+        return self.head.decoder if isinstance(self.head, Predictions) else self.head
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        made = self.base(x, ctx)
-        if self.head.kind != "output":
-            return self.logits(made)  # transformers' classifiers read every token
+        return self.read(self.base(x, ctx), x, ctx)
+
+    def read(self, made: Tensor, x: Tensor, ctx: Context) -> Tensor:
+        """What it makes of what the base model has ``made``."""
+        if self.output.kind != "output":
+            return self.logits(made, ctx)  # transformers' classifiers read every token
         if ctx.run.logits == "last":
             made = narrow(made, 1)
         if not ctx.run.training:
-            return self.logits(made)
+            return self.logits(made, ctx)
         if made.trace.lowers:
-            return ctx.backend.head_and_loss(self, made, x)
-        return cross_entropy(self.logits(made), f"{self.head.name}.loss")
+            return ctx.backend.head_and_loss(self, made, x, ctx)
+        return cross_entropy(self.logits(made, ctx), f"{self.output.name}.loss")
 
-    def logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor, ctx: Context) -> Tensor:
         """Those of what the base model has made; a stream that is wider than the weights is brought to their format."""
         kind = x.trace.weights_format
-        x = self.head(x.trace.to(x, kind) if WIDTHS[x.dtype] > WIDTHS[kind] else x)
+        x = self.head(x.trace.to(x, kind) if WIDTHS[x.dtype] > WIDTHS[kind] else x, ctx)
         if self.scales:
             x = scaled(x)
         if self.capped:  # one after another, so that no two of them stand longer than they must
-            x = scaled(x)
+            x = scaled(x, "div")
             x = pointwise("tanh", x)
             x = scaled(x)
         return x
+
+    def opened(self, x: Tensor, ctx: Context) -> tuple[Tensor, list[Tensor]]:
+        """What the map that makes logits reads, and its weights, for a loss that makes no logits."""
+        with x.trace.inside(self.head):
+            if isinstance(self.head, Linear):
+                return x, [x.trace.weight(each) for each in self.head.held().weights]
+            x = self.head.transformed(x, ctx)
+            with x.trace.inside(self.head.decoder):
+                return x, [x.trace.weight(each) for each in self.head.decoder.held().weights]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
 from tfcalc.core.number import Num
 from tfcalc.nn.frozen import Frozen
 from tfcalc.tape.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tfcalc.nn.context import Context
 
 
 class Module(Frozen):
@@ -52,6 +55,10 @@ class Module(Frozen):
         yield Component(self.name, self.kind, self.held(), inside, self.copies, self.active)
 
     # --- how it runs
+
+    def runs(self, ctx: Context) -> bool:
+        """Whether it runs at all: not what reads something that is not there."""
+        return True
 
     def __call__(self, x: Tensor, *given: Any) -> Tensor:
         """Run it on this tensor's trace."""

@@ -11,6 +11,7 @@ from tfcalc.nn.attention import attentions
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.tape.groups import merged, named
+from tfcalc.tape.standing import ABOVE, BELOW
 from tfcalc.tape.tensor import Tensor
 
 
@@ -18,7 +19,7 @@ class Group(NamedTuple):
     """Layers that are alike, at these ``places`` of the ``stack`` (None: everywhere); one runs for all ``copies``.
 
     ``depth`` is how many layers the stack has. ``again``: backward computes them again; a ``mark`` tells them from
-    those that are only otherwise alike.
+    those that are only otherwise alike. A layer that ``stands_for`` others leaves behind what all of them would.
     """
 
     stack: str
@@ -29,6 +30,7 @@ class Group(NamedTuple):
     mark: str = ""
     again: bool = False
     under: int = 0
+    stands_for: int = 1
 
     @property
     def name(self) -> str:
@@ -71,6 +73,8 @@ class Stack(Module):
                 Group(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)
                 for place, layer in enumerate(self.layers)
             ]
+            if trace.ends_alone:
+                groups = list(_ends(groups))
         else:
             groups = [each for group in self.groups for each in _unlike(group, every)]
             groups = groups if trace.like_others(x) or not ctx.run.training else [*_first(groups[0]), *groups[1:]]
@@ -81,7 +85,7 @@ class Stack(Module):
 
     def _one(self, group: Group, x: Tensor, ctx: Context) -> Tensor:
         if group.again:  # what backward computes again is given the layer's own masks alone
-            windows = {each.window for each in attentions(group.layer)}
+            windows = {each.mask for each in attentions(group.layer)}
             ctx = ctx._replace(masks={window: mask for window, mask in ctx.masks.items() if window in windows})
 
         def layer(x: Tensor) -> Tensor:
@@ -90,6 +94,29 @@ class Stack(Module):
             return made
 
         return x.trace.checkpoint(layer, x, early_stop=ctx.run.early_stop) if group.again else layer(x)
+
+
+def _ends(groups: list[Group]) -> Iterator[Group]:
+    """Of each row of equal layers those at its ends, and between them one for all others."""
+    for row in _rows(groups):
+        between = len(row) - BELOW - ABOVE
+        if between < 2:
+            yield from row
+        else:
+            yield from row[:BELOW]
+            yield row[BELOW]._replace(stands_for=between)
+            yield from row[-ABOVE:]
+
+
+def _rows(groups: list[Group]) -> Iterator[list[Group]]:
+    row = groups[:1]
+    for group in groups[1:]:
+        if (group.layer is row[0].layer or group.layer == row[0].layer) and group.again == row[0].again:
+            row.append(group)
+        else:
+            yield row
+            row = [group]
+    yield row
 
 
 def _unlike(group: Group, every: int) -> Iterator[Group]:

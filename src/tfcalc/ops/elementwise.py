@@ -16,6 +16,15 @@ from tfcalc.tape.tensor import Shape, Tensor, preserved
 
 OF_RESULT = ("relu", "sigmoid", "tanh", "exp", "expm1", "sqrt", "rsqrt", "log_softmax")
 """Kernels whose backward needs what they made; the others need what they read."""
+ATEN = {
+    "clip": "clamp",
+    "gelu_pytorch_tanh": "gelu",
+    "log_softmax": "_log_softmax",
+    "min": "minimum",
+    "relu6": "hardtanh",
+    "swish": "silu",
+}
+"""Kernels that the dispatcher has other names for."""
 IDENTITIES = ("linear", "identity")
 
 
@@ -61,9 +70,14 @@ def residual(x: Tensor, made: Tensor, name: str) -> Tensor:
     return x.trace.call(call)
 
 
-def scaled(x: Tensor, name: str = "scale") -> Tensor:
-    """``x`` times (or plus) a number: keeps nothing."""
-    return x.trace.call(Call(name, (x,), x.shape, x.dtype, strides=preserved(x)))
+def scaled(x: Tensor, kernel: str = "mul") -> Tensor:
+    """``x`` times a number: keeps nothing."""
+    return x.trace.call(Call("scale", (x,), x.shape, x.dtype, strides=preserved(x), kernels=(kernel,)))
+
+
+def shifted(x: Tensor, name: str) -> Tensor:
+    """``x`` plus a number: keeps nothing."""
+    return x.trace.call(Call(name, (x,), x.shape, x.dtype, strides=preserved(x), kernels=("add",)))
 
 
 def mul(a: Tensor, b: Tensor, name: str = "mul") -> Tensor:
@@ -96,7 +110,7 @@ def pointwise(name: str, x: Tensor) -> Tensor:
     kept_result = name in OF_RESULT
     saves = () if kept_result else (x,)
     call = Call(name, (x,), x.shape, x.dtype, saves=saves, saves_result=kept_result, strides=preserved(x))
-    return x.trace.call(call)
+    return x.trace.call(call._replace(kernels=(ATEN.get(name, name),)))
 
 
 def clipped_in_place(x: Tensor) -> Tensor:
@@ -137,7 +151,9 @@ def dropout(x: Tensor, name: str) -> Tensor:
     """
     mask = x.trace.new(x.shape, "bool", "dropout mask")
     call = dropping(x, x.elements, name)
-    return x.trace.call(call._replace(saves=(mask,), saves_result=False, strides=preserved(x)))
+    return x.trace.call(
+        call._replace(saves=(mask,), saves_result=False, strides=preserved(x), kernels=("native_dropout",))
+    )
 
 
 def dropping(x: Tensor, elements: Num, name: str) -> Call:

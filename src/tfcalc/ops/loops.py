@@ -8,7 +8,6 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.tape.tensor import Tensor
 
-
 State = tuple[Tensor, ...]
 
 

@@ -41,6 +41,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str
             elementwise=(Elementwise(f"+ b_{letter}", x.rows * o, forward=1, backward=1),) if bias is not None else (),
             saves=saves,
             scratch=unpacked,
+            kernels=("mm",) if bias is None else ("addmm",),
         )
     )
 
@@ -82,7 +83,9 @@ def matmul(a: Tensor, b: Tensor, name: str = "A B") -> Tensor:
     a, b = batched(trace.lower(a)), batched(trace.lower(b))
     saves = (*([a] if b.needs_gradient else []), *([b] if a.needs_gradient else []))
     products = (MatMul(name, (2, product(batch), m, k, o), (a, b)),)
-    made = trace.call(Call("matmul", (a, b), (a.shape[0], m, o), a.dtype, products=products, saves=saves))
+    made = trace.call(
+        Call("matmul", (a, b), (a.shape[0], m, o), a.dtype, products=products, saves=saves, kernels=("bmm",))
+    )
     return reshape(made, *batch, m, o)
 
 

@@ -32,10 +32,20 @@ def mean(x: Tensor) -> Tensor:
     return x.trace.call(Call("mean", (x,), (*x.shape[:-1], 1), x.dtype))
 
 
+def whole_sum(x: Tensor, dtype: str) -> Tensor:
+    """The sum of all numbers, in this format: keeps nothing."""
+    return x.trace.call(Call("sum", (x,), (), dtype))
+
+
 def softmax(x: Tensor, dtype: str | None = None) -> Tensor:
     """Keeps what it makes; in autocast, and where it is asked for, that is fp32."""
     dtype = dtype or x.trace.upper_format(x.dtype)
-    return x.trace.call(Call("softmax", (x,), x.shape, dtype, saves_result=True))
+    return x.trace.call(Call("softmax", (x,), x.shape, dtype, saves_result=True, kernels=("_softmax",)))
+
+
+def log_sum_exp(x: Tensor) -> Tensor:
+    """The logarithm of each row's sum of exponentials: keeps what it reads and what it makes."""
+    return x.trace.call(Call("logsumexp", (x,), (*x.shape[:-1], 1), x.dtype, saves=(x,), saves_result=True))
 
 
 def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> Tensor:
@@ -45,4 +55,5 @@ def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> 
     kind = trace.statistics(x.dtype)
     mean, deviation = (trace.new((*x.shape[:-1], 1), kind, name) for name in ("mean", "1/std"))
     affine = tuple(each for each in (weight, bias) if each is not None)
-    return trace.call(Call("layer_norm", (x, weight, bias), x.shape, x.dtype, saves=(x, mean, deviation, *affine)))
+    call = Call("layer_norm", (x, weight, bias), x.shape, x.dtype, saves=(x, mean, deviation, *affine))
+    return trace.call(call._replace(kernels=("native_layer_norm",)))

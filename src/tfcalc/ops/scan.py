@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
+from tfcalc.core.traced import value_of
 from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.tensor import Shape, Tensor
 
@@ -26,7 +27,9 @@ def recurrence(
     All that it reads is made of ``x``, whose gradient therefore stands for each of its products in backward.
     """
     own = formula.own
-    products = tuple(MatMul(p.name, p.factors, (x,) * int(p.backward), overcounted=p.overcounted) for p in own.products)
+    products = tuple(
+        MatMul(p.name, p.factors, (x,) * value_of(p.backward), overcounted=p.overcounted) for p in own.products
+    )
     leaf = Leaf(formula.name, formula.kind)
     call = Call(formula.name, (x,), shape, x.dtype, products, own.elementwise, cached=cached, leaf=leaf)
     return x.trace.compose(call._replace(saves_result=True), code)

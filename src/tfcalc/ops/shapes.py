@@ -40,7 +40,9 @@ def contiguous(x: Tensor) -> Tensor:
 
 def copied(x: Tensor, shape: Shape | None = None, name: str = "contiguous", strides: Strides = None) -> Tensor:
     """New memory with the same numbers, or some of them several times."""
-    return x.trace.call(Call(name, (x,), x.shape if shape is None else shape, x.dtype, strides=strides))
+    return x.trace.call(
+        Call(name, (x,), x.shape if shape is None else shape, x.dtype, strides=strides, kernels=("clone",))
+    )
 
 
 def pad(x: Tensor, axis: int, length: Num) -> Tensor:
@@ -63,17 +65,24 @@ def expand(x: Tensor, *shape: Num) -> Tensor:
     if x.strides is not None:
         kept = zip(x.shape, shape[more:], x.strides, strict=True)
         strides = (0,) * more + tuple(step if known(own) == known(new) else 0 for own, new, step in kept)
-    return x.trace.call(Call("expand", (x,), shape, x.dtype, shares=x.storage, strides=strides))
+    return x.trace.call(Call("expand", (x,), shape, x.dtype, shares=x.storage, strides=strides, kernels=()))
 
 
-def split(x: Tensor, widths: Sequence[Num]) -> list[Tensor]:
-    """Views of parts of the last axis; their gradients are put together again."""
-    return x.trace.split(x, [(*x.shape[:-1], width) for width in widths], x.strides)
+def split(x: Tensor, widths: Sequence[Num], axis: int = -1) -> list[Tensor]:
+    """Views of parts of an axis; their gradients are put together again."""
+    axis %= len(x.shape)
+    return x.trace.split(x, [(*x.shape[:axis], width, *x.shape[axis + 1 :]) for width in widths], x.strides)
 
 
 def narrow(x: Tensor, length: Num, axis: int = 1) -> Tensor:
     """``length`` places of an axis, such as the last ones: a view."""
     return x.trace.view(x, (*x.shape[:axis], length, *x.shape[axis + 1 :]), x.strides)
+
+
+def first(x: Tensor) -> Tensor:
+    """The first place of the second axis, which is gone: a view."""
+    strides = None if x.strides is None else (x.strides[0], *x.strides[2:])
+    return x.trace.view(x, (x.shape[0], *x.shape[2:]), strides)
 
 
 def part(x: Tensor, axis: int, size: Num) -> Tensor:
@@ -108,7 +117,7 @@ def cat(parts: Sequence[Tensor], axis: int = -1, name: str = "cat") -> Tensor:
     shape = list(parts[0].shape)
     shape[axis] = total(part.shape[axis] for part in parts)
     wide = max((part.dtype for part in parts), key=WIDTHS.__getitem__)
-    return parts[0].trace.call(Call(name, tuple(parts), tuple(shape), wide))
+    return parts[0].trace.call(Call(name, tuple(parts), tuple(shape), wide, kernels=("cat",)))
 
 
 def merge_heads(x: Tensor, width: Num) -> Tensor:

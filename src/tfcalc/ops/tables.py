@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tfcalc.core.cost import Elementwise
+from tfcalc.core.number import Num
 from tfcalc.tape.call import Call
+from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 
@@ -24,4 +26,32 @@ def embedding(table: Tensor, places: Tensor) -> Tensor:
     work = (Elementwise("gradient of E", places.elements * width, forward=0, backward=1),)
     shape = (*places.shape, width)
     call = Call("embedding", (table,), shape, table.dtype, elementwise=work, lookups=places.elements, saves=(places,))
-    return table.trace.call(call)
+    return table.trace.call(call._replace(reads=_fetched(table, places)))
+
+
+def _fetched(table: Tensor, places: Tensor) -> Num:
+    """Bytes: a row for each place, and the place."""
+    return places.elements * (table.shape[-1] * WIDTHS[table.dtype] + WIDTHS[places.dtype])
+
+
+def position(table: Tensor, places: Tensor, tokens: Num) -> Tensor:
+    """``P[i]``, which is added to x: one lookup and h additions for each token, the gradient's and P's likewise.
+
+    P has T rows, which are trained. What is made is as long as ``places``; they are kept for backward.
+
+    Source: Gehring et al. 2017 (arXiv 1705.03122), section 3.1; BERT and GPT-2.
+    """
+    width = table.shape[-1]
+    work = (Elementwise("+ P (trained)", tokens * width, forward=1, backward=1),)
+    shape = (*places.shape, width)
+    call = Call("embedding", (table,), shape, table.dtype, elementwise=work, lookups=tokens, saves=(places,))
+    return table.trace.call(call._replace(reads=_fetched(table, places)))
+
+
+def sines(places: Tensor, width: Num, tokens: Num, dtype: str) -> Tensor:
+    """``P[i]`` with fixed sines and cosines, which is added to x: h additions for each token.
+
+    Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.5.
+    """
+    work = (Elementwise("+ P (fixed)", tokens * width, forward=1, backward=0),)
+    return places.trace.call(Call("index", (), (*places.shape, width), dtype, elementwise=work, lookups=tokens))

@@ -54,6 +54,8 @@ class Call(NamedTuple):
         scratch: bytes that its backward needs for a moment.
         shares: the memory of its result, where that is not new.
         strides: of the result, where it is not dense.
+        kernels: what PyTorch's dispatcher runs for it (nothing for a view); None: one, of its own name.
+        reads: bytes that they read, where that is not all of its inputs.
     """
 
     name: str
@@ -72,6 +74,13 @@ class Call(NamedTuple):
     scratch: Num = 0
     shares: Storage | None = None
     strides: Strides = None
+    kernels: tuple[str, ...] | None = None
+    reads: Num | None = None
+
+    @property
+    def ran(self) -> tuple[str, ...]:
+        """The names of its kernels."""
+        return (self.name,) if self.kernels is None else self.kernels
 
     @property
     def keeps(self) -> str:

@@ -120,6 +120,10 @@ class Counting(Trace):
 
     given = new
 
+    def reached(self, shape: Shape) -> Tensor:
+        """A tensor that another model has made, which has a gradient."""
+        return self._made(shape, reached=self.gradients)
+
     def _made(self, shape: Shape, *, reached: bool) -> Tensor:
         return Tensor(self, NOWHERE, shape, "float32", reached=reached)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from weakref import ref
 
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
@@ -41,7 +42,7 @@ class Ledger:
     nothing; then sizes may be symbols.
     """
 
-    __slots__ = ("gradients", "live", "most", "phase", "phases", "saved", "watch")
+    __slots__ = ("gradients", "live", "most", "phase", "phases", "saved", "since", "watch")
 
     def __init__(self, *, watch: bool = True) -> None:
         self.watch = watch
@@ -51,6 +52,8 @@ class Ledger:
         self.most = Moment()
         self.phase = ""
         self.phases: dict[str, Moment] = {}
+        self.since: list[ref[Storage]] | None = None
+        """What has been made, or become a gradient, since somebody asked."""
 
     def begin(self, phase: str) -> None:
         """A phase begins; that before it ends, and its highest moment is kept."""
@@ -69,6 +72,8 @@ class Ledger:
         """So many bytes more."""
         if self.watch:
             self.live += storage.bytes
+            if self.since is not None:
+                self.since.append(ref(storage))
             self._look()
 
     def gone(self, storage: Storage) -> None:
@@ -90,11 +95,13 @@ class Ledger:
         """It is a parameter's gradient, and stays."""
         if self.watch:
             self.gradients += storage.bytes
+            storage.is_gradient = True
 
     def replaced(self, storage: Storage) -> None:
         """It was a parameter's gradient, and has been added to another."""
         if self.watch:
             self.gradients -= storage.bytes
+            storage.is_gradient = False
 
     def needed(self, size: Num) -> None:
         """So many bytes for a moment."""
@@ -102,6 +109,14 @@ class Ledger:
             self.live += value_of(size)
             self._look()
             self.live -= value_of(size)
+
+    def multiplied(self, storage: Storage, times: int) -> None:
+        """It is there so many times, as other layers have made some, too, that did not run."""
+        more = (times - 1) * storage.bytes
+        storage.bytes += more
+        self.live += more
+        self.saved += more if storage.keepers else 0
+        self.gradients += more if storage.is_gradient else 0
 
     def _look(self) -> None:
         if self.live > self.most.total:
@@ -159,6 +174,12 @@ class Witness(Ledger):
         self._apart.pop(id(storage), None)
         super().replaced(storage)
 
+    def multiplied(self, storage: Storage, times: int) -> None:
+        """It is there so many times."""
+        found = self._live[id(storage)]
+        self._live[id(storage)] = found._replace(elements=found.elements * times)
+        super().multiplied(storage, times)
+
     def _look(self) -> None:
         super()._look()
         if self.found is None and (self.phase, self.live) == self.when:
@@ -176,7 +197,10 @@ class Storage:
     Made in a loop of which one turn runs for so many ``times``, it is counted once while it is a turn's own.
     """
 
-    __slots__ = ("bytes", "counts", "dtype", "elements", "home", "keepers", "label", "ledger", "size", "times")
+    __slots__ = (
+        "__weakref__",
+        *("bytes", "counts", "dtype", "elements", "home", "is_gradient", "keepers", "label", "ledger", "size", "times"),
+    )
 
     def __init__(
         self, ledger: Ledger, elements: Num, dtype: str, label: str, *, counts: bool = True, times: Num = 1
@@ -190,6 +214,7 @@ class Storage:
         self.home: tuple[Place, ...] = ()  # the module that it belongs to, where that is not the one that keeps it
         self.counts = counts  # what is held anyway (parameters, buffers, inputs) is counted elsewhere
         self.keepers = 0
+        self.is_gradient = False
         self.times = times
         if counts:
             ledger.made(self)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, product
 from tfcalc.tape.call import Call
+from tfcalc.tape.kernels import Kernel, launched
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.tape import Tape
@@ -35,6 +36,8 @@ class Running(Trace):
         self.weights: dict[str, Tensor] = {}
         self.casts: dict[int, Tensor] = {}
         self.held: list[Tensor] = []
+        self.kernels: list[Kernel] | None = None
+        """Those that have been launched, where somebody asks for them."""
 
     @property
     def gradients(self) -> bool:
@@ -47,9 +50,11 @@ class Running(Trace):
         """What runs now belongs to this module."""
         return self.tape.inside(part.name)
 
-    def group(self, layers: Group) -> AbstractContextManager[None]:
+    @contextmanager
+    def group(self, layers: Group) -> Iterator[None]:
         """What runs now are these layers of a stack."""
-        return self.tape.inside(layers.name, layers.copies)
+        with self.tape.inside(layers.name, layers.copies), self.tape.standing.runs(layers.stands_for):
+            yield
 
     def like_others(self, x: Tensor) -> bool:
         """Not where what the first layer reads is kept anyway, or has another format than the stream."""
@@ -92,6 +97,8 @@ class Running(Trace):
         if self.tape.gradients and any(each is not None and each.needs_gradient for each in call.inputs):
             saves = [*call.saves, *([made] if call.saves_result else [])]
             made.node = self.tape.node(call.name, call.inputs, saves, call.passes, call.scratch)
+        if self.kernels is not None:
+            self.kernels += launched(call, made, self.tape.path)
         return made
 
     def checkpoint(self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False) -> Tensor:
@@ -108,6 +115,7 @@ class Running(Trace):
             before, self.tape.module = self.tape.module, module
             computed = run(*given)
             self.tape.module = before
+            self.held.clear()  # what it ran in has returned
             self.autocast_ends()
             return computed
 
@@ -160,7 +168,11 @@ class Running(Trace):
 
     def to(self, x: Tensor, dtype: str) -> Tensor:
         """A copy in another format, laid out alike, or ``x`` itself."""
-        return x if x.dtype == dtype else self.call(Call("to", (x,), x.shape, dtype, strides=preserved(x)))
+        return (
+            x
+            if x.dtype == dtype
+            else self.call(Call("to", (x,), x.shape, dtype, strides=preserved(x), kernels=("_to_copy",)))
+        )
 
     def lower_weight(self, weight: Tensor) -> Tensor:
         """The same for a parameter: its copy is made once, and kept as long as autocast lasts."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from tfcalc.core.number import Num
 from tfcalc.tape.ledger import Ledger, Place, Storage
+from tfcalc.tape.standing import Boundary, Standing
 from tfcalc.tape.value import Kept, Leaf, Node, Value
 
 
@@ -24,6 +25,7 @@ class Tape:
         self.first_run = True
         self.gradients_stay = True
         self.kept: dict[int, Kept] = {}
+        self.standing = Standing(self)
         self.turns: Num = 1
 
     @contextmanager
@@ -126,6 +128,9 @@ class Tape:
         nodes, self.nodes = self.nodes, []
         while nodes:
             node = nodes.pop()
+            if isinstance(node, Boundary):
+                node.crossed(self.ledger)
+                continue
             self.run_backward(node)
             node.ended()
 

@@ -90,6 +90,11 @@ class Group(Protocol):
         ...
 
     @property
+    def stands_for(self) -> int:
+        """How many layers leave behind what this one does, where it runs in their place."""
+        ...
+
+    @property
     def under(self) -> int:
         """How many layers of other kinds are below them."""
         ...
@@ -105,6 +110,8 @@ class Trace:
     lowers = False
     every_layer = False
     """Whether each layer of a stack runs, rather than one for all that are alike."""
+    ends_alone = False
+    """Whether of a row of equal layers only those at its ends run, and one for the rest."""
 
     @property
     def gradients(self) -> bool:

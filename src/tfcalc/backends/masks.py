@@ -1,0 +1,68 @@
+"""The masks of causal attention that transformers makes once for all layers: numbers if it is eager, else booleans.
+
+After transformers' ``masking_utils``: sdpa needs none where it can find out by itself what a query sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tfcalc.backends.cache import Cache, Layer
+from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
+from tfcalc.nn.context import Context
+from tfcalc.ops.shapes import copied, expand
+from tfcalc.tape.call import Call
+from tfcalc.tape.running import Running
+from tfcalc.tape.tensor import Tensor
+
+EAGER = (*("arange", "arange"), *("arange", "add") * 2, "le", "zeros", "scalar_tensor", "where")
+"""Places of sequences, heads, queries and keys; what is not later; and a number for each."""
+WINDOWED = ("new_ones", "sub", "gt", "bitwise_and", "bitwise_and")
+"""And what is not before the window."""
+
+
+def masks(windows: Iterable[Num | None], x: Tensor, ctx: Context) -> Mapping[Num | None, Tensor]:
+    """By window: those that are needed."""
+    trace = x.trace
+    assert isinstance(trace, Running)
+    if ctx.cache is None:
+        made = {window: _of_sequence(window, trace, ctx) for window in windows}
+    else:
+        assert isinstance(ctx.cache, Cache)
+        made = {window: _of_cached(layer, trace, ctx) for window, layer in ctx.cache.kinds.items()}
+    return {window: mask for window, mask in made.items() if mask is not None}
+
+
+def _of_sequence(window: Num | None, trace: Running, ctx: Context) -> Tensor | None:
+    """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked."""
+    batch, length = ctx.stream.batch, ctx.stream.length
+    shape = (batch, 1, length, length)
+    if ctx.run.kernel == "eager":
+        kernels = EAGER if window is None else (*EAGER, *WINDOWED)
+        mask = trace.call(Call("mask", (), shape, trace.numerics.weights, kernels=kernels))
+        mask.storage.home = trace.module  # one for all layers, if any keeps it
+        return mask
+    if window is None or value_of(length) < value_of(window):
+        return None
+    return expand(_seen(window, length, length, trace), *shape)
+
+
+def _of_cached(layer: Layer, trace: Running, ctx: Context) -> Tensor | None:
+    """That of new queries and all keys that they find."""
+    new = ctx.stream.length
+    assert isinstance(new, int)
+    shape = (ctx.stream.batch, 1, new, layer.read(new))
+    seen = _seen(layer.kind.window, *shape[2:], trace)
+    if ctx.run.kernel == "eager":
+        return trace.call(Call("where", (seen,), shape, trace.numerics.weights))
+    return expand(seen, *shape) if layer.masked(new) else None
+
+
+def _seen(window: Num | None, queries: Num, keys: Num, trace: Running) -> Tensor:
+    """Which keys a query sees: those at or before it, and those in its window (and_masks makes a copy each time)."""
+    seen = trace.new((1, 1, queries, keys), "bool", "mask")
+    if window is None:
+        return seen
+    later = copied(seen, name="mask")
+    return copied(later, name="mask")

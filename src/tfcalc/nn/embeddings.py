@@ -1,0 +1,108 @@
+"""What is made of token ids: tables of words, of where a token stands, of its segment; and their sum."""
+
+from __future__ import annotations
+
+from tfcalc.core.cost import Cost
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num
+from tfcalc.nn.basic import Norm
+from tfcalc.nn.context import Context
+from tfcalc.nn.module import Module
+from tfcalc.ops.elementwise import add, dropout
+from tfcalc.ops.shapes import expand
+from tfcalc.ops.tables import embedding, position, sines
+from tfcalc.tape.tensor import Tensor
+
+PLACES, TOKENS, BUFFER, GIVEN = "places", "tokens", "buffer", "given"
+"""What rows a program asks a table for: numbers that it makes for each place of a sequence, or for each token of each
+sequence, or a buffer that is there anyway, or what the context has (``places``)."""
+
+
+def rows_asked(ids: Tensor, indices: str, ctx: Context) -> Tensor:
+    """The numbers of rows, for each place or each token."""
+    if indices == GIVEN:
+        assert ctx.places is not None
+        return ids.trace.view(ctx.places, ids.shape, None)
+    shape = ids.shape if indices == TOKENS else (1, *ids.shape[1:])
+    return ids.trace.given(shape, "int64", indices) if indices == BUFFER else ids.trace.new(shape, "int64", indices)
+
+
+class Positions(Module):
+    """A trained vector of this ``width`` for each position."""
+
+    kind = "position"
+
+    rows: Num
+    width: Num
+    indices: str = PLACES
+
+    def held(self) -> Cost:
+        """P."""
+        return Cost(weights=(Weight("P", (self.rows, self.width)),))
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of the places of these tokens."""
+        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        return position(table, rows_asked(x, self.indices, ctx), x.elements)
+
+
+class Sines(Module):
+    """Sines and cosines of each position, which are made anew in each process."""
+
+    kind = "position"
+
+    width: Num
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of the places of these tokens."""
+        return sines(rows_asked(x, PLACES, ctx), self.width, x.elements, x.trace.weights_format)
+
+
+class Segments(Module):
+    """A vector of this ``width`` for each of so many kinds of tokens: the first sentence, the second."""
+
+    kind = "embedding"
+
+    rows: Num
+    width: Num
+    indices: str = PLACES
+
+    def held(self) -> Cost:
+        """E."""
+        return Cost(weights=(Weight("E", (self.rows, self.width)),))
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of these tokens."""
+        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        return embedding(table, expand(rows_asked(x, self.indices, ctx), *x.shape))
+
+
+class Embeddings(Module):
+    """The vectors of words and of what is added to them, a norm of their sum, and dropout (BERT)."""
+
+    kind = "embeddings"
+
+    tables: tuple[Module, ...]
+    norm: Norm | None
+    dropped: bool = False
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        made = self._summed(x, ctx)
+        if self.norm is not None:
+            made = self.norm(made, ctx)
+        return dropout(made, "embedding_dropout") if self.dropped and ctx.drops else made
+
+    def _summed(self, x: Tensor, ctx: Context) -> Tensor:
+        made = self.tables[0](x, ctx)
+        for table in self.tables[1:]:
+            made = add(made, table(x, ctx))
+        return made
+
+
+class OnPage(Embeddings):
+    """The same with tables for the corners of each token's box on a page (LayoutLM)."""
+
+    def _summed(self, x: Tensor, ctx: Context) -> Tensor:
+        corners = x.trace.new((*x.shape, 4), "int64", "boxes")
+        return super()._summed(x, ctx._replace(places=corners))

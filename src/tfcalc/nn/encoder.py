@@ -1,0 +1,76 @@
+"""Encoders: layers that look both ways, and a vector for the whole sequence."""
+
+from __future__ import annotations
+
+from tfcalc.core.number import Num
+from tfcalc.nn.attention import attentions
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.context import Context
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+from tfcalc.ops.elementwise import pointwise
+from tfcalc.ops.shapes import first
+from tfcalc.tape.tensor import Tensor
+
+
+class Layers(Module):
+    """Layers with what stands before them, and a norm behind the last."""
+
+    kind = "encoder"
+
+    before: tuple[Module, ...]
+    layers: Stack
+    norm: Norm | None = None
+    masks: tuple[Num | None, ...] = ()
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of the embedding."""
+        for part in self.before:
+            x = part(x, ctx)
+        if x.trace.lowers:
+            ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), self.masks)
+        x = self.layers(x, ctx)
+        return x if self.norm is None else self.norm(x, ctx)
+
+
+class Encoder(Module):
+    """Embeddings, maps to another width, layers, a norm; and what the first token's vector makes for the whole.
+
+    That ``pooler`` is read by some classes (``pools``): in others it makes something that no gradient reaches, though a
+    program keeps what one would need.
+    """
+
+    kind = "encoder"
+
+    table: Module
+    maps: tuple[Linear, ...]
+    layers: Layers
+    norm: Norm | None = None
+    pooler: Linear | None = None
+    pools: bool = False
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """A vector for each token."""
+        return self._run(x, ctx)[0]
+
+    def pooled(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        """A vector for each token, and one for each sequence."""
+        with x.trace.inside(self):
+            made, whole = self._run(x, ctx)
+        assert whole is not None
+        return made, whole
+
+    def _run(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor | None]:
+        x = self.table(x, ctx)
+        for part in self.maps:
+            x = part(x)
+        x = self.layers(x, ctx)
+        if self.norm is not None:
+            x = self.norm(x, ctx)
+        if self.pools or x.trace.lowers:
+            return x, self._pooled(x)
+        with x.trace.without_gradients():
+            return x, self._pooled(x)
+
+    def _pooled(self, x: Tensor) -> Tensor | None:
+        return None if self.pooler is None else pointwise("tanh", self.pooler(first(x)))

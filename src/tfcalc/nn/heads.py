@@ -1,0 +1,136 @@
+"""Heads beside that of a language model: what else is made of a base model's output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.context import Context
+from tfcalc.nn.encoder import Encoder
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.ops.elementwise import activation, dropout
+from tfcalc.ops.shapes import first, narrow
+from tfcalc.tape.tensor import Tensor
+
+TOKENS, FIRST, POOLED = "tokens", "first", "pooled"
+"""What a classifier reads: each token's vector, the first one's, or what a pooler made of it."""
+
+
+class Summary(Module):
+    """One vector for each sequence, of its last token's (transformers' SequenceSummary)."""
+
+    kind = "summary"
+
+    map: Linear
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """Of all tokens' vectors."""
+        return self.map(narrow(x, 1))
+
+
+class WithSummary(WithHead):
+    """A language model that also sums a sequence up, to choose among continuations (GPT-2's double heads)."""
+
+    summary: Summary | None = None
+
+    def read(self, made: Tensor, x: Tensor, ctx: Context) -> Tensor:
+        """The loss, or the logits; the summary is of no consequence to them."""
+        answer = super().read(made, x, ctx)
+        if self.summary is not None:
+            self.summary(made)
+        return answer
+
+
+class Transform(Module):
+    """A map, an activation and a norm of what logits are made of."""
+
+    kind = "head"
+
+    dense: Linear
+    norm: Norm
+    activation: str
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of each vector."""
+        inner = self.dense(x)
+        inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+        return self.norm(inner, ctx)
+
+
+class Classifier(Module):
+    """A model, and maps one after another that make classes of what it has made, with an activation between them.
+
+    A transform may come before them. What a map reads is ``dropped`` in part, but not by those that are
+    ``undropped``.
+    """
+
+    kind = "model"
+
+    base: Module
+    transform: Transform | None
+    maps: tuple[Linear, ...]
+    reads: str = TOKENS
+    activation: str = "tanh"
+    dropped: bool = False
+    undropped: tuple[str, ...] = ()
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        x = self._read(x, ctx)
+        x = x if self.transform is None else self.transform(x, ctx)
+        for place, each in enumerate(self.maps):
+            if place and x.trace.lowers:  # of so few vectors that it is not counted
+                x = ctx.backend.activation(self.activation, x)
+            if self.dropped and ctx.drops and each.name not in self.undropped:
+                x = dropout(x, f"{each.name}_dropout")
+            x = each(x)
+        return x
+
+    def _read(self, x: Tensor, ctx: Context) -> Tensor:
+        if self.reads == POOLED:
+            assert isinstance(self.base, Encoder)
+            return self.base.pooled(x, ctx)[1]
+        made = self.base(x, ctx)
+        return first(made) if self.reads == FIRST else made
+
+
+class PreTraining(WithHead):
+    """A language model that also makes classes of the pooled first token (BERT's next sentence)."""
+
+    beside: Linear | None = None
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        assert isinstance(self.base, Encoder)
+        assert self.beside is not None
+        made, whole = self.base.pooled(x, ctx)
+        answer = self.read(made, x, ctx)
+        self.beside(whole)
+        return answer
+
+
+class WithTransform(WithHead):
+    """A language model whose logits are made of a transform, which may stand in the model itself (``inline``)."""
+
+    transform: Transform | None = None
+    inline: bool = True
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """In the order in which they run."""
+        assert self.transform is not None
+        return iter((self.base, *(self.transform.parts if self.inline else (self.transform,)), self.head))
+
+    def transformed(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the logits are made of."""
+        assert self.transform is not None
+        return self.transform.forward(x, ctx) if self.inline else self.transform(x, ctx)
+
+    def logits(self, x: Tensor, ctx: Context) -> Tensor:
+        """Those of what the base model has made."""
+        return super().logits(self.transformed(x, ctx), ctx)
+
+    def opened(self, x: Tensor, ctx: Context) -> tuple[Tensor, list[Tensor]]:
+        """What the map that makes logits reads, and its weights."""
+        return super().opened(self.transformed(x, ctx), ctx)

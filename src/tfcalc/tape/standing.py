@@ -1,0 +1,80 @@
+"""Layers that stand for others: what they leave behind is counted as often as there are layers like them.
+
+Of a row of equal layers only those at its ends need to run to find when most is live. A moment within a layer holds the
+more, or the less, the higher the layer stands, by the same number of bytes for each: what each layer below has kept, or
+what each above has left in gradients. So most is live in one of the first or of the last of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from tfcalc.tape.ledger import Ledger, Storage
+from tfcalc.tape.value import Node
+
+if TYPE_CHECKING:
+    from tfcalc.tape.tape import Tape
+
+BELOW, ABOVE = 2, 3
+"""Layers of a row that run before and after the one that stands for the rest. The first and the last may differ from
+the others in what is beside them; and the one behind the rest lets go of what all these have handed on."""
+
+
+class Boundary(Node):
+    """Where the layer that stands for others begins or ends, in the order of the nodes."""
+
+    __slots__ = ("layers",)
+
+    def __init__(self, layers: int) -> None:
+        super().__init__("boundary", "", (), (), False, 0, 0)
+        self.layers = layers
+
+    def crossed(self, ledger: Ledger) -> None:
+        """Backward comes from above: gradients are looked for from the layer's end to its beginning."""
+        if ledger.since is None:
+            ledger.since = []
+            return
+        found, ledger.since = ledger.since, None
+        multiply(ledger, found, self.layers, gradients=True)
+
+
+class Standing:
+    """Runs layers of a stack, one of which may stand for others."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.waiting: tuple[list[ref[Storage]], int] | None = None
+
+    @contextmanager
+    def runs(self, layers: int) -> Iterator[None]:
+        """A layer that stands for so many.
+
+        What it has made and is there when the layer behind it ends, has been kept: it is there as many times.
+        """
+        waiting, self.waiting = self.waiting, None
+        if layers == 1:
+            yield
+        else:
+            self._boundary(layers)
+            self.tape.ledger.since = []
+            yield
+            found, self.tape.ledger.since = self.tape.ledger.since, None
+            self._boundary(layers)
+            self.waiting = found, layers
+        if waiting is not None:
+            multiply(self.tape.ledger, *waiting)
+
+    def _boundary(self, layers: int) -> None:
+        if self.tape.gradients:
+            self.tape.nodes.append(Boundary(layers))
+
+
+def multiply(ledger: Ledger, found: list[ref[Storage]], layers: int, *, gradients: bool = False) -> None:
+    """Count those that are still there so many times, or the ``gradients`` among them."""
+    for each in found:
+        storage = each()
+        if storage is not None and (storage.is_gradient or not gradients):
+            ledger.multiplied(storage, layers)
