@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfcalc.blocks import layer
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -119,8 +118,8 @@ def mamba_mixer(c: Config, norms: str = "") -> nn.Mamba:
 
 def stacked(c: Config, mixer: Module) -> Module:
     """Layers of a norm and this mixer."""
-    layer = kit.layer(c, mixer, names=("norm",)).but(in_float32=c.flag("residual_in_fp32"))
-    return kit.decoder(c, layer, names=("backbone", "embeddings", "norm_f"))
+    made = kit.layer(c, mixer, names=("norm",)).but(in_float32=c.flag("residual_in_fp32"))
+    return kit.decoder(c, made, names=("backbone", "embeddings", "norm_f"))
 
 
 @family("mamba2", architecture="Mamba2ForCausalLM", heads=TOPS)
