@@ -35,9 +35,8 @@ def turned_width(rope: Rope) -> Num:
 def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     """The cosine and the sine of each position's angles."""
     trace = x.trace
-    shape = (ctx.stream.batch if rope.by_sequence else 1, ctx.stream.length, turned_width(rope))
-    if rope.by_sequence:  # beside the axis of heads
-        shape = (shape[0], 1, *shape[1:])
+    own = (ctx.stream.batch, 1) if rope.by_sequence else (1,)
+    shape = (*own, ctx.stream.length, turned_width(rope))
     assert isinstance(trace, Running)
     dtype = rope.angles or trace.weights_format
     cast = () if dtype == "float32" else ("_to_copy",)

@@ -125,13 +125,35 @@ def stacked(c: Config, mixer: Module) -> Module:
 @family("mamba2", architecture="Mamba2ForCausalLM", heads=TOPS)
 def mamba2(c: Config) -> Module:
     """Mamba-2 (arXiv 2405.21060)."""
-    h, channels, bias = c.size("hidden_size"), expanded(c, "expand"), c.flag("use_bias")
-    heads, states, groups, inner = c.size("num_heads"), c.size("state_size"), c.size("n_groups"), channels.size
-    mixed = inner + 2 * groups * states
-    mixer = Mamba2(
+    channels, heads = expanded(c, "expand"), c.size("num_heads")
+    width = mamba2_head_dim(c, "num_heads", "head_dim", channels)
+    mixer = mamba2_mixer(
+        c,
         "mixer",
+        (channels.size, heads, width),
+        (c.size("state_size"), c.size("n_groups"), c.size("conv_kernel"), c.size("chunk_size")),
+        bias=c.flag("use_bias"),
+        conv_bias=c.flag("use_conv_bias"),
+    )
+    return stacked(c, mixer)
+
+
+def mamba2_mixer(
+    c: Config,
+    name: str,
+    channels: tuple[Num, Num, Num],
+    sizes: tuple[Num, Num, Num, Num],
+    *,
+    bias: bool,
+    conv_bias: bool,
+) -> Mamba2:
+    """Mamba-2's mixer: its ``channels``, heads and their width; the ``sizes`` of state, groups, kernel and chunk."""
+    (inner, heads, width), (states, groups, kernel, chunk) = channels, sizes
+    h, mixed = c.size("hidden_size"), inner + 2 * groups * states
+    return Mamba2(
+        name,
         Linear("in_proj", h, inner + mixed + heads, "in", bias),
-        ShortConvolution("conv1d", mixed, c.size("conv_kernel"), c.flag("use_conv_bias")),
+        ShortConvolution("conv1d", mixed, kernel, conv_bias),
         c.word("hidden_act"),
         parameter("dt_bias", heads, minor=True),
         parameter("A_log", heads, minor=True),
@@ -139,9 +161,8 @@ def mamba2(c: Config) -> Module:
         (GroupedNorm("norm", "rmsnorm", inner, groups=groups),),
         Linear("out_proj", inner, h, "out", bias),
         heads,
-        mamba2_head_dim(c, "num_heads", "head_dim", channels),
+        width,
         states,
         groups,
-        c.size("chunk_size"),
+        chunk,
     )
-    return stacked(c, mixer)
