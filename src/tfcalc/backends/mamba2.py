@@ -10,7 +10,7 @@ from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.shapes import cat, contiguous, copied, pad, part, permute, reshape, select, transpose, unsqueeze
 from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Shape, Tensor
 
 
 def state_space(mixer: Mamba2, ctx: Context, x: Tensor, b: Tensor, c: Tensor, step: Tensor) -> Tensor:
@@ -61,11 +61,13 @@ def _chunked(x: Tensor, chunks: Num, size: Num) -> Tensor:
 
 
 def _segment_sum(x: Tensor) -> Tensor:
-    """Sums from each place to each later one: two masks are kept, and no sum."""
+    """Sums from each place to each later one: two masks are kept, and no sum; what is summed is held to the end."""
     size = x.shape[-1]
-    for name in ("below", "below or on"):
-        mask = x.trace.new((size, size), "bool", name)
-        shape = x.shape if name == "below or on" else (*x.shape, size)
-        x = x.trace.call(Call("masked_fill", (x,), shape, x.dtype, saves=(mask,)))
-        x = scaled(x, "cumsum") if name == "below" else x
-    return x
+    filled = _masked(x, (*x.shape, size))
+    sums = scaled(filled, "cumsum")
+    return _masked(sums, sums.shape)
+
+
+def _masked(x: Tensor, shape: Shape) -> Tensor:
+    mask = x.trace.new((shape[-1], shape[-1]), "bool", "mask")
+    return x.trace.call(Call("masked_fill", (x,), shape, x.dtype, saves=(mask,)))
