@@ -86,20 +86,22 @@ class Attention(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
         ctx = self.with_bias(x, ctx) if x.trace.lowers else ctx
-        q, k, v = self._projected(x, self.source(x, ctx), ctx)
-        gate = None if self.gate is None else self.gate(x)
+        made = self.mixed(*self._projected(x, self.source(x, ctx), ctx), ctx, x)
+        return self.output(made if self.sub_norm is None else self.sub_norm(made, ctx))
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, x: Tensor | None = None) -> Tensor:
+        """What all heads make of their queries, keys and values, side by side; ``x`` is what a gate reads."""
+        gate = None if self.gate is None or x is None else self.gate(x)
         if self.rope is not None:
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
         if self.normed_last:
             q, k = (norm(each, ctx) for norm, each in zip(self.norms, (q, k), strict=True))
         if self.tempered:  # arXiv 2501.19399
-            q = x.trace.to(mul(q, x.trace.new((q.shape[2], 1), q.dtype, "temperatures")), q.dtype)
+            q = q.trace.to(mul(q, q.trace.new((q.shape[2], 1), q.dtype, "temperatures")), q.dtype)
         if ctx.cache is not None:
             k, v = ctx.cache.update(k, v)
         made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
-        if gate is not None:
-            made = mul(made, self._opened(gate))
-        return self.output(made if self.sub_norm is None else self.sub_norm(made, ctx))
+        return made if gate is None else mul(made, self._opened(gate))
 
     def _opened(self, gate: Tensor) -> Tensor:
         if self.gate_bias is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfcalc.core.number import Num, total
-from tfcalc.core.traced import known
+from tfcalc.core.traced import known, value_of
 from tfcalc.tape.call import Call
 from tfcalc.tape.ledger import WIDTHS
-from tfcalc.tape.tensor import Shape, Strides, Tensor, viewed
+from tfcalc.tape.tensor import Shape, Strides, Tensor, channels_last, has_channels_last, preserved, viewed
 
 
 def reshape(x: Tensor, *shape: Num) -> Tensor:
@@ -27,6 +27,12 @@ def transpose(x: Tensor, one: int, other: int) -> Tensor:
     return x.trace.view(x, tuple(x.shape[axis] for axis in order), strides)
 
 
+def permute(x: Tensor, order: Sequence[int]) -> Tensor:
+    """The axes in this order: a view."""
+    strides = None if x.strides is None else tuple(x.strides[axis] for axis in order)
+    return x.trace.view(x, tuple(x.shape[axis] for axis in order), strides)
+
+
 def contiguous(x: Tensor) -> Tensor:
     """A copy in which the numbers stand in a row, or ``x`` itself where they do."""
     return x if x.dense else copied(x, x.shape)
@@ -37,6 +43,17 @@ def copied(x: Tensor, shape: Shape | None = None, name: str = "contiguous", stri
     return x.trace.call(
         Call(name, (x,), x.shape if shape is None else shape, x.dtype, strides=strides, kernels=("clone",))
     )
+
+
+def pad(x: Tensor, axis: int, length: Num) -> Tensor:
+    """A copy in which an axis is so long; where nothing is added it is laid out as ``x`` is.
+
+    Source: torch's constant_pad_nd, which also takes over the order of images whose channels come last.
+    """
+    shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
+    if value_of(x.shape[axis]) == value_of(length):
+        return copied(x, shape, "pad", preserved(x))
+    return copied(x, shape, "pad", channels_last(shape) if has_channels_last(x) else None)
 
 
 def expand(x: Tensor, *shape: Num) -> Tensor:
