@@ -86,11 +86,16 @@ class Attention(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
         ctx = self.with_bias(x, ctx) if x.trace.lowers else ctx
-        made = self.mixed(*self._projected(x, self.source(x, ctx), ctx), ctx, x)
+        made = self.mixed(list(self._projected(x, self.source(x, ctx), ctx)), ctx, x)
         return self.output(made if self.sub_norm is None else self.sub_norm(made, ctx))
 
-    def mixed(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, x: Tensor | None = None) -> Tensor:
-        """What all heads make of their queries, keys and values, side by side; ``x`` is what a gate reads."""
+    def mixed(self, given: list[Tensor], ctx: Context, x: Tensor | None = None) -> Tensor:
+        """What all heads make of the ``given`` queries, keys and values, side by side; ``x`` is what a gate reads.
+
+        The list is emptied, so that nothing but the variables here holds what it had.
+        """
+        q, k, v = given
+        given.clear()
         gate = None if self.gate is None or x is None else self.gate(x)
         if self.rope is not None:
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))

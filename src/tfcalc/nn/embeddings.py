@@ -24,6 +24,8 @@ def rows_asked(ids: Tensor, indices: str, ctx: Context) -> Tensor:
         assert ctx.places is not None
         return ids.trace.view(ctx.places, ids.shape, None)
     shape = ids.shape if indices == TOKENS else (1, *ids.shape[1:])
+    if indices == PLACES and ctx.places is not None:
+        return ids.trace.view(ctx.places, shape, ctx.places.strides)
     return ids.trace.given(shape, "int64", indices) if indices == BUFFER else ids.trace.new(shape, "int64", indices)
 
 

@@ -23,5 +23,5 @@ class GatedAttention(Attention):
         k, v = (each(x) for each in self.inward[1:])
         q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
         v = reshape(v, *rows, g, self.value_dim)
-        made = self.mixed(transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2), ctx)
+        made = self.mixed([transpose(each, 1, 2) for each in (q, k, v)], ctx)
         return self.output(mul(made, pointwise("sigmoid", gate)))
