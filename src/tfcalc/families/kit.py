@@ -110,7 +110,7 @@ def rope(c: Config, width: Num | None = None, **code: Any) -> Rope:
 
     ``code`` is what the family's program does its own way.
     """
-    return Rope(rotary_width(c, width or head_dim(c)), **code)
+    return Rope(rotary_width(c, head_dim(c) if width is None else width), **code)
 
 
 def gated(c: Config, *, bias: bool = False, names: Sequence[str] = GATED, act: str = "hidden_act") -> GatedFeedForward:

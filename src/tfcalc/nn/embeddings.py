@@ -22,7 +22,7 @@ def rows_asked(ids: Tensor, indices: str, ctx: Context) -> Tensor:
     """The numbers of rows, for each place or each token."""
     if indices == GIVEN:
         assert ctx.places is not None
-        return ids.trace.view(ctx.places, ids.shape, None)
+        return ids.trace.view(ctx.places, ctx.places.shape[:2], None)
     shape = ids.shape if indices == TOKENS else (1, *ids.shape[1:])
     return ids.trace.given(shape, "int64", indices) if indices == BUFFER else ids.trace.new(shape, "int64", indices)
 

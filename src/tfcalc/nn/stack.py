@@ -67,6 +67,11 @@ class Stack(Module):
 
     def __call__(self, x: Tensor, ctx: Context) -> Tensor:
         """Run its layers from the bottom to the top; it is no module of its own."""
+        return self.run([x], ctx)
+
+    def run(self, given: list[Tensor], ctx: Context) -> Tensor:
+        """The same with what nobody else holds any more, which is taken out of the list."""
+        x = given.pop()
         trace, every = x.trace, ctx.run.every
         if trace.lowers and trace.every_layer:
             groups = [
