@@ -25,7 +25,7 @@ from tfcalc.leaves import embedding, learned_position, linear, norm, sinusoidal_
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
-from tfcalc.nn.embeddings import BUFFER, PLACES, Positions, Sines
+from tfcalc.nn.embeddings import BUFFER, GIVEN, Positions, Sines
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.heads import Summary, WithSummary
 from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
@@ -237,7 +237,7 @@ def stacked(
     return Decoder("transformer", words, stack, last, scales, added=added, dropped=bool(c.get(dropped)))
 
 
-def places(c: Config, name: str, indices: str = PLACES) -> Positions:
+def places(c: Config, name: str, indices: str = GIVEN) -> Positions:
     """A trained vector for each position."""
     return Positions(name, c.size("max_position_embeddings"), c.size("hidden_size"), indices)
 

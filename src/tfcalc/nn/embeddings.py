@@ -11,7 +11,8 @@ from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, dropout
 from tfcalc.ops.shapes import expand
 from tfcalc.ops.tables import embedding, position, sines
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.call import Call
+from tfcalc.tape.tensor import Shape, Tensor
 
 PLACES, TOKENS, BUFFER, GIVEN = "places", "tokens", "buffer", "given"
 """What rows a program asks a table for: numbers that it makes for each place of a sequence, or for each token of each
@@ -22,11 +23,16 @@ def rows_asked(ids: Tensor, indices: str, ctx: Context) -> Tensor:
     """The numbers of rows, for each place or each token."""
     if indices == GIVEN:
         assert ctx.places is not None
-        return ids.trace.view(ctx.places, ids.shape, None)
+        return ids.trace.view(ctx.places, ctx.places.shape[:2], None)
     shape = ids.shape if indices == TOKENS else (1, *ids.shape[1:])
-    if indices == PLACES and ctx.places is not None:
-        return ids.trace.view(ctx.places, shape, ctx.places.strides)
-    return ids.trace.given(shape, "int64", indices) if indices == BUFFER else ids.trace.new(shape, "int64", indices)
+    return ids.trace.given(shape, "int64", indices) if indices == BUFFER else numbered(ids, shape)
+
+
+def numbered(ids: Tensor, shape: Shape) -> Tensor:
+    """The numbers of places, which a program makes."""
+    if not ids.trace.lowers:
+        return ids.trace.new(shape, "int64", "positions")
+    return ids.trace.call(Call("positions", (), shape, "int64", kernels=("arange", "add")))
 
 
 class Positions(Module):

@@ -8,14 +8,13 @@ from tfcalc.core.number import Num
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
-from tfcalc.nn.embeddings import PLACES, Positions
+from tfcalc.nn.embeddings import GIVEN, Positions, numbered
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import activation, add, dropout, mul, pointwise, scaled
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.shapes import narrow
-from tfcalc.tape.call import Call
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
@@ -56,15 +55,14 @@ class Decoder(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         words = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)
-        if words.trace.lowers and any(isinstance(each, Positions) and each.indices == PLACES for each in self.added):
-            places = Call("positions", (), (1, ctx.stream.length), "int64", kernels=("arange", "add"))
-            ctx = ctx._replace(places=words.trace.call(places))
+        if any(isinstance(each, Positions) and each.indices == GIVEN for each in self.added):
+            ctx = ctx._replace(places=numbered(x, (1, ctx.stream.length)))
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
         if words.trace.lowers:
             ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
             if self.relative is not None:
                 ctx = ctx.backend.distances(self.relative, ctx, x)
-        x = self.layers([self._summed(tables, ctx)], ctx)
+        x = self.layers.run([self._summed(tables, ctx)], ctx)
         x = x if self.norm is None else self.norm(x, ctx)
         return dropout(x, "output_dropout") if self.drops_output and ctx.drops else x
 

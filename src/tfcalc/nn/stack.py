@@ -65,12 +65,13 @@ class Stack(Module):
         groups = self.groups
         yield from merged(groups, [next(group.layer.components()) for group in groups])
 
-    def __call__(self, x: Tensor | list[Tensor], ctx: Context) -> Tensor:
-        """Run its layers from the bottom to the top; it is no module of its own.
+    def __call__(self, x: Tensor, ctx: Context) -> Tensor:
+        """Run its layers from the bottom to the top; it is no module of its own."""
+        return self.run([x], ctx)
 
-        A list is emptied, so that nothing above holds what the layers are given.
-        """
-        x = x.pop() if isinstance(x, list) else x
+    def run(self, given: list[Tensor], ctx: Context) -> Tensor:
+        """The same with what nobody else holds any more, which is taken out of the list."""
+        x = given.pop()
         trace, every = x.trace, ctx.run.every
         if trace.lowers and trace.every_layer:
             groups = [
