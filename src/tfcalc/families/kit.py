@@ -79,7 +79,12 @@ def attention(
     ``qk_norms`` is the form of the norms of queries and keys: of each head, of the ``whole``, or of ``each`` head with
     weights of its own.
     """
-    h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), width or head_dim(c)
+    h, a, g, d = (
+        c.size("hidden_size"),
+        c.size("num_attention_heads"),
+        kv_heads(c),
+        head_dim(c) if width is None else width,
+    )
     *inward, outward = names
     if len(inward) == 1:
         maps = [Linear(inward[0], h, a * d + g * d + g * d, "QKV", bias)]
@@ -116,7 +121,7 @@ def rope(c: Config, width: Num | None = None, **code: Any) -> Rope:
 
     ``code`` is what the family's program does its own way.
     """
-    return Rope(rotary_width(c, width or head_dim(c)), **code)
+    return Rope(rotary_width(c, head_dim(c) if width is None else width), **code)
 
 
 def gated(
