@@ -35,7 +35,8 @@ def turned_width(rope: Rope) -> Num:
 def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     """The cosine and the sine of each position's angles."""
     width = divide(turned_width(rope), 2) if rope.halves else turned_width(rope)
-    trace, shape = x.trace, (1, ctx.stream.length, width)
+    trace, own = x.trace, (ctx.stream.batch, 1) if rope.by_sequence else (1,)
+    shape = (*own, ctx.stream.length, width)
     assert isinstance(trace, Running)
     if rope.angles == "complex":
         both = trace.new(shape, "float32", "cos + i·sin")

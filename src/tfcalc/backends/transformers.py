@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, rotation, routers, scans
+from tfcalc.backends import activations, attention, norms, relative, rotation, routers, scans
 from tfcalc.backends.experts import EXPERTS
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
@@ -13,6 +13,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.mixture import Experts, Routed, Router
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
+from tfcalc.nn.relative import RelativeBias
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.tape.call import Call
@@ -36,8 +37,11 @@ class Transformers:
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """The masks of scores, and the angles of positions, once for all layers."""
-        windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.causal)])
-        made = masked(windows, x, ctx)
+        windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.looks_at_mask)])
+        made = masked({window: [each for each in attentions if each.mask == window] for window in windows}, x, ctx)
+        if any(each.alibi and not each.alibi.in_mask for each in attentions):
+            slopes = (1, attentions[0].heads, 1, ctx.stream.length)
+            ctx = ctx._replace(slopes=x.trace.new(slopes, x.trace.weights_format, "slopes"))
         ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
         if not ropes:
             return ctx._replace(masks=made)
@@ -66,6 +70,10 @@ class Transformers:
         """By the kernel of the run."""
         return attention.attended(q, k, v, part, ctx)
 
+    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+        """T5's, once for all layers."""
+        return relative.shared(table, ctx, ids)
+
     def route(self, router: Router, x: Tensor) -> Routed:
         """As the family writes it."""
         return routers.routed(router, x)
@@ -81,7 +89,9 @@ class Transformers:
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, in fp32 where the family copies them, and their loss."""
         logits = model.logits(x, ctx)
-        return cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
+        loss = cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
+        x.trace.loss_ends()
+        return loss
 
     def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)

@@ -79,12 +79,8 @@ def attention(
     ``qk_norms`` is the form of the norms of queries and keys: of each head, of the ``whole``, or of ``each`` head with
     weights of its own.
     """
-    h, a, g, d = (
-        c.size("hidden_size"),
-        c.size("num_attention_heads"),
-        kv_heads(c),
-        head_dim(c) if width is None else width,
-    )
+    h, a, g = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c)
+    d = head_dim(c) if width is None else width
     *inward, outward = names
     if len(inward) == 1:
         maps = [Linear(inward[0], h, a * d + g * d + g * d, "QKV", bias)]

@@ -116,7 +116,8 @@ def nanochat(c: Config) -> Module:
     plain = "rmsnorm-plain"
     mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms=plain).but(normed_last=True)
     layers = kit.layer(c, mixer, kit.plain(c, names=("fc1", "fc2")), norm=plain)
-    return kit.decoder(c, layers, norm=plain).but(normed_twice=True)
+    whole = kit.decoder(c, layers, norm=plain)
+    return whole.but(first=whole.norm)
 
 
 @family("granite_swa", architecture="GraniteSWAForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())

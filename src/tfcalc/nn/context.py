@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfcalc.nn.mixture import Experts, Routed, Router
     from tfcalc.nn.model import WithHead
     from tfcalc.nn.module import Module
+    from tfcalc.nn.relative import RelativeBias
 
 
 class Backend(Protocol):
@@ -48,6 +49,10 @@ class Backend(Protocol):
         """What queries make of keys and values, head by head."""
         ...
 
+    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+        """With a bias of scores for the distance of two tokens, of this table."""
+        ...
+
     def route(self, router: Router, x: Tensor) -> Routed:
         """Which experts tokens go to, with which weights."""
         ...
@@ -76,8 +81,10 @@ class Cache(Protocol):
 class Context(NamedTuple):
     """``stream`` are the sequences that run, ``memory`` what an encoder made of ``memory_of``.
 
+    Scores have a ``bias`` for the distance of two tokens, those of an encoder's keys another (``memory_bias``).
+
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
-    There is a ``cache`` where text is generated.
+    There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys.
     """
 
     run: Workload
@@ -88,7 +95,10 @@ class Context(NamedTuple):
     places: Tensor | None = None
     memory: Tensor | None = None
     memory_of: Sequences | None = None
+    bias: Tensor | None = None
+    memory_bias: Tensor | None = None
     cache: Cache | None = None
+    slopes: Tensor | None = None
 
     @property
     def backend(self) -> Backend:
