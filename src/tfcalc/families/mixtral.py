@@ -15,7 +15,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.families import experts, kit
 from tfcalc.families.experts import chosen as chosen
-from tfcalc.families.experts import shared as shared
 from tfcalc.families.llama import PRE_NORM, norms
 from tfcalc.families.olmo import POST_NORM
 from tfcalc.families.windows import both, window, windows

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tfcalc.blocks.keeping import LATENT, ROTATED, by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
+from tfcalc.nn.module import Module
 from tfcalc.ops.attention import rotary
 from tfcalc.ops.shapes import cat, copied_into, expand, merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
@@ -28,6 +31,13 @@ class LatentAttention(Attention):
 
     kv_rank: Num = 0
     nope_dim: Num = 0
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """In the order in which they run."""
+        *queries, down, up = self.inward
+        normed = [queries[0], self.norms[0], queries[1]] if len(queries) == 2 else queries
+        return iter((*normed, down, self.norms[-1], up, self.output))
 
     @property
     def rope_dim(self) -> Num:

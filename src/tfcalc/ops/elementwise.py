@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfcalc.core.cost import Elementwise
-from tfcalc.core.number import Num, product, total
+from tfcalc.core.number import Num, product, same, total
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.leaves.elementwise import ACTIVATIONS, FURTHER
@@ -49,7 +49,7 @@ def broadcast(one: Shape, other: Shape) -> Shape:
 def add(a: Tensor, b: Tensor) -> Tensor:
     """``a + b``: keeps nothing."""
     shape = broadcast(a.shape, b.shape)
-    strides = preserved(a) if a.shape == shape else None
+    strides = preserved(a) if same(a.shape, shape) else None
     return a.trace.call(Call("add", (a, b), shape, widest(a.dtype, b.dtype), passes=True, strides=strides))
 
 
@@ -90,7 +90,7 @@ def mul(a: Tensor, b: Tensor, name: str = "mul") -> Tensor:
     saves = (*([a] if b.needs_gradient else []), *([b] if a.needs_gradient else []))
     size = product(shape) * WIDTHS[wide]
     scratch: Num = total(size - each.elements * WIDTHS[each.dtype] for each in (a, b) if each.needs_gradient)
-    strides = preserved(a) if a.shape == shape else None
+    strides = preserved(a) if same(a.shape, shape) else None
     return a.trace.call(Call(name, (a, b), shape, wide, saves=saves, scratch=scratch, strides=strides))
 
 

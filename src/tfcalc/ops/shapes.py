@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfcalc.core.number import Num, total
+from tfcalc.core.number import Num, same, total
 from tfcalc.core.traced import known, value_of
 from tfcalc.tape.call import Call
 from tfcalc.tape.ledger import WIDTHS
@@ -58,7 +58,7 @@ def pad(x: Tensor, axis: int, length: Num) -> Tensor:
 
 def expand(x: Tensor, *shape: Num) -> Tensor:
     """A view that reads the same numbers several times; the gradient is their sum."""
-    if x.shape == shape:
+    if same(x.shape, shape):
         return x
     more = len(shape) - len(x.shape)
     strides = None

@@ -101,6 +101,8 @@ def viewed(shape: Shape, strides: Strides, into: Shape) -> Strides:
     """
     if strides is None:
         return None
+    if 0 in map(known, into):
+        return dense(into)
     runs = _runs([known(size) or 0 for size in shape], strides)
     made: list[int] = []
     place, left, step = len(runs) - 1, runs[-1][0] if runs else 1, runs[-1][1] if runs else 1
