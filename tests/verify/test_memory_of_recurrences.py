@@ -60,9 +60,7 @@ CASES = [
 
 @pytest.mark.parametrize("recipe", ["fp32", "bf16"])
 @pytest.mark.parametrize(("config", "length"), CASES, ids=lambda it: it if isinstance(it, int) else it["model_type"])
-def test_a_loop_over_time_keeps_what_pytorch_keeps(
-    config: dict[str, object], length: int, batch: int, recipe: str
-) -> None:
+def test_a_loop_over_time_keeps_what_pytorch_keeps(config: dict[str, object], length: int, recipe: str) -> None:
     from tests.verify.saved import run_step
     from tfcalc.verify.step import without_data
 
