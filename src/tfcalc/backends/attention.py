@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from tfcalc.backends import relative
+from tfcalc.backends.sinks import scale_by_sinks, softmax_beside
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Stored
 from tfcalc.nn.context import Context
 from tfcalc.ops.attention import by_token, fused_attention
-from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
+from tfcalc.ops.elementwise import add, dropout, filled, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
-from tfcalc.ops.rows import log_sum_exp, softmax
-from tfcalc.ops.shapes import contiguous, copied, expand, narrow, reshape, transpose
+from tfcalc.ops.rows import softmax
+from tfcalc.ops.shapes import contiguous, copied, expand, narrow, transpose
 from tfcalc.tape.operations import padded
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
@@ -26,13 +27,14 @@ aten/src/ATen/native/transformers/attention.cpp)."""
 
 def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
     """softmax(Q Kᵀ) V by the kernel that was asked for, or by the next that takes these heads."""
-    mask = ctx.masks.get(attention.mask) if attention.masked else None
-    kernel = _able(q, k, v, mask, ctx)
-    if ctx.cache is not None and mask is None and kernel != "eager" and not ctx.run.decoding:
+    mask = ctx.masks.get(attention.mask) if attention.looks_at_mask else None
+    masked = mask is not None or attention.bias(ctx) is not None
+    kernel = _able(q, k, v, ctx, masked=masked)
+    if ctx.cache is not None and not masked and kernel != "eager" and not ctx.run.decoding:
         k, v = (narrow(each, q.shape[2], 2) for each in (k, v))  # a prompt sees itself, whatever room there is
     one_by_one = kernel != "eager" and known(q.shape[2]) == 1  # pack_gqa: heads that share keys are as many queries
-    if kernel in ("eager", "math") or (mask is not None and not one_by_one):  # use_gqa_in_sdpa
-        k, v = (repeated(each, q, eager=kernel == "eager" or mask is not None) for each in (k, v))
+    if kernel in ("eager", "math") or (masked and not one_by_one):  # use_gqa_in_sdpa
+        k, v = (repeated(each, q, eager=kernel == "eager" or masked) for each in (k, v))
     if kernel == "eager":
         return eager(q, k, v, mask, attention, ctx)
     if kernel == "math":
@@ -40,10 +42,10 @@ def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context
     if kernel == "flash":
         return flash(q, k, v)
     rows = q.shape[0] * padded(q.shape[2]) * q.shape[1] if ctx.run.training else 0
-    return fused_attention(q, k, v, rows, KEPT_BY_EFFICIENT, sdpa_mask(q, k, mask))
+    return fused_attention(q, k, v, rows, KEPT_BY_EFFICIENT, sdpa_mask(q, k, mask, attention, ctx))
 
 
-def _able(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, ctx: Context) -> str:
+def _able(q: Tensor, k: Tensor, v: Tensor, ctx: Context, *, masked: bool) -> str:
     """Flash attention takes no mask, and heads of one width; the memory-efficient kernel not every width.
 
     Without a mask transformers gives sdpa keys that heads share (``enable_gqa``), which only flash attention takes.
@@ -53,10 +55,10 @@ def _able(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, ctx: Context) ->
     if not ctx.run.fused:
         return asked
     widths = {value_of(q.width), value_of(v.width)}
-    if asked == "flash" and mask is None and (ctx.fuses or (len(widths) == 1 and max(widths) <= FLASH_WIDEST)):
+    if asked == "flash" and not masked and (ctx.fuses or (len(widths) == 1 and max(widths) <= FLASH_WIDEST)):
         return "flash"
     aligned = ALIGNED // 2 if q.trace.compute == "float32" else ALIGNED
-    shared = q.shape[1] != k.shape[1] and mask is None and not ctx.fuses
+    shared = q.shape[1] != k.shape[1] and not masked and not ctx.fuses
     return "math" if shared or any(width % aligned for width in widths) else "efficient"
 
 
@@ -94,7 +96,7 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attent
     """scaled_dot_product_attention's own products, all in fp32 (_scaled_dot_product_attention_math)."""
     trace = q.trace
     assert isinstance(trace, Running)
-    bias = sdpa_mask(q, k, mask)
+    bias = sdpa_mask(q, k, mask, attention, ctx)
     bias = None if bias is None else trace.to(bias, "float32")
     q, k, v = (trace.to(trace.lower(each), "float32") for each in (q, k, v))
     looks_back = bias is None and attention.causal and not ctx.run.decoding
@@ -113,17 +115,23 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attent
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
     """Transformers' eager_attention_forward."""
     trace = q.trace
-    if attention.scores_in_float32:
-        p = scaled(matmul(trace.to(q, "float32"), transpose(trace.to(k, "float32"), 2, 3)))
-    else:
-        p = scaled(matmul(q, transpose(k, 2, 3)))
+    p = scaled(_scores(q, k, attention))
+    if (bias := attention.bias(ctx)) is not None:
+        p = add(p, expand(bias, *p.shape))
     if attention.capped:
         p = scaled(pointwise("tanh", scaled(p, "div")))
+    if ctx.slopes is not None and attention.alibi is not None:
+        p = add(p, ctx.slopes)
     if mask is not None:
-        p = add(p, mask)
-    scale = scale_by_sinks(p, attention.sinks) if attention.sinks is not None else None
-    if attention.softmax == "own":
+        p = filled(p, mask) if attention.fills_masked else add(p, mask)
+    sinks = attention.sinks
+    scale = scale_by_sinks(p, sinks) if sinks is not None and sinks.code == "scale" else None
+    if sinks is not None and scale is None:
+        p = trace.to(softmax_beside(p, sinks), v.dtype)
+    elif attention.softmax == "own":
         p = trace.to(softmax(p), v.dtype)
+    elif attention.softmax == "weights":
+        p = softmax(trace.to(p, trace.weights_format), trace.weights_format)
     else:
         p = trace.to(softmax(p, attention.softmax), q.dtype)
     p = _dropped(p, attention, ctx)
@@ -134,31 +142,40 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
     return transpose(contiguous(transpose(made, 1, 2)), 1, 2)
 
 
-def scale_by_sinks(scores: Tensor, sinks: Stored) -> Tensor:
-    """What sinks leave of each row: the sigmoid of the logarithm of the scores' sum, less the sink's score.
-
-    Source: transformers' GraniteSWAAttention, ``eager_attention_forward``.
-    """
-    trace = scores.trace
-    with trace.inside(sinks):
-        sink = reshape(trace.weight(sinks.tensor), 1, scores.shape[1], 1, 1)
-    return pointwise("sigmoid", trace.to(add(log_sum_exp(scores), sink), "float32"))
+def _scores(q: Tensor, k: Tensor, attention: Attention) -> Tensor:
+    """``Q Kᵀ``, where the family wants it in fp32, even under autocast."""
+    trace = q.trace
+    assert isinstance(trace, Running)
+    if attention.scores_in_float32:
+        q, k = trace.to(q, "float32"), trace.to(k, "float32")
+    if not attention.exact:
+        return matmul(q, transpose(k, 2, 3))
+    with trace.no_autocast():
+        return matmul(trace.to(q, "float32"), transpose(trace.to(k, "float32"), 2, 3))
 
 
 def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:
     return dropout(p, "attend_dropout") if attention.dropout and ctx.drops else p
 
 
-def sdpa_mask(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor | None:
-    """A number for each score, of a mask of booleans made in each layer; its rows are filled up as the kernel wants."""
-    if mask is None:
-        return None
-    trace = q.trace
+def sdpa_mask(q: Tensor, k: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor | None:
+    """A number for each score; its rows are filled up as the kernel wants.
+
+    They are those of biases for distances, or of a mask; of booleans they are made in each layer.
+    """
+    trace, bias = q.trace, attention.bias(ctx)
     assert isinstance(trace, Running)
-    made = trace.new(mask.shape, trace.compute, "mask")
-    trace.new(mask.shape, "bool", "not mask")  # for a moment: convert_boolean_attn_mask
+    if bias is not None:
+        made = trace.lower(relative.for_sdpa(bias, causal=attention.causal))
+    elif mask is None:
+        return None
+    elif mask.dtype == "bool":
+        made = trace.new(mask.shape, trace.compute, "mask")
+        trace.new(mask.shape, "bool", "not mask")  # for a moment: convert_boolean_attn_mask
+    else:
+        made = trace.lower(mask)
     keys = k.shape[2]
     whole = padded(keys, ALIGNED)
     if trace.numerics.aligned_masks and whole != keys:
-        made = copied(made, (*mask.shape[:-1], whole), "pad")
+        made = copied(made, (*made.shape[:-1], whole), "pad")
     return expand(made, *q.shape[:2], *made.shape[-2:])

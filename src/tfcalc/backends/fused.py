@@ -85,6 +85,7 @@ class Fused(Transformers):
         if made.node is not None:
             made.node.ready = [each.storage if each is not None else None for each in ready]
         del labels  # not kept: forward has used them
+        trace.loss_ends()
         return made
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, rotation, scans
+from tfcalc.backends import activations, attention, norms, relative, rotation, routers, scans
+from tfcalc.backends.experts import EXPERTS
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
+from tfcalc.nn.mixture import Experts, Routed, Router
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
+from tfcalc.nn.relative import RelativeBias
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.tape.call import Call
@@ -25,6 +28,8 @@ class Transformers:
     """A backend; see :class:`tfcalc.nn.context.Backend`."""
 
     fuses = False
+    experts_by = "grouped_mm"
+    """Those of transformers' ``experts_implementation``."""
 
     def workload(self, run: Workload, numerics: Numerics) -> Workload:
         """As it was asked for."""
@@ -32,8 +37,11 @@ class Transformers:
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """The masks of scores, and the angles of positions, once for all layers."""
-        windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.causal)])
-        made = masked(windows, x, ctx)
+        windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.looks_at_mask)])
+        made = masked({window: [each for each in attentions if each.mask == window] for window in windows}, x, ctx)
+        if any(each.alibi and not each.alibi.in_mask for each in attentions):
+            slopes = (1, attentions[0].heads, 1, ctx.stream.length)
+            ctx = ctx._replace(slopes=x.trace.new(slopes, x.trace.weights_format, "slopes"))
         ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
         if not ropes:
             return ctx._replace(masks=made)
@@ -62,6 +70,18 @@ class Transformers:
         """By the kernel of the run."""
         return attention.attended(q, k, v, part, ctx)
 
+    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+        """T5's, once for all layers."""
+        return relative.shared(table, ctx, ids)
+
+    def route(self, router: Router, x: Tensor) -> Routed:
+        """As the family writes it."""
+        return routers.routed(router, x)
+
+    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """By the products that were asked for."""
+        return EXPERTS[self.experts_by](experts, x, sent, ctx)
+
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """Its loop in Python."""
         return scans.CODE[type(mixer)](mixer, ctx, *given)
@@ -69,7 +89,9 @@ class Transformers:
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, in fp32 where the family copies them, and their loss."""
         logits = model.logits(x, ctx)
-        return cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
+        loss = cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
+        x.trace.loss_ends()
+        return loss
 
     def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)

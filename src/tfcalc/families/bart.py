@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 from tfcalc.blocks import Attention, FeedForward, layer, stack
 from tfcalc.blocks.sliding_attention import SlidingAttention
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.configs.heads import bare, classifier, labels, lm_head, output, renamed
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, floor_div
+from tfcalc.families import seq2seq_kit as kit
 from tfcalc.leaves import activation, buffer, embedding, learned_position, linear, norm, sinusoidal_position
+from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload
 
 ALONE = "ForCausalLM"
@@ -269,41 +272,41 @@ HEADS: dict[str, Head] = {
 @family(
     "bart",
     architecture="BartForConditionalGeneration",
-    heads=HEADS | {"ForSequenceClassification": sentence(default=3)},
+    heads=kit.HEADS | {"ForSequenceClassification": kit.sentence(default=3)},
     aliases=ALIASES,
 )
-def bart(c: Config, run: Workload) -> Component:
+def bart(c: Config) -> Module:
     """Lewis et al. 2019 (arXiv 1910.13461): a norm of the embedding, none after the last layer."""
-    return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding",))
+    return kit.seq2seq(c, kit.BART_PLACES, normed=True)
 
 
-@family("mbart", architecture="MBartForConditionalGeneration", heads=HEADS, aliases=ALIASES)
-def mbart(c: Config, run: Workload) -> Component:
+@family("mbart", architecture="MBartForConditionalGeneration", heads=kit.HEADS, aliases=ALIASES)
+def mbart(c: Config) -> Module:
     """Liu et al. 2020 (arXiv 2001.08210): a norm of the embedding, and one after the last layer."""
-    return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding", "layer_norm"), pre_norm=True)
+    return kit.seq2seq(c, kit.BART_PLACES, normed=True, pre_norm=True)
 
 
-@family("blenderbot", architecture="BlenderbotForConditionalGeneration", heads=HEADS, aliases=ALIASES)
-def blenderbot(c: Config, run: Workload) -> Component:
+@family("blenderbot", architecture="BlenderbotForConditionalGeneration", heads=kit.HEADS, aliases=ALIASES)
+def blenderbot(c: Config) -> Module:
     """Roller et al. 2020 (arXiv 2004.13637): positions without spare rows."""
-    return seq2seq(c, run, positions=learned, pre_norm=True)
+    return kit.seq2seq(c, kit.learned(), pre_norm=True)
 
 
-@family("pegasus", architecture="PegasusForConditionalGeneration", heads=HEADS, aliases=ALIASES)
-def pegasus(c: Config, run: Workload) -> Component:
+@family("pegasus", architecture="PegasusForConditionalGeneration", heads=kit.HEADS, aliases=ALIASES)
+def pegasus(c: Config) -> Module:
     """Zhang et al. 2019 (arXiv 1912.08777): fixed positions, which count as parameters that are not trained."""
-    return seq2seq(c, run, positions=partial(SINES, stored="parameter"), pre_norm=True)
+    return kit.seq2seq(c, kit.sines(stored=True), pre_norm=True)
 
 
 @family(
     "m2m_100",
     architecture="M2M100ForConditionalGeneration",
-    heads={"Model": bare, "ForConditionalGeneration": lm_head(width="d_model")},
+    heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)},
     aliases=ALIASES,
 )
-def m2m_100(c: Config, run: Workload) -> Component:
+def m2m_100(c: Config) -> Module:
     """Fan et al. 2020 (arXiv 2010.11125); NLLB-200 (arXiv 2207.04672). Fixed positions that no checkpoint holds."""
-    return seq2seq(c, run, positions=partial(SINES, stored="nothing"), pre_norm=True)
+    return kit.seq2seq(c, kit.sines(stored=False), pre_norm=True)
 
 
 @family(
@@ -354,32 +357,25 @@ def _target_rows(c: Config) -> str:
     return "decoder_vocab_size" if c.get("decoder_vocab_size") else "vocab_size"
 
 
-def translation(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def translation(c: Config, base: Module) -> Module:
     """Logits over the words of the language that is translated to."""
     own = not c.flag("share_encoder_decoder_embeddings")
-    return generation(c, run, base, rows=_target_rows(c) if own else "vocab_size")
+    return kit.generation(rows=_target_rows(c) if own else "vocab_size")(c, base)
 
 
-def _own_words(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def _own_words(c: Config, base: Module) -> Module:
     """Logits of the decoder by itself: tied, over the words of its own table."""
-    tied = c.flag("tie_word_embeddings")
-    yield base
-    yield output("lm_head", c.size("d_model"), c.size(_target_rows(c) if tied else "vocab_size"), run, tied=tied)
+    rows = _target_rows(c) if c.flag("tie_word_embeddings") else "vocab_size"
+    return kit.generation(rows=rows, bias=False)(c, base)
 
 
 @family(
     "marian",
     architecture="MarianMTModel",
-    heads={"Model": bare, "MTModel": translation, ALONE: _own_words},
+    heads={"Model": tops.bare, "MTModel": translation, ALONE: _own_words},
     aliases=ALIASES,
 )
-def marian(c: Config, run: Workload) -> Component:
+def marian(c: Config) -> Module:
     """Junczys-Dowmunt et al. 2018 (arXiv 1804.00344): the two languages may have a table each."""
-    return seq2seq(
-        c,
-        run,
-        positions=partial(SINES, stored="parameter"),
-        norms=(),
-        rows=_target_rows(c),
-        share=c.flag("share_encoder_decoder_embeddings"),
-    )
+    share = c.flag("share_encoder_decoder_embeddings")
+    return kit.seq2seq(c, kit.sines(stored=True), rows=_target_rows(c), share=share)

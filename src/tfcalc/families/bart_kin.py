@@ -17,6 +17,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.gradient import reached
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.sharing import without_weights
+from tfcalc.families import seq2seq_kit as kit
 from tfcalc.families.bart import (
     ALIASES,
     ALONE,
@@ -38,6 +39,7 @@ from tfcalc.families.bart import (
     writing,
 )
 from tfcalc.leaves import activation, embedding, linear, norm
+from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload
 
 BARE_AND_GENERATION = {"Model": bare, "ForConditionalGeneration": lm_head(width="d_model")}
@@ -46,18 +48,18 @@ BARE_AND_GENERATION = {"Model": bare, "ForConditionalGeneration": lm_head(width=
 @family(
     "plbart",
     architecture="PLBartForCausalLM",
-    heads={head: build for head, build in HEADS.items() if head != "ForQuestionAnswering"},
+    heads={head: build for head, build in kit.HEADS.items() if head != "ForQuestionAnswering"},
     aliases=ALIASES,
 )
-def plbart(c: Config, run: Workload) -> Component:
+def plbart(c: Config) -> Module:
     """Ahmad et al. 2021 (arXiv 2103.06333): BART for programs."""
-    return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding",))
+    return kit.seq2seq(c, kit.BART_PLACES, normed=True)
 
 
-@family("blenderbot-small", architecture="BlenderbotSmallForCausalLM", heads=HEADS, aliases=ALIASES)
-def blenderbot_small(c: Config, run: Workload) -> Component:
+@family("blenderbot-small", architecture="BlenderbotSmallForCausalLM", heads=kit.HEADS, aliases=ALIASES)
+def blenderbot_small(c: Config) -> Module:
     """Roller et al. 2020 (arXiv 2004.13637): the smallest is normed as BART is."""
-    return seq2seq(c, run, positions=learned, norms=("layernorm_embedding",))
+    return kit.seq2seq(c, kit.learned(), normed=True)
 
 
 @family("mvp", architecture="MvpForCausalLM", heads=HEADS, aliases=ALIASES)

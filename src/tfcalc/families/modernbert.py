@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
+from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import bare, labels, output
+from tfcalc.configs.family import family
+from tfcalc.configs.heads import output
+from tfcalc.configs.tops import Top, bare, labels
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.bert import embeddings, pooler, token_types
-from tfcalc.families.bert_heads import ANSWER, ROBERTA_HEADS, TASKS, Make, classes, lm, on_top, predictions, transform
-from tfcalc.families.llama import attention, decoder, gated, head_dim, uniform
-from tfcalc.families.windows import SLIDING, by_window, windows
-from tfcalc.leaves import activation, embedding, linear, norm
+from tfcalc.families import bert_kit, bert_tops, kit
+from tfcalc.families.bert_heads import ANSWER, TASKS, Make, lm
+from tfcalc.families.llama import attention, decoder, gated, uniform
+from tfcalc.families.windows import LAYERS, SLIDING, by_window, windows
+from tfcalc.leaves import activation, linear, norm
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.embeddings import TOKENS as EVERY
+from tfcalc.nn.embeddings import Embeddings
+from tfcalc.nn.encoder import Encoder
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.heads import FIRST, TOKENS, Classifier, Transform, WithTransform
+from tfcalc.nn.layers import PostNorm, PreNorm
+from tfcalc.nn.model import Decoder, Predictions
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.stack import Stack
 from tfcalc.workload import Workload
 
 
@@ -39,155 +52,175 @@ def dense(name: str, *, pooled: bool = False) -> Make:
     return make
 
 
-def words(c: Config, run: Workload) -> Iterator[Component]:
+def transform(c: Config, name: str) -> Transform:
+    """A map, an activation and a norm of what logits are made of."""
+    h = c.size("hidden_size")
+    dense = Linear("dense", h, h, "", c.flag("classifier_bias"))
+    return Transform(name, dense, a_norm("norm", c), c.word("classifier_activation"))
+
+
+def words(name: str, *, shifted: bool) -> Top:
     """Logits of every token."""
-    h, vocabulary, tied = c.size("hidden_size"), c.size("vocab_size"), c.flag("tie_word_embeddings")
-    yield output("decoder", h, vocabulary, run, tied=tied, bias=c.flag("decoder_bias"))
+
+    def top(c: Config, base: Module) -> Module:
+        h, tied = c.size("hidden_size"), "embedding" if c.flag("tie_word_embeddings") else None
+        head = Linear("decoder", h, c.size("vocab_size"), "vocab", c.flag("decoder_bias"), tied, "output")
+        return WithTransform("", base, head, shifted=shifted, transform=transform(c, name), inline=False)
+
+    return top
 
 
-def sequence(c: Config, run: Workload) -> Iterator[Component]:
-    """Logits of every token, of which the last one's are kept (of a decoder)."""
-    yield linear("classifier", c.size("hidden_size"), labels(c), run.target.tokens, bias=c.flag("classifier_bias"))
+def classes(count: int | None = None, *, reads: str = TOKENS, bias: str = "") -> Top:
+    """Classes of what it ``reads``, behind the same transform; the field ``bias`` says whether they have one."""
+
+    def top(c: Config, base: Module) -> Module:
+        made = Linear("classifier", c.size("hidden_size"), count or labels(c), "", c.flag(bias) if bias else True)
+        return Classifier("", base, transform(c, "head"), (made,), reads, dropped=bool(c.get("classifier_dropout")))
+
+    return top
 
 
-MODERNBERT_HEADS: dict[str, Head] = {
+MODERNBERT_TOPS: dict[str, Top] = {
     "Model": bare,
-    "ForMaskedLM": on_top(dense("head"), words),
-    "ForSequenceClassification": on_top(dense("head", pooled=True), classes("classifier", pooled=True)),
-    "ForTokenClassification": on_top(dense("head"), classes("classifier")),
-    "ForQuestionAnswering": on_top(dense("head"), classes("classifier")),
-    "ForMultipleChoice": on_top(dense("head", pooled=True), classes("classifier", 1, pooled=True)),
+    "ForMaskedLM": words("head", shifted=False),
+    "ForSequenceClassification": classes(reads=FIRST),
+    "ForTokenClassification": classes(),
+    "ForQuestionAnswering": classes(),
+    "ForMultipleChoice": classes(1, reads=FIRST),
 }
-DECODER_HEADS: dict[str, Head] = {
+DECODER_TOPS: dict[str, Top] = {
     "Model": bare,
-    "ForCausalLM": on_top(dense("lm_head"), words),
-    "ForSequenceClassification": on_top(dense("head"), sequence),
+    "ForCausalLM": words("lm_head", shifted=True),
+    "ForSequenceClassification": classes(bias="classifier_bias"),
 }
 
 
-def nearby(c: Config, run: Workload) -> list[int | None]:
-    """Each layer's window, where masks are told apart: all but every third layer see no further than half of it."""
+def nearby(c: Config) -> list[int | None]:
+    """Each layer's window: all but every third layer see no further than half of it."""
     count, every = c.number("num_hidden_layers"), c.number("global_attn_every_n_layers")
     types = c.words("layer_types", count) if c.get("layer_types") else None
     slides = [place % every != 0 if types is None else types[place] == SLIDING for place in range(count)]
     width = c.number("local_attention") // 2
-    return [width if run.tells_masks and slide else None for slide in slides]
+    return [width if slide else None for slide in slides]
 
 
-def modern(c: Config, run: Workload, names: tuple[str, ...], seen: Sequence[int | None], *, causal: bool) -> Component:
-    """Words with a norm, layers of which the first has no norm before attention, and a final norm."""
-    h, n, tokens = c.size("hidden_size"), c.size("num_hidden_layers"), run.target.tokens
-    a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    mixer = Attention(h, a, a, d, d, bias=c.flag("attention_bias"), names=names, rotary=d)
-    ffn = FeedForward(
-        h,
-        c.size("intermediate_size"),
-        c.word("hidden_activation"),
-        bias=c.flag("mlp_bias"),
-        names=("Wi", "Wo"),
-        gated=True,
-    )
+def a_norm(name: str, c: Config) -> Norm:
+    """A LayerNorm of the hidden size, with a bias or without (``norm_bias``)."""
+    return Norm(name, "layernorm" if c.flag("norm_bias") else "layernorm-no-bias", c.size("hidden_size"))
 
-    def made(kind: tuple[bool, int | None]) -> Component:
-        first, window = kind
-        before = () if first else (normed("attn_norm", c, tokens),)
-        attn = mixer._replace(window=window)("attn", run.target, run.target, run, causal=causal)
-        parts = (*before, attn, normed("mlp_norm", c, tokens), ffn("mlp", run.target, run))
-        return layer("layers", parts, tokens * h, ends_with_sum=True)
 
-    table = embedding("tok_embeddings", c.size("vocab_size"), h, tokens)
-    kinds = [(place == 0, window) for place, window in enumerate(seen)]
-    return Component(
-        "model",
-        "decoder" if causal else "encoder",
-        parts=(
-            Component("embeddings", "embeddings", parts=(table, normed("norm", c, tokens))),
-            *stack("layers", kinds, n, made),
-            normed("final_norm", c, tokens),
-        ),
-    )
+def table(c: Config) -> Embeddings:
+    """Words with a norm."""
+    words = Embedding("tok_embeddings", c.size("vocab_size"), c.size("hidden_size"))
+    return Embeddings("embeddings", (words,), a_norm("norm", c), bool(c.get("embedding_dropout")))
+
+
+def modern(c: Config, names: Sequence[str], rope: Rope, *, causal: bool) -> Stack:
+    """Layers of which the first has no norm before attention."""
+    h, f, drops = c.size("hidden_size"), c.size("intermediate_size"), bool(c.get("attention_dropout"))
+    a, d, *inward = c.size("num_attention_heads"), rope.width, *names[:-1]
+    letters, bias = ("QKV",) if len(inward) == 1 else ("Q", "K", "V"), c.flag("attention_bias")
+    maps = tuple(Linear(one, h, len(letter) * a * d, letter, bias) for one, letter in zip(inward, letters, strict=True))
+    back, wide = Linear(names[-1], a * d, h, "O", bias), c.flag("mlp_bias")
+    up, down = Linear("Wi", h, 2 * f, "1", wide), Linear("Wo", f, h, "2", wide)
+    ffn = GatedFeedForward("mlp", None, up, down, c.word("hidden_activation"), dropout=bool(c.get("mlp_dropout")))
+
+    def made(first: bool, window: int | None) -> PreNorm:
+        mixer = Attention("attn", a, a, d, d, maps, (), back, rope=rope, window=window, causal=causal, dropout=drops)
+        norms = None if first else a_norm("attn_norm", c), a_norm("mlp_norm", c)
+        return PreNorm("layers", (mixer, ffn), norms, drops, undropped=("mlp",))
+
+    kinds = [(place == 0, window) for place, window in enumerate(nearby(c))]
+    layers = {kind: made(*kind) for kind in dict.fromkeys(kinds)}
+    return Stack("layers", tuple(layers[kind] for kind in kinds), c.size("num_hidden_layers"))
+
+
+def rope(c: Config, *, by_sequence: bool = False) -> Rope:
+    """Heads are turned whole, in fp32, layers with a window by other angles."""
+    return Rope(c.quotient("hidden_size", "num_attention_heads"), by_window=True, by_sequence=by_sequence, in_float32=True)
 
 
 @family(
     "modernbert",
     architecture="ModernBertForMaskedLM",
-    heads=MODERNBERT_HEADS,
+    heads=MODERNBERT_TOPS,
     global_attn_every_n_layers=3,  # by __post_init__, for older configs
 )
-def modernbert(c: Config, run: Workload) -> Component:
+def modernbert(c: Config) -> Module:
     """Warner et al. 2024 (arXiv 2412.13663): no biases, a gated network, attention local in two layers of three."""
-    return modern(c, run, ("Wqkv", "Wo"), nearby(c, run), causal=False)
+    layers = modern(c, ("Wqkv", "Wo"), rope(c), causal=False)
+    return Encoder("model", table(c), (), layers, a_norm("final_norm", c))
 
 
 @family(
     "modernbert-decoder",
     architecture="ModernBertDecoderForCausalLM",
-    heads=DECODER_HEADS,
+    heads=DECODER_TOPS,
     global_attn_every_n_layers=3,  # by __post_init__, for older configs
 )
-def modernbert_decoder(c: Config, run: Workload) -> Component:
+def modernbert_decoder(c: Config) -> Module:
     """Weller et al. 2025 (Ettin, arXiv 2507.11412): ModernBERT as a decoder; two layers of three see a window."""
-    return modern(c, run, ("q_proj", "k_proj", "v_proj", "Wo"), nearby(c, run), causal=True)
+    layers = modern(c, ("q_proj", "k_proj", "v_proj", "Wo"), rope(c, by_sequence=True), causal=True)
+    both = (None, c.number("local_attention") // 2)
+    return Decoder("model", table(c), layers, a_norm("final_norm", c), masks=both)
 
 
 # -- BERT with rotary positions
 
 
-def rotary_bert(c: Config, run: Workload, ffn: Component, *, bias: bool) -> Component:
+def rotary_bert(name: str, c: Config, ffn: Module, *, bias: bool, pooled: Sequence[str]) -> Encoder:
     """Words and token types, layers named as Llama's with BERT's norms; positions are rotated into attention."""
-    h, a, d, tokens = c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c), run.target.tokens
-    mixer = Attention(h, a, a, d, d, bias=bias, names=LLAMA_NAMES, rotary=d)(
-        "self_attn", run.target, run.target, run, causal=False
-    )
-    parts = (
-        mixer,
-        norm("post_attention_layernorm", "layernorm", h, tokens),
-        ffn,
-        norm("post_mlp_layernorm", "layernorm", h, tokens),
-    )
-    layers = layer("layers", parts, tokens * h, copies=c.size("num_hidden_layers"))
-    tables = (token_types(c, run),) if c.number("type_vocab_size", least=0) else ()
-    return Component("model", "encoder", parts=(embeddings(c, run, *tables), layers))
+    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), kit.head_dim(c)
+    maps = tuple(Linear(one, h, a * d, letter, bias) for one, letter in zip(LLAMA_NAMES, "QKV", strict=False))
+    drops = bool(c.get("attention_probs_dropout_prob"))
+    back = Linear(LLAMA_NAMES[-1], a * d, h, "O", bias)
+    mixer = Attention("self_attn", a, a, d, d, maps, (), back, rope=Rope(d), causal=False, dropout=drops)
+    mixer = mixer.but(softmax="own")
+    norms = bert_kit.norm(c, "post_attention_layernorm"), bert_kit.norm(c, "post_mlp_layernorm")
+    layer = PostNorm("layers", (mixer, ffn), norms, bert_kit.drops(c), in_line=False)
+    layers = Stack("layers", (layer,) * c.number(LAYERS), c.size(LAYERS))
+    tables = (bert_kit.token_types(c, indices=EVERY),) if c.number("type_vocab_size", least=0) else ()
+    reads = bert_kit.pooler(c, pooled)
+    return Encoder(name, bert_kit.embeddings(c, *tables), (), layers, pooler=reads, pools=c.head in pooled)
 
 
-def network(c: Config, run: Workload, names: tuple[str, ...], *, bias: bool, down_bias: bool) -> Component:
-    """The feed-forward network, gated if it has three maps."""
-    h, f, act = c.size("hidden_size"), c.size("intermediate_size"), c.word("hidden_act")
-    block = FeedForward(h, f, act, bias=bias, down_bias=down_bias, names=names, gated=len(names) == 3)
-    return block("mlp", run.target, run)
+def network(c: Config, *, down_bias: bool, dropped: bool = False) -> GatedFeedForward:
+    """A gated network without biases, but for that of the last map."""
+    made = kit.gated(c)
+    return made.but(down=made.down.but(bias=down_bias), dropout=dropped)
 
 
-NOMIC_HEADS: dict[str, Head] = TASKS | lm(
-    predictions("cls.predictions", ("transform.dense", "transform.layer_norm", "decoder"))
+NOMIC_TOPS: dict[str, Top] = bert_tops.TASKS | bert_tops.lm(
+    bert_tops.predictions("cls.predictions", ("transform.dense", "transform.layer_norm", "decoder"))
 )
+CLASSIFIES = ("ForSequenceClassification",)
 
 
-@family("nomic_bert", architecture="NomicBertModel", heads=NOMIC_HEADS)
-def nomic_bert(c: Config, run: Workload) -> Component:
+@family("nomic_bert", architecture="NomicBertModel", heads=NOMIC_TOPS)
+def nomic_bert(c: Config) -> Module:
     """Nussbaum et al. 2024 (arXiv 2402.01613): rotary positions, SwiGLU, no biases; only a classifier has a pooler."""
-    made = rotary_bert(c, run, network(c, run, GATED, bias=False, down_bias=False), bias=False)
-    return made._replace(name="nomic_bert", parts=(*made.parts, *pooler(c, run, ("ForSequenceClassification",))))
+    return rotary_bert("nomic_bert", c, network(c, down_bias=False), bias=False, pooled=CLASSIFIES)
 
 
-def words_and_bias(c: Config, run: Workload) -> Iterator[Component]:
+def words_and_bias(c: Config) -> Predictions:
     """A map, an activation and a norm, then logits; only the matrix may be the words' own."""
-    h, tied = c.size("hidden_size"), c.flag("tie_word_embeddings")
-    decoder = output("decoder", h, c.size("vocab_size"), run, tied=tied, bias=True)
-    yield Component("lm_head", "head", parts=(*transform(c, run, h, ("dense", "layer_norm"), "gelu"), decoder))
+    h, tied = c.size("hidden_size"), "embedding" if c.flag("tie_word_embeddings") else None
+    decoder = Linear("decoder", h, c.size("vocab_size"), "vocab", True, tied, "output")
+    dense = Linear("dense", h, h, "", True)
+    return Predictions("lm_head", dense, bert_kit.norm(c, "layer_norm"), decoder, None, "gelu")
 
 
-@family("gte", architecture="GteForMaskedLM", heads=TASKS | lm(words_and_bias))
-def gte(c: Config, run: Workload) -> Component:
+@family("gte", architecture="GteForMaskedLM", heads=bert_tops.TASKS | bert_tops.lm(words_and_bias))
+def gte(c: Config) -> Module:
     """Zhang et al. 2024 (mGTE, arXiv 2407.19669): rotary positions, a gated network; only a classifier has a pooler."""
-    made = rotary_bert(c, run, network(c, run, GATED, bias=False, down_bias=True), bias=True)
-    return made._replace(name="gte", parts=(*made.parts, *pooler(c, run, ("ForSequenceClassification",))))
+    ffn = network(c, down_bias=True, dropped=bert_kit.drops(c))
+    return rotary_bert("gte", c, ffn, bias=True, pooled=CLASSIFIES)
 
 
-@family("jina_embeddings_v3", architecture="JinaEmbeddingsV3ForMaskedLM", heads=ROBERTA_HEADS)
-def jina_embeddings_v3(c: Config, run: Workload) -> Component:
+@family("jina_embeddings_v3", architecture="JinaEmbeddingsV3ForMaskedLM", heads=bert_tops.ROBERTA_TOPS)
+def jina_embeddings_v3(c: Config) -> Module:
     """Sturua et al. 2024 (arXiv 2409.10173): XLM-R with rotary positions."""
-    made = rotary_bert(c, run, network(c, run, ("fc1", "fc2"), bias=True, down_bias=True), bias=True)
-    return made._replace(name="roberta", parts=(*made.parts, *pooler(c, run, ("Model",))))
+    return rotary_bert("roberta", c, kit.plain(c, bias=True, names=("fc1", "fc2")), bias=True, pooled=("Model",))
 
 
 # -- Llama as an encoder

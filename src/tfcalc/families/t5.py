@@ -13,8 +13,10 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.configs.heads import bare, classifier, output
 from tfcalc.core.component import Component
+from tfcalc.families import t5_kit as kit
 from tfcalc.families.bart import sentence, sum_last
 from tfcalc.leaves import embedding, norm, parameter
+from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload
 
 ALIASES = {
@@ -69,14 +71,13 @@ class Kin(NamedTuple):
     """What differs among them.
 
     ``mixer`` is the encoder's self-attention, and ``tables`` are those of its first layer that all layers add to their
-    scores; ``everywhere`` says that each has one of its own instead. ``ffn`` makes a layer's network, or ``experts``
+    scores. ``ffn`` makes a layer's network, or ``experts``
     where ``sparse`` says so, for each layer of a stack of so many. ``tied`` tables of words are one, whatever
     ``tie_word_embeddings`` says of the output.
     """
 
     mixer: Mixer = looking_around
     tables: tuple[str, ...] = ("SelfAttention.relative_attention_bias",)
-    everywhere: bool = False
     ffn: Network = dense
     experts: Network = dense
     sparse: Callable[[Config, str, int], list[bool]] | None = None
@@ -95,15 +96,13 @@ def block(c: Config, run: Workload, stream: Sequences, *sublayers: Component) ->
 
 def encoder(c: Config, run: Workload, kin: Kin) -> Component:
     """Its layers attend both ways."""
-    mixer = kin.mixer(c, run, *([relative_bias(c)] if kin.everywhere else []))
-    return _half(c, run, "encoder", run.source, kin, "num_layers", mixer, tables=kin.tables)
+    return _half(c, run, "encoder", run.source, kin, "num_layers", kin.mixer(c, run), tables=kin.tables)
 
 
 def decoder(c: Config, run: Workload, kin: Kin) -> Component:
     """Its layers look back, and at what the encoder made. They are as many as the encoder's unless told otherwise."""
     stream, depth = run.target, "num_layers" if c.get("num_decoder_layers") is None else "num_decoder_layers"
-    within = [relative_bias(c)] if kin.everywhere else []
-    mixer = attention(c, run, "SelfAttention", stream, stream, *within, causal=True)
+    mixer = attention(c, run, "SelfAttention", stream, stream, causal=True)
     reader = attention(c, run, "EncDecAttention", stream, run.source)
     return _half(c, run, "decoder", stream, kin, depth, mixer, reader, tables=Kin().tables)
 
@@ -131,7 +130,7 @@ def _half(
         name,
         parts=(
             embedding("embed_tokens", c.size("vocab_size"), h, stream.tokens, tied_to=tied_to),
-            *(relative_bias(c, f"block[0].layer.0.{table}") for table in tables if not kin.everywhere),
+            *(relative_bias(c, f"block[0].layer.0.{table}") for table in tables),
             *blocks,
             norm("final_layer_norm", "rmsnorm", h, stream.tokens),
         ),
@@ -170,34 +169,34 @@ ALL_HEADS = HEADS | {
 @family(
     "t5",
     architecture="T5ForConditionalGeneration",
-    heads=ALL_HEADS,
+    heads=kit.HEADS,
     aliases=ALIASES,
     tie_word_embeddings=True,  # forced by __post_init__
 )
-def t5(c: Config, run: Workload) -> Component:
+def t5(c: Config) -> Module:
     """Raffel et al. 2019 (arXiv 1910.10683); 1.1 and Flan-T5 have a gate, and an output matrix of their own.
 
     transformers 5 ties that matrix all the same, but loads the published one: ``tie_word_embeddings`` decides here.
     """
-    return seq2seq(c, run, Kin())
+    return kit.seq2seq(c)
 
 
-@family("mt5", architecture="MT5ForConditionalGeneration", heads=ALL_HEADS, aliases=ALIASES)
-def mt5(c: Config, run: Workload) -> Component:
+@family("mt5", architecture="MT5ForConditionalGeneration", heads=kit.UNSCALED, aliases=ALIASES)
+def mt5(c: Config) -> Module:
     """Xue et al. 2020 (arXiv 2010.11934): T5 1.1 with more words."""
-    return seq2seq(c, run, Kin())
+    return kit.seq2seq(c)
 
 
 @family(
     "umt5",
     architecture="UMT5ForConditionalGeneration",
-    heads=ALL_HEADS,
+    heads=kit.ALWAYS,
     aliases=ALIASES,
     tie_word_embeddings=True,  # forced by __post_init__
 )
-def umt5(c: Config, run: Workload) -> Component:
+def umt5(c: Config) -> Module:
     """Chung et al. 2023 (arXiv 2304.09151): a table of relative positions in each layer."""
-    return seq2seq(c, run, Kin(everywhere=True))
+    return kit.seq2seq(c, everywhere=True)
 
 
 @family("longt5", architecture="LongT5ForConditionalGeneration", heads=HEADS, aliases=ALIASES)

@@ -10,6 +10,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.leaves.norm import FURTHER, KEYS, NORMS
 from tfcalc.nn.module import Module
+from tfcalc.ops.elementwise import scaled
 from tfcalc.ops.products import block_diagonal, linear
 from tfcalc.ops.rows import norm
 from tfcalc.ops.shapes import reshape
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 class Linear(Module):
     """``x W + b`` with W of ``fan_in`` × ``fan_out``, whose index in print is ``letter``.
 
-    ``tied_to`` names the tensor whose storage W shares, ``bias_of`` that whose storage b does. A ``role`` other than
-    ``linear`` is that of an output head or a router, which adapters and quantization leave alone.
+    ``tied_to`` names the tensor whose storage W shares, ``bias_of`` that whose storage b does. Some programs read a
+    view of W (``turned``), of which autocast makes a copy each time. A ``role`` other than ``linear`` is that of an
+    output head or a router, which adapters and quantization leave alone.
     """
 
     fan_in: Num
@@ -35,6 +37,7 @@ class Linear(Module):
     tied_to: str | None = None
     kind: str = "linear"
     bias_of: str | None = None
+    turned: bool = False
 
     def held(self) -> Cost:
         """W and b."""
@@ -47,6 +50,8 @@ class Linear(Module):
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """On each row."""
         weight, *bias = (x.trace.weight(each) for each in self.held().weights)
+        if self.turned:
+            weight = x.trace.lower(weight)
         made = linear(x, weight, *bias, letter=self.letter or self.name, packed=self.kind == "linear")
         return x.trace.adapted(self, x, made)
 
@@ -127,19 +132,25 @@ class Norm(Module):
 
 
 class Embedding(Module):
-    """A row of this ``width`` for each of so many words."""
+    """A row of this ``width`` for each of so many words; ``tied_to`` names the table that it shares its storage with.
+
+    The vectors may be multiplied by a number (``scales``).
+    """
 
     kind = "embedding"
 
     rows: Num
     width: Num
+    tied_to: str | None = None
+    scales: bool = False
 
     def held(self) -> Cost:
         """E."""
-        return Cost(weights=(Weight("E", (self.rows, self.width)),))
+        return Cost(weights=(Weight("E", (self.rows, self.width), tied_to=self.tied_to),))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """The rows of these tokens."""
         (table,) = (x.trace.weight(each) for each in self.held().weights)
         x.trace.alias("embedding", table)  # what heads are tied to, by whatever name
-        return embedding(table, x)
+        made = embedding(table, x)
+        return scaled(made) if self.scales else made

@@ -11,7 +11,8 @@ from tfcalc.workload import Sequences
 class CrossAttention(Attention):
     """Queries of the stream, keys and values of the context's ``memory``, all of which each query sees.
 
-    Some classes hold it and never give it a memory to read (``reads``).
+    Some classes hold it and never give it a memory to read (``reads``). A program may add zeros to its scores, which it
+    makes anew, where other attention adds a bias (``adds_zeros``).
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.3.
     """
@@ -19,6 +20,7 @@ class CrossAttention(Attention):
     causal: bool = False
     masked: bool = False
     reads: bool = True
+    adds_zeros: bool = False
 
     def runs(self, ctx: Context) -> bool:
         """Where there is a memory."""
@@ -33,3 +35,14 @@ class CrossAttention(Attention):
         """What the encoder read."""
         assert ctx.memory_of is not None
         return ctx.memory_of
+
+    def with_bias(self, x: Tensor, ctx: Context) -> Context:
+        """With zeros in the place of a bias, where it adds some."""
+        if not self.adds_zeros:
+            return ctx
+        shape = (1, self.heads, ctx.stream.length, self.sees(ctx).length)
+        return ctx._replace(memory_bias=x.trace.new(shape, x.trace.compute, "zeros"))
+
+    def bias(self, ctx: Context) -> Tensor | None:
+        """What is added to the scores of the encoder's keys."""
+        return ctx.memory_bias

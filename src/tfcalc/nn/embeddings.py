@@ -47,11 +47,17 @@ class Positions(Module):
 
 
 class Sines(Module):
-    """Sines and cosines of each position, which are made anew in each process."""
+    """Sines and cosines of each position: made anew in each process, or parameters of so many ``rows``, not trained."""
 
     kind = "position"
 
     width: Num
+    rows: Num | None = None
+
+    def held(self) -> Cost:
+        """P, or nothing."""
+        stored = () if self.rows is None else (Weight("P", (self.rows, self.width), frozen=True),)
+        return Cost(weights=stored)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the places of these tokens."""

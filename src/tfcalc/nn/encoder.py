@@ -27,47 +27,51 @@ class Layers(Module):
         """Of the embedding."""
         for part in self.before:
             x = part(x, ctx)
-        if x.trace.lowers:
-            ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), self.masks)
-        x = self.layers(x, ctx)
+        x = through(self.layers, x, ctx, self.masks)
         return x if self.norm is None else self.norm(x, ctx)
+
+
+def through(layers: Stack, x: Tensor, ctx: Context, masks: tuple[Num | None, ...] = ()) -> Tensor:
+    """What these layers make, with what a program makes for them all."""
+    if x.trace.lowers:
+        ctx = ctx.backend.begin(ctx, x, list(attentions(layers)), masks)
+    return layers(x, ctx)
 
 
 class Encoder(Module):
     """Embeddings, maps to another width, layers, a norm; and what the first token's vector makes for the whole.
 
-    That ``pooler`` is read by some classes (``pools``): in others it makes something that no gradient reaches, though a
-    program keeps what one would need.
+    That ``pooler`` is read by some classes, and of the bare model by whoever has it (``pools``); in others it makes
+    something that no gradient reaches.
     """
 
     kind = "encoder"
 
     table: Module
     maps: tuple[Linear, ...]
-    layers: Layers
+    layers: Layers | Stack
     norm: Norm | None = None
     pooler: Linear | None = None
     pools: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """A vector for each token."""
-        return self._run(x, ctx)[0]
+        """A vector for each token; a program's loss reads nothing else."""
+        return self._run(x, ctx, reads=self.pools and not x.trace.lowers)[0]
 
     def pooled(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        """A vector for each token, and one for each sequence."""
+        """A vector for each token, and one for each sequence: the first token's, where there is no pooler."""
         with x.trace.inside(self):
-            made, whole = self._run(x, ctx)
-        assert whole is not None
-        return made, whole
+            made, whole = self._run(x, ctx, reads=True)
+        return made, first(made) if whole is None else whole
 
-    def _run(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor | None]:
+    def _run(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
         x = self.table(x, ctx)
         for part in self.maps:
             x = part(x)
-        x = self.layers(x, ctx)
+        x = self.layers(x, ctx) if isinstance(self.layers, Layers) else through(self.layers, x, ctx)
         if self.norm is not None:
             x = self.norm(x, ctx)
-        if self.pools or x.trace.lowers:
+        if reads:
             return x, self._pooled(x)
         with x.trace.without_gradients():
             return x, self._pooled(x)

@@ -134,3 +134,30 @@ class WithTransform(WithHead):
     def opened(self, x: Tensor, ctx: Context) -> tuple[Tensor, list[Tensor]]:
         """What the map that makes logits reads, and its weights."""
         return super().opened(self.transformed(x, ctx), ctx)
+
+
+class SentenceHead(Module):
+    """A map of the last token's vector, a tanh, and a map that makes classes (BART)."""
+
+    kind = "head"
+
+    dense: Linear
+    output: Linear
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of all tokens' vectors."""
+        inner = self.dense(narrow(x, 1))
+        return self.output(activation("tanh", inner, lambda: ctx.backend.activation("tanh", inner), "tanh"))
+
+
+class SentenceClassifier(Module):
+    """A model, and the classes of each sequence."""
+
+    kind = "model"
+
+    base: Module
+    head: SentenceHead
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        return self.head(self.base(x, ctx), ctx)

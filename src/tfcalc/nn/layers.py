@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
@@ -22,7 +22,7 @@ class PreNorm(Module):
     kind = "layer"
 
     subs: tuple[Module, ...]
-    norms: tuple[Norm, ...]
+    norms: tuple[Norm | None, ...]
     dropped: bool = False
     scales: bool = False
     holds: bool = False
@@ -37,9 +37,10 @@ class PreNorm(Module):
             x = residual(x, self.dropping(sub, sub(normed, ctx), ctx), sub.name)
         return x
 
-    def running(self, ctx: Context) -> Iterator[tuple[Norm, Module]]:
-        """The sub-layers that run, each with its norm."""
-        return ((norm, sub) for norm, sub in zip(self.norms, self.subs, strict=True) if sub.runs(ctx))
+    def running(self, ctx: Context) -> Iterator[tuple[Callable[..., Tensor], Module]]:
+        """The sub-layers that run, each with its norm; without one, they read ``x`` itself."""
+        pairs = zip(self.norms, self.subs, strict=True)
+        return ((as_it_is if norm is None else norm, sub) for norm, sub in pairs if sub.runs(ctx))
 
     def dropping(self, sub: Module, made: Tensor, ctx: Context) -> Tensor:
         """What a sub-layer made, with some of it dropped, and multiplied."""
@@ -61,16 +62,31 @@ class Behind(PreNorm):
 
 
 class PostNorm(PreNorm):
-    """``norm(x + f(x))`` (BERT)."""
+    """``norm(x + f(x))`` (BERT).
+
+    Where a program has the sum in the norm's own line (``in_line``), what is added is there until the norm has run.
+    """
+
+    in_line: bool = True
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """Each sub-layer with the norm behind it."""
+        for sub, norm in zip(self.subs, self.norms, strict=True):
+            yield sub
+            if norm is not None:
+                yield norm
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
         for norm, sub in self.running(ctx):
-            x = self._normed_sum(norm, sub, x, ctx)
+            x = self._normed_sum(norm, sub, x, ctx) if self.in_line else norm(self._sum(sub, x, ctx), ctx)
         return x
 
-    def _normed_sum(self, norm: Norm, sub: Module, x: Tensor, ctx: Context) -> Tensor:
-        """What is added is there until the norm has run, in the line of which the sum is."""
+    def _sum(self, sub: Module, x: Tensor, ctx: Context) -> Tensor:
+        return residual(x, self.dropping(sub, sub(x, ctx), ctx), sub.name)
+
+    def _normed_sum(self, norm: Callable[..., Tensor], sub: Module, x: Tensor, ctx: Context) -> Tensor:
         made = self.dropping(sub, sub(x, ctx), ctx)
         return norm(residual(x, made, sub.name), ctx)
 
@@ -80,7 +96,8 @@ class Sandwich(PreNorm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
-        for before, after, sub in zip(self.norms[::2], self.norms[1::2], self.subs, strict=True):
+        norms = [norm for norm in self.norms if norm is not None]
+        for before, after, sub in zip(norms[::2], norms[1::2], self.subs, strict=True):
             x = residual(x, self.dropping(sub, after(sub(before(x, ctx), ctx), ctx), ctx), sub.name)
         return x
 
@@ -94,11 +111,36 @@ class Parallel(PreNorm):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One beside the other."""
         made: list[Tensor] = []
+        norms = [norm for norm in self.norms if norm is not None]
         for place, sub in enumerate(self.subs):
-            if place < len(self.norms):
-                normed = self.norms[place](x, ctx)
+            if place < len(norms):
+                normed = norms[place](x, ctx)
             made.append(self.dropping(sub, sub(normed, ctx), ctx))
         both = made[0]
         for sub, each in zip(self.subs[1:], made[1:], strict=True):
             both = residual(both, each, sub.name)
         return residual(x, both, self.subs[0].name)
+
+
+class PreNormBeside(PreNorm):
+    """``x + f(norm(x))``, and then ``x + (g(norm(x)) + h(norm(x)))``: the last sub-layers read one norm (Granite).
+
+    Their sum is multiplied, where sub-layers are.
+    """
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """One after another, and the last side by side."""
+        *before, last = self.norms
+        for norm, sub in zip(before, self.subs, strict=False):
+            x = residual(x, self.dropping(sub, sub((norm or as_it_is)(x, ctx), ctx), ctx), sub.name)
+        normed = (last or as_it_is)(x, ctx)
+        first, *others = self.subs[len(before) :]
+        made = first(normed, ctx)
+        for sub in others:
+            made = residual(made, sub(normed, ctx), sub.name)
+        return residual(x, self.dropping(first, made, ctx), first.name)
+
+
+def as_it_is(x: Tensor, *_: object) -> Tensor:
+    """No norm."""
+    return x

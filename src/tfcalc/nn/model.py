@@ -9,6 +9,7 @@ from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
+from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import activation, add, dropout, mul, pointwise, scaled
 from tfcalc.ops.loss import cross_entropy
@@ -21,9 +22,11 @@ class Decoder(Module):
     """A table, layers, and a final norm (Llama).
 
     The vectors of the words may be multiplied by a number (``scales``; with its format, ``scale``, where it is a buffer
-    that the program brings to theirs), further tables are ``added``, and some of it
-    all is ``dropped``. The norm may run before the first layer, too (``normed_twice``, NanoChat). The program makes
-    ``masks`` of these windows, even where no layer has them.
+    that the program brings to theirs), further tables are ``added``, their sum may have a norm (``normed``), and some
+    of it is ``dropped``. A norm may run ``first``, before the layers (BLOOM), perhaps the same as behind them
+    (NanoChat). The program makes ``masks`` of these windows, even where no layer has them. All layers may add the
+    numbers of a ``relative`` table to their scores, and some of what leaves the stack may be dropped
+    (``drops_output``).
     """
 
     kind = "decoder"
@@ -34,14 +37,19 @@ class Decoder(Module):
     scales: bool = False
     scale: str = ""
     masks: tuple[Num | None, ...] = ()
-    normed_twice: bool = False
+    first: Norm | None = None
     added: tuple[Module, ...] = ()
     dropped: bool = False
+    normed: Norm | None = None
+    relative: RelativeBias | None = None
+    drops_output: bool = False
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In the order in which they run."""
-        return iter((self.table, *self.added, self.layers, *([] if self.norm is None else [self.norm])))
+        """Tables, layers, and norms."""
+        first = None if self.first is self.norm else self.first
+        parts = (self.table, *self.added, self.relative, first, self.layers, self.normed, self.norm)
+        return (part for part in parts if part is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
@@ -49,11 +57,11 @@ class Decoder(Module):
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
         if words.trace.lowers:
             ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
-        x = self._summed(tables, ctx)
-        if self.normed_twice and self.norm is not None:
-            x = self.norm(x, ctx)
-        x = self.layers(x, ctx)
-        return x if self.norm is None else self.norm(x, ctx)
+            if self.relative is not None:
+                ctx = ctx.backend.distances(self.relative, ctx, x)
+        x = self.layers(self._summed(tables, ctx), ctx)
+        x = x if self.norm is None else self.norm(x, ctx)
+        return dropout(x, "output_dropout") if self.drops_output and ctx.drops else x
 
     def _scaled(self, x: Tensor) -> Tensor:
         if not self.scale:
@@ -65,7 +73,9 @@ class Decoder(Module):
         x = tables[0]
         for each in tables[1:]:
             x = add(x, each)
-        return dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x
+        x = x if self.normed is None else self.normed(x, ctx)
+        x = dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x
+        return x if self.first is None else self.first(x, ctx)
 
 
 class Predictions(Module):

@@ -14,7 +14,9 @@ class Rope(Frozen):
     its own, or puts them in another order first (``by_layer``); each sequence has its own (``by_sequence``); queries
     and keys are turned ``in_float32``; heads that are turned whole are copied all the same (``copies``). GPT-J's code
     copies cos and sin for queries and again for keys (``repeats``), turns them where a token's heads stand in a row,
-    and leaves them as wide as cos and sin.
+    and leaves them as wide as cos and sin. The two halves of a head are turned one by one, by angles half as wide
+    (``halves``), which may be the first half of theirs (``pairs``: numbers that stand beside each other are turned
+    together). With ``angles`` that are ``complex``, cos and sin are one number.
 
     Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
     """
@@ -27,3 +29,5 @@ class Rope(Frozen):
     in_float32: bool = False
     copies: bool = False
     repeats: bool = False
+    halves: bool = False
+    pairs: bool = False

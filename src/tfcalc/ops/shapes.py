@@ -68,6 +68,12 @@ def expand(x: Tensor, *shape: Num) -> Tensor:
     return x.trace.call(Call("expand", (x,), shape, x.dtype, shares=x.storage, strides=strides, kernels=()))
 
 
+def picked(x: Tensor) -> Tensor:
+    """A copy of what a list of one number picks out of an axis; the number is kept (torch's advanced indexing)."""
+    place = x.trace.new((1,), "int64", "index")
+    return x.trace.call(Call("index", (x,), x.shape, x.dtype, saves=(place,)))
+
+
 def split(x: Tensor, widths: Sequence[Num], axis: int = -1) -> list[Tensor]:
     """Views of parts of an axis; their gradients are put together again."""
     axis %= len(x.shape)
@@ -118,6 +124,12 @@ def cat(parts: Sequence[Tensor], axis: int = -1, name: str = "cat") -> Tensor:
     shape[axis] = total(part.shape[axis] for part in parts)
     wide = max((part.dtype for part in parts), key=WIDTHS.__getitem__)
     return parts[0].trace.call(Call(name, tuple(parts), tuple(shape), wide, kernels=("cat",)))
+
+
+def copied_into(parts: Sequence[Tensor], dtype: str) -> Tensor:
+    """Tensors beside each other along the last axis of new memory, which each is copied into, in its format."""
+    shape = (*parts[0].shape[:-1], total(part.width for part in parts))
+    return parts[0].trace.call(Call("copy_", tuple(parts), shape, dtype))
 
 
 def merge_heads(x: Tensor, width: Num) -> Tensor:

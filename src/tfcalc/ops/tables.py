@@ -55,3 +55,9 @@ def sines(places: Tensor, width: Num, tokens: Num, dtype: str) -> Tensor:
     """
     work = (Elementwise("+ P (fixed)", tokens * width, forward=1, backward=0),)
     return places.trace.call(Call("index", (), (*places.shape, width), dtype, elementwise=work, lookups=tokens))
+
+
+def looked_up(table: Tensor, places: Tensor) -> Tensor:
+    """Rows that so few places ask for that their work is not counted; the places are kept."""
+    shape = (*places.shape, table.shape[-1])
+    return table.trace.call(Call("embedding", (table,), shape, table.dtype, saves=(places,)))

@@ -36,6 +36,7 @@ class Running(Trace):
         self.weights: dict[str, Tensor] = {}
         self.casts: dict[int, Tensor] = {}
         self.held: list[Tensor] = []
+        self.outputs: list[Tensor] = []
         self.kernels: list[Kernel] | None = None
         """Those that have been launched, where somebody asks for them."""
 
@@ -216,6 +217,22 @@ class Running(Trace):
     def layer_ends(self) -> None:
         """What its variables had is forgotten."""
         self.held.clear()
+
+    def belongs(self, x: Tensor) -> None:
+        """It belongs to the module that runs now, whichever keeps it."""
+        x.storage.home = self.module
+
+    def until_loss_ends(self, x: Tensor) -> None:
+        """A variable of the whole model has it until there is a loss."""
+        self.outputs.append(x)
+
+    def until_end(self, x: Tensor) -> None:
+        """It is there as long as the step lasts."""
+        self.weights[f"{self.tape.path}.{x.storage.label}"] = x
+
+    def loss_ends(self) -> None:
+        """What the model's variables had is forgotten."""
+        self.outputs.clear()
 
     def needed(self, size: Num) -> None:
         """So many bytes for a moment."""

@@ -225,6 +225,15 @@ class Trace:
     def layer_ends(self) -> None:
         """What its variables had is forgotten."""
 
+    def belongs(self, x: Tensor) -> None:
+        """It belongs to the module that runs now, whichever keeps it."""
+
+    def until_loss_ends(self, x: Tensor) -> None:
+        """A variable of the whole model has it until there is a loss."""
+
+    def loss_ends(self) -> None:
+        """What the model's variables had is forgotten."""
+
     def needed(self, size: Num) -> None:
         """So many bytes for a moment."""
 

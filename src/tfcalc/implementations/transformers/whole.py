@@ -78,10 +78,11 @@ BESIDE = ("pooler", "contact_head")
 
 
 def _beside(m: Running, part: Component, x: Value) -> None:
-    """BERT's pooler: tanh of a linear map of the first token."""
+    """BERT's pooler: tanh of a linear map of the first token, which no loss reads."""
     if part.name.startswith("pooler") and part.own.products:
-        (first,) = m.t.split(x, [divide(x.elements, m.stream.length)])
-        m.t.of_result("tanh", m(part, first))
+        with m.t.without_gradients():
+            (first,) = m.t.split(x, [divide(x.elements, m.stream.length)])
+            m.t.of_result("tanh", m(part, first))
 
 
 def _normed_first(m: Running, part: Component, x: Value) -> Value:

@@ -1,0 +1,127 @@
+"""What T5 is composed of: positions are a bias of the attention's scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfcalc.configs.config import Config
+from tfcalc.configs.tops import Top, bare, classifier
+from tfcalc.families import seq2seq_kit
+from tfcalc.families.bert_tops import MASKED
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.cross_attention import CrossAttention
+from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder, EncoderStack, Open
+from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.model import Decoder
+from tfcalc.nn.module import Module
+from tfcalc.nn.relative import RelativeBias
+from tfcalc.nn.stack import Stack
+
+NAMES = ("q", "k", "v", "o")
+ENCODER_ONLY = ("EncoderModel", "ForTokenClassification")
+
+
+def drops(c: Config) -> bool:
+    """Whether embeddings, scores, networks and outputs are dropped in part."""
+    return bool(c.get("dropout_rate"))
+
+
+def kept_as(c: Config) -> dict[str, Any]:
+    """What T5's networks do before their last map."""
+    return {"dropout": drops(c), "as_weights": True}
+
+
+def network(c: Config) -> FeedForward | GatedFeedForward:
+    """The feed-forward network; ``feed_forward_proj`` says its activation, and with ``gated-`` before it its gate."""
+    gate, _, kind = c.word("feed_forward_proj").rpartition("-")
+    gated = c.flag("is_gated_act") if c.has("is_gated_act") else gate == "gated"
+    kind = "gelu_new" if (gate, kind) == ("gated", "gelu") else kind
+    h, f, name, code = c.size("d_model"), c.size("d_ff"), "DenseReluDense", kept_as(c)
+    down = Linear("wo", f, h, "2")
+    if gated:
+        return GatedFeedForward(name, Linear("wi_0", h, f, "g"), Linear("wi_1", h, f, "1"), down, kind, **code)
+    return FeedForward(name, Linear("wi", h, f, "1"), down, kind, **code)
+
+
+def attention(c: Config, name: str, of: type[Attention] = Attention, **more: Any) -> Attention:
+    """Without biases; the heads together need not be as wide as the model."""
+    h, a, d = c.size("d_model"), c.size("num_heads"), c.size("d_kv")
+    maps = tuple(Linear(one, h, a * d, letter) for one, letter in zip(NAMES, "QKV", strict=False))
+    return of(name, a, a, d, d, maps, (), Linear(NAMES[-1], a * d, h, "O"), dropout=drops(c), softmax="own", **more)
+
+
+def norm(c: Config, name: str) -> Norm:
+    """T5LayerNorm, of the model's width."""
+    return Norm(name, "rmsnorm", c.size("d_model"), "t5")
+
+
+def relative(c: Config, name: str = "relative_attention_bias") -> RelativeBias:
+    """What is added to a score, by head and by the distance of the two tokens, in buckets."""
+    return RelativeBias(name, c.size("relative_attention_num_buckets"), c.size("num_heads"))
+
+
+def half(c: Config, side: str, of: type[Decoder], depth: str, *mixers: Attention, everywhere: bool) -> Decoder:
+    """One of the two stacks: each sub-layer has a norm before it.
+
+    All layers share the first one's table of distances, unless they have one each (``everywhere``).
+    """
+    subs = [each.but(name=f"layer.{place}.{each.name}") for place, each in enumerate((*mixers, network(c)))]
+    norms = tuple(norm(c, f"layer.{place}.layer_norm") for place in range(len(subs)))
+    layers = Stack("block", (PreNorm("block", tuple(subs), norms, drops(c)),) * c.number(depth), c.size(depth))
+    bias = None if everywhere else relative(c, "block[0].layer.0.SelfAttention.relative_attention_bias")
+    words = Embedding("embed_tokens", c.size("vocab_size"), c.size("d_model"), "shared")
+    last = norm(c, "final_layer_norm")
+    return of(side, words, layers, last, dropped=drops(c), relative=bias, drops_output=drops(c))
+
+
+def seq2seq(c: Config, *, everywhere: bool = False) -> Module:
+    """Shared table of words, encoder, and decoder where the head needs one.
+
+    The decoder's layers are as many as the encoder's unless told otherwise.
+    """
+    own: dict[str, Any] = {"table": relative(c)} if everywhere else {}
+    kind: dict[str, Any] = {"everywhere": everywhere}
+    table = Embedding("shared", c.size("vocab_size"), c.size("d_model"))
+    encoder = half(c, "encoder", EncoderStack, "num_layers", attention(c, "SelfAttention", causal=False, **own), **kind)
+    if c.head in ENCODER_ONLY:
+        return EncoderAlone("transformer", table, encoder)
+    depth = "num_layers" if c.get("num_decoder_layers") is None else "num_decoder_layers"
+    reader = attention(c, "EncDecAttention", CrossAttention, adds_zeros=everywhere)
+    decoder = half(c, "decoder", Decoder, depth, attention(c, "SelfAttention", **own), reader, **kind)
+    return EncoderDecoder("transformer", table, encoder, decoder)
+
+
+def generation(*, scaled: bool, always: bool = False) -> Top:
+    """Logits by the table of words, or (T5 1.1 and later) by a matrix of their own.
+
+    They are made of a multiple: where the config says so, or the table of words makes them, or ``always``.
+    """
+
+    def top(c: Config, base: Module) -> Module:
+        tied = "embedding" if c.flag("tie_word_embeddings") else None
+        head = Linear("lm_head", c.size("d_model"), c.size("vocab_size"), "vocab", False, tied, "output")
+        given = c.get("scale_decoder_outputs")
+        times = always or (scaled and bool(c.flag("tie_word_embeddings") if given is None else given))
+        return Open("", base, head, scaled=times, **MASKED)
+
+    return top
+
+
+def spans(c: Config, base: Module) -> Module:
+    """Where the answer begins and ends."""
+    made = classifier("qa_outputs", width="d_model", bias=True)(c, base)
+    return Open("", base, made.head)  # type: ignore[attr-defined]  # it is one with a head
+
+
+UNSCALED: dict[str, Top] = {
+    "Model": bare,
+    "EncoderModel": bare,
+    "ForConditionalGeneration": generation(scaled=False),
+    "ForSequenceClassification": seq2seq_kit.sentence(),
+    "ForTokenClassification": classifier("classifier", width="d_model", bias=True),
+    "ForQuestionAnswering": spans,
+}
+ALWAYS = UNSCALED | {"ForConditionalGeneration": generation(scaled=True, always=True)}
+HEADS = UNSCALED | {"ForConditionalGeneration": generation(scaled=True)}

@@ -1,0 +1,99 @@
+"""Encoder-decoders: two stacks, the second of which reads what the first has made in all its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.nn.basic import Buffer, Embedding
+from tfcalc.nn.context import Context
+from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.module import Module
+from tfcalc.ops.elementwise import add, scaled
+from tfcalc.tape.tensor import Tensor
+
+
+class EncoderStack(Decoder):
+    """Tables, layers and norms of the stack that reads the source."""
+
+    kind = "encoder"
+
+
+class Alone(Module):
+    """A decoder by itself, in the module that it has in the whole."""
+
+    kind = "decoder"
+
+    decoder: Module
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        return self.decoder(x, ctx)
+
+
+class EncoderDecoder(Module):
+    """An encoder of the source, and a decoder of the target that reads what it made; they may share a table of words.
+
+    Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.1.
+    """
+
+    kind = "encoder-decoder"
+
+    shared: Embedding | None
+    encoder: Module
+    decoder: Module
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of the token ids of the target; those of the source are given beside them."""
+        source = ctx.run.source
+        ids = x.trace.given((source.batch, source.length), "int64", "source ids")
+        memory = self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None))
+        x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
+        x.trace.until_loss_ends(memory)
+        return self.decoder(x, ctx._replace(memory=memory, memory_of=source))
+
+
+class EncoderAlone(Module):
+    """An encoder by itself, which reads the sequences that run, beside the table of words that it would share."""
+
+    kind = "encoder-decoder"
+
+    shared: Embedding
+    encoder: Module
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids; of none where tokens are decoded."""
+        source = ctx.run.by_itself.source
+        ids = x.trace.given((source.batch, source.length), "int64", "token ids")
+        return self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None))
+
+
+class Open(WithHead):
+    """A model whose head stands among the parts of the base; it may read a multiple of what that makes (``scaled``)."""
+
+    scaled: bool = False
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """The base's, and the head."""
+        return iter((*self.base.parts, self.head))
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        made = self.base.forward(x, ctx)
+        return self.read(scaled(made) if self.scaled else made, x, ctx)
+
+
+class WithBias(WithHead):
+    """A model whose logits have a bias that is not trained."""
+
+    bias: Buffer | None = None
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """The bias stands before the matrix."""
+        return iter(each for each in (self.base, self.bias, self.head) if each is not None)
+
+    def logits(self, x: Tensor, ctx: Context) -> Tensor:
+        """Those of what the base model has made."""
+        made = super().logits(x, ctx)
+        return add(made, made.trace.given((made.width,), made.trace.weights_format, "bias of logits"))
