@@ -61,19 +61,20 @@ def measured(
     batch, seq, target = random.randint(2, 3), random.randint(9, 31) | 1, random.randint(5, 20) | 1
     asked = {"batch": batch, "seq": seq, "target": target, "attention": attention, "recipe": recipe}
     if data:
-        return _run(config, asked, recompute, dropout, kernel, as_recorded)
+        return run_step(config, asked, recompute, dropout, kernel, as_recorded)
     with without_data():
-        return _run(config, asked, recompute, dropout, kernel, as_recorded)
+        return run_step(config, asked, recompute, dropout, kernel, as_recorded)
 
 
-def _run(
+def run_step(
     config: dict[str, Any],
     asked: dict[str, Any],
-    recompute: str | None,
-    dropout: bool,
-    kernel: str,
-    as_recorded: bool,
+    recompute: str | None = None,
+    dropout: bool = True,
+    kernel: str = "auto",
+    as_recorded: bool = False,
 ) -> Measured:
+    """One step of this config as it is ``asked`` for."""
     model, inputs = step(config, **asked, recompute=recompute, dropout=dropout)
     target = asked["target"] if "decoder_input_ids" in inputs else None
     how: dict[str, Any] = {"recipe": asked["recipe"], "kernel": kernel, "as_recorded": as_recorded}

@@ -13,7 +13,6 @@ from tfcalc.workload import Sequences
 
 FUSED = ("in_proj_qkvz", "in_proj_ba")
 SPLIT = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
-SEPARATE = ("q_proj", "k_proj", "v_proj", "g_proj", "b_proj", "a_proj")
 
 
 class GatedDeltaNet(NamedTuple):
@@ -21,7 +20,7 @@ class GatedDeltaNet(NamedTuple):
 
     Queries, keys and values pass a short convolution. A head writes with strength β and decays by
     exp(−exp(A)·softplus(a + dt)); a norm of each head's output is gated by z. ``names`` are those of two matrices (one
-    for all wide projections, one for β and a), of four or of six; ``after`` are those of the norm and of the output.
+    for all wide projections, one for β and a), or of four; ``after`` are those of the norm and of the output.
 
     Source: Yang et al. 2024 (arXiv 2412.06464), section 3; transformers' Qwen3NextGatedDeltaNet, Qwen3_5GatedDeltaNet.
     """
@@ -67,7 +66,6 @@ class GatedDeltaNet(NamedTuple):
         widths: dict[int, tuple[Num, ...]] = {
             2: (2 * keys + 2 * values, 2 * heads),
             4: (2 * keys + values, values, heads, heads),
-            6: (keys, keys, values, values, heads, heads),
         }
         for name, width in zip(self.names, widths[len(self.names)], strict=True):
             yield linear(name, self.d_model, width, tokens, bias=False)

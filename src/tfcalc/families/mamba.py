@@ -7,7 +7,6 @@ from typing import NamedTuple
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.errors import InvalidModel
@@ -20,7 +19,6 @@ from tfcalc.nn.mamba2 import GroupedNorm, Mamba2
 from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
 
-HEADS = {"Model": bare, "ForCausalLM": lm_head()}
 TOPS = {"Model": tops.bare, "ForCausalLM": tops.lm_head()}
 
 
