@@ -88,12 +88,12 @@ class Pair(PreNorm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after the other."""
-        first, *_ = self.norms
-        normed = first(x, ctx)
+        norms = [norm for norm in self.norms if norm is not None]
+        normed = norms[0](x, ctx)
         shape = (*x.shape[:2], G, D)
         k, v = (transpose(reshape(each(normed), *shape), 1, 2) for each in (self.keys, self.values))
         for place, sub in enumerate(self.subs):
-            normed = normed if place == 0 else self.norms[place](x, ctx)
+            normed = normed if place == 0 else norms[place](x, ctx)
             x = add(x, sub(normed, k, v, ctx) if isinstance(sub, Gated) else sub(normed, ctx))
         return x
 
