@@ -18,7 +18,7 @@ from tests.verify.saved import Measured, several
 from tfcalc import InvalidModel, Workload
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
-from tfcalc.implementations.programs import Ran, program
+from tfcalc.implementations.programs import program
 from tfcalc.tape.operations import Numerics
 from tfcalc.verify.step import language_model
 
@@ -54,8 +54,7 @@ def counted(one: Measured, attention: str, recipe: str, *, dropout: bool = True)
     tree = model.tree(run)
     whole, once = (program(model, run, FORMATS[recipe], "auto", every_layer=every) for every in (True, False))
     for each in (whole, once):
-        if isinstance(each, Ran):
-            each.running.experts = "batched_mm"  # as the referee runs them: the other kind needs data
+        each.run_experts_by("batched_mm")  # as the referee runs them: the other kind needs data
     loss = whole(tree)
     by_module: Counter[str] = Counter()
     for kept in whole.tape.kept.values():

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from tfcalc.ops.elementwise import IDENTITIES, add, mul, pointwise, power, scaled, shifted
 from tfcalc.tape.call import Call
+from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.running import Running
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Tensor, preserved
 
 
 def activation(kind: str, x: Tensor) -> Tensor:
@@ -51,6 +52,16 @@ def squared_relu(x: Tensor) -> Tensor:
     return power(pointwise("relu", x))
 
 
+def bloom_gelu(x: Tensor) -> Tensor:
+    """``x · 0.5 · (1 + tanh(0.798 · x · (1 + 0.0447 · x · x)))`` as a function of its own, which keeps ``x`` alone.
+
+    It makes all steps anew in backward. Source: transformers' modeling_bloom, ``GeLUFunction``.
+    """
+    steps = 4 * x.elements * WIDTHS[x.dtype]  # those that are there at once, beside the result
+    x.trace.needed(steps)
+    return x.trace.call(Call("gelu", (x,), x.shape, x.dtype, saves=(x,), scratch=steps, strides=preserved(x)))
+
+
 def laplace(x: Tensor) -> Tensor:
     """``0.5 · (1 + erf((x − μ) / (σ √2)))``."""
     return scaled(shifted(pointwise("erf", scaled(shifted(x, "x − μ"), "div")), "1 + erf"))
@@ -70,6 +81,7 @@ def xielu(x: Tensor) -> Tensor:
 
 
 IN_PYTHON: dict[str, Callable[[Tensor], Tensor]] = {
+    "bloom": bloom_gelu,
     "gelu_10": clipped_gelu,
     "gelu_accurate": tanh_gelu,
     "gelu_fast": fast_gelu,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from tfcalc.backends import relative
+from tfcalc.backends.sinks import scale_by_sinks, softmax_beside
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Stored
 from tfcalc.nn.context import Context
 from tfcalc.ops.attention import by_token, fused_attention
-from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
+from tfcalc.ops.elementwise import add, dropout, filled, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
-from tfcalc.ops.rows import log_sum_exp, softmax
-from tfcalc.ops.shapes import contiguous, copied, expand, narrow, reshape, transpose
+from tfcalc.ops.rows import softmax
+from tfcalc.ops.shapes import contiguous, copied, expand, narrow, transpose
 from tfcalc.tape.operations import padded
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
@@ -115,19 +115,23 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attent
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
     """Transformers' eager_attention_forward."""
     trace = q.trace
-    if attention.scores_in_float32:
-        p = scaled(matmul(trace.to(q, "float32"), transpose(trace.to(k, "float32"), 2, 3)))
-    else:
-        p = scaled(matmul(q, transpose(k, 2, 3)))
+    p = scaled(_scores(q, k, attention))
     if (bias := attention.bias(ctx)) is not None:
         p = add(p, expand(bias, *p.shape))
     if attention.capped:
         p = scaled(pointwise("tanh", scaled(p, "div")))
+    if ctx.slopes is not None and attention.alibi is not None:
+        p = add(p, ctx.slopes)
     if mask is not None:
-        p = add(p, mask)
-    scale = scale_by_sinks(p, attention.sinks) if attention.sinks is not None else None
-    if attention.softmax == "own":
+        p = filled(p, mask) if attention.fills_masked else add(p, mask)
+    sinks = attention.sinks
+    scale = scale_by_sinks(p, sinks) if sinks is not None and sinks.code == "scale" else None
+    if sinks is not None and scale is None:
+        p = trace.to(softmax_beside(p, sinks), v.dtype)
+    elif attention.softmax == "own":
         p = trace.to(softmax(p), v.dtype)
+    elif attention.softmax == "weights":
+        p = softmax(trace.to(p, trace.weights_format), trace.weights_format)
     else:
         p = trace.to(softmax(p, attention.softmax), q.dtype)
     p = _dropped(p, attention, ctx)
@@ -138,15 +142,16 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
     return transpose(contiguous(transpose(made, 1, 2)), 1, 2)
 
 
-def scale_by_sinks(scores: Tensor, sinks: Stored) -> Tensor:
-    """What sinks leave of each row: the sigmoid of the logarithm of the scores' sum, less the sink's score.
-
-    Source: transformers' GraniteSWAAttention, ``eager_attention_forward``.
-    """
-    trace = scores.trace
-    with trace.inside(sinks):
-        sink = reshape(trace.weight(sinks.tensor), 1, scores.shape[1], 1, 1)
-    return pointwise("sigmoid", trace.to(add(log_sum_exp(scores), sink), "float32"))
+def _scores(q: Tensor, k: Tensor, attention: Attention) -> Tensor:
+    """``Q Kᵀ``, where the family wants it in fp32, even under autocast."""
+    trace = q.trace
+    assert isinstance(trace, Running)
+    if attention.scores_in_float32:
+        q, k = trace.to(q, "float32"), trace.to(k, "float32")
+    if not attention.exact:
+        return matmul(q, transpose(k, 2, 3))
+    with trace.no_autocast():
+        return matmul(trace.to(q, "float32"), transpose(trace.to(k, "float32"), 2, 3))
 
 
 def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:
@@ -156,17 +161,19 @@ def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:
 def sdpa_mask(q: Tensor, k: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor | None:
     """A number for each score; its rows are filled up as the kernel wants.
 
-    They are those of biases for distances, or of a mask of booleans, made in each layer.
+    They are those of biases for distances, or of a mask; of booleans they are made in each layer.
     """
     trace, bias = q.trace, attention.bias(ctx)
     assert isinstance(trace, Running)
     if bias is not None:
         made = trace.lower(relative.for_sdpa(bias, causal=attention.causal))
-    elif mask is not None:
+    elif mask is None:
+        return None
+    elif mask.dtype == "bool":
         made = trace.new(mask.shape, trace.compute, "mask")
         trace.new(mask.shape, "bool", "not mask")  # for a moment: convert_boolean_attn_mask
     else:
-        return None
+        made = trace.lower(mask)
     keys = k.shape[2]
     whole = padded(keys, ALIGNED)
     if trace.numerics.aligned_masks and whole != keys:

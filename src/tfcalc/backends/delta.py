@@ -11,7 +11,7 @@ from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import mean
-from tfcalc.ops.shapes import contiguous, copied, part, reshape, select, transpose, unsqueeze
+from tfcalc.ops.shapes import contiguous, copied, pad, part, reshape, select, transpose, unsqueeze
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
@@ -34,7 +34,7 @@ def gated_delta(
     q = scaled(q)
     chunks = ceil_div(length, CHUNK)
     padded = chunks * CHUNK
-    q, k, v, strength, decay = (_padded(each, padded) for each in (q, k, v, strength, decay))
+    q, k, v, strength, decay = (pad(each, 2, padded) for each in (q, k, v, strength, decay))
     written, counted = mul(v, unsqueeze(strength, -1)), mul(k, unsqueeze(strength, -1))
     q, k, written, counted = (_chunked(each, chunks) for each in (q, k, written, counted))
     decay = scaled(reshape(decay, batch, heads, chunks, CHUNK), "cumsum")
@@ -87,11 +87,6 @@ def _of_length_one(x: Tensor) -> Tensor:
     """l2norm: a product and not a power, which keeps ``x`` all the same."""
     inverse = pointwise("rsqrt", scaled(mean(mul(x, x)), "+ ε"))
     return mul(x, inverse)
-
-
-def _padded(x: Tensor, length: Num) -> Tensor:
-    """A copy that is so long (also where nothing is added)."""
-    return copied(x, (*x.shape[:2], length, *x.shape[3:]), "pad")
 
 
 def _chunked(x: Tensor, chunks: Num) -> Tensor:

@@ -5,50 +5,56 @@ After transformers' ``masking_utils``: sdpa needs none where it can find out by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from tfcalc.backends.cache import Cache, Layer
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
+from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
 from tfcalc.ops.shapes import copied, expand
 from tfcalc.tape.call import Call
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 
+Readers = Mapping[Num | None, Sequence[Attention]]
 EAGER = (*("arange", "arange"), *("arange", "add") * 2, "le", "zeros", "scalar_tensor", "where")
 """Places of sequences, heads, queries and keys; what is not later; and a number for each."""
 WINDOWED = ("new_ones", "sub", "gt", "bitwise_and", "bitwise_and")
 """And what is not before the window."""
 
 
-def masks(windows: Iterable[Num | None], x: Tensor, ctx: Context, *, ones: bool = False) -> Mapping[Num | None, Tensor]:
-    """By window: those that are needed.
-
-    Of ``ones`` that the program has made, sdpa's mask stays where nobody can see that they are ones.
-    """
+def masks(readers: Readers, x: Tensor, ctx: Context) -> Mapping[Num | None, Tensor]:
+    """By window: those that are needed; ``readers`` are the blocks that read them."""
     trace = x.trace
     assert isinstance(trace, Running)
     if ctx.cache is None:
-        made = {window: _of_sequence(window, trace, ctx, ones=ones and window is None) for window in windows}
+        made = {window: _of_sequence(window, reading, trace, ctx) for window, reading in readers.items()}
     else:
         assert isinstance(ctx.cache, Cache)
         made = {window: _of_cached(layer, trace, ctx) for window, layer in ctx.cache.kinds.items()}
     return {window: mask for window, mask in made.items() if mask is not None}
 
 
-def _of_sequence(window: Num | None, trace: Running, ctx: Context, *, ones: bool) -> Tensor | None:
-    """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked."""
+def _of_sequence(window: Num | None, readers: Sequence[Attention], trace: Running, ctx: Context) -> Tensor | None:
+    """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked.
+
+    ALiBi's are numbers for each head. What is filled where it is masked needs booleans.
+    """
     batch, length = ctx.stream.batch, ctx.stream.length
-    shape = (batch, 1, length, length)
-    if ctx.run.kernel == "eager":
+    shape: tuple[Num, ...] = (batch, 1, length, length)
+    sloped = [each.heads for each in readers if each.alibi is not None and each.alibi.in_mask]
+    if ctx.run.kernel == "eager" or sloped:
         kernels = EAGER if window is None else (*EAGER, *WINDOWED)
-        mask = trace.call(Call("mask", (), shape, trace.numerics.weights, kernels=kernels))
+        kind = "bool" if any(each.fills_masked for each in readers) else trace.numerics.weights
+        shape = (batch, sloped[0] if sloped else 1, length, length)
+        mask = trace.call(Call("mask", (), shape, kind, kernels=kernels))
         mask.storage.home = trace.module  # one for all layers, if any keeps it
         return mask
-    if ones and trace.numerics.traced:
-        return trace.new(shape, "bool", "mask")
-    if window is None or value_of(length) < value_of(window):
+    if window is None and trace.numerics.traced and any(each.given_ones for each in readers if each.causal):
+        return trace.new(shape, "bool", "mask")  # nobody can see that they are ones
+    ends_before = window is not None and value_of(length) >= value_of(window)
+    if not ends_before and not any(each.always_masked for each in readers):
         return None
     return expand(_seen(window, length, length, trace), *shape)
 

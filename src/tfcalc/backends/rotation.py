@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
@@ -34,9 +34,14 @@ def turned_width(rope: Rope) -> Num:
 
 def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     """The cosine and the sine of each position's angles."""
-    trace, stream = x.trace, ctx.stream
-    shape = (stream.batch if rope.by_token else 1, stream.length, turned_width(rope))
+    width = divide(turned_width(rope), 2) if rope.halves else turned_width(rope)
+    trace, own = x.trace, (ctx.stream.batch, 1) if rope.by_sequence else (1,)
+    shape = (*own, ctx.stream.length, width)
     assert isinstance(trace, Running)
+    if rope.angles == "complex":
+        both = trace.new(shape, "float32", "cos + i·sin")
+        both.storage.home = (*trace.module, Place("rotary"))
+        return both, both
     dtype = rope.angles or trace.weights_format
     cast = () if dtype == "float32" else ("_to_copy",)
     made = [trace.call(Call(name, (), shape, dtype, kernels=(*kernels, *cast))) for name, kernels in ANGLES.items()]
@@ -76,8 +81,20 @@ def _turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     cos, sin = angles
     if rope.in_float32:
         x = trace.to(x, "float32")
-    made = add(mul(x, cos), mul(_rotate_half(x), sin))
+    if rope.angles == "complex":
+        made = mul(trace.to(x, "float32"), cos)
+    elif rope.halves or rope.pairs:
+        made = _by_halves(x, *(split(each, [divide(x.width, 2)] * 2)[0] if rope.pairs else each for each in angles))
+    else:
+        made = add(mul(x, cos), mul(_rotate_half(x), sin))
     return trace.to(made, given) if (rope.in_float32 or rope.angles) and not rope.repeats else made
+
+
+def _by_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """``x₁ cos − x₂ sin`` beside ``x₂ cos + x₁ sin`` (gpt-oss)."""
+    first, second = split(x, [cos.width] * 2)
+    one = add(mul(first, cos), mul(second, sin))
+    return cat([one, add(mul(second, cos), mul(first, sin))])
 
 
 def _rotate_half(x: Tensor) -> Tensor:

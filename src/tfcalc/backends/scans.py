@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfcalc.backends.delta import gated_delta
+from tfcalc.backends.mamba2 import state_space
 from tfcalc.nn.context import Context
 from tfcalc.nn.delta import GatedDeltaNet
 from tfcalc.nn.griffin import RGLRU
 from tfcalc.nn.mamba import Mamba
+from tfcalc.nn.mamba2 import Mamba2
 from tfcalc.nn.module import Module
 from tfcalc.nn.rwkv import TimeMixing
-from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scaled
+from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scaled, shifted
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import linear, matmul
 from tfcalc.ops.shapes import contiguous, select, stack, transpose, unsqueeze
@@ -66,9 +68,9 @@ def griffin(mixer: RGLRU, ctx: Context, x: Tensor, let_in: Tensor, let_stay: Ten
     log = mul(scaled(let_stay), decay_)
     stays, squares = pointwise("exp", trace.upper(log)), pointwise("exp", trace.upper(scaled(log)))
     let_in = mul(x, let_in)
-    root = scaled(squares, "1 − a²")
+    root = shifted(squares, "1 − a²")
     root = trace.call(Call("SqrtBoundDerivative", (root,), root.shape, root.dtype, saves=(root,)))
-    root = scaled(mul(starts[0], root), "or the first place")
+    root = shifted(mul(starts[0], root), "or the first place")
     let_in = mul(let_in, trace.to(root, x.dtype))
     stays = mul(stays, starts[1])
 
@@ -131,5 +133,6 @@ CODE: dict[type[Module], Callable[..., Tensor]] = {
     RGLRU: griffin,
     TimeMixing: rwkv,
     GatedDeltaNet: gated_delta,
+    Mamba2: state_space,
 }
 """By the kind of mixer."""

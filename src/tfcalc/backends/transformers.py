@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, relative, rotation, scans
+from tfcalc.backends import activations, attention, norms, relative, rotation, routers, scans
+from tfcalc.backends.experts import EXPERTS
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
+from tfcalc.nn.mixture import Experts, Routed, Router
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
@@ -26,6 +28,8 @@ class Transformers:
     """A backend; see :class:`tfcalc.nn.context.Backend`."""
 
     fuses = False
+    experts_by = "grouped_mm"
+    """Those of transformers' ``experts_implementation``."""
 
     def workload(self, run: Workload, numerics: Numerics) -> Workload:
         """As it was asked for."""
@@ -34,7 +38,10 @@ class Transformers:
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """The masks of scores, and the angles of positions, once for all layers."""
         windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.looks_at_mask)])
-        made = masked(windows, x, ctx, ones=any(each.given_ones for each in attentions if each.causal))
+        made = masked({window: [each for each in attentions if each.mask == window] for window in windows}, x, ctx)
+        if any(each.alibi and not each.alibi.in_mask for each in attentions):
+            slopes = (1, attentions[0].heads, 1, ctx.stream.length)
+            ctx = ctx._replace(slopes=x.trace.new(slopes, x.trace.weights_format, "slopes"))
         ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
         if not ropes:
             return ctx._replace(masks=made)
@@ -66,6 +73,14 @@ class Transformers:
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         """T5's, once for all layers."""
         return relative.shared(table, ctx, ids)
+
+    def route(self, router: Router, x: Tensor) -> Routed:
+        """As the family writes it."""
+        return routers.routed(router, x)
+
+    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """By the products that were asked for."""
+        return EXPERTS[self.experts_by](experts, x, sent, ctx)
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """Its loop in Python."""

@@ -2,60 +2,66 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
-from tfcalc.families.deepseek import mlp_types, sparse_after
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.families import experts, kit
 from tfcalc.families.glm_moe import dense_or_sparse, routed
-from tfcalc.families.llama import PRE_NORM, SANDWICH, attention, head_dim, qk_norms
-from tfcalc.families.mixtral import mixture, shared, swiglu
-from tfcalc.families.windows import windows
-from tfcalc.leaves import activation, linear, parameter
-from tfcalc.workload import Workload
+from tfcalc.families.windows import LAYERS, both, windows
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear, Stored
+from tfcalc.nn.layers import Sandwich
+from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.module import Module
 
 
-def output_gate(c: Config, run: Workload) -> tuple[Component, ...]:
-    """What multiplies the heads' values, of the attention's input."""
-    width, tokens = c.size("num_attention_heads") * head_dim(c), run.target.tokens
-    gate = linear("gate_proj", c.size("hidden_size"), width, tokens, bias=False, letter="gate")
-    return gate, activation("gate", "sigmoid", width * tokens)
+def gated(c: Config, window: int | None, code: str = "") -> Attention:
+    """Attention whose values are multiplied by what the input says; only layers with a window know positions."""
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", code=code, window=window)
+    return mixer.but(gate=Linear("gate_proj", c.size("hidden_size"), mixer.heads * mixer.value_dim, "gate"))
 
 
-@family("beam", architecture="BeamForCausalLM", heads=CAUSAL_LM)
-def beam(c: Config, run: Workload) -> Component:
+@family("beam", architecture="BeamForCausalLM", heads=tops.CAUSAL_LM | tops.capped_lm())
+def beam(c: Config) -> Module:
     """Beam (transformers' BeamModel): a gate on attention's output with one bias a head, four norms a layer.
 
-    Every sixth layer and the last see everything.
+    Every sixth layer and the last see everything; queries there have a factor for each place rather than a position.
     """
-    bias = parameter("gate_bias", c.size("num_attention_heads"), minor=True)
-    within = (*qk_norms("rmsnorm", c, run), *output_gate(c, run), bias)
-    kinds, last = mlp_types(c, sparse_after(c, 3)), c.number("num_hidden_layers") - 1
+    bias = Stored("gate_bias", Weight("gate_bias", (c.size("num_attention_heads"),), minor=True, key=""))
+    kinds, last = experts.mlp_types(c, experts.sparse_after(c, 3)), c.number(LAYERS) - 1
     seen = windows(c, lambda place: (place + 1) % 6 > 0 and place != last)
 
-    def mixer(window: int | None) -> Component:
-        return attention(c, run, bias=c.flag("attention_bias"), within=within, window=window)
+    def mixer(window: int | None) -> Attention:
+        made = gated(c, window).but(gate_bias=bias)
+        return made if window is not None else made.but(rope=None, tempered=True)
 
-    return dense_or_sparse(c, run, kinds, mixer, lambda: routed(c, run, "num_experts"), names=SANDWICH, seen=seen)
+    def mixed() -> Mixture:
+        return routed(c, "num_experts").but(scales=True)
+
+    return dense_or_sparse(c, kinds, mixer, mixed, of=Sandwich, names=kit.SANDWICH, seen=seen)
 
 
-@family("afmoe", architecture="AfmoeForCausalLM", heads=CAUSAL_LM)
-def afmoe(c: Config, run: Workload) -> Component:
+@family("afmoe", architecture="AfmoeForCausalLM", heads=tops.CAUSAL_LM)
+def afmoe(c: Config) -> Module:
     """Arcee's Trinity (transformers' AfmoeModel): gated attention, four norms; the correction is a frozen parameter."""
 
-    def experts() -> Component:
-        beside = swiglu("shared_experts", shared(c, "num_shared_experts"), c, run)
-        within = beside, parameter("expert_bias", c.size("num_experts"), minor=True, frozen=True)
-        width = "moe_intermediate_size"
-        return mixture(c, run, experts="num_experts", width=width, router="router.gate", within=within)
+    def mixed() -> Mixture:
+        beside = kit.gated(c, name="shared_experts", width=experts.shared(c, "num_shared_experts"))
+        routing: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "normalized": True, "scales": True}
+        code: dict[str, Any] = {"router": "router.gate", "logits": "float32", "in_place": False}
+        fields: dict[str, Any] = {"experts": "num_experts", "width": "moe_intermediate_size"}
+        stored = experts.frozen(c, "expert_bias", "num_experts")
+        return experts.mixture(c, beside, **fields, **routing, **code).but(stored=(stored,), shared_first=True)
 
-    within = (*qk_norms("rmsnorm", c, run), *output_gate(c, run))
-    names = (*PRE_NORM, "pre_mlp_layernorm", "post_mlp_layernorm")
-    kinds = sparse_after(c, c.number("num_dense_layers", least=0))
+    def mixer(window: int | None) -> Attention:
+        made = gated(c, window, "olmo")
+        return made if window is not None else made.but(rope=None)
+
+    names = (*kit.PRE_NORM, "pre_mlp_layernorm", "post_mlp_layernorm")
+    kinds = experts.sparse_after(c, c.number("num_dense_layers", least=0))
     seen = windows(c, lambda place: (place + 1) % c.number("global_attn_every_n_layers") > 0)
-
-    def mixer(window: int | None) -> Component:
-        return attention(c, run, bias=c.flag("attention_bias"), within=within, window=window)
-
-    slide = [window is not None for window in seen]  # only these know positions
-    return dense_or_sparse(c, run, kinds, mixer, experts, names=names, seen=seen, rotated=slide)
+    made = dense_or_sparse(c, kinds, mixer, mixed, of=Sandwich, names=names, seen=seen, code="olmo")
+    return made.but(masks=both(c), scales=c.flag("mup_enabled"))

@@ -34,7 +34,7 @@ def cohere(c: Config) -> Module:
 def cohere2(c: Config) -> Module:
     """Command A (arXiv 2504.00698): no norms of heads, whatever the flag says; all layers but every fourth slide.
 
-    Only those that slide have rotary positions (section 2.2).
+    Only those that slide have rotary positions.
     """
     every = c.number("sliding_window_pattern")
 

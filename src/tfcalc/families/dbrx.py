@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import Attention, FeedForward, layer
-from tfcalc.blocks.experts import MixtureOfExperts
+from typing import Any
+
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, lm_head, renamed
-from tfcalc.core.component import Component
-from tfcalc.families.mixtral import chosen
-from tfcalc.leaves import embedding, norm
-from tfcalc.workload import Workload
+from tfcalc.families import experts
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.model import Decoder
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.stack import Stack
 
 ATTENTION = {"kv_n_heads": 1}
 EXPERTS = {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1, "ffn_act_fn": None}
 NORM = "layernorm-no-bias"
 
 
-def attention(c: Config, run: Workload) -> Component:
-    """One matrix makes queries, keys and values."""
-    groups = c.sub("attn_config", defaults=ATTENTION).size("kv_n_heads")
-    d = c.quotient("d_model", "n_heads")
-    block = Attention(c.size("d_model"), c.size("n_heads"), groups, d, d, names=("Wqkv", "out_proj"))
-    return block("norm_attn_norm.attn", run.target, run.target, run, causal=True)
+def attention(c: Config) -> Attention:
+    """One matrix makes queries, keys and values, which are cut off."""
+    inner = c.sub("attn_config", defaults=ATTENTION)
+    h, a, g, d = c.size("d_model"), c.size("n_heads"), inner.size("kv_n_heads"), c.quotient("d_model", "n_heads")
+    inward = (Linear("Wqkv", h, a * d + g * d + g * d, "QKV"),)
+    output = Linear("out_proj", a * d, h, "O")
+    clipped = inner.get("clip_qkv") is not None
+    return Attention("norm_attn_norm.attn", a, g, d, d, inward, (), output, rope=Rope(d), clipped=clipped)
 
 
-def experts(c: Config, run: Workload) -> Component:
+def mixture(c: Config) -> Mixture:
     """The matrices of all experts stand in one tensor each, as wide as the experts together."""
-    h, inner = c.size("d_model"), c.sub("ffn_config", defaults=EXPERTS)
+    inner = c.sub("ffn_config", defaults=EXPERTS)
     act = inner.sub("ffn_act_fn", defaults={"name": "silu"}).word("name")
-    block = MixtureOfExperts(
-        h,
-        inner.size("moe_num_experts"),
-        chosen(inner, "moe_num_experts", "moe_top_k"),
-        FeedForward(h, inner.size("ffn_hidden_size"), act, names=("mlp.w1", "mlp.v1", "mlp.w2"), gated=True),
-        router="router.layer",
-    )
-    return block("ffn", run.target, run)
+    fields: dict[str, Any] = {
+        "experts": "moe_num_experts",
+        "each": "moe_top_k",
+        "width": "ffn_hidden_size",
+        "router": "router.layer",
+    }
+    names = ("mlp.w1", "mlp.v1", "mlp.w2")
+    return experts.mixture(inner, name="ffn", hidden=c.size("d_model"), act=act, names=names, **fields)
 
 
 @family(
     "dbrx",
     architecture="DbrxForCausalLM",
-    heads={"Model": bare, "ForCausalLM": renamed("transformer", lm_head(width="d_model"))},
+    heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(width="d_model")},
     aliases={
         "num_attention_heads": "n_heads",
         "hidden_size": "d_model",
@@ -50,21 +57,13 @@ def experts(c: Config, run: Workload) -> Component:
         "max_position_embeddings": "max_seq_len",
     },
 )
-def dbrx(c: Config, run: Workload) -> Component:
-    """Databricks 2024 (technical report); transformers' DbrxModel. Norms have no bias."""
-    h, tokens = c.size("d_model"), run.target.tokens
-    parts = (
-        norm("norm_attn_norm.norm_1", NORM, h, tokens),
-        attention(c, run),
-        norm("norm_attn_norm.norm_2", NORM, h, tokens),
-        experts(c, run),
-    )
-    return Component(
-        "transformer",
-        "decoder",
-        parts=(
-            embedding("wte", c.size("vocab_size"), h, tokens),
-            layer("blocks", parts, tokens * h, copies=c.size("n_layers")),
-            norm("norm_f", NORM, h, tokens),
-        ),
-    )
+def dbrx(c: Config) -> Module:
+    """Databricks 2024 (technical report); transformers' DbrxModel. Norms have no bias.
+
+    Its experts run one after another, on the tokens that each has got: what they keep is not known here.
+    """
+    h, dropped = c.size("d_model"), bool(c.get("resid_pdrop"))
+    norms = tuple(Norm(f"norm_attn_norm.norm_{place}", NORM, h) for place in (1, 2))
+    layer = PreNorm("blocks", (attention(c), mixture(c)), norms, dropped)
+    layers = Stack("blocks", (layer,) * c.number("n_layers"), c.size("n_layers"))
+    return Decoder("transformer", Embedding("wte", c.size("vocab_size"), h), layers, Norm("norm_f", NORM, h))

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
 from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.indexer import Indexer
 from tfcalc.blocks.latent_attention import LatentAttention
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.families import kit
+from tfcalc.families.experts import DENSE_OR_SPARSE as DENSE_OR_SPARSE
+from tfcalc.families.experts import mixture, shared
+from tfcalc.families.experts import mlp_types as mlp_types
+from tfcalc.families.experts import sparse_after as sparse_after
+from tfcalc.families.glm_moe import dense_first, dense_or_sparse, routed
 from tfcalc.families.llama import PRE_NORM, decoder, gated, norms
 from tfcalc.leaves import buffer
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.latent import LatentAttention as LatentModule
+from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
 Kind = TypeVar("Kind", bound=Hashable)
-DENSE_OR_SPARSE = ("dense", "sparse")
 
 
 def latent_attention(c: Config, *, value: Num | None = None, within: tuple[Component, ...] = ()) -> LatentAttention:
@@ -42,6 +53,37 @@ def latent_attention(c: Config, *, value: Num | None = None, within: tuple[Compo
 def latent(c: Config, run: Workload, *, within: tuple[Component, ...] = ()) -> Component:
     """Attention as most of these models have it."""
     return latent_attention(c, within=within)("self_attn", run.target, run)
+
+
+def latent_module(c: Config, *, value: Num | None = None) -> LatentModule:
+    """Multi-head latent attention. It has no use for ``head_dim`` and ``num_key_value_heads``."""
+    h, a, rank, bias = (
+        c.size("hidden_size"),
+        c.size("num_attention_heads"),
+        c.size("kv_lora_rank"),
+        c.flag("attention_bias"),
+    )
+    nope, rope = c.size("qk_nope_head_dim", least=0), c.size("qk_rope_head_dim", least=0)
+    d_v, q_rank = c.size("v_head_dim") if value is None else value, c.optional("q_lora_rank")
+    width = a * (nope + rope)
+    norms: tuple[Norm, ...] = (Norm("kv_a_layernorm", "rmsnorm", rank),)
+    maps = [Linear("q_proj", h, width, "Q")]
+    if q_rank is not None:
+        maps = [Linear("q_a_proj", h, q_rank, "DQ", bias), Linear("q_b_proj", q_rank, width, "UQ")]
+        norms = (Norm("q_a_layernorm", "rmsnorm", q_rank), *norms)
+    maps.append(Linear("kv_a_proj_with_mqa", h, rank + rope, "DKV", bias))
+    maps.append(Linear("kv_b_proj", rank, a * (nope + d_v), "UKV"))
+    output = Linear("o_proj", a * d_v, h, "O", bias)
+    made = LatentModule("self_attn", a, a, nope + rope, d_v, tuple(maps), norms, output, kv_rank=rank, nope_dim=nope)
+    return made.but(rope=Rope(rope, pairs=bool(c.get("rope_interleave"))), dropout=bool(c.get("attention_dropout")))
+
+
+def shared_and_routed(c: Config, *, bias: bool = False, corrected: bool = True, **routing: Any) -> Mixture:
+    """Routed experts and a shared one, which is as wide as ``n_shared_experts`` of them."""
+    common = kit.gated(c, name="shared_experts", width=shared(c), bias=bias)
+    if corrected:
+        return routed(c, **routing).but(shared=(common,))
+    return mixture(c, common, experts="n_routed_experts", width="moe_intermediate_size", **routing)
 
 
 def indexer(c: Config, run: Workload) -> Component:
@@ -88,19 +130,6 @@ def feed_forward(kind: str, c: Config, run: Workload) -> Component:
     return experts(c, run) if kind == "sparse" else gated(c, run)
 
 
-def sparse_after(c: Config, dense: int, every: int = 1) -> list[str]:
-    """Which layers have experts: ``every`` so many of those after the first ``dense`` ones."""
-    return [
-        "sparse" if place >= dense and place % every == 0 else "dense" for place in range(c.number("num_hidden_layers"))
-    ]
-
-
-def mlp_types(c: Config, otherwise: Sequence[str]) -> list[str]:
-    """``mlp_layer_types`` where it is given."""
-    given = c.has("mlp_layer_types")
-    return c.words("mlp_layer_types", len(otherwise), DENSE_OR_SPARSE) if given else list(otherwise)
-
-
 def layers(
     c: Config, run: Workload, kinds: Sequence[Kind], parts: Callable[[Kind], tuple[Component, ...]]
 ) -> Iterator[Component]:
@@ -114,36 +143,40 @@ def layers(
 
 
 @family(
-    "deepseek_v2", architecture="DeepseekV2ForCausalLM", heads=CAUSAL_LM, aliases={"num_experts": "n_routed_experts"}
+    "deepseek_v2",
+    architecture="DeepseekV2ForCausalLM",
+    heads=tops.CAUSAL_LM,
+    aliases={"num_experts": "n_routed_experts"},
 )
-def deepseek_v2(c: Config, run: Workload) -> Component:
+def deepseek_v2(c: Config) -> Module:
     """DeepSeek-V2 (arXiv 2405.04434): the first layers are dense; V2-Lite projects queries directly."""
     bias = c.flag("mlp_bias")
 
-    def parts(kind: str) -> tuple[Component, ...]:
-        sparse = kind == "sparse"
-        return latent(c, run), experts(c, run, bias=bias, corrected=False) if sparse else gated(c, run, bias=bias)
+    def mixed() -> Mixture:
+        grouped = c.get("topk_method") == "group_limited_greedy"
+        routing: dict[str, Any] = {"logits": "copies", "grouped": grouped, "scales": True}
+        return shared_and_routed(c, bias=bias, corrected=False, **routing)
 
-    return decoder(c, run, *layers(c, run, sparse_after(c, c.number("first_k_dense_replace", least=0)), parts))
+    mixer = latent_module(c).but(rope=Rope(c.size("qk_rope_head_dim", least=0), "complex", in_float32=True))
+    return dense_or_sparse(c, dense_first(c), lambda _: mixer, mixed, bias=bias)
 
 
 @family(
     "deepseek_v3",
     architecture="DeepseekV3ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts"},
 )
 @family(
     "kimi_k2",
     architecture="DeepseekV3ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts"},
     like="deepseek_v3",
 )
-def deepseek_v3(c: Config, run: Workload) -> Component:
+def deepseek_v3(c: Config) -> Module:
     """DeepSeek-V3 (arXiv 2412.19437), Kimi K2 (arXiv 2507.20534), without the layer that predicts a second token."""
-    kinds = sparse_after(c, c.number("first_k_dense_replace", least=0))
-    return decoder(c, run, *layers(c, run, kinds, lambda kind: (latent(c, run), feed_forward(kind, c, run))))
+    return dense_or_sparse(c, dense_first(c), lambda _: latent_module(c), lambda: shared_and_routed(c))
 
 
 @family(

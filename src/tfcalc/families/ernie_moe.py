@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.deepseek import mlp_types, sparse_after
-from tfcalc.families.llama import attention, decoder, gated, qk_norms, uniform
-from tfcalc.families.mixtral import layers, lm_head_by, mixture, shared, swiglu
-from tfcalc.families.windows import told, windows
-from tfcalc.leaves import parameter
-from tfcalc.workload import Workload
+from tfcalc.families import experts, kit
+from tfcalc.families.windows import LAYERS, both, windows
+from tfcalc.nn.layers import Parallel, PreNorm
+from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.module import Module
 
 
 def ernie_layers(c: Config) -> list[bool]:
     """Experts in every ``moe_layer_interval``-th layer from ``moe_layer_start_index`` on; -1 ends with the last one."""
-    every, count = c.number("moe_layer_interval"), c.number("num_hidden_layers")
+    every, count = c.number("moe_layer_interval"), c.number(LAYERS)
     last = count - 1 if c.get("moe_layer_end_index") == -1 else c.number("moe_layer_end_index", least=0)
     first = c.number("moe_layer_start_index", least=0)
     return [first <= place <= last and (place + 1) % every == 0 for place in range(count)]
@@ -28,75 +27,94 @@ def ernie_layers(c: Config) -> list[bool]:
 @family(
     "ernie4_5_moe",
     architecture="Ernie4_5_MoeForCausalLM",
-    heads=CAUSAL_LM | {"ForCausalLM": lm_head_by("use_bias")},
+    heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias_flag="use_bias")},
     aliases={"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
 )
-def ernie4_5_moe(c: Config, run: Workload) -> Component:
+def ernie4_5_moe(c: Config) -> Module:
     """ERNIE 4.5 (Baidu 2025, technical report): one flag for all biases, the head's too; experts have none."""
-    bias, experts = c.flag("use_bias"), "moe_num_experts"
+    bias = c.flag("use_bias")
+    mixer = kit.attention(c, bias=bias).but(rope=kit.rope(c, angles="float32", by_layer=True, in_float32=True))
 
-    def within() -> Iterator[Component]:
-        yield parameter("gate.moe_statics.e_score_correction_bias", c.size(experts), minor=True, frozen=True)
-        if c.number("moe_num_shared_experts", least=0):
-            yield swiglu("shared_experts", shared(c, "moe_num_shared_experts"), c, run, bias=bias)
+    def one(sparse: bool) -> PreNorm:
+        return kit.layer(c, mixer, ernie_experts(c, bias) if sparse else kit.gated(c, bias=bias))
 
-    def parts(sparse: bool) -> tuple[Component, ...]:
-        mixer = attention(c, run, bias=bias)
-        if not sparse:
-            return mixer, gated(c, run, bias=bias)
-        width = "moe_intermediate_size"
-        return mixer, mixture(c, run, experts=experts, each="moe_k", width=width, within=tuple(within()))
+    return kit.decoder(c, one, ernie_layers(c))
 
-    return decoder(c, run, *layers(c, run, ernie_layers(c), parts))
+
+def ernie_experts(c: Config, bias: bool) -> Mixture:
+    """A bias that is not trained says which experts are chosen; the router runs in fp32, even under autocast."""
+    some, width = c.number("moe_num_shared_experts", least=0), experts.shared(c, "moe_num_shared_experts")
+    beside = (kit.gated(c, name="shared_experts", width=width, bias=bias),) if some else ()
+    routing: dict[str, Any] = {"corrected": True, "normalized": True, "least": True}
+    code: dict[str, Any] = {"logits": "copies", "format": "float32", "exact": True, "result": "stream"}
+    fields: dict[str, Any] = {"experts": "moe_num_experts", "each": "moe_k", "width": "moe_intermediate_size"}
+    stored = experts.frozen(c, "gate.moe_statics.e_score_correction_bias", "moe_num_experts")
+    return experts.mixture(c, *beside, **fields, **routing, **code).but(stored=(stored,), shared_first=True)
 
 
 @family(
     "hunyuan_v1_moe",
     architecture="HunYuanMoEV1ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={"num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk"},
 )
-def hunyuan_v1_moe(c: Config, run: Workload) -> Component:
+def hunyuan_v1_moe(c: Config) -> Module:
     """Hunyuan-A13B (transformers' HunYuanMoEV1Model): a shared network as wide as an expert; k may differ by layer."""
     names = ("query_layernorm", "key_layernorm")
-    within = (part._replace(name=name) for part, name in zip(qk_norms("rmsnorm", c, run), names, strict=True))
-    mixer = attention(c, run, bias=c.flag("attention_bias"), within=tuple(within))
-    beside = swiglu("shared_mlp", c.size("intermediate_size"), c, run)
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", norm_names=names).but(normed_last=True)
+    beside = kit.gated(c, name="shared_mlp")
+    code: dict[str, Any] = {"router": "gate.wg", "logits": "copies", "format": "float32", "result": "logits"}
 
-    def parts(each: int | str) -> tuple[Component, ...]:
-        return mixer, mixture(c, run, experts="num_experts", each=each, router="gate.wg", first=(beside,))
+    def one(each: int | str) -> PreNorm:
+        mixed = experts.mixture(c, beside, experts="num_experts", each=each, normalized=True, **code)
+        return kit.layer(c, mixer, mixed.but(shared_first=True))
 
-    count, listed = c.number("num_hidden_layers"), isinstance(c.get("moe_topk"), list)
+    count, listed = c.number(LAYERS), isinstance(c.get("moe_topk"), list)
     kinds: Sequence[int | str] = c.numbers("moe_topk", count, least=1) if listed else ["moe_topk"] * count
-    return decoder(c, run, *layers(c, run, kinds, parts))
+    return kit.decoder(c, one, kinds)
 
 
 @family(
     "cohere2_moe",
     architecture="Cohere2MoeForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM | tops.scaled_lm(),
     first_k_dense_replace=0,  # by __post_init__, for older configs
 )
-def cohere2_moe(c: Config, run: Workload) -> Component:
-    """Cohere 2 with experts (transformers' Cohere2MoeModel): attention and experts side by side, after one norm."""
-    norm = "layernorm-no-bias" if c.get("rms_norm_eps") is None else "rmsnorm"
-    some = c.number("num_shared_experts", least=0) > 0
+def cohere2_moe(c: Config) -> Module:
+    """Cohere 2 with experts (transformers' Cohere2MoeModel): attention and experts side by side, after one norm.
 
-    def mlp(kind: str) -> Component:
-        if kind == "dense":
-            return swiglu("mlp", dense_width(c), c, run)
-        common = shared(c, "num_shared_experts", "intermediate_size")
-        return mixture(
-            c, run, experts="num_experts", within=(swiglu("shared_experts", common, c, run),) if some else ()
-        )
-
-    def parts(kind: tuple[int | None, str]) -> tuple[Component, ...]:
-        window, network = kind
-        return attention(c, run, bias=c.flag("attention_bias"), window=window), mlp(network)
-
+    Layers that see everything know no positions; dense ones do where none of them has a window.
+    """
+    norm, code = ("layernorm-no-bias", "python") if c.get("rms_norm_eps") is None else ("rmsnorm", "")
     dense = c.number("first_k_dense_replace", least=0)
-    kinds = list(zip(told(run, cohere_windows(c, dense)), mlp_types(c, sparse_after(c, dense)), strict=True))
-    return decoder(c, run, *layers(c, run, kinds, parts, norm=norm, names=("input_layernorm",)), final=norm)
+    rope = kit.rope(c, in_float32=True)
+
+    def one(kind: tuple[int | None, bool, str]) -> PreNorm:
+        window, rotated, network = kind
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window).but(rope=rope if rotated else None)
+        ffn = kit.gated(c, width=dense_width(c)) if network == "dense" else cohere_experts(c)
+        return kit.layer(c, mixer, ffn, of=Parallel, norm=norm, names=("input_layernorm",), code=code)
+
+    networks, forced = experts.mlp_types(c, experts.sparse_after(c, dense)), dense_rotated(c)
+    kinds = zip(cohere_windows(c, dense), networks, strict=True)
+    told = [(window, window is not None or (forced and network == "dense"), network) for window, network in kinds]
+    return kit.decoder(c, one, told, norm=norm, code=code, masks=both(c))
+
+
+def dense_rotated(c: Config) -> bool:
+    """Whether dense layers know positions, whatever they see."""
+    return c.number("prefix_dense_sliding_window_pattern") == 1
+
+
+def cohere_experts(c: Config) -> Mixture:
+    """The best logits are found first; their softmax, or each one's sigmoid, is brought to the stream's format."""
+    some, width = c.number("num_shared_experts", least=0), experts.shared(c, "num_shared_experts", "intermediate_size")
+    beside = (kit.gated(c, name="shared_experts", width=width),) if some else ()
+    scores = c.word("expert_selection_fn")
+    normalized = scores == "sigmoid" and bool(c.get("norm_topk_prob"))
+    code: dict[str, Any] = {"softmax_in": "float32", "in_place": False, "result": "stream"}
+    routing: dict[str, Any] = {"best_first": True, "scores": scores, "normalized": normalized}
+    return experts.mixture(c, *beside, experts="num_experts", **routing, **code)
 
 
 def cohere_windows(c: Config, dense: int) -> list[int | None]:
@@ -111,10 +129,11 @@ def dense_width(c: Config) -> Num:
     return c.size("intermediate_size") if own is None else own
 
 
-@family("aria_text", architecture="AriaTextForCausalLM", heads=CAUSAL_LM)
-def aria_text(c: Config, run: Workload) -> Component:
+@family("aria_text", architecture="AriaTextForCausalLM", heads=tops.CAUSAL_LM)
+def aria_text(c: Config) -> Module:
     """Aria (arXiv 2410.05993): only the shared experts may have biases."""
-    common = shared(c, "moe_num_shared_experts", "intermediate_size")
-    beside = swiglu("shared_experts", common, c, run, bias=c.flag("mlp_bias"))
-    experts = mixture(c, run, experts="moe_num_experts", each="moe_topk", router="router", within=(beside,))
-    return decoder(c, run, uniform(c, run, attention(c, run, bias=c.flag("attention_bias")), experts))
+    common = experts.shared(c, "moe_num_shared_experts", "intermediate_size")
+    beside = kit.gated(c, name="shared_experts", width=common, bias=c.flag("mlp_bias"))
+    fields: dict[str, Any] = {"experts": "moe_num_experts", "each": "moe_topk", "router": "router"}
+    mixed = experts.mixture(c, beside, best_first=True, **fields)
+    return kit.decoder(c, kit.layer(c, kit.attention(c, bias=c.flag("attention_bias")), mixed))

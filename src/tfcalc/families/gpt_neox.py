@@ -12,24 +12,21 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, product
 from tfcalc.families import kit
 from tfcalc.families.gpt2 import (
-    GPT_HEADS,
     GPT_TOPS,
-    attention,
-    feed_forward,
-    final,
     inner,
-    layers,
     split_attention,
     transformer,
-    words,
 )
-from tfcalc.families.images import drops, grid
-from tfcalc.families.llama import PRE_NORM, rotary_width
+from tfcalc.families.images import grid
+from tfcalc.families.llama import PRE_NORM
 from tfcalc.families.windows import LAYERS
 from tfcalc.leaves import linear
+from tfcalc.nn.alibi import Alibi
+from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.counted import counted
 from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.indexed import IndexedAttention
 from tfcalc.nn.layers import Parallel, PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
@@ -54,16 +51,6 @@ def network(c: Config, width: Num, kind: str, *, bias: bool = True) -> FeedForwa
     """Two maps with an activation between them."""
     h, (up, down) = c.size("hidden_size"), MLP
     return FeedForward("mlp", Linear(up, h, width, "1", bias), Linear(down, width, h, "2", bias), kind)
-
-
-def rotated(c: Config) -> Num:
-    """How much of a head's width is rotated by its position."""
-    return rotary_width(c, c.quotient("hidden_size", "num_attention_heads"))
-
-
-def sums(c: Config, run: Workload) -> bool:
-    """Whether a layer ends with a sum: no dropout before it."""
-    return not drops(c, run, "hidden_dropout")
 
 
 @family(
@@ -107,16 +94,17 @@ def gpt_neox_japanese(c: Config) -> Module:
 @family(
     "bloom",
     architecture="BloomForCausalLM",
-    heads=GPT_HEADS,
+    heads=GPT_TOPS,
     aliases={"n_embed": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
 )
-def bloom(c: Config, run: Workload) -> Component:
+def bloom(c: Config) -> Module:
     """BLOOM (arXiv 2211.05100): a norm of the embedding, and no positions but in the attention's scores (ALiBi)."""
-    mixer = attention(c, run, "self_attention", QKV)
-    mlp = feed_forward(c, run, "mlp", MLP, 4 * c.size("hidden_size"), "gelu_pytorch_tanh")
-    stack = layers(c, run, "h", mixer, mlp, names=PRE_NORM, ends_with_sum=sums(c, run))
-    table, after = words(c, run, "word_embeddings"), final(c, run, "word_embeddings_layernorm")
-    return transformer(table, after, stack, final(c, run, "ln_f"))
+    h, norm = c.size("hidden_size"), "layernorm"
+    mixer = split_attention(c, "self_attention", QKV, dropout="attention_dropout", alibi=Alibi())
+    mlp = network(c, 4 * h, "gelu_pytorch_tanh").but(code="bloom")
+    layers = kit.layer(c, mixer, mlp, norm=norm, dropped=bool(c.get("hidden_dropout"))).but(name="h")
+    whole = kit.decoder(c, layers, norm=norm, names=("transformer", "word_embeddings", "ln_f"))
+    return whole.but(first=Norm("word_embeddings_layernorm", norm, h))
 
 
 def falcon_norms(c: Config) -> tuple[str, ...]:
@@ -137,18 +125,26 @@ def falcon_groups(c: Config) -> Num | None:
     return c.optional("num_kv_heads")
 
 
-@family("falcon", architecture="FalconForCausalLM", heads=GPT_HEADS, aliases={"n_embed": "hidden_size"})
-def falcon(c: Config, run: Workload) -> Component:
+@family("falcon", architecture="FalconForCausalLM", heads=GPT_TOPS, aliases={"n_embed": "hidden_size"})
+def falcon(c: Config) -> Module:
     """Almazrouei et al. 2023 (arXiv 2311.16867): keys and values shared by all queries (7B) or by groups (40B)."""
-    bias = c.flag("bias")
-    rotary = None if c.flag("alibi") else rotated(c)
-    groups = falcon_groups(c)
-    # The newer architecture repeats keys and values for all query heads before it caches them (FalconAttention).
-    repeated = c.size("num_attention_heads") if c.flag("new_decoder_architecture") else None
-    mixer = attention(c, run, "self_attention", QKV, groups=groups, bias=bias, rotary=rotary, cached_heads=repeated)
-    mlp = feed_forward(c, run, "mlp", MLP, inner(c, "ffn_hidden_size"), c.word("activation"), bias=bias)
-    stack = layers(c, run, "h", mixer, mlp, names=falcon_norms(c), ends_with_sum=sums(c, run))
-    return transformer(words(c, run, "word_embeddings"), stack, final(c, run, "ln_f"))
+    bias, newer, alibi, groups = c.flag("bias"), c.flag("new_decoder_architecture"), c.flag("alibi"), falcon_groups(c)
+    of = IndexedAttention if newer or groups is not None else Attention
+    dropout = "attention_dropout" if alibi else ""
+    mixer = split_attention(c, "self_attention", QKV, groups=groups, bias=bias, dropout=dropout, of=of)
+    if isinstance(mixer, IndexedAttention):
+        mixer = mixer.but(groups=mixer.kv_heads, kv_heads=mixer.heads if newer else mixer.kv_heads)
+    mixer = mixer.but(
+        inward=tuple(each.but(turned=True) for each in mixer.inward), output=mixer.output.but(turned=True)
+    )
+    mixer = mixer.but(softmax="weights", always_masked=True)
+    mixer = mixer.but(alibi=Alibi(in_mask=True)) if alibi else mixer.but(rope=kit.rope(c, width(c)))
+    mlp = network(c, inner(c, "ffn_hidden_size"), c.word("activation"), bias=bias)
+    mlp = mlp.but(up=mlp.up.but(turned=True), down=mlp.down.but(turned=True))
+    wiring, dropped = Parallel if newer or c.flag("parallel_attn") else PreNorm, bool(c.get("hidden_dropout"))
+    layers = kit.layer(c, mixer, mlp, of=wiring, names=falcon_norms(c), norm="layernorm", dropped=dropped)
+    names = ("transformer", "word_embeddings", "ln_f")
+    return kit.decoder(c, layers.but(name="h"), norm="layernorm", names=names)
 
 
 @family(
@@ -196,17 +192,17 @@ def fuyu(c: Config, run: Workload) -> Component:
 @family(
     "mpt",
     architecture="MptForCausalLM",
-    heads=GPT_HEADS,
+    heads=GPT_TOPS,
     aliases={"d_model": "hidden_size", "n_heads": "num_attention_heads", "n_layers": "num_hidden_layers"},
 )
-def mpt(c: Config, run: Workload) -> Component:
+def mpt(c: Config) -> Module:
     """MosaicML 2023: no biases at all, not even in the norms; no positions but ALiBi.
 
     transformers passes over ``expansion_ratio`` and ``learned_pos_emb``, and so does every published checkpoint.
     """
-    kind = "layernorm-no-bias"
-    dropped = drops(c.sub("attn_config", defaults={"attn_pdrop": 0.0}), run, "attn_pdrop")
-    mixer = attention(c, run, "attn", ("Wqkv", "out_proj"), bias=False)
-    mlp = feed_forward(c, run, "ffn", ("up_proj", "down_proj"), 4 * c.size("hidden_size"), "gelu", bias=False)
-    stack = layers(c, run, "blocks", mixer, mlp, names=("norm_1", "norm_2"), kind=kind, ends_with_sum=not dropped)
-    return transformer(words(c, run, "wte"), stack, final(c, run, "norm_f", kind))
+    h, kind = c.size("hidden_size"), "layernorm-no-bias"
+    dropped = bool(c.sub("attn_config", defaults={"attn_pdrop": 0.0}).get("attn_pdrop"))
+    mixer = split_attention(c, "attn", ("Wqkv", "out_proj"), bias=False, dropout="", alibi=Alibi(), fills_masked=True)
+    mlp = FeedForward("ffn", Linear("up_proj", h, 4 * h, "1"), Linear("down_proj", 4 * h, h, "2"), "gelu")
+    layers = kit.layer(c, mixer.but(dropout=dropped), mlp, names=("norm_1", "norm_2"), norm=kind, dropped=dropped)
+    return kit.decoder(c, layers.but(name="blocks"), norm=kind, names=("transformer", "wte", "norm_f"))

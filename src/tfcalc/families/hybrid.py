@@ -8,16 +8,19 @@ from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
 from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.mamba import Mamba
 from tfcalc.blocks.mamba2 import Mamba2
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.families import kit
 from tfcalc.families.llama import PRE_NORM, attention, norms
-from tfcalc.families.mamba import Channels, backbone, expanded, mamba2_head_dim, time_step_rank
+from tfcalc.families.mamba import Channels, backbone, expanded, mamba2_head_dim, mamba2_mixer, time_step_rank
 from tfcalc.families.mixtral import chosen
 from tfcalc.leaves import buffer, linear, norm
+from tfcalc.nn.module import Module
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
@@ -140,18 +143,32 @@ def granite_mamba2(c: Config) -> Mamba2:
     )
 
 
-@family("bamba", architecture="BambaForCausalLM", heads=LM)
-def bamba(c: Config, run: Workload) -> Component:
+@family(
+    "bamba",
+    architecture="BambaForCausalLM",
+    heads={"Model": tops.bare, "ForCausalLM": tops.lm_head()},
+    partial_rotary_factor=0.5,  # by __post_init__
+)
+def bamba(c: Config) -> Module:
     """Bamba (IBM, 2024): Mamba-2, attention in the layers of ``attn_layer_indices``."""
     attends = c.numbers("attn_layer_indices") if c.get("attn_layer_indices") is not None else []
-    mamba = granite_mamba2(c)
+    ffn = kit.gated(c, bias=c.flag("mlp_bias")).but(name="feed_forward")
 
-    def made(kind: bool) -> Component:
-        mixer = attention(c, run, bias=c.flag("attention_bias")) if kind else mamba("mamba", run.target)
-        return pre_ff_layer(c, run, mixer)
+    def one(attending: bool) -> Module:
+        mixer = kit.attention(c, bias=c.flag("attention_bias")) if attending else bamba_mixer(c)
+        return kit.layer(c, mixer, ffn, names=PRE_FF_NORM)
 
     kinds = [place in attends for place in range(c.number("num_hidden_layers"))]
-    return named_decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))
+    return kit.decoder(c, one, kinds, names=("model", "embed_tokens", "final_layernorm"), masks=(None,))
+
+
+def bamba_mixer(c: Config) -> Module:
+    """Mamba-2."""
+    channels, heads = expanded(c, "mamba_expand"), c.size("mamba_n_heads")
+    width = mamba2_head_dim(c, "mamba_n_heads", "mamba_d_head", channels)
+    sizes = c.size("mamba_d_state"), c.size("mamba_n_groups"), c.size("mamba_d_conv"), c.size("mamba_chunk_size")
+    bias, conv_bias = c.flag("mamba_proj_bias"), c.flag("mamba_conv_bias")
+    return mamba2_mixer(c, "mamba", (channels.size, heads, width), sizes, bias=bias, conv_bias=conv_bias)
 
 
 @family("falcon_h1", architecture="FalconH1ForCausalLM", heads=LM)

@@ -18,6 +18,7 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
+from tfcalc.nn.sinks import Sinks
 from tfcalc.nn.stack import Stack
 
 GATED = ("gate_proj", "up_proj", "down_proj")
@@ -78,7 +79,8 @@ def attention(
     ``qk_norms`` is the form of the norms of queries and keys: of each head, of the ``whole``, or of ``each`` head with
     weights of its own.
     """
-    h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), width or head_dim(c)
+    h, a, g = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c)
+    d = head_dim(c) if width is None else width
     *inward, outward = names
     if len(inward) == 1:
         maps = [Linear(inward[0], h, a * d + g * d + g * d, "QKV", bias)]
@@ -105,6 +107,11 @@ def attention(
     )
 
 
+def sinks(c: Config, code: str = "scale") -> Sinks:
+    """A trained score for each head."""
+    return Sinks("sinks", Weight("sinks", (c.size("num_attention_heads"),), minor=True, key=""), code)
+
+
 def rope(c: Config, width: Num | None = None, **code: Any) -> Rope:
     """Rotary positions of heads of this ``width`` (if not ``head_dim``), or of a part, as the config says.
 
@@ -113,15 +120,26 @@ def rope(c: Config, width: Num | None = None, **code: Any) -> Rope:
     return Rope(rotary_width(c, head_dim(c) if width is None else width), **code)
 
 
-def gated(c: Config, *, bias: bool = False, names: Sequence[str] = GATED, act: str = "hidden_act") -> GatedFeedForward:
-    """SwiGLU, GeGLU: the feed-forward network with a gate, which two names say is made with the input by one map."""
-    h, f = c.size("hidden_size"), c.size("intermediate_size")
+def gated(
+    c: Config,
+    *,
+    name: str = "mlp",
+    width: Num | None = None,
+    bias: bool = False,
+    names: Sequence[str] = GATED,
+    act: str = "hidden_act",
+) -> GatedFeedForward:
+    """SwiGLU, GeGLU: the feed-forward network with a gate, which two names say is made with the input by one map.
+
+    It is as wide as ``intermediate_size`` says, unless a ``width`` is given.
+    """
+    h, f = c.size("hidden_size"), c.size("intermediate_size") if width is None else width
     *inward, down = names
     gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
     up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
     kind = c.word(act)
     stored = learned(kind, "act_fn" if gate else "activation_fn")
-    return GatedFeedForward("mlp", gate, up, Linear(down, f, h, "2", bias), kind, stored)
+    return GatedFeedForward(name, gate, up, Linear(down, f, h, "2", bias), kind, stored)
 
 
 def plain(c: Config, *, bias: bool = False, names: Sequence[str] = PLAIN, act: str = "hidden_act") -> FeedForward:

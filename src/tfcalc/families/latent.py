@@ -3,71 +3,69 @@
 from __future__ import annotations
 
 from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
-from tfcalc.families.deepseek import (
-    experts,
-    feed_forward,
-    indexer,
-    latent,
-    latent_attention,
-    layers,
-    mlp_types,
-    sparse_after,
-)
-from tfcalc.families.llama import PRE_NORM, decoder, gated, norms, uniform
+from tfcalc.families import kit
+from tfcalc.families.deepseek import feed_forward, indexer, latent_attention, latent_module, shared_and_routed
+from tfcalc.families.experts import mlp_types, sparse_after
+from tfcalc.families.glm_moe import dense_or_sparse
+from tfcalc.families.llama import PRE_NORM, decoder, norms
 from tfcalc.leaves import activation, buffer, linear, norm
+from tfcalc.nn.basic import Norm
+from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
 
 
-@family("minicpm3", architecture="MiniCPM3ForCausalLM", heads=CAUSAL_LM)
-def minicpm3(c: Config, run: Workload) -> Component:
+@family("minicpm3", architecture="MiniCPM3ForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
+def minicpm3(c: Config) -> Module:
     """MiniCPM3 (arXiv 2404.06395): no experts; values are as wide as the hidden size allows."""
     even = c.quotient("hidden_size", "num_attention_heads")
     given = c.optional("v_head_dim")
-    mixer = latent_attention(c, value=even if given is None else given)("self_attn", run.target, run)
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias"))))
+    mixer = latent_module(c, value=even if given is None else given)
+    layers = kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))).but(scales=True)
+    return kit.decoder(c, layers).but(scales=True, scale="int64")
 
 
-@family("youtu", architecture="YoutuForCausalLM", heads=CAUSAL_LM)
-def youtu(c: Config, run: Workload) -> Component:
+@family("youtu", architecture="YoutuForCausalLM", heads=tops.CAUSAL_LM)
+def youtu(c: Config) -> Module:
     """Youtu-LLM (arXiv 2512.24618): no experts."""
-    return decoder(c, run, uniform(c, run, latent(c, run), gated(c, run)))
+    return kit.decoder(c, kit.layer(c, latent_module(c), kit.gated(c)))
 
 
 @family(
     "glm4_moe_lite",
     architecture="Glm4MoeLiteForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts", "head_dim": "qk_rope_head_dim"},
 )
-def glm4_moe_lite(c: Config, run: Workload) -> Component:
+def glm4_moe_lite(c: Config) -> Module:
     """GLM-4.7-Flash (Z.ai 2026): DeepSeek-V3 whose first layer alone is dense."""
     kinds = mlp_types(c, sparse_after(c, 1))
-    return decoder(c, run, *layers(c, run, kinds, lambda kind: (latent(c, run), feed_forward(kind, c, run))))
+    return dense_or_sparse(c, kinds, lambda _: latent_module(c), lambda: shared_and_routed(c))
 
 
 @family(
     "axk1",
     architecture="AXK1ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts"},
     # by __post_init__, for older configs:
     first_k_dense_replace=1,
     moe_layer_freq=1,
 )
-def axk1(c: Config, run: Workload) -> Component:
+def axk1(c: Config) -> Module:
     """A.X K1 (arXiv 2601.09200): a norm after the experts too."""
     kinds = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0), c.number("moe_layer_freq")))
 
-    def parts(kind: str) -> tuple[Component, ...]:
-        after = norm("post_mlp_layernorm", "rmsnorm", c.size("hidden_size"), run.target.tokens)
-        return latent(c, run), experts(c, run, within=(after,)) if kind == "sparse" else gated(c, run)
+    def mixed() -> Mixture:
+        return shared_and_routed(c).but(norm=Norm("post_mlp_layernorm", "rmsnorm", c.size("hidden_size")))
 
-    return decoder(c, run, *layers(c, run, kinds, parts))
+    return dense_or_sparse(c, kinds, lambda _: latent_module(c), mixed)
 
 
 def gated_norm(name: str, c: Config, run: Workload) -> Component:

@@ -22,6 +22,7 @@ from tfcalc.leaves import buffer, embedding, norm, parameter
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
 from tfcalc.workload import Workload
 
 
@@ -203,20 +204,26 @@ def emu3_text(c: Config) -> Module:
 @family("smollm3", architecture="SmolLM3ForCausalLM", heads=tops.CAUSAL_LM)
 def smollm3(c: Config) -> Module:
     """SmolLM3 (Hugging Face 2025): Llama whose layers without rotary positions may see a window."""
+    rotated = positions_known(c)
+    seen = windows(c, lambda place: c.flag("use_sliding_window") and not rotated[place])
 
-    def one(window: int | None) -> PreNorm:
+    def one(window: int | None, *, rotated: bool) -> PreNorm:
         mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window)
+        mixer = mixer if rotated else mixer.but(rope=None)
         return kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias")))
 
-    return kit.decoder(c, one, windows_without_positions(c), masks=(None,))
+    kinds = list(zip(seen, rotated, strict=True))
+    made = {kind: one(kind[0], rotated=kind[1]) for kind in dict.fromkeys(kinds)}
+    stack = Stack("layers", tuple(made[kind] for kind in kinds), c.size(LAYERS))
+    return kit.decoder(c, one(None, rotated=True), masks=(None,)).but(layers=stack)
 
 
-def windows_without_positions(c: Config) -> list[int | None]:
-    """SmolLM3's: in the layers that ``no_rope_layers`` marks by a 0, every Nth where it is left out."""
+def positions_known(c: Config) -> list[bool]:
+    """SmolLM3's: not in the layers that ``no_rope_layers`` marks by a 0, every Nth where it is left out."""
     count, given = c.number(LAYERS), c.get("no_rope_layers")
     every = c.number("no_rope_layer_interval")
-    rotated = [(place + 1) % every for place in range(count)] if given is None else c.numbers("no_rope_layers", count)
-    return windows(c, lambda place: c.flag("use_sliding_window") and not rotated[place])
+    known = [(place + 1) % every for place in range(count)] if given is None else c.numbers("no_rope_layers", count)
+    return [bool(each) for each in known]
 
 
 @family(

@@ -116,16 +116,16 @@ def nanochat(c: Config) -> Module:
     plain = "rmsnorm-plain"
     mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms=plain).but(normed_last=True)
     layers = kit.layer(c, mixer, kit.plain(c, names=("fc1", "fc2")), norm=plain)
-    return kit.decoder(c, layers, norm=plain).but(normed_twice=True)
+    whole = kit.decoder(c, layers, norm=plain)
+    return whole.but(first=whole.norm)
 
 
 @family("granite_swa", architecture="GraniteSWAForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
 def granite_swa(c: Config) -> Module:
     """Granite with windows (transformers' GraniteSWAAttention): a trained sink for each head."""
-    sinks = stored("sinks", c.size("num_attention_heads"))
 
     def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window).but(sinks=sinks)
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window).but(sinks=kit.sinks(c))
         return kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))).but(scales=True)
 
     return kit.decoder(c, one, windows(c, all_but_each_fourth), masks=both(c)).but(scales=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfcalc.blocks import layer
-from tfcalc.blocks.mamba2 import Mamba2
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -18,6 +16,7 @@ from tfcalc.leaves import embedding, norm
 from tfcalc.nn import mamba as nn
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.convolution import ShortConvolution
+from tfcalc.nn.mamba2 import GroupedNorm, Mamba2
 from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
 
@@ -119,32 +118,51 @@ def mamba_mixer(c: Config, norms: str = "") -> nn.Mamba:
 
 def stacked(c: Config, mixer: Module) -> Module:
     """Layers of a norm and this mixer."""
-    layer = kit.layer(c, mixer, names=("norm",)).but(in_float32=c.flag("residual_in_fp32"))
-    return kit.decoder(c, layer, names=("backbone", "embeddings", "norm_f"))
+    made = kit.layer(c, mixer, names=("norm",)).but(in_float32=c.flag("residual_in_fp32"))
+    return kit.decoder(c, made, names=("backbone", "embeddings", "norm_f"))
 
 
-@family("mamba2", architecture="Mamba2ForCausalLM", heads=HEADS)
-def mamba2(c: Config, run: Workload) -> Component:
+@family("mamba2", architecture="Mamba2ForCausalLM", heads=TOPS)
+def mamba2(c: Config) -> Module:
     """Mamba-2 (arXiv 2405.21060)."""
-    h, stream, channels = c.size("hidden_size"), run.target, expanded(c, "expand")
-    mixer = Mamba2(
-        h,
-        c.size("num_heads"),
-        mamba2_head_dim(c, "num_heads", "head_dim", channels),
-        channels.size,
-        c.size("state_size"),
-        c.size("n_groups"),
-        c.size("conv_kernel"),
-        c.word("hidden_act"),
-        c.size("chunk_size"),
+    channels, heads = expanded(c, "expand"), c.size("num_heads")
+    width = mamba2_head_dim(c, "num_heads", "head_dim", channels)
+    mixer = mamba2_mixer(
+        c,
+        "mixer",
+        (channels.size, heads, width),
+        (c.size("state_size"), c.size("n_groups"), c.size("conv_kernel"), c.size("chunk_size")),
         bias=c.flag("use_bias"),
         conv_bias=c.flag("use_conv_bias"),
     )
-    return mixing(c, run, mixer("mixer", stream))
+    return stacked(c, mixer)
 
 
-def mixing(c: Config, run: Workload, mixer: Component) -> Component:
-    """Layers of a norm and this mixer."""
-    h, t = c.size("hidden_size"), run.target.tokens
-    parts = (norm("norm", "rmsnorm", h, t), mixer)
-    return backbone(c, run, layer("layers", parts, t * h, copies=c.size("num_hidden_layers"), ends_with_sum=True))
+def mamba2_mixer(
+    c: Config,
+    name: str,
+    channels: tuple[Num, Num, Num],
+    sizes: tuple[Num, Num, Num, Num],
+    *,
+    bias: bool,
+    conv_bias: bool,
+) -> Mamba2:
+    """Mamba-2's mixer: its ``channels``, heads and their width; the ``sizes`` of state, groups, kernel and chunk."""
+    (inner, heads, width), (states, groups, kernel, chunk) = channels, sizes
+    h, mixed = c.size("hidden_size"), inner + 2 * groups * states
+    return Mamba2(
+        name,
+        Linear("in_proj", h, inner + mixed + heads, "in", bias),
+        ShortConvolution("conv1d", mixed, kernel, conv_bias),
+        c.word("hidden_act"),
+        parameter("dt_bias", heads, minor=True),
+        parameter("A_log", heads, minor=True),
+        parameter("D", heads, minor=True),
+        (GroupedNorm("norm", "rmsnorm", inner, groups=groups),),
+        Linear("out_proj", inner, h, "out", bias),
+        heads,
+        width,
+        states,
+        groups,
+        chunk,
+    )

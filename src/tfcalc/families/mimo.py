@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+from tfcalc.blocks import LLAMA_NAMES, Attention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
+from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.deepseek import mlp_types, sparse_after
-from tfcalc.families.glm_moe import heads, routed
-from tfcalc.families.llama import decoder, gated, kv_heads
-from tfcalc.families.mixtral import layers, mixture, sinks, swiglu
+from tfcalc.families.llama import decoder, gated, kv_heads, rotary_width
+from tfcalc.families.mixtral import correction, layers, mixture, sinks, swiglu
 from tfcalc.families.windows import told, windows
 from tfcalc.leaves import activation, linear, norm, parameter
 from tfcalc.workload import Workload
 
 SLIDING, FULL = "sliding_attention", "full_attention"
+
+
+def routed(c: Config, run: Workload) -> Component:
+    """Experts of ``moe_intermediate_size``, and the router's correction."""
+    return mixture(c, run, experts="n_routed_experts", width="moe_intermediate_size", within=(correction(c),))
+
+
+def heads(
+    c: Config,
+    run: Workload,
+    count: Num,
+    groups: Num,
+    width: Num,
+    *,
+    value_width: Num | None = None,
+    output_bias: bool | None = None,
+    within: tuple[Component, ...] = (),
+    window: int | None = None,
+) -> Component:
+    """Attention with so many heads of this width, where these are not the config's."""
+    block = Attention(
+        c.size("hidden_size"),
+        count,
+        groups,
+        width,
+        width if value_width is None else value_width,
+        bias=c.flag("attention_bias"),
+        output_bias=output_bias,
+        names=LLAMA_NAMES,
+        within=within,
+        window=window,
+        rotary=rotary_width(c, width),
+    )
+    return block("self_attn", run.target, run.target, run, causal=True)
 
 
 def mimo_attention(kind: str, c: Config, run: Workload) -> Component:

@@ -7,39 +7,37 @@ from typing import TypeVar
 
 from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
 from tfcalc.blocks.experts import MixtureOfExperts
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.configs.heads import CAUSAL_LM, classifier, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.llama import PRE_NORM, attention, decoder, norms, qk_norms, uniform
-from tfcalc.families.windows import by_window, window, windows
+from tfcalc.families import experts, kit
+from tfcalc.families.experts import chosen as chosen
+from tfcalc.families.experts import shared as shared
+from tfcalc.families.llama import PRE_NORM, norms
+from tfcalc.families.olmo import POST_NORM
+from tfcalc.families.windows import both, window, windows
 from tfcalc.leaves import buffer, parameter
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.layers import Behind, PreNorm
+from tfcalc.nn.mixture import Mixture, SparseMixer
+from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
 
 Kind = TypeVar("Kind", bound=Hashable)
 
 HEADS = CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2)}
 """Most of these call the base ``model`` under every head."""
-
-
-def chosen(c: Config, experts: str = "num_local_experts", each: str | int = "num_experts_per_tok") -> Num:
-    """How many experts a token goes through, by a field or a number: all where no fewer are asked for."""
-    asked = each if isinstance(each, int) else c.number(experts) if c.get(each) is None else c.number(each)
-    if asked >= c.number(experts):
-        return c.size(experts)
-    return each if isinstance(each, int) else c.size(each)
+TOPS = tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)}
+"""The same of modules."""
 
 
 def swiglu(name: str, width: Num, c: Config, run: Workload, *, bias: bool = False) -> Component:
     """A dense gated network of any ``width``, such as shared experts."""
     block = FeedForward(c.size("hidden_size"), width, c.word("hidden_act"), bias=bias, names=GATED, gated=True)
     return block(name, run.target, run)
-
-
-def shared(c: Config, count: str = "n_shared_experts", width: str = "moe_intermediate_size") -> Num:
-    """The width of shared experts, which are one network as wide as ``count`` of them; 0 where there are none."""
-    return c.size(width) * c.size(count, least=0)
 
 
 def mixture(
@@ -111,59 +109,84 @@ def sinks(c: Config) -> Component:
     return parameter("sinks", c.size("num_attention_heads"), minor=True)
 
 
-@family("mixtral", architecture="MixtralForCausalLM", heads=HEADS, aliases={"num_experts": "num_local_experts"})
-def mixtral(c: Config, run: Workload) -> Component:
+@family("mixtral", architecture="MixtralForCausalLM", heads=TOPS, aliases={"num_experts": "num_local_experts"})
+def mixtral(c: Config) -> Module:
     """Jiang et al. 2024 (arXiv 2401.04088): ``intermediate_size`` is each expert's."""
-    return decoder(c, run, uniform(c, run, attention(c, run, window=window(c)), mixture(c, run)))
+    mixer = kit.attention(c, window=window(c))
+    return kit.decoder(c, kit.layer(c, mixer, experts.mixture(c, normalized=True)))
 
 
-@family("olmoe", architecture="OlmoeForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
-def olmoe(c: Config, run: Workload) -> Component:
+@family("olmoe", architecture="OlmoeForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
+def olmoe(c: Config) -> Module:
     """OLMoE (arXiv 2409.02060): norms of whole queries and keys, as wide as heads that split the hidden size."""
-    mixer = whole_norms(c, run, width=c.quotient("hidden_size", "num_attention_heads"))
-    return decoder(c, run, uniform(c, run, mixer, mixture(c, run, experts="num_experts")))
-
-
-@family("flex_olmo", architecture="FlexOlmoForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
-def flex_olmo(c: Config, run: Workload) -> Component:
-    """FlexOlmo (arXiv 2507.07024): OLMoE with OLMo 2's norms, after the sub-layers rather than before."""
-    names = ("post_attention_layernorm", "post_feedforward_layernorm")
-    parts = whole_norms(c, run), mixture(c, run, experts="num_experts")
-    return decoder(c, run, uniform(c, run, *parts, names=names))
-
-
-def whole_norms(c: Config, run: Workload, width: Num | None = None) -> Component:
-    """Attention with a norm of the whole query and one of the whole key; ``width`` as in :func:`qk_norms`."""
-    normed = qk_norms("rmsnorm", c, run, whole=True, width=width)
-    return attention(c, run, bias=c.flag("attention_bias"), within=normed)
+    mixer = whole_norms(c, width=c.quotient("hidden_size", "num_attention_heads"))
+    mixer = mixer.but(clipped=c.get("clip_qkv") is not None)
+    return kit.decoder(c, kit.layer(c, mixer, of_topk(c)))
 
 
 @family(
-    "minimax_m2", architecture="MiniMaxM2ForCausalLM", heads=CAUSAL_LM, aliases={"num_experts": "num_local_experts"}
+    "flex_olmo", architecture="FlexOlmoForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"}
 )
-def minimax_m2(c: Config, run: Workload) -> Component:
+def flex_olmo(c: Config) -> Module:
+    """FlexOlmo (arXiv 2507.07024): OLMoE with OLMo 2's norms, after the sub-layers rather than before."""
+    mixer = whole_norms(c, code="olmo").but(rope=kit.rope(c, angles="float32"))
+    layer = kit.layer(c, mixer, of_topk(c), of=Behind, names=POST_NORM, code="olmo")
+    return kit.decoder(c, layer, code="olmo")
+
+
+def of_topk(c: Config) -> Mixture:
+    """Experts whose weights may add up to 1, in the format of the logits."""
+    normalized = bool(c.get("norm_topk_prob"))
+    return experts.mixture(c, experts="num_experts", normalized=normalized, result="logits")
+
+
+def whole_norms(c: Config, *, width: Num | None = None, code: str = "") -> Attention:
+    """Attention with a norm of the whole query and one of the whole key, which may be of heads of another ``width``."""
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", whole=True, code=code)
+    if width is None:
+        return mixer
+    q, k = mixer.norms
+    return mixer.but(norms=(q.but(width=mixer.heads * width), k.but(width=mixer.kv_heads * width)))
+
+
+@family(
+    "minimax_m2",
+    architecture="MiniMaxM2ForCausalLM",
+    heads=tops.CAUSAL_LM,
+    aliases={"num_experts": "num_local_experts"},
+)
+def minimax_m2(c: Config) -> Module:
     """MiniMax-M2 (transformers' MiniMaxM2Model): norms of whole queries and keys, a correction of the router."""
-    experts = mixture(c, run, within=(correction(c, "e_score_correction_bias", "num_local_experts"),))
-    return decoder(c, run, uniform(c, run, whole_norms(c, run), experts))
+    mixed = experts.mixture(c, scores="sigmoid", corrected=True, normalized=True, logits="float32")
+    mixed = mixed.but(stored=(experts.correction(c, "e_score_correction_bias", "num_local_experts"),))
+    mixer = whole_norms(c).but(rope=kit.rope(c, copies=True))
+    return kit.decoder(c, kit.layer(c, mixer, mixed))
 
 
-@family("phimoe", architecture="PhimoeForCausalLM", heads=CAUSAL_LM | {"ForCausalLM": lm_head_by("lm_head_bias")})
-def phimoe(c: Config, run: Workload) -> Component:
+@family(
+    "phimoe",
+    architecture="PhimoeForCausalLM",
+    heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias_flag="lm_head_bias")},
+)
+def phimoe(c: Config) -> Module:
     """Phi-3.5-MoE (arXiv 2404.14219): Mixtral with biases and LayerNorm; SparseMixer always draws two experts."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"), window=window(c))
-    parts = mixer, mixture(c, run, router="router", each=2)
-    return decoder(c, run, uniform(c, run, *parts, norm="layernorm"), final="layernorm")
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window(c))
+    mixed = experts.mixture(c, router="router", each=2, of=SparseMixer)
+    return kit.decoder(c, kit.layer(c, mixer, mixed, norm="layernorm"), norm="layernorm")
 
 
-@family("gpt_oss", architecture="GptOssForCausalLM", heads=CAUSAL_LM, aliases={"num_experts": "num_local_experts"})
-def gpt_oss(c: Config, run: Workload) -> Component:
+@family("gpt_oss", architecture="GptOssForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_experts": "num_local_experts"})
+def gpt_oss(c: Config) -> Module:
     """gpt-oss (arXiv 2508.10925): biases everywhere, in the router and the experts too, and a sink for each head.
 
     Every other layer sees a window.
     """
+    mixed = experts.mixture(c, router="router", bias=True, best_first=True, softmax_in="own")
+    mixed = mixed.but(experts=mixed.experts.but(clipped=True))
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, bias=c.flag("attention_bias"), within=(sinks(c),), window=window)
-        return uniform(c, run, mixer, mixture(c, run, router="router", bias=True))
+    def one(window: int | None) -> PreNorm:
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window)
+        mixer = mixer.but(sinks=kit.sinks(c, "highest"), rope=kit.rope(c, halves=True))
+        return kit.layer(c, mixer, mixed, code="olmo")
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda place: place % 2 == 0), one))
+    return kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code="olmo", masks=both(c))

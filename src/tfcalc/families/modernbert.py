@@ -135,9 +135,9 @@ def modern(c: Config, names: Sequence[str], rope: Rope, *, causal: bool) -> Stac
     return Stack("layers", tuple(layers[kind] for kind in kinds), c.size("num_hidden_layers"))
 
 
-def rope(c: Config, *, by_token: bool = False) -> Rope:
+def rope(c: Config, *, by_sequence: bool = False) -> Rope:
     """Heads are turned whole, in fp32, layers with a window by other angles."""
-    return Rope(c.quotient("hidden_size", "num_attention_heads"), by_window=True, by_token=by_token, in_float32=True)
+    return Rope(c.quotient("hidden_size", "num_attention_heads"), by_window=True, by_sequence=by_sequence, in_float32=True)
 
 
 @family(
@@ -160,7 +160,7 @@ def modernbert(c: Config) -> Module:
 )
 def modernbert_decoder(c: Config) -> Module:
     """Weller et al. 2025 (Ettin, arXiv 2507.11412): ModernBERT as a decoder; two layers of three see a window."""
-    layers = modern(c, ("q_proj", "k_proj", "v_proj", "Wo"), rope(c, by_token=True), causal=True)
+    layers = modern(c, ("q_proj", "k_proj", "v_proj", "Wo"), rope(c, by_sequence=True), causal=True)
     both = (None, c.number("local_attention") // 2)
     return Decoder("model", table(c), layers, a_norm("final_norm", c), masks=both)
 

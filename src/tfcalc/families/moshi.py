@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FeedForward
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, output
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
-from tfcalc.families.llama import attention, norms, uniform
-from tfcalc.families.windows import window
-from tfcalc.leaves import embedding
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.windows import LAYERS, window
+from tfcalc.nn.basic import Embedding, Linear
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
 
 NAMES = ("q_proj.linear", "k_proj.linear", "v_proj.linear", "o_proj.linear")
+CODE = "helium"
 
 
 def inner(c: Config) -> Num:
@@ -25,16 +27,21 @@ def inner(c: Config) -> Num:
     return half
 
 
-def logits(c: Config, run: Workload, base: Component) -> tuple[Component, Component]:
+def logits(c: Config, base: Module) -> Module:
     """Logits by a matrix of their own, whatever ``tie_word_embeddings`` says."""
-    return base, output("lm_head", c.size("hidden_size"), c.size("vocab_size"), run, tied=False)
+    return WithHead("", base, Linear("lm_head", c.size("hidden_size"), c.size("vocab_size"), "vocab", kind="output"))
 
 
-@family("moshi", architecture="MoshiForCausalLM", heads={"Model": bare, "ForCausalLM": logits})
-def moshi(c: Config, run: Workload) -> Component:
+@family("moshi", architecture="MoshiForCausalLM", heads={"Model": tops.bare, "ForCausalLM": logits})
+def moshi(c: Config) -> Module:
     """Défossez et al. 2024 (arXiv 2410.00037): Llama's layers; a row more in the table, for what begins a text."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    mlp = FeedForward(h, inner(c), c.word("hidden_act"), names=("fc1", "fc2"), gated=True)("mlp", run.target, run)
-    table = embedding("embed_tokens", c.size("vocab_size") + 1, h, tokens)
-    layers = uniform(c, run, attention(c, run, names=NAMES, window=window(c)), mlp)
-    return Component("model", "decoder", parts=(table, layers, *norms(("norm",), "rmsnorm", c, run)))
+    h, f = c.size("hidden_size"), inner(c)
+    up, down = Linear("fc1", h, 2 * f, "1"), Linear("fc2", f, h, "2")
+    mlp = GatedFeedForward("mlp", None, up, down, c.word("hidden_act"))
+
+    def one(window: int | None) -> PreNorm:
+        mixer = kit.attention(c, names=NAMES, window=window).but(rope=kit.rope(c, by_layer=True))
+        return kit.layer(c, mixer, mlp, code=CODE)
+
+    whole = kit.decoder(c, one, [window(c)] * c.number(LAYERS), code=CODE)
+    return whole.but(table=Embedding("embed_tokens", c.size("vocab_size") + 1, h))

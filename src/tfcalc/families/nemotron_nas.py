@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
+from tfcalc.blocks import LLAMA_NAMES
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, divide, floor_div, scaled
 from tfcalc.errors import InvalidModel
-from tfcalc.families.llama import decoder, head_dim
-from tfcalc.leaves import linear, norm
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.stack import Stack
 
 NOTHING, LINEAR = 0, -1
 """What stands in a sub-layer's place instead of its size: nothing, norm included, or a linear map."""
@@ -24,43 +29,50 @@ STEP = 256
 @family(
     "nemotron-nas",
     architecture="DeciLMForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     like="llama",
     vocab_size=128256,
     hidden_size=8192,
     num_hidden_layers=80,
     num_attention_heads=64,
 )
-def nemotron_nas(c: Config, run: Workload) -> Component:
+def nemotron_nas(c: Config) -> Module:
     """Puzzle (arXiv 2411.19146): Llama whose ``block_configs`` say how each layer is built."""
-    count, tokens = c.number("num_hidden_layers"), run.target.tokens
-    kinds = [(_shared(c, place), _width(c, place)) for place in range(_listed(c, count))]
-
-    def make(kind: tuple[int, float]) -> Component:
-        return layer("layers", _sublayers(c, run, *kind), tokens * c.size("hidden_size"), ends_with_sum=True)
-
-    return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
+    kinds = [(_shared(c, place), _width(c, place)) for place in range(_listed(c, c.number(LAYERS)))]
+    made = {kind: _layer(c, *kind) for kind in dict.fromkeys(kinds)}
+    layers = [made[kind] for kind in kinds]
+    return kit.decoder(c, layers[0]).but(layers=Stack("layers", tuple(layers), c.size(LAYERS)))
 
 
-def _sublayers(c: Config, run: Workload, shared: int, width: float) -> Iterator[Component]:
-    h, d, stream = c.size("hidden_size"), head_dim(c), run.target
-    if shared != NOTHING:
-        yield norm("input_layernorm", "rmsnorm", h, stream.tokens)
-        if shared == LINEAR:
-            yield linear("self_attn.linear_attn", h, h, stream.tokens, bias=False)
-        else:
-            a, bias = c.size("num_attention_heads"), c.flag("attention_bias")
-            block = Attention(h, a, divide(a, shared), d, d, bias=bias, names=LLAMA_NAMES, rotary=d)
-            yield block("self_attn", stream, stream, run, causal=True)
-    if width != NOTHING:
-        yield norm("post_attention_layernorm", "rmsnorm", h, stream.tokens)
-        if width == LINEAR:
-            yield linear("mlp.linear_mlp", h, h, stream.tokens, bias=False)
-        else:
-            act, bias = c.word("hidden_act"), c.flag("mlp_bias")
-            inner = _rounded(h, width) if isinstance(width, float) else width
-            inner = _rounded(h, width) if isinstance(width, float) else width
-            yield FeedForward(h, inner, act, bias=bias, names=GATED, gated=True)("mlp", stream, run)
+def _layer(c: Config, shared: int, width: float) -> PreNorm:
+    subs = {"input_layernorm": _mixer(c, shared), "post_attention_layernorm": _network(c, width)}
+    there = {name: sub for name, sub in subs.items() if sub is not None}
+    norms = (Norm(name, "rmsnorm", c.size("hidden_size")) for name in there)
+    return PreNorm("layers", tuple(there.values()), tuple(norms))
+
+
+def _mixer(c: Config, shared: int) -> Module | None:
+    h, a, d, bias = c.size("hidden_size"), c.size("num_attention_heads"), kit.head_dim(c), c.flag("attention_bias")
+    if shared == NOTHING:
+        return None
+    if shared == LINEAR:
+        return Linear("self_attn.linear_attn", h, h)
+    g = divide(a, shared)
+    widths = {"Q": a * d, "K": g * d, "V": g * d}
+    *inward, outward = LLAMA_NAMES
+    maps = (Linear(name, h, widths[letter], letter, bias) for name, letter in zip(inward, widths, strict=True))
+    return Attention("self_attn", a, g, d, d, tuple(maps), (), Linear(outward, a * d, h, "O", bias), rope=Rope(d))
+
+
+def _network(c: Config, width: float) -> Module | None:
+    h, bias = c.size("hidden_size"), c.flag("mlp_bias")
+    if width == NOTHING:
+        return None
+    if width == LINEAR:
+        return Linear("mlp.linear_mlp", h, h)
+    f: Num = _rounded(h, width) if isinstance(width, float) else width
+    gate, up = (Linear(name, h, f, letter, bias) for name, letter in (("gate_proj", "g"), ("up_proj", "1")))
+    return GatedFeedForward("mlp", gate, up, Linear("down_proj", f, h, "2", bias), c.word("hidden_act"))
 
 
 def _shared(c: Config, place: int) -> int:

@@ -40,10 +40,15 @@ def olmo2(c: Config) -> Module:
 
 @family("exaone4", architecture="Exaone4ForCausalLM", heads=tops.CAUSAL_LM)
 def exaone4(c: Config) -> Module:
-    """EXAONE 4.0 (arXiv 2507.11407): norms after the sub-layers, and of each head's query and key."""
+    """EXAONE 4.0 (arXiv 2507.11407): norms after the sub-layers, and of each head's query and key.
+
+    Where some layers see a window, the others know no positions.
+    """
 
     def one(window: int | None) -> PreNorm:
         mixer = kit.attention(c, qk_norms="rmsnorm", window=window)
+        if window is None and c.get("sliding_window") is not None:
+            mixer = mixer.but(rope=None)
         return kit.layer(c, mixer, kit.gated(c), of=Behind, names=POST_NORM)
 
     return kit.decoder(c, one, patterned(c), masks=(None,))

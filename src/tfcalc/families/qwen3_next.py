@@ -7,14 +7,23 @@ from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.gated_delta import FUSED as TWO_PROJECTIONS
 from tfcalc.blocks.gated_delta import SPLIT as FOUR_PROJECTIONS
 from tfcalc.blocks.gated_delta import GatedDeltaNet
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import CAUSAL_LM, bare
 from tfcalc.core.component import Component
+from tfcalc.families import kit
+from tfcalc.families.gemma import CODE
 from tfcalc.families.hybrid import FULL, LINEAR, layer_types, swiglu
 from tfcalc.families.llama import PRE_NORM, decoder, gated, head_dim, kv_heads, norms, qk_norms, rotary_width
 from tfcalc.families.mixtral import chosen
 from tfcalc.leaves import linear
+from tfcalc.nn import delta as nn
+from tfcalc.nn.basic import Linear, Norm, parameter
+from tfcalc.nn.convolution import ShortConvolution
+from tfcalc.nn.gated_attention import GatedAttention
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
 
 
@@ -100,12 +109,51 @@ TEXT_HEADS = CAUSAL_LM | {"TextModel": bare}
 @family(
     "qwen3_5_text",
     architecture="Qwen3_5ForCausalLM",
-    heads=TEXT_HEADS,
-    full_attention_interval=4,  # by __post_init__, for older configs
+    heads=tops.CAUSAL_LM | {"TextModel": tops.bare},
+    # by __post_init__, for older configs:
+    full_attention_interval=4,
+    partial_rotary_factor=0.25,
 )
-def qwen3_5_text(c: Config, run: Workload) -> Component:
+def qwen3_5_text(c: Config) -> Module:
     """The text model of Qwen3.5 (Qwen team, 2026): Qwen3-Next without experts, four projections instead of two."""
-    return delta_decoder(c, run, [False] * c.number("num_hidden_layers"), FOUR_PROJECTIONS)
+
+    def one(kind: str) -> PreNorm:
+        mixer = split_delta_net(c) if kind == LINEAR else attention_with_gate(c)
+        return kit.layer(c, mixer, kit.gated(c), code=CODE)
+
+    return kit.decoder(c, one, three_to_one(c), code=CODE, masks=(None,))
+
+
+def split_delta_net(c: Config) -> Module:
+    """The linear attention of most layers, with a map each of what is mixed, of the gate, of strengths and decays."""
+    h, keys, values = c.size("hidden_size"), c.size("linear_num_key_heads"), c.size("linear_num_value_heads")
+    key, value = c.size("linear_key_head_dim"), c.size("linear_value_head_dim")
+    mixed = 2 * keys * key + values * value
+    return nn.GatedDeltaNet(
+        "linear_attn",
+        (Linear("in_proj_qkv", h, mixed),),
+        Linear("in_proj_z", h, values * value),
+        (Linear("in_proj_b", h, values), Linear("in_proj_a", h, values)),
+        ShortConvolution("conv1d", mixed, c.size("linear_conv_kernel_dim"), bias=False),
+        c.word("hidden_act"),
+        parameter("dt_bias", values, minor=True),
+        parameter("A_log", values, minor=True),
+        Norm("norm", "rmsnorm", value),
+        Linear("out_proj", values * value, h, "O"),
+        keys,
+        values,
+        key,
+        value,
+    )
+
+
+def attention_with_gate(c: Config) -> Module:
+    """The attention of the others: the map of queries makes the gate, too."""
+    made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", code=CODE)
+    q, *others = made.inward
+    wide = q.but(fan_out=2 * q.fan_out)
+    rope = kit.rope(c, by_sequence=True)
+    return GatedAttention(**made.__dict__ | {"inward": (wide, *others), "rope": rope})
 
 
 @family(

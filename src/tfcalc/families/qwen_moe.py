@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
-from tfcalc.families.llama import attention, decoder, gated, qk_norms
-from tfcalc.families.mixtral import HEADS, layers, mixture, sinks, swiglu
-from tfcalc.families.windows import told, window, windows
-from tfcalc.leaves import activation, linear
-from tfcalc.workload import Workload
+from tfcalc.families import experts, kit
+from tfcalc.families.mixtral import TOPS
+from tfcalc.families.windows import LAYERS, window, windows
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.model import Decoder
+from tfcalc.nn.module import Module
 
 
 def sparse_steps(c: Config) -> list[bool]:
@@ -23,65 +27,74 @@ def sparse_steps(c: Config) -> list[bool]:
     given = c.get("mlp_only_layers") is not None
     dense = c.numbers("mlp_only_layers") if given else c.defaults.get("mlp_only_layers") or []
     step, some = c.number("decoder_sparse_step"), c.number("num_experts", least=0) > 0
-    return [some and place not in dense and (place + 1) % step == 0 for place in range(c.number("num_hidden_layers"))]
+    return [some and place not in dense and (place + 1) % step == 0 for place in range(c.number(LAYERS))]
 
 
 def decoder_with_steps(
-    c: Config,
-    run: Workload,
-    seen: Sequence[int | None],
-    mixer: Callable[[int | None], Component],
-    *shared: Component,
-) -> Component:
-    """Layers with a ``mixer`` of their window, some with experts (and with what is ``shared`` by all), some dense."""
+    c: Config, seen: Sequence[int | None], mixer: Callable[[int | None], Attention], mixture: Callable[[], Mixture]
+) -> Decoder:
+    """Layers with a ``mixer`` of their window, some with a ``mixture`` of experts, some dense."""
 
-    def parts(kind: tuple[int | None, bool]) -> tuple[Component, ...]:
+    def one(kind: tuple[int | None, bool]) -> PreNorm:
         width, sparse = kind
-        if not sparse:
-            return mixer(width), gated(c, run)
-        return mixer(width), mixture(c, run, experts="num_experts", width="moe_intermediate_size", within=shared)
+        return kit.layer(c, mixer(width), mixture() if sparse else kit.gated(c))
 
-    return decoder(c, run, *layers(c, run, list(zip(told(run, seen), sparse_steps(c), strict=True)), parts))
+    return kit.decoder(c, one, list(zip(seen, sparse_steps(c), strict=True)))
 
 
-@family("qwen2_moe", architecture="Qwen2MoeForCausalLM", heads=HEADS)
-def qwen2_moe(c: Config, run: Workload) -> Component:
+def of_topk(c: Config) -> Mixture:
+    """Experts whose weights may add up to 1, in the format of the logits."""
+    routing: dict[str, Any] = {"normalized": bool(c.get("norm_topk_prob")), "result": "logits"}
+    return experts.mixture(c, experts="num_experts", width="moe_intermediate_size", **routing)
+
+
+@family("qwen2_moe", architecture="Qwen2MoeForCausalLM", heads=TOPS)
+def qwen2_moe(c: Config) -> Module:
     """Qwen1.5-MoE and Qwen2 (arXiv 2407.10671): a shared expert with a gate of its own, which is one number a token."""
-    gate = linear("shared_expert_gate", c.size("hidden_size"), 1, run.target.tokens, bias=False)
-    shared = swiglu("shared_expert", c.size("shared_expert_intermediate_size", least=0), c, run)
+    shared = kit.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
+    gate = Linear("shared_expert_gate", c.size("hidden_size"), 1)
     slides = c.flag("use_sliding_window")
     seen = windows(c, lambda place: place % 2 == 0 and place < c.number("max_window_layers", least=0))
 
-    def mixer(width: int | None) -> Component:
-        return attention(c, run, bias=c.flag("qkv_bias"), output_bias=False, window=width)
+    def mixer(width: int | None) -> Attention:
+        return kit.attention(c, bias=c.flag("qkv_bias"), output_bias=False, window=width)
 
-    gates = gate, activation("shared_expert_gate.sigmoid", "sigmoid", run.target.tokens)
-    return decoder_with_steps(c, run, seen if slides else [None] * len(seen), mixer, shared, *gates)
+    def mixed() -> Mixture:
+        return of_topk(c).but(shared=(shared,), gate=gate, shared_first=True)
+
+    return decoder_with_steps(c, seen if slides else [None] * len(seen), mixer, mixed)
 
 
-@family("qwen3_moe", architecture="Qwen3MoeForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
-def qwen3_moe(c: Config, run: Workload) -> Component:
+@family(
+    "qwen3_moe", architecture="Qwen3MoeForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"}
+)
+def qwen3_moe(c: Config) -> Module:
     """Qwen3 (arXiv 2505.09388): no shared expert; a norm of each head's query and key."""
     seen = window(c) if c.flag("use_sliding_window") else None
 
-    def mixer(width: int | None) -> Component:
-        return attention(c, run, bias=c.flag("attention_bias"), within=qk_norms("rmsnorm", c, run), window=width)
+    def mixer(width: int | None) -> Attention:
+        return kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)
 
-    return decoder_with_steps(c, run, [seen] * c.number("num_hidden_layers"), mixer)
+    return decoder_with_steps(c, [seen] * c.number(LAYERS), mixer, lambda: of_topk(c))
 
 
-@family("flint", architecture="FlintForCausalLM", heads=CAUSAL_LM, mlp_only_layers=[0, 1])  # by __post_init__
-def flint(c: Config, run: Workload) -> Component:
+@family("flint", architecture="FlintForCausalLM", heads=tops.CAUSAL_LM, mlp_only_layers=[0, 1])  # by __post_init__
+def flint(c: Config) -> Module:
     """Flint (transformers' FlintModel): Qwen3's attention with sinks, and a shared expert without a gate.
 
     The first two layers, every fourth and the last see everything, and know no positions.
     """
-    last = c.number("num_hidden_layers") - 1
+    last = c.number(LAYERS) - 1
     seen = windows(c, lambda place: place >= 2 and place % 4 != 1 and place != last)
-    shared = swiglu("shared_expert", c.size("shared_expert_intermediate_size", least=0), c, run)
+    shared = kit.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
+    routing: dict[str, Any] = {"scores": "sigmoid", "normalized": bool(c.get("norm_topk_prob")), "in_place": False}
+    code: dict[str, Any] = {"logits": "copies", "exact": True}
 
-    def mixer(width: int | None) -> Component:
-        within = *qk_norms("rmsnorm", c, run), sinks(c)
-        return attention(c, run, bias=c.flag("attention_bias"), within=within, window=width, rotated=width is not None)
+    def mixed() -> Mixture:
+        return experts.mixture(c, shared, experts="num_experts", width="moe_intermediate_size", **routing, **code)
 
-    return decoder_with_steps(c, run, seen, mixer, shared)
+    def mixer(width: int | None) -> Attention:
+        made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)
+        return made.but(sinks=kit.sinks(c, "beside"), exact=True, rope=None if width is None else made.rope)
+
+    return decoder_with_steps(c, seen, mixer, mixed)

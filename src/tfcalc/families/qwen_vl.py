@@ -180,12 +180,12 @@ def qwen3_vl_text(c: Config) -> Module:
 @family(
     "qwen3_vl_moe_text",
     architecture="Qwen3VLMoeTextModel",
-    heads={"Model": bare},
+    heads={"Model": tops.bare},
     aliases={"num_local_experts": "num_experts"},
 )
-def qwen3_vl_moe_text(c: Config, run: Workload) -> Component:
+def qwen3_vl_moe_text(c: Config) -> Module:
     """Qwen3-MoE with rotary positions in three dimensions."""
-    return qwen3_moe(c, run)
+    return qwen3_moe(c)
 
 
 def text(c: Config) -> Config:

@@ -2,49 +2,56 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import GATED, Attention, FeedForward
+from tfcalc.blocks import GATED
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM, lm_head
+from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
 from tfcalc.errors import InvalidModel
-from tfcalc.families.llama import attention, decoder, gated, head_dim, kv_heads, qwen2, uniform
+from tfcalc.families import kit
+from tfcalc.families.llama import attention, decoder, gated, qwen2, uniform
 from tfcalc.families.mixtral import mixture
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
 from tfcalc.workload import Workload
 
 
-@family("baichuan", architecture="BaichuanForCausalLM", heads=CAUSAL_LM, like="llama", vocab_size=64000)
-def baichuan(c: Config, run: Workload) -> Component:
+@family("baichuan", architecture="BaichuanForCausalLM", heads=tops.CAUSAL_LM, like="llama", vocab_size=64000)
+def baichuan(c: Config) -> Module:
     """Baichuan 2 (arXiv 2309.10305): Llama with one matrix for queries, keys and values."""
-    return decoder(c, run, uniform(c, run, attention(c, run, names=("W_pack", "o_proj")), gated(c, run)))
+    return kit.decoder(c, kit.layer(c, kit.attention(c, names=("W_pack", "o_proj")), kit.gated(c)))
 
 
-@family("internlm", architecture="InternLMForCausalLM", heads=CAUSAL_LM, like="llama", vocab_size=103168, bias=True)
-def internlm(c: Config, run: Workload) -> Component:
+@family(
+    "internlm", architecture="InternLMForCausalLM", heads=tops.CAUSAL_LM, like="llama", vocab_size=103168, bias=True
+)
+def internlm(c: Config) -> Module:
     """InternLM (its modeling_internlm.py): ``bias`` is that of attention only."""
-    return decoder(c, run, uniform(c, run, attention(c, run, bias=c.flag("bias")), gated(c, run)))
+    return kit.decoder(c, kit.layer(c, kit.attention(c, bias=c.flag("bias")), kit.gated(c)))
 
 
 @family(
     "internlm2",
     architecture="InternLM2ForCausalLM",
-    heads=CAUSAL_LM | {"ForCausalLM": lm_head("output")},
+    heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head("output")},
     like="llama",
     vocab_size=103168,
     bias=True,
 )
-def internlm2(c: Config, run: Workload) -> Component:
+def internlm2(c: Config) -> Module:
     """InternLM2 (arXiv 2403.17297): one matrix for queries, keys and values, under names of its own."""
-    mixer = attention(c, run, name="attention", names=("wqkv", "wo"), bias=c.flag("bias"))
-    ffn = gated(c, run, names=("w1", "w3", "w2"))._replace(name="feed_forward")
-    layers = uniform(c, run, mixer, ffn, names=("attention_norm", "ffn_norm"))
-    return decoder(c, run, layers, names=("model", "tok_embeddings", "norm"))
+    mixer = kit.attention(c, names=("wqkv", "wo"), bias=c.flag("bias")).but(name="attention")
+    ffn = kit.gated(c, names=("w1", "w3", "w2")).but(name="feed_forward")
+    layers = kit.layer(c, mixer, ffn, names=("attention_norm", "ffn_norm"))
+    return kit.decoder(c, layers, names=("model", "tok_embeddings", "norm"))
 
 
-OF_CHATGLM = lm_head("transformer.output_layer")
+OF_CHATGLM = tops.lm_head("transformer.output_layer")
 
 
 @family(
@@ -67,7 +74,7 @@ OF_CHATGLM = lm_head("transformer.output_layer")
     rmsnorm=True,
     post_layer_norm=True,
 )
-def chatglm(c: Config, run: Workload) -> Component:
+def chatglm(c: Config) -> Module:
     """ChatGLM2 to GLM-4 (arXiv 2406.12793): even the class that is named Model has an output head.
 
     The first ChatGLM is another model, of the same type.
@@ -76,16 +83,17 @@ def chatglm(c: Config, run: Workload) -> Component:
         raise InvalidModel(
             f"{c.path('inner_hidden_size')} is a field of the first ChatGLM", "only ChatGLM2 and later are supported"
         )
-    h, a, d, bias = c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c), c.flag("add_bias_linear")
-    groups = kv_heads(c) if c.flag("multi_query_attention") else a
-    any_bias = bias or c.flag("add_qkv_bias")
-    block = Attention(h, a, groups, d, d, bias=any_bias, output_bias=bias, names=("query_key_value", "dense"), rotary=d)
-    mixer = block("self_attention", run.target, run.target, run, causal=True)
-    ffn = gated(c, run, bias=bias, names=("dense_h_to_4h", "dense_4h_to_h"))
+    h, a, d, bias = c.size("hidden_size"), c.size("num_attention_heads"), kit.head_dim(c), c.flag("add_bias_linear")
+    groups = kit.kv_heads(c) if c.flag("multi_query_attention") else a
+    inward = Linear("query_key_value", h, a * d + 2 * groups * d, "QKV", bias or c.flag("add_qkv_bias"))
+    outward = Linear("dense", a * d, h, "O", bias)
+    mixer = Attention("self_attention", a, groups, d, d, (inward,), (), outward, rope=Rope(d))
+    ffn = kit.gated(c, bias=bias, names=("dense_h_to_4h", "dense_4h_to_h"))
     kind = "rmsnorm" if c.flag("rmsnorm") else "layernorm"
-    layers = uniform(c, run, mixer, ffn, norm=kind)._replace(name="encoder.layers")
+    layers = kit.layer(c, mixer, ffn, norm=kind).but(name="encoder.layers")
     names = ("transformer", "embedding.word_embeddings", "encoder.final_layernorm")
-    return decoder(c, run, layers, final=kind if c.flag("post_layer_norm") else "", names=names)
+    whole = kit.decoder(c, layers, norm=kind, names=names)
+    return whole if c.flag("post_layer_norm") else whole.but(norm=None)
 
 
 @family("mimo", architecture="MiMoForCausalLM", heads=tops.CAUSAL_LM, like="qwen2")
@@ -108,22 +116,23 @@ def minicpm(c: Config, run: Workload) -> Component:
 @family(
     "orion",
     architecture="OrionForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     like="llama",
     vocab_size=84608,
     hidden_size=5120,
     intermediate_size=15360,
 )
-def orion(c: Config, run: Workload) -> Component:
+def orion(c: Config) -> Module:
     """Orion-14B (arXiv 2401.12246): Llama with LayerNorms, biases and all."""
-    mixer, kind = attention(c, run, bias=c.flag("attention_bias")), "layernorm"
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run), norm=kind), final=kind)
+    kind = "layernorm"
+    layers = kit.layer(c, kit.attention(c, bias=c.flag("attention_bias")), kit.gated(c), norm=kind)
+    return kit.decoder(c, layers, norm=kind)
 
 
 @family(
     "qwen",
     architecture="QWenLMHeadModel",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={"kv_channels": "head_dim"},
     like="llama",
     vocab_size=151936,
@@ -131,20 +140,15 @@ def orion(c: Config, run: Workload) -> Component:
     head_dim=128,
     no_bias=True,
 )
-def qwen(c: Config, run: Workload) -> Component:
+def qwen(c: Config) -> Module:
     """Qwen (arXiv 2309.16609): ``intermediate_size`` is twice the real width.
 
     ``no_bias`` leaves queries, keys and values their biases.
     """
-    bias, width = not c.flag("no_bias"), ceil_div(c.size("intermediate_size") - 1, 2)  # half of it, rounded down
-    mixer = attention(c, run, name="attn", names=("c_attn", "c_proj"), bias=True, output_bias=bias)
-    block = FeedForward(
-        c.size("hidden_size"),
-        width,
-        c.word("hidden_act"),
-        bias=bias,
-        names=("w2", "w1", "c_proj"),
-        gated=True,
-    )
-    layers = uniform(c, run, mixer, block("mlp", run.target, run), names=("ln_1", "ln_2"))._replace(name="h")
-    return decoder(c, run, layers, names=("transformer", "wte", "ln_f"))
+    bias, h = not c.flag("no_bias"), c.size("hidden_size")
+    width = ceil_div(c.size("intermediate_size") - 1, 2)  # half of it, rounded down
+    mixer = kit.attention(c, names=("c_attn", "c_proj"), bias=True, output_bias=bias).but(name="attn")
+    gate, up = Linear("w2", h, width, "g", bias), Linear("w1", h, width, "1", bias)
+    ffn = GatedFeedForward("mlp", gate, up, Linear("c_proj", width, h, "2", bias), c.word("hidden_act"))
+    layers = kit.layer(c, mixer, ffn, names=("ln_1", "ln_2")).but(name="h")
+    return kit.decoder(c, layers, names=("transformer", "wte", "ln_f"))

@@ -87,6 +87,10 @@ class ModuleProgram:
         """Autocast's copies of weights are forgotten."""
         self.trace.autocast_ends()
 
+    def run_experts_by(self, code: str) -> None:
+        """Those of transformers' ``experts_implementation``."""
+        self.backend.experts_by = code
+
     def __call__(self, tree: Component) -> Tensor:
         """From the token ids to the loss; ``tree`` says what is trained."""
         self.trace.tuned = tuned(tree)

@@ -28,6 +28,10 @@ class Program(Protocol):
         """Autocast's copies of weights are forgotten."""
         ...
 
+    def run_experts_by(self, code: str) -> None:
+        """Those of transformers' ``experts_implementation``: ``grouped_mm``, unless ``batched_mm`` is asked for."""
+        ...
+
     def __call__(self, tree: Component) -> Value:
         """Run the whole model; the answer is the loss, or what stands in its place."""
         ...
@@ -43,6 +47,10 @@ class Ran:
     def autocast_ends(self) -> None:
         """Autocast's copies of weights are forgotten."""
         self.tape.autocast_ends()
+
+    def run_experts_by(self, code: str) -> None:
+        """Those of transformers' ``experts_implementation``."""
+        self.running.experts = code
 
     def __call__(self, tree: Component) -> Value:
         """From the token ids to the loss."""

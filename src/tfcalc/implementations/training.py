@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
-from tfcalc.implementations.programs import Ran, program
+from tfcalc.implementations.programs import program
 from tfcalc.tape.ledger import Found, Moment, Seen, Witness
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.value import Kept
@@ -75,8 +75,7 @@ def temporary(
 def every_kept(tree: Component, model: Model, run: Workload, numerics: Numerics, *, experts: str) -> list[Kept]:
     """What backward needs when forward has ended, of every layer by itself; ``experts`` run by this code."""
     running = program(model, run, numerics, "auto")
-    if isinstance(running, Ran):
-        running.running.experts = experts
+    running.run_experts_by(experts)
     loss = running(tree)
     assert loss.node is not None
     return list(running.tape.kept.values())

@@ -8,13 +8,15 @@ from typing import Any
 from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
+from tfcalc.nn.alibi import Alibi
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.rope import Rope
+from tfcalc.nn.sinks import Sinks
 from tfcalc.ops.attention import attend, rotary
-from tfcalc.ops.elementwise import clipped_in_place, dropping, mul
+from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise
 from tfcalc.ops.shapes import merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
@@ -29,7 +31,8 @@ class Attention(Module):
     ``rope`` turns queries and keys by their positions, before their norms if these are ``normed_last``. Causal
     attention may be masked to a ``window`` (a query's own key and those before it, so many in all) or to a ``chunk``.
     ``sinks`` are a trained score for each head, beside those of keys; ``sub_norm`` norms what the heads made together
-    (arXiv 2210.06423).
+    (arXiv 2210.06423). What the heads made may be multiplied by the sigmoid of a ``gate``, with a bias for each head
+    (arXiv 2505.06708). With ``alibi`` scores are lowered by distances, which counts for nothing.
 
     Where a stack has a mask, its attention is ``masked``. A window may be only that: then a cache ``keeps_all`` keys,
     and a token that is decoded reads them all.
@@ -38,8 +41,10 @@ class Attention(Module):
 
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
     in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh. In eager code
-    scores may be products of copies in fp32 (``scores_in_float32``), and their softmax is in ``float32``, or in their
-    ``own`` format. A program may give a causal stack a mask of ones (``given_ones``), which says nothing.
+    scores may be products of copies in fp32 (``scores_in_float32``; ``exact``, even under autocast), and their softmax
+    is in ``float32``, in their ``own`` format, or in that of the ``weights``; what is masked may be filled in rather
+    than added to (``fills_masked``). A kernel may be given a mask that tells it nothing new (``always_masked``).
+    A program may give a causal stack a mask of ones (``given_ones``), which says nothing.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -63,29 +68,47 @@ class Attention(Module):
     clipped: bool = False
     capped: bool = False
     normed_last: bool = False
-    sinks: Stored | None = None
+    sinks: Sinks | None = None
     sub_norm: Norm | None = None
+    exact: bool = False
+    gate: Linear | None = None
+    gate_bias: Stored | None = None
     masked: bool = True
     keeps_all: bool = False
     scores_in_float32: bool = False
     softmax: str = "float32"
+    fills_masked: bool = False
+    always_masked: bool = False
+    alibi: Alibi | None = None
     given_ones: bool = False
     table: RelativeBias | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
         ctx = self.with_bias(x, ctx) if x.trace.lowers else ctx
-        q, k, v = self._projected(x, self.source(x, ctx), ctx)
+        made = self.mixed(*self._projected(x, self.source(x, ctx), ctx), ctx, x)
+        return self.output(made if self.sub_norm is None else self.sub_norm(made, ctx))
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, x: Tensor | None = None) -> Tensor:
+        """What all heads make of their queries, keys and values, side by side; ``x`` is what a gate reads."""
+        gate = None if self.gate is None or x is None else self.gate(x)
         if self.rope is not None:
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
         if self.normed_last:
             q, k = (norm(each, ctx) for norm, each in zip(self.norms, (q, k), strict=True))
         if self.tempered:  # arXiv 2501.19399
-            q = x.trace.to(mul(q, x.trace.new((q.shape[2], 1), q.dtype, "temperatures")), q.dtype)
+            q = q.trace.to(mul(q, q.trace.new((q.shape[2], 1), q.dtype, "temperatures")), q.dtype)
         if ctx.cache is not None:
             k, v = ctx.cache.update(k, v)
         made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
-        return self.output(made if self.sub_norm is None else self.sub_norm(made, ctx))
+        return made if gate is None else mul(made, self._opened(gate))
+
+    def _opened(self, gate: Tensor) -> Tensor:
+        if self.gate_bias is not None:
+            with gate.trace.inside(self.gate_bias):
+                bias = reshape(gate.trace.weight(self.gate_bias.tensor), self.heads, 1)
+            gate = reshape(add(_headed(gate, self.heads, self.value_dim), bias), *gate.shape)
+        return activation("sigmoid", gate, lambda: pointwise("sigmoid", gate), "gate")
 
     def source(self, x: Tensor, ctx: Context) -> Tensor:
         """What keys and values are made of."""

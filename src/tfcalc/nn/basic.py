@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class Linear(Module):
     """``x W + b`` with W of ``fan_in`` × ``fan_out``, whose index in print is ``letter``.
 
-    ``tied_to`` names the tensor whose storage W shares, ``bias_of`` that whose storage b does. A ``role`` other than
-    ``linear`` is that of an output head or a router, which adapters and quantization leave alone.
+    ``tied_to`` names the tensor whose storage W shares, ``bias_of`` that whose storage b does. Some programs read a
+    view of W (``turned``), of which autocast makes a copy each time. A ``role`` other than ``linear`` is that of an
+    output head or a router, which adapters and quantization leave alone.
     """
 
     fan_in: Num
@@ -36,6 +37,7 @@ class Linear(Module):
     tied_to: str | None = None
     kind: str = "linear"
     bias_of: str | None = None
+    turned: bool = False
 
     def held(self) -> Cost:
         """W and b."""
@@ -48,6 +50,8 @@ class Linear(Module):
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """On each row."""
         weight, *bias = (x.trace.weight(each) for each in self.held().weights)
+        if self.turned:
+            weight = x.trace.lower(weight)
         made = linear(x, weight, *bias, letter=self.letter or self.name, packed=self.kind == "linear")
         return x.trace.adapted(self, x, made)
 

@@ -13,6 +13,7 @@ from tfcalc.workload import Sequences, Workload
 if TYPE_CHECKING:
     from tfcalc.nn.attention import Attention
     from tfcalc.nn.basic import Norm
+    from tfcalc.nn.mixture import Experts, Routed, Router
     from tfcalc.nn.model import WithHead
     from tfcalc.nn.module import Module
     from tfcalc.nn.relative import RelativeBias
@@ -52,6 +53,14 @@ class Backend(Protocol):
         """With a bias of scores for the distance of two tokens, of this table."""
         ...
 
+    def route(self, router: Router, x: Tensor) -> Routed:
+        """Which experts tokens go to, with which weights."""
+        ...
+
+    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """What the experts of each token make of it, times their weights."""
+        ...
+
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """What the recurrence of a mixer makes of what it has projected."""
         ...
@@ -75,7 +84,7 @@ class Context(NamedTuple):
     Scores have a ``bias`` for the distance of two tokens, those of an encoder's keys another (``memory_bias``).
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
-    There is a ``cache`` where text is generated.
+    There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys.
     """
 
     run: Workload
@@ -89,6 +98,7 @@ class Context(NamedTuple):
     bias: Tensor | None = None
     memory_bias: Tensor | None = None
     cache: Cache | None = None
+    slopes: Tensor | None = None
 
     @property
     def backend(self) -> Backend:

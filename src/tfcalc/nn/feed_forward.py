@@ -13,6 +13,7 @@ from tfcalc.tape.tensor import Tensor
 class FeedForward(Module):
     """``activation(x W_1 + b_1) W_2 + b_2``, on each token by itself.
 
+    ``code`` says whose program the activation is, where that is not the one that goes by its name.
     A program may bring what the last map reads to the format of its weights first (``as_weights``), even in autocast.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), eq. 2.
@@ -25,12 +26,13 @@ class FeedForward(Module):
     activation: str
     dropout: bool = False
     learned: tuple[Stored, ...] = ()
+    code: str = ""
     as_weights: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
-        inner = self.up(x)
-        inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+        inner, code = self.up(x), self.code or self.activation
+        inner = activation(self.activation, inner, lambda: ctx.backend.activation(code, inner))
         if self.dropout and ctx.drops:
             inner = dropout(inner, "activation_dropout")
         return self.down(x.trace.to(inner, x.trace.weights_format) if self.as_weights else inner)
@@ -64,20 +66,21 @@ class GatedFeedForward(Module):
     def _gated(self, x: Tensor, ctx: Context) -> Tensor:
         if self.gate is None:
             gate, up = split(self.up(x), [self.down.fan_in] * 2)
-            return self._dropped(self._halves_gated(gate, up, ctx), ctx)
+            return self._dropped(self.halves_gated(gate, up, ctx), ctx)
         if ctx.fuses:
             return self._dropped(ctx.backend.gate(self.activation, self.gate(x), self.up(x)), ctx)
-        return self._dropped(mul(self._activated(self.gate(x), ctx), self.up(x)), ctx)
+        return self._dropped(mul(self.activated(self.gate(x), ctx), self.up(x)), ctx)
 
     def _dropped(self, x: Tensor, ctx: Context) -> Tensor:
         x = dropout(x, "activation_dropout") if self.dropout and ctx.drops else x
         return x.trace.to(x, x.trace.weights_format) if self.as_weights else x
 
-    def _halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
+    def halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
         """Gate and input that one map has made; they are there until the network ends."""
         if ctx.fuses:
             return ctx.backend.gate(self.activation, gate, up)
-        return mul(self._activated(gate, ctx), up)
+        return mul(self.activated(gate, ctx), up)
 
-    def _activated(self, x: Tensor, ctx: Context) -> Tensor:
+    def activated(self, x: Tensor, ctx: Context) -> Tensor:
+        """The activation of the gate."""
         return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x))

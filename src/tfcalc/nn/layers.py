@@ -122,6 +122,25 @@ class Parallel(PreNorm):
         return residual(x, both, self.subs[0].name)
 
 
+class PreNormBeside(PreNorm):
+    """``x + f(norm(x))``, and then ``x + (g(norm(x)) + h(norm(x)))``: the last sub-layers read one norm (Granite).
+
+    Their sum is multiplied, where sub-layers are.
+    """
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """One after another, and the last side by side."""
+        *before, last = self.norms
+        for norm, sub in zip(before, self.subs, strict=False):
+            x = residual(x, self.dropping(sub, sub((norm or as_it_is)(x, ctx), ctx), ctx), sub.name)
+        normed = (last or as_it_is)(x, ctx)
+        first, *others = self.subs[len(before) :]
+        made = first(normed, ctx)
+        for sub in others:
+            made = residual(made, sub(normed, ctx), sub.name)
+        return residual(x, self.dropping(first, made, ctx), first.name)
+
+
 def as_it_is(x: Tensor, *_: object) -> Tensor:
     """No norm."""
     return x

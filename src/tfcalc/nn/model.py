@@ -24,9 +24,10 @@ class Decoder(Module):
 
     The vectors of the words may be multiplied by a number (``scales``; with its format, ``scale``, where it is a buffer
     that the program brings to theirs), further tables are ``added``, their sum may have a norm (``normed``), and some
-    of it is ``dropped``. The last norm may run before the first layer, too (``normed_twice``, NanoChat). The program
-    makes ``masks`` of these windows, even where no layer has them. All layers may add the numbers of a ``relative``
-    table to their scores, and some of what leaves the stack may be dropped (``drops_output``).
+    of it is ``dropped``. A norm may run ``first``, before the layers (BLOOM), perhaps the same as behind them
+    (NanoChat). The program makes ``masks`` of these windows, even where no layer has them. All layers may add the
+    numbers of a ``relative`` table to their scores, and some of what leaves the stack may be dropped
+    (``drops_output``).
     """
 
     kind = "decoder"
@@ -37,7 +38,7 @@ class Decoder(Module):
     scales: bool = False
     scale: str = ""
     masks: tuple[Num | None, ...] = ()
-    normed_twice: bool = False
+    first: Norm | None = None
     added: tuple[Module, ...] = ()
     dropped: bool = False
     normed: Norm | None = None
@@ -47,8 +48,9 @@ class Decoder(Module):
     @property
     def parts(self) -> Iterator[Module]:
         """Tables, layers, and norms."""
-        yield from (self.table, *self.added, *([] if self.relative is None else [self.relative]), self.layers)
-        yield from (norm for norm in (self.normed, self.norm) if norm is not None)
+        first = None if self.first is self.norm else self.first
+        parts = (self.table, *self.added, self.relative, first, self.layers, self.normed, self.norm)
+        return (part for part in parts if part is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
@@ -76,7 +78,7 @@ class Decoder(Module):
             x = add(x, each)
         x = x if self.normed is None else self.normed(x, ctx)
         x = dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x
-        return self.norm(x, ctx) if self.normed_twice and self.norm is not None else x
+        return x if self.first is None else self.first(x, ctx)
 
 
 class Predictions(Module):

@@ -10,7 +10,8 @@ from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, add, mul, scaled
+from tfcalc.ops.elementwise import activation, add, mul
+from tfcalc.ops.elementwise import shifted as plus
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import copied
 from tfcalc.tape.tensor import Tensor
@@ -23,7 +24,7 @@ def shifted(x: Tensor, mixtures: Sequence[Stored], maps: Sequence[Linear], ctx: 
 
     def mixed(mixture: Stored) -> Tensor:
         mu = mixture.weight(x.trace)
-        return add(mul(x, mu), mul(before, scaled(mu, "1 − μ")))
+        return add(mul(x, mu), mul(before, plus(mu, "1 − μ")))
 
     inputs = [
         recurrence(

@@ -113,6 +113,11 @@ def pointwise(name: str, x: Tensor) -> Tensor:
     return x.trace.call(call._replace(kernels=(ATEN.get(name, name),)))
 
 
+def filled(x: Tensor, mask: Tensor) -> Tensor:
+    """``masked_fill``: keeps the mask."""
+    return x.trace.call(Call("masked_fill", (x,), x.shape, x.dtype, saves=(mask,), strides=preserved(x)))
+
+
 def clipped_in_place(x: Tensor) -> Tensor:
     """``clamp_``: backward needs what was there before, so that a copy of it is kept."""
     trace = x.trace

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfcalc.core.number import Num, total
-from tfcalc.core.traced import known
+from tfcalc.core.traced import known, value_of
 from tfcalc.tape.call import Call
 from tfcalc.tape.ledger import WIDTHS
-from tfcalc.tape.tensor import Shape, Strides, Tensor, viewed
+from tfcalc.tape.tensor import Shape, Strides, Tensor, channels_last, has_channels_last, preserved, viewed
 
 
 def reshape(x: Tensor, *shape: Num) -> Tensor:
@@ -27,6 +27,12 @@ def transpose(x: Tensor, one: int, other: int) -> Tensor:
     return x.trace.view(x, tuple(x.shape[axis] for axis in order), strides)
 
 
+def permute(x: Tensor, order: Sequence[int]) -> Tensor:
+    """The axes in this order: a view."""
+    strides = None if x.strides is None else tuple(x.strides[axis] for axis in order)
+    return x.trace.view(x, tuple(x.shape[axis] for axis in order), strides)
+
+
 def contiguous(x: Tensor) -> Tensor:
     """A copy in which the numbers stand in a row, or ``x`` itself where they do."""
     return x if x.dense else copied(x, x.shape)
@@ -39,6 +45,17 @@ def copied(x: Tensor, shape: Shape | None = None, name: str = "contiguous", stri
     )
 
 
+def pad(x: Tensor, axis: int, length: Num) -> Tensor:
+    """A copy in which an axis is so long; where nothing is added it is laid out as ``x`` is.
+
+    Source: torch's constant_pad_nd, which also takes over the order of images whose channels come last.
+    """
+    shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
+    if value_of(x.shape[axis]) == value_of(length):
+        return copied(x, shape, "pad", preserved(x))
+    return copied(x, shape, "pad", channels_last(shape) if has_channels_last(x) else None)
+
+
 def expand(x: Tensor, *shape: Num) -> Tensor:
     """A view that reads the same numbers several times; the gradient is their sum."""
     if x.shape == shape:
@@ -49,6 +66,12 @@ def expand(x: Tensor, *shape: Num) -> Tensor:
         kept = zip(x.shape, shape[more:], x.strides, strict=True)
         strides = (0,) * more + tuple(step if known(own) == known(new) else 0 for own, new, step in kept)
     return x.trace.call(Call("expand", (x,), shape, x.dtype, shares=x.storage, strides=strides, kernels=()))
+
+
+def picked(x: Tensor) -> Tensor:
+    """A copy of what a list of one number picks out of an axis; the number is kept (torch's advanced indexing)."""
+    place = x.trace.new((1,), "int64", "index")
+    return x.trace.call(Call("index", (x,), x.shape, x.dtype, saves=(place,)))
 
 
 def split(x: Tensor, widths: Sequence[Num], axis: int = -1) -> list[Tensor]:
@@ -101,6 +124,12 @@ def cat(parts: Sequence[Tensor], axis: int = -1, name: str = "cat") -> Tensor:
     shape[axis] = total(part.shape[axis] for part in parts)
     wide = max((part.dtype for part in parts), key=WIDTHS.__getitem__)
     return parts[0].trace.call(Call(name, tuple(parts), tuple(shape), wide, kernels=("cat",)))
+
+
+def copied_into(parts: Sequence[Tensor], dtype: str) -> Tensor:
+    """Tensors beside each other along the last axis of new memory, which each is copied into, in its format."""
+    shape = (*parts[0].shape[:-1], total(part.width for part in parts))
+    return parts[0].trace.call(Call("copy_", tuple(parts), shape, dtype))
 
 
 def merge_heads(x: Tensor, width: Num) -> Tensor:

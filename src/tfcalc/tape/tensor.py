@@ -137,3 +137,26 @@ def preserved(x: Tensor) -> Strides:
     order = sorted(range(len(x.shape)), key=lambda axis: -strides[axis])
     inside = dense(tuple(x.shape[axis] for axis in order))
     return None if inside is None else tuple(inside[order.index(axis)] for axis in range(len(x.shape)))
+
+
+CHANNELS_LAST = (1, 3, 2, 0)
+"""The axes of images whose channels come last, from the innermost."""
+
+
+def channels_last(shape: Shape) -> Strides:
+    """The strides of a new tensor of images in this order."""
+    inside = dense(tuple(shape[axis] for axis in reversed(CHANNELS_LAST)))
+    return None if inside is None else tuple(inside[3 - CHANNELS_LAST.index(axis)] for axis in range(4))
+
+
+def has_channels_last(x: Tensor) -> bool:
+    """Whether torch takes a tensor of four axes for images in this order (is_channels_last_strides_2d)."""
+    if x.strides is None or len(x.shape) != 4 or x.strides[1] == 0:
+        return False
+    least = 0
+    for axis in CHANNELS_LAST:
+        size, stride = known(x.shape[axis]) or 1, x.strides[axis]
+        if stride < least or (axis == 0 and least == x.strides[1]):
+            return False
+        least = stride * size
+    return True

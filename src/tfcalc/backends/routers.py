@@ -1,0 +1,97 @@
+"""Routers as transformers' code has them: every token is sent to as many experts."""
+
+from __future__ import annotations
+
+from tfcalc.nn.mixture import Routed, Router, SparseMixer
+from tfcalc.ops.elementwise import pointwise, scaled, widest
+from tfcalc.ops.products import linear
+from tfcalc.ops.rows import softmax
+from tfcalc.ops.select import gather, masked_fill, row_sums, topk
+from tfcalc.ops.shapes import cat
+from tfcalc.tape.call import Call
+from tfcalc.tape.running import Running
+from tfcalc.tape.tensor import Tensor
+
+
+def routed(router: Router, x: Tensor) -> Routed:
+    """The weights and the numbers of each token's experts."""
+    trace = x.trace
+    assert isinstance(trace, Running)
+    if isinstance(router, SparseMixer):
+        return _drawn_twice(router, x)
+    if router.exact:
+        with trace.no_autocast():
+            found = _of_best(router, x) if router.best_first else _of_scores(router, x)
+    else:
+        found = _of_best(router, x) if router.best_first else _of_scores(router, x)
+    assert found.logits is not None
+    formats = {"": found.weights.dtype, "logits": found.logits.dtype, "stream": x.dtype}
+    return found._replace(weights=trace.to(found.weights, formats[router.result]))
+
+
+def _of_scores(router: Router, x: Tensor) -> Routed:
+    """The best of all scores, or those of experts that something else has chosen."""
+    logits = _logits(router, x)
+    scores = softmax(logits, "float32") if router.scores == "softmax" else pointwise("sigmoid", logits)
+    if router.grouped:
+        scores = masked_fill(scores)
+    weights, chosen = (gather if router.corrected else topk)(scores, router.chosen)
+    if router.normalized:
+        weights = _normalized(router, weights)
+    return Routed(scaled(weights) if router.scales else weights, chosen, logits)
+
+
+def _of_best(router: Router, x: Tensor) -> Routed:
+    """The softmax of the best logits alone, or the sigmoid of each of them."""
+    logits = _logits(router, x)
+    best, chosen = (gather if router.corrected else topk)(logits, router.chosen)
+    formats = {"": None, "own": best.dtype, "float32": "float32"}
+    weights = softmax(best, formats[router.softmax_in]) if router.scores == "softmax" else pointwise("sigmoid", best)
+    return Routed(_normalized(router, weights) if router.normalized else weights, chosen, logits)
+
+
+def _logits(router: Router, x: Tensor) -> Tensor:
+    """In the format that the family has them in."""
+    trace = x.trace
+    if router.logits != "copies":
+        logits = router.forward(x)
+        return trace.to(logits, "float32") if router.logits == "float32" else logits
+    (weight,) = (trace.weight(each, dtype=router.format) for each in router.held().weights)
+    weight = trace.to(weight, "float32")
+    return linear(trace.to(x, "float32"), weight)
+
+
+def _normalized(router: Router, x: Tensor) -> Tensor:
+    """Over their sum: keeps both; in place, that is a copy of ``x`` before."""
+    trace, total = x.trace, row_sums(x)
+    if router.least:
+        return _divided(x, pointwise("clamp", total))
+    if not router.in_place:
+        return _divided(x, scaled(total))
+    before = trace.new(x.shape, x.dtype, "before div_")
+    return trace.call(Call("div_", (x, total), x.shape, x.dtype, saves=(before, total), shares=x.storage))
+
+
+def _divided(x: Tensor, total: Tensor) -> Tensor:
+    """``x / total``: keeps both."""
+    return x.trace.call(Call("div", (x, total), x.shape, widest(x.dtype, total.dtype), saves=(x, total)))
+
+
+def _drawn_twice(router: SparseMixer, x: Tensor) -> Routed:
+    """Transformers' ``sparsemixer`` (Phi-3.5-MoE)."""
+    trace, logits = x.trace, router.forward(x)
+    first, place = _drawn(logits)
+    others = trace.call(Call("scatter", (logits,), logits.shape, logits.dtype, saves=(place,)))
+    second, _ = _drawn(others)
+    chosen = trace.new((*logits.shape[:-1], router.chosen), "int64", "experts chosen")
+    return Routed(cat([first, second]), chosen, logits)
+
+
+def _drawn(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """One expert for each token, of those that are good enough; a function of its own keeps all that led to it."""
+    gates = softmax(masked_fill(scores))
+    weights, place = gather(gates, 1)
+    saves = (weights, place, gates)
+    return scores.trace.call(
+        Call("multiplier", (scores, weights, gates), weights.shape, gates.dtype, saves=saves)
+    ), place

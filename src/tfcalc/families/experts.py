@@ -1,0 +1,88 @@
+"""What mixtures of experts are composed of, read from the fields that nearly all configs share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfcalc.configs.config import Config
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num
+from tfcalc.families import kit
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.basic import Buffer, Linear, Stored
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.mixture import Experts, Mixture, Router
+
+FUSED = ("gate_up_proj", "down_proj")
+DENSE_OR_SPARSE = ("dense", "sparse")
+
+
+def chosen(c: Config, experts: str = "num_local_experts", each: str | int = "num_experts_per_tok") -> Num:
+    """How many experts a token goes through, by a field or a number: all where no fewer are asked for."""
+    asked = each if isinstance(each, int) else c.number(experts) if c.get(each) is None else c.number(each)
+    if asked >= c.number(experts):
+        return c.size(experts)
+    return each if isinstance(each, int) else c.size(each)
+
+
+def shared(c: Config, count: str = "n_shared_experts", width: str = "moe_intermediate_size") -> Num:
+    """The width of shared experts, which are one network as wide as ``count`` of them; 0 where there are none."""
+    return c.size(width) * c.size(count, least=0)
+
+
+def mixture(
+    c: Config,
+    *beside: GatedFeedForward,
+    name: str = "mlp",
+    experts: str = "num_local_experts",
+    each: str | int = "num_experts_per_tok",
+    width: str | Num = "intermediate_size",
+    hidden: Num | None = None,
+    router: str = "gate",
+    act: str = "",
+    bias: bool = False,
+    names: Sequence[str] = FUSED,
+    of: type[Router] = Router,
+    **routing: Any,
+) -> Mixture:
+    """``experts`` gated networks of this ``width``, of which each token goes through ``each``: names of the fields.
+
+    They read ``hidden`` numbers of each token. ``beside`` are shared experts, ``routing`` what a router does its own
+    way.
+    """
+    count, active = c.size(experts), chosen(c, experts, each)
+    h = c.size("hidden_size") if hidden is None else hidden
+    route = of(router, h, count, bias=bias, chosen=active, **routing)
+    *inward, down = names
+    f, kind = c.size(width) if isinstance(width, str) else width, act or c.word("hidden_act")
+    gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
+    up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
+    many = Experts("experts", gate, up, Linear(down, f, h, "2", bias), kind, count=count, chosen=active)
+    return Mixture(name, route, many, beside)
+
+
+def network(c: Config, name: str, width: Num, *, bias: bool = False) -> GatedFeedForward:
+    """A dense gated network of any ``width``, such as shared experts."""
+    return kit.gated(c, name=name, width=width, bias=bias)
+
+
+def correction(c: Config, name: str = "gate.e_score_correction_bias", experts: str = "n_routed_experts") -> Buffer:
+    """What is added to the router's scores to balance the experts' load: no gradient trains it, so it is a buffer."""
+    return Buffer(name, Weight(name, (c.size(experts),), key=""))
+
+
+def frozen(c: Config, name: str, experts: str) -> Stored:
+    """The same, as a parameter that is not trained."""
+    return Stored(name, Weight(name, (c.size(experts),), minor=True, key="", frozen=True))
+
+
+def sparse_after(c: Config, dense: int, every: int = 1) -> list[str]:
+    """Which layers have experts: ``every`` so many of those after the first ``dense`` ones."""
+    return ["sparse" if place >= dense and place % every == 0 else "dense" for place in range(c.number(LAYERS))]
+
+
+def mlp_types(c: Config, otherwise: Sequence[str]) -> list[str]:
+    """``mlp_layer_types`` where it is given."""
+    given = c.has("mlp_layer_types")
+    return c.words("mlp_layer_types", len(otherwise), DENSE_OR_SPARSE) if given else list(otherwise)

@@ -1,0 +1,90 @@
+"""Multi-head latent attention: keys and values of all heads are made of one vector for each token."""
+
+from __future__ import annotations
+
+from tfcalc.blocks.keeping import LATENT, ROTATED, by_token
+from tfcalc.core.cost import Cached
+from tfcalc.core.number import Num
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.context import Context
+from tfcalc.ops.attention import rotary
+from tfcalc.ops.shapes import cat, copied_into, expand, merge_heads, reshape, split, transpose
+from tfcalc.tape.tensor import Tensor
+
+
+class LatentAttention(Attention):
+    """Keys and values of all heads are made of a latent vector of ``kv_rank``; a rotated key part is shared by all.
+
+    Of a head's query and key ``nope_dim`` numbers are not rotated. The ``inward`` maps are those of queries (one, or
+    two through a vector of low rank), the one down to the latent vector and the rotated part, and the one that makes
+    keys and values of it; the last of ``norms`` is that of the latent vector, one before it that of queries.
+
+    As transformers runs it, keys and values are expanded from the latent vectors, those of cached tokens again at every
+    step. Absorbed (``Workload.latent``), the same matrix is applied to queries and outputs instead, and every head
+    attends to the latent vectors themselves (DeepSeek-V2, section 2.1.2).
+
+    Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; transformers' DeepseekV3Attention.
+    """
+
+    kv_rank: Num = 0
+    nope_dim: Num = 0
+
+    @property
+    def rope_dim(self) -> Num:
+        """How much of a query and a key is rotated."""
+        assert self.rope is not None
+        return self.rope.width
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the tokens of ``x``, of b × l × h, make of each other."""
+        b, l, _ = x.shape
+        *_, down, up = self.inward
+        q = transpose(reshape(self._queries(x, ctx), b, l, self.heads, self.key_dim), 1, 2)
+        q_passed, q_turned = split(q, [self.nope_dim, self.rope_dim])
+        latent, k_turned = split(down(x), [self.kv_rank, self.rope_dim])
+        latent = reshape(self.norms[-1](latent, ctx), b, 1, l, self.kv_rank)
+        k_turned = reshape(k_turned, b, 1, l, self.rope_dim)
+        q_turned, k_turned = self._turned(q_turned, k_turned, ctx)
+        if ctx.cache is not None:
+            latent, k_turned = ctx.cache.update(latent, k_turned)
+        q = cat([q_passed, q_turned])
+        if ctx.run.latent == "absorbed" and not x.trace.lowers:
+            return self.output(self._absorbed(q, up(latent), ctx))
+        k, v = self._expanded(up(latent if x.trace.lowers else self._of_all(latent, ctx)), k_turned)
+        return self.output(merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim))
+
+    def _queries(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of x itself, or of a vector of low rank."""
+        first, *more = self.inward[:-2]
+        made = first(x)
+        return more[0](self.norms[0](made, ctx)) if more else made
+
+    def _turned(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        return rotary(q, k, self.rope_dim, lambda: ctx.backend.rotate(q, k, self, ctx))
+
+    def _expanded(self, both: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys are new memory, which their part and the rotated part are copied into; values stay a view."""
+        b, _, s, _ = both.shape
+        both = transpose(reshape(both, b, s, self.heads, self.nope_dim + self.value_dim), 1, 2)
+        k, v = split(both, [self.nope_dim, self.value_dim])
+        return copied_into([k, expand(turned, b, self.heads, s, self.rope_dim)], both.dtype), v
+
+    def _of_all(self, latent: Tensor, ctx: Context) -> Tensor:
+        """Where operations are only counted, nothing is cached: those of earlier tokens beside the new ones."""
+        if not ctx.run.decoding:
+            return latent
+        return latent.trace.view(latent, (latent.shape[0], 1, ctx.stream.seen, self.kv_rank), None)
+
+    def _absorbed(self, q: Tensor, expanded: Tensor, ctx: Context) -> Tensor:
+        """Each head attends to the latent vectors and the rotated key.
+
+        The matrix that expands them is as large a product when it is applied to queries and outputs of new tokens.
+        """
+        b, a, l, _ = q.shape
+        q = q.trace.view(q, (b, a, l, self.kv_rank + self.rope_dim), None)
+        k, v = (q.trace.view(expanded, (b, 1, l, width), None) for width in (q.width, self.kv_rank))
+        made = self._attended(q, k, v, ctx)
+        return made.trace.view(made, (b, l, a * self.value_dim), None)
+
+    def _kept(self, ctx: Context) -> tuple[Cached, ...]:
+        return by_token(ctx.stream, ctx.stream, 1, {LATENT: self.kv_rank, ROTATED: self.rope_dim})

@@ -1,0 +1,143 @@
+"""A mixture of experts: many feed-forward networks, of which a router sends each token to a few."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tfcalc.core.number import Num
+from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.context import Context
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.module import Module
+from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
+from tfcalc.ops.experts import combined
+from tfcalc.ops.shapes import reshape
+from tfcalc.tape.tensor import Tensor
+
+
+class Routed(NamedTuple):
+    """For each token its experts' weights and their numbers; the ``logits`` are handed on, though nothing reads them.
+
+    Where operations are only counted, nobody asks which experts were ``chosen``.
+    """
+
+    weights: Tensor
+    chosen: Tensor | None = None
+    logits: Tensor | None = None
+
+
+class Router(Linear):
+    """A number for each expert, of which the best say where a token goes: to so many as are ``chosen``.
+
+    ``scores`` are a ``softmax`` or a ``sigmoid`` of these logits. ``best_first``: the best logits are found first, and
+    their softmax is that of them alone. ``corrected``: what is added to the scores (and, perhaps, groups of experts)
+    decides on who is chosen, but not on the weights. ``grouped``: experts that are not in the best groups are left out.
+    The weights may be ``normalized``, so that they add up to 1, and multiplied by a number (``scales``).
+
+    What follows decides on what is kept, not on what is counted. ``logits`` are in the format of the stream, brought to
+    ``float32``, or a product of ``copies`` in fp32; ``format`` is that of W, where it is not that of all weights.
+    Autocast may be off (``exact``). The softmax of the best runs as autocast has it, in their ``own`` format, or in
+    ``float32`` (``softmax_in``). Weights are normalized ``in_place``, or divided by a ``least`` number if their sum is
+    smaller, and then brought to the format of the ``logits``, of the ``stream``, or of neither (``result``).
+
+    Source: Shazeer et al. 2017 (arXiv 1701.06538), section 2.1; DeepSeek-V3 (arXiv 2412.19437), section 2.1.2.
+    """
+
+    kind: str = "router"
+    letter: str = "router"
+    chosen: Num = 1
+    scores: str = "softmax"
+    best_first: bool = False
+    corrected: bool = False
+    grouped: bool = False
+    normalized: bool = False
+    scales: bool = False
+    logits: str = ""
+    format: str = ""
+    exact: bool = False
+    softmax_in: str = ""
+    in_place: bool = True
+    least: bool = False
+    result: str = ""
+
+    def sent(self, x: Tensor, ctx: Context) -> Routed:
+        """Where each token goes."""
+        with x.trace.inside(self):
+            return ctx.backend.route(self, x) if x.trace.lowers else Routed(self.forward(x))
+
+
+class SparseMixer(Router):
+    """Draws two experts, one after the other, the second without the first (arXiv 2409.12136)."""
+
+
+class Experts(GatedFeedForward):
+    """``count`` networks, of which each token goes through ``active``; all tokens through as many.
+
+    The matrices of all experts are one tensor where one map makes gate and input. ``clipped``: gate and input are cut
+    off, and the output is ``(up + 1) · gate · σ(α · gate)`` (gpt-oss), which is of no consequence to what is counted.
+    """
+
+    kind = "experts"
+
+    count: Num = 1
+    chosen: Num = 1
+    clipped: bool = False
+
+    @property
+    def copies(self) -> Num:
+        """How many are stored."""
+        return self.count
+
+    @property
+    def active(self) -> Num:
+        """How many of them a token goes through."""
+        return self.chosen
+
+    def routed(self, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """What the experts of each token make of it, times their weights."""
+        with x.trace.inside(self):
+            if x.trace.lowers:
+                return ctx.backend.experts(self, x, sent, ctx)
+            return combined(self.forward(x, ctx), sent.weights)
+
+
+class Mixture(Module):
+    """The experts' sum, and what every token goes through beside them.
+
+    ``shared`` experts may have a ``gate``, one number for each token; the whole may have a ``norm``. ``stored`` is what
+    the router adds to its scores. The shared experts may run before the others, which decides on what is live then.
+    The experts' sum may be multiplied by a number (``scales``).
+
+    Source: Shazeer et al. 2017 (arXiv 1701.06538), section 2; DeepSeekMoE (arXiv 2401.06066), section 3.
+    """
+
+    kind = "moe"
+
+    router: Router
+    experts: Experts
+    shared: tuple[GatedFeedForward, ...] = ()
+    gate: Linear | None = None
+    stored: tuple[Stored, ...] = ()
+    norm: Norm | None = None
+    shared_first: bool = False
+    scales: bool = False
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """On each token."""
+        rows = reshape(x, x.rows, x.width)
+        beside = [each(rows, ctx) for each in self.shared] if self.shared_first else []
+        sent = self.router.sent(rows, ctx)
+        made = self.experts.routed(rows, sent, ctx)
+        made = scaled(made) if self.scales else made
+        for each in beside or (each(rows, ctx) for each in self.shared):
+            made = add(made, self._opened(rows, each))
+        made = reshape(made, *x.shape)
+        return made if self.norm is None else self.norm(made, ctx)
+
+    def _opened(self, x: Tensor, shared: Tensor) -> Tensor:
+        """What a shared expert made, times the sigmoid of its gate where it has one (Qwen2-MoE)."""
+        if self.gate is None:
+            return shared
+        logits = self.gate(x)
+        name = f"{self.gate.name}.sigmoid"
+        return mul(activation("sigmoid", logits, lambda: pointwise("sigmoid", logits), name), shared)

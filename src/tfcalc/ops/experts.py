@@ -1,0 +1,46 @@
+"""What experts make of the rows that are sent to them, and what becomes of it."""
+
+from __future__ import annotations
+
+from tfcalc.core.number import Num
+from tfcalc.ops.elementwise import widest
+from tfcalc.tape.call import Call, MatMul
+from tfcalc.tape.tensor import Tensor
+
+
+def grouped_mm(rows: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    """Rows in the order of their experts, each times the matrix of its expert: one product for all of them.
+
+    ====================  =======================================================================
+    forward FLOPs         ``2·p·i·o`` for p pairs of a token and an expert
+    backward FLOPs        the same for each of rows and weight that needs a gradient
+    kept for backward     rows for the weight's gradient, the weight for the rows', where each group ``ends``
+    ====================  =======================================================================
+
+    Source: torch.nn.functional.grouped_mm (``_grouped_mm`` in torch's derivatives.yaml).
+    """
+    saves = (*([rows] if weight.needs_gradient else []), *([weight] if rows.needs_gradient else []), ends)
+    o = weight.shape[-1]
+    products = (MatMul("X W", (2, rows.rows, rows.width, o), (rows, weight)),)
+    call = Call("grouped_mm", (rows, weight), (*rows.shape[:-1], o), rows.dtype, products=products, saves=saves)
+    return rows.trace.call(call)
+
+
+def add_in_place(x: Tensor, other: Tensor) -> Tensor:
+    """``x.add_(other)``: keeps nothing."""
+    call = Call("add_", (x, other), x.shape, x.dtype, passes=True, shares=x.storage, strides=x.strides)
+    return x.trace.call(call)
+
+
+def combined(made: Tensor, weights: Tensor) -> Tensor:
+    """``Σ w_e · expert_e(x)`` over the experts e of a token; neither products nor sums are counted.
+
+    Source: Shazeer et al. 2017 (arXiv 1701.06538), eq. 1.
+    """
+    dtype = widest(made.dtype, weights.dtype)
+    return made.trace.call(Call("combined", (made, weights), made.shape, dtype, saves=(made, weights)))
+
+
+def summed(x: Tensor, tokens: Num) -> Tensor:
+    """The rows of each of so many tokens, added up; autocast does so in fp32."""
+    return x.trace.call(Call("sum", (x,), (tokens, x.width), x.trace.upper_format(x.dtype)))
