@@ -27,6 +27,7 @@ class GatedDeltaNet(Module):
     """
 
     kind = "ssm"
+    loops = True
 
     mixed: tuple[Linear, ...]
     gate: Linear

@@ -21,6 +21,7 @@ class RGLRU(Module):
     """
 
     kind = "scan"
+    loops = True
 
     decay: Stored
     input_gate: Blocks

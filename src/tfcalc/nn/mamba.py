@@ -25,6 +25,7 @@ class Mamba(Module):
     """
 
     kind = "ssm"
+    loops = True
 
     in_proj: Linear
     conv1d: ShortConvolution

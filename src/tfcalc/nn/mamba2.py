@@ -42,6 +42,7 @@ class Mamba2(Module):
     """
 
     kind = "ssm"
+    loops = True
 
     in_proj: Linear
     conv1d: ShortConvolution

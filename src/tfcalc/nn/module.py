@@ -22,6 +22,8 @@ class Module(Frozen):
     """
 
     kind = ""
+    loops = False
+    """Whether its forward is a loop over time, of which one turn stands for many."""
 
     name: str
 
@@ -53,6 +55,12 @@ class Module(Frozen):
         """What it and its parts hold: the tree of parameters, for which nothing needs to run."""
         inside = tuple(each for part in self.parts for each in part.components())
         yield Component(self.name, self.kind, self.held(), inside, self.copies, self.active)
+
+    def all_of(self) -> Iterator[Module]:
+        """It, and all modules in it."""
+        yield self
+        for part in self.parts:
+            yield from part.all_of()
 
     # --- how it runs
 

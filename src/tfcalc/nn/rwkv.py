@@ -48,6 +48,7 @@ class TimeMixing(Module):
     """
 
     kind = "ssm"
+    loops = True
 
     mixtures: tuple[Stored, ...]
     maps: tuple[Linear, ...]

@@ -20,6 +20,7 @@ from tfcalc.questions.standing import TrainingStep, buffers_of, bytes_in, standi
 from tfcalc.questions.training_plan import (
     MEGATRON,
     check_alone,
+    check_loops,
     gradients_stay,
     known_error,
     numerics,
@@ -47,6 +48,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
         return on_megatron(model, run, plan)
     check_alone(plan)
     known_error(model)
+    check_loops(model, run)
     run = run.telling_masks
     by, placement = precision(plan.precision), placement_of(plan)
     sized = trained(model.tree(run), plan)
@@ -82,6 +84,7 @@ class Peaks:
         if plan.backend == MEGATRON:
             return on_megatron(self.model, run, plan).peak.total
         known_error(self.model)
+        check_loops(self.model, run)
         run, sized, states, buffers = self._standing(run, plan)
         stay = _gradients_stay(plan)
         key = run, plan.replaced(**OFF_TAPE), stay

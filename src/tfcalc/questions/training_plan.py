@@ -88,6 +88,19 @@ def known_error(model: Model) -> float:
     return error_of(model) if isinstance(model, HFModel) else 0.0
 
 
+def check_loops(model: Model, run: Workload) -> None:
+    """Raise InvalidModel where layers that loop over time are computed again: such peaks were up to 70 % too low."""
+    if loops(model) and run.every:
+        asked = f"checkpointing {run.recompute} of {model.summary}, which loops over time,"
+        raise InvalidModel(f"{asked} is not supported", "use --checkpointing none")
+
+
+def loops(model: Model) -> bool:
+    """Whether its layers loop over time, in PyTorch's own code."""
+    module = model.module() if isinstance(model, HFModel) else None
+    return module is not None and any(each.loops for each in module.all_of())
+
+
 def of_text_alone(model: Model, run: Workload) -> Iterator[str]:
     """A sentence on the parts of a model that read images or sounds: what they make is not counted."""
     if isinstance(model, HFModel) and (parts := at_rest(model.tree(run))):
