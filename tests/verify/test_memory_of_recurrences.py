@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
 from tests.verify.compare_memory import counted
 
 pytestmark = pytest.mark.torch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.core.number import Num, divide
+from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
@@ -29,6 +29,9 @@ def key(attention: Attention) -> Key:
 
 def turned_width(rope: Rope) -> Num:
     """How much of a head's width is rotated: an even number, as angles come in pairs."""
+    if rope.partial:
+        even: Num = 2 * ceil_div(rope.width, 2)
+        return even
     return rope.width + (known(rope.width) or 0) % 2
 
 

@@ -117,7 +117,9 @@ def rope(c: Config, width: Num | None = None, **code: Any) -> Rope:
 
     ``code`` is what the family's program does its own way.
     """
-    return Rope(rotary_width(c, head_dim(c) if width is None else width), **code)
+    width = head_dim(c) if width is None else width
+    turned = rotary_width(c, width)
+    return Rope(turned, partial=turned is not width, **code)
 
 
 def gated(
