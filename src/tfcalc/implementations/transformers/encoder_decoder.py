@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from tfcalc.configs.family import find
 from tfcalc.core.component import Component
 from tfcalc.implementations.transformers.fields import field_of
 from tfcalc.implementations.transformers.habits import habits_of
-from tfcalc.implementations.transformers.running import NOTHING, Running, has, reading_text
+from tfcalc.implementations.transformers.running import NOTHING, Running, has, of_memory, reading_text
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Value
 
+BESIDE = ("pooler", "contact_head")
+"""What runs on a bare model's result beside it, and no loss reads."""
 INTO_DECODER = "enc_to_dec_proj"
 """The map of what an encoder made to a decoder's width, which is stored behind both."""
 
@@ -25,6 +27,9 @@ def encoder_decoder(m: Running, part: Component, x: Value) -> Value:
             continue
         if both and each.kind == "encoder":
             _encoded(m, part, each)
+        elif each.name.startswith(BESIDE) and not has(part, "loss"):
+            with m.t.without_gradients():
+                m(each, x)
         else:
             with _own_family(m, each):
                 x = m(each, x)
@@ -58,11 +63,13 @@ def _encoded(m: Running, whole: Component, encoder: Component) -> None:
     target, ids = m.stream, m.ids
     m.stream = m.run.source
     m.ids = m.t.given(m.stream.tokens, "int64", "source ids")
-    with _own_family(m, encoder):
-        memory, memory_of = m(encoder, m.ids), m.stream
-    for each in whole.parts:
-        if each.name == INTO_DECODER:
-            memory = m(each, memory)
+    is_read = any(of_memory(node.component) for part in whole.parts if part.kind == "decoder" for node in part.walk())
+    with nullcontext() if is_read else m.t.without_gradients():
+        with _own_family(m, encoder):
+            memory, memory_of = m(encoder, m.ids), m.stream
+        for each in whole.parts:
+            if each.name == INTO_DECODER:
+                memory = m(each, memory)
     m.outputs.append(memory)
     memory.storage.home = (*m.t.module, Place(encoder.name))
     m.stream, m.ids = target, ids
