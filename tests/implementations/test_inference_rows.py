@@ -11,10 +11,11 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import Workload
+from tfcalc.backends.cache import CACHE
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.implementations.serving import Served, at_peak, inference
-from tfcalc.implementations.transformers.cache import CACHE, Cache
+from tfcalc.implementations.transformers.cache import Cache
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.ledger import Ledger
 from tfcalc.tape.operations import Numerics, Torch

@@ -196,7 +196,7 @@ def _names(layers: Component) -> Iterator[str]:
     """Those of the layers that a component stands for, one by one."""
     stack = layers.name.partition("[")[0]
     assert isinstance(layers.copies, int)
-    places = range(layers.copies) if layers.places is None else layers.places
+    places = range(layers.under, layers.under + layers.copies) if layers.places is None else layers.places
     return (f"{stack}.{place}" for place in places)
 
 

@@ -105,11 +105,6 @@ def dense_classes(
     return make
 
 
-def only_logits(c: Config, run: Workload) -> Iterator[Component]:
-    """Logits of every token, without a map before them."""
-    yield Component("lm_head", "head", parts=tuple(logits(c, run, c.size("hidden_size"))))
-
-
 def lm(make: Make) -> dict[str, Head]:
     """The classes that predict words."""
     head = on_top(make)

@@ -11,10 +11,10 @@ from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.local_attention import LocalAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import bare, classifier, output
+from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.families import t5_kit as kit
-from tfcalc.families.bart import sentence, sum_last
+from tfcalc.families.bart import sum_last
 from tfcalc.leaves import embedding, norm, parameter
 from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload
@@ -151,19 +151,7 @@ def generation(c: Config, run: Workload, base: Component) -> Iterator[Component]
     yield output("lm_head", c.size("d_model"), c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
 
 
-def spans(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-    """Where the answer begins and ends."""
-    *_, last = classifier("qa_outputs", width="d_model", bias=True)(c, run, base)
-    yield from base.parts
-    yield last
-
-
 HEADS: dict[str, Head] = {"Model": bare, "EncoderModel": bare, "ForConditionalGeneration": generation}
-ALL_HEADS = HEADS | {
-    "ForSequenceClassification": sentence(),
-    "ForTokenClassification": classifier("classifier", width="d_model", bias=True),
-    "ForQuestionAnswering": spans,
-}
 
 
 @family(

@@ -7,26 +7,19 @@ beside the old one for a moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.blocks.keeping import LATENT, ROTATED
+from tfcalc.backends.cache import CACHE, KEPT, blocks
+from tfcalc.blocks.keeping import LATENT
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.implementations.transformers.layers import names
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.operations import Torch
 from tfcalc.tape.value import Value
 
 if TYPE_CHECKING:
     from tfcalc.implementations.transformers.running import Running
-
-CACHE = "cache"
-"""What its memory is called."""
-
-KEPT = (("K", "V"), (LATENT, ROTATED))
-"""What a layer's two tensors can be: keys and values, or what latent attention makes these of at each step."""
 
 
 class Kind(NamedTuple):
@@ -179,16 +172,6 @@ def grown(t: Torch, before: Value | None, new: Value) -> Value:
     """Old and new beside each other, in new memory."""
     parts = [new] if before is None else [before, new]
     return t.result(CACHE, parts, sum(part.elements for part in parts), new.dtype)
-
-
-def blocks(part: Component, path: str) -> Iterator[tuple[str, tuple[Cached, ...]]]:
-    """What each block keeps, by the path that it has while the model runs layer by layer."""
-    cached = tuple(each for leaf in part.parts for each in leaf.own.cached)
-    if cached:
-        yield path, cached
-    for below in part.parts:
-        for name in names(below) if below.kind == "layer" else (below.name,):
-            yield from blocks(below, f"{path}.{name}")
 
 
 def _kind(path: str, cached: tuple[Cached, ...]) -> Kind:

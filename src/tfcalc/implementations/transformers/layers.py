@@ -72,11 +72,6 @@ def _kinds(layer: Component, every: int, reached: bool) -> Iterator[tuple[str, C
         yield layer.name + (name if len(kinds) > 1 or not reached else ""), layer, computed_again, number
 
 
-def names(layer: Component) -> list[str]:
-    """Those of the layers that it stands for, one by one."""
-    return [_name(layer, place) for place in _places(layer)]
-
-
 def _name(layer: Component, place: int) -> str:
     return f"{layer.name.split('[')[0]}.{place}"
 
