@@ -11,7 +11,7 @@ from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, mul
-from tfcalc.ops.shapes import reshape, split
+from tfcalc.ops.shapes import copied, reshape, split
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Workload
 
@@ -72,7 +72,8 @@ class ImageReader(Module):
     own to the tower.
 
     The text's sequences are as long as they are, whatever stands for the words in them; in a program that trains, they
-    have no images.
+    have no images. Where the word that an image stands for has no row in the table, it makes a copy of the words
+    without it (``copies_ids``).
     """
 
     kind = "multimodal"
@@ -84,12 +85,13 @@ class ImageReader(Module):
     width: Num
     together: Num = 1
     tiles: Num = 1
+    copies_ids: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         if not x.trace.lowers:
             self._see(x, ctx)
-        return self.text(x, ctx)
+        return self.text(copied(x) if self.copies_ids else x, ctx)
 
     def _see(self, x: Tensor, ctx: Context) -> None:
         """What takes the place of some of the words' vectors (masked_scatter), which is not counted."""
@@ -103,6 +105,30 @@ class ImageReader(Module):
     def _rows(self, made: Tensor, ctx: Context) -> Tensor:
         images = ctx.run.source if self.vectors is None else ctx.run.beside(self.vectors)
         return reshape(made, floor_div(images.tokens, self.together), self.width)
+
+
+class PatchReader(ImageReader):
+    """A model that has no tower but a single map of each patch's pixels."""
+
+    kind = "decoder"
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """The text first."""
+        return iter((self.text, self.tower))
+
+
+class PixelMap(Linear):
+    """A linear map of the pixels of each of so many ``patches``."""
+
+    patches: Num = 1
+
+    def forward(self, x: Tensor, *given: object) -> Tensor:
+        """Of images that are given beside ``x``, which is not read."""
+        ctx = given[0]
+        assert isinstance(ctx, Context)
+        stream = ctx.run.beside(self.patches)
+        return super().forward(x.trace.given((stream.batch, stream.length, self.fan_in), "float32", "pixels"))
 
 
 class Grown(Module):
