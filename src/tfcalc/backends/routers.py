@@ -55,7 +55,8 @@ def _logits(router: Router, x: Tensor) -> Tensor:
     trace = x.trace
     if router.logits != "copies":
         logits = router.forward(x)
-        return trace.to(logits, "float32") if router.logits == "float32" else logits
+        logits = trace.to(logits, "float32") if router.logits == "float32" else logits
+        return scaled(pointwise("tanh", scaled(logits, "div"))) if router.capped else logits
     (weight,) = (trace.weight(each, dtype=router.format) for each in router.held().weights)
     weight = trace.to(weight, "float32")
     return linear(trace.to(x, "float32"), weight)

@@ -35,7 +35,8 @@ class Router(Linear):
     The weights may be ``normalized``, so that they add up to 1, and multiplied by a number (``scales``).
 
     What follows decides on what is kept, not on what is counted. ``logits`` are in the format of the stream, brought to
-    ``float32``, or a product of ``copies`` in fp32; ``format`` is that of W, where it is not that of all weights.
+    ``float32``, or a product of ``copies`` in fp32, and perhaps kept under a cap by a tanh (``capped``); ``format`` is
+    that of W, where it is not that of all weights.
     Autocast may be off (``exact``). The softmax of the best runs as autocast has it, in their ``own`` format, or in
     ``float32`` (``softmax_in``). Weights are normalized ``in_place``, or divided by a ``least`` number if their sum is
     smaller, and then brought to the format of the ``logits``, of the ``stream``, or of neither (``result``).
@@ -59,6 +60,7 @@ class Router(Linear):
     in_place: bool = True
     least: bool = False
     result: str = ""
+    capped: bool = False
 
     def sent(self, x: Tensor, ctx: Context) -> Routed:
         """Where each token goes."""
