@@ -11,7 +11,7 @@ from tfcalc.core.number import Num, scaled
 from tfcalc.errors import InvalidModel
 from tfcalc.families import experts, kit
 from tfcalc.families.experts import mlp_types, sparse_after
-from tfcalc.families.glm_moe import dense_or_sparse, routed
+from tfcalc.families.glm_moe import routed
 from tfcalc.families.windows import FULL, LAYERS, SLIDING, windows
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
@@ -91,7 +91,8 @@ def laguna(c: Config) -> Module:
 
     def one(kind: tuple[int | None, int, str]) -> PreNorm:
         window, queries, mlp = kind
-        return kit.layer(c, laguna_attention(queries, window, c), laguna_experts(c) if mlp == "sparse" else kit.gated(c))
+        mixer = laguna_attention(queries, window, c)
+        return kit.layer(c, mixer, laguna_experts(c) if mlp == "sparse" else kit.gated(c))
 
     count = c.number(LAYERS)
     given = c.get("num_attention_heads_per_layer") is not None
@@ -104,7 +105,8 @@ def laguna_experts(c: Config) -> Mixture:
     """Experts and shared ones, which run first; logits of the router may have a cap."""
     beside = kit.gated(c, name="shared_experts", width=c.size("shared_expert_intermediate_size", least=0))
     routing: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "normalized": True, "in_place": False}
-    code: dict[str, Any] = {"logits": "float32", "result": "stream", "capped": bool(c.get("moe_router_logit_softcapping"))}
+    capped = bool(c.get("moe_router_logit_softcapping"))
+    code: dict[str, Any] = {"logits": "float32", "result": "stream", "capped": capped}
     fields: dict[str, Any] = {"experts": "num_experts", "width": "moe_intermediate_size"}
     stored = experts.frozen(c, "gate.e_score_correction_bias", "num_experts")
     made = experts.mixture(c, beside, **fields, **routing, **code)
@@ -116,7 +118,8 @@ def laguna_attention(count: int, window: int | None, c: Config) -> Attention:
     groups, d, h = c.number("num_key_value_heads"), c.size("head_dim"), c.size("hidden_size")
     if (count or c.number("num_attention_heads")) % groups:
         raise InvalidModel(f"num_key_value_heads {groups} must divide every layer's query heads", "give a divisor")
-    a, g, by_head = count or c.size("num_attention_heads"), c.size("num_key_value_heads"), c.get("gating") in (True, "per-head")
+    a, g = count or c.size("num_attention_heads"), c.size("num_key_value_heads")
+    by_head = c.get("gating") in (True, "per-head")
     return GatedBehind(
         "self_attn",
         a,

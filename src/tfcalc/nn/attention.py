@@ -43,7 +43,8 @@ class Attention(Module):
     in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh. In eager code
     scores may be products of copies in fp32 (``scores_in_float32``; ``exact``, even under autocast), and their softmax
     is in ``float32``, in their ``own`` format (perhaps ``less highest``: of scores less each row's highest), or in that
-    of the ``weights``; what is masked may be filled in rather than added to (``fills_masked``). A kernel may be given a mask that tells it nothing new (``always_masked``).
+    of the ``weights``; what is masked may be filled in rather than added to (``fills_masked``). A kernel may be given a
+    mask that tells it nothing new (``always_masked``).
     A program may give a causal stack a mask of ones (``given_ones``), which says nothing.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
