@@ -10,7 +10,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
-from tfcalc.ops.experts import combined
+from tfcalc.ops.experts import add_in_place, combined
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.tensor import Tensor
 
@@ -108,7 +108,7 @@ class Mixture(Module):
 
     ``shared`` experts may have a ``gate``, one number for each token; the whole may have a ``norm``. ``stored`` is what
     the router adds to its scores. The shared experts may run before the others, which decides on what is live then.
-    The experts' sum may be multiplied by a number (``scales``).
+    The experts' sum may be multiplied by a number (``scales``), or added to what the shared ones made (``in_place``).
 
     Source: Shazeer et al. 2017 (arXiv 1701.06538), section 2; DeepSeekMoE (arXiv 2401.06066), section 3.
     """
@@ -123,6 +123,7 @@ class Mixture(Module):
     norm: Norm | None = None
     shared_first: bool = False
     scales: bool = False
+    in_place: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
@@ -132,7 +133,7 @@ class Mixture(Module):
         made = self.experts.routed(rows, sent, ctx)
         made = scaled(made) if self.scales else made
         for each in beside or (each(rows, ctx) for each in self.shared):
-            made = add(made, self._opened(rows, each))
+            made = add_in_place(each, made) if self.in_place else add(made, self._opened(rows, each))
         made = reshape(made, *x.shape)
         return made if self.norm is None else self.norm(made, ctx)
 
