@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.backends import relative
-from tfcalc.backends.sinks import scale_by_sinks, softmax_beside
+from tfcalc.backends.sinks import scale_by_sinks, softmax_beside, softmax_less_highest
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
@@ -128,6 +128,8 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
     scale = scale_by_sinks(p, sinks) if sinks is not None and sinks.code == "scale" else None
     if sinks is not None and scale is None:
         p = trace.to(softmax_beside(p, sinks), v.dtype)
+    elif attention.softmax == "less highest":
+        p = trace.to(softmax_less_highest(p), v.dtype)
     elif attention.softmax == "own":
         p = trace.to(softmax(p), v.dtype)
     elif attention.softmax == "weights":

@@ -1,77 +1,18 @@
-"""Llama 4: experts in every layer or in some, and a vision tower before the text."""
+"""Llama 4: a vision tower before the text."""
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, FeedForward, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
+from tfcalc.blocks import LLAMA_NAMES, FeedForward, layer
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import CAUSAL_LM, bare, output
+from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import scaled
 from tfcalc.families.images import FC, grid, image, self_attention
-from tfcalc.families.llama import PRE_NORM, attention, decoder, norms
-from tfcalc.families.mixtral import chosen
-from tfcalc.families.windows import told, window
+from tfcalc.families.llama import PRE_NORM
 from tfcalc.leaves import activation, linear, norm, parameter
 from tfcalc.leaves.position import learned_position
 from tfcalc.workload import Sequences, Workload
-
-CHUNKED = "chunked_attention"
-
-
-def feed_forward(sparse: bool, c: Config, run: Workload) -> Component:
-    """Experts, which all read every token, and a shared one of the same width; dense layers have their own."""
-    h, act = c.size("hidden_size"), c.word("hidden_act")
-    if not sparse:
-        dense = FeedForward(h, c.size("intermediate_size_mlp"), act, names=GATED, gated=True)
-        return dense("feed_forward", run.target, run)
-    expert = FeedForward(h, c.size("intermediate_size"), act, names=FUSED, gated=True)
-    shared = expert._replace(names=GATED)("shared_expert", run.target, run)
-    stored, active = c.size("num_local_experts"), chosen(c)
-    block = MixtureOfExperts(h, stored, active, expert, "router", within=(shared,), all_run=True)
-    return block("feed_forward", run.target, run)
-
-
-def sparse_layers(c: Config) -> list[bool]:
-    """Which layers have experts: those of ``moe_layers``, else the last of every ``interleave_moe_layer_step``."""
-    count = c.number("num_hidden_layers")
-    if c.has("moe_layers"):
-        listed = set(c.numbers("moe_layers"))
-        return [place in listed for place in range(count)]
-    step = c.number("interleave_moe_layer_step")
-    return [(place + 1) % step == 0 for place in range(count)]
-
-
-@family("llama4_text", architecture="Llama4ForCausalLM", heads=CAUSAL_LM)
-def llama4_text(c: Config, run: Workload) -> Component:
-    """Llama 4's text (Meta 2025): the norms of queries and keys have no weights."""
-
-    def make(kind: tuple[int | None, bool, bool]) -> Component:
-        chunk, rotates, sparse = kind
-        mixer = attention(c, run, bias=c.flag("attention_bias"), chunk=chunk, rotated=rotates)
-        around = mixer, feed_forward(sparse, c, run), *norms(PRE_NORM, "rmsnorm", c, run)
-        elements = run.target.tokens * c.size("hidden_size")
-        return layer("layers", around, elements, ends_with_sum=True)
-
-    kinds = list(zip(told(run, chunks(c)), rotated(c), sparse_layers(c), strict=True))
-    return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
-
-
-def rotated(c: Config) -> list[bool]:
-    """Which layers know positions: those of ``no_rope_layers``, else all but every fourth."""
-    count = c.number("num_hidden_layers")
-    if c.get("no_rope_layers"):
-        return [bool(each) for each in c.numbers("no_rope_layers", count)]
-    return [(place + 1) % c.number("no_rope_layer_interval") > 0 for place in range(count)]
-
-
-def chunks(c: Config) -> list[int | None]:
-    """Layers that know positions see only their chunk, unless ``layer_types`` say which do."""
-    count, chunk = c.number("num_hidden_layers"), window(c, "attention_chunk_size")
-    if c.has("layer_types"):
-        return [chunk if kind == CHUNKED else None for kind in c.words("layer_types", count)]
-    return [chunk if each else None for each in rotated(c)]
 
 
 def adapter(c: Config, images: Sequences) -> Component:
