@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.nn.basic import Norm
+from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, dropout
@@ -92,19 +92,24 @@ class Segments(Module):
 
 
 class Embeddings(Module):
-    """The vectors of words and of what is added to them, a norm of their sum, and dropout (BERT)."""
+    """The vectors of words and of what is added to them, a norm of their sum, and dropout (BERT).
+
+    A ``projection`` may stand before that.
+    """
 
     kind = "embeddings"
 
     tables: tuple[Module, ...]
     norm: Norm | None
     dropped: bool = False
+    projection: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         made = self._summed(x, ctx)
         if self.norm is not None:
             made = self.norm(made, ctx)
+        made = made if self.projection is None else self.projection(made)
         return dropout(made, "embedding_dropout") if self.dropped and ctx.drops else made
 
     def _summed(self, x: Tensor, ctx: Context) -> Tensor:

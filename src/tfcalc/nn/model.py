@@ -84,7 +84,8 @@ class Decoder(Module):
 class Predictions(Module):
     """A map, an activation and a norm, then logits by the words' own vectors (BERT).
 
-    Without the first three it is logits alone. A ``bias`` of its own stands beside the matrix.
+    Without the first three it is logits alone. A ``bias`` of its own stands beside the matrix. ``code`` says whose
+    program the activation is, where that is not the one that goes by its name.
     """
 
     kind = "head"
@@ -94,6 +95,7 @@ class Predictions(Module):
     decoder: Linear
     bias: Stored | None = None
     activation: str = ""
+    code: str = ""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of each token."""
@@ -102,8 +104,8 @@ class Predictions(Module):
     def transformed(self, x: Tensor, ctx: Context) -> Tensor:
         """What the logits are made of."""
         if self.dense is not None and self.norm is not None:
-            inner = self.dense(x)
-            inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+            inner, code = self.dense(x), self.code or self.activation
+            inner = activation(self.activation, inner, lambda: ctx.backend.activation(code, inner))
             x = self.norm(inner, ctx)
         return x
 
