@@ -72,6 +72,23 @@ class Sines(Module):
         return sines(rows_asked(x, PLACES, ctx), self.width, x.elements, x.trace.weights_format)
 
 
+class AngleTable(Module):
+    """Sines and cosines of each position, by which layers turn queries and keys: parameters that are not trained."""
+
+    kind = "position"
+
+    rows: Num
+    width: Num
+
+    def held(self) -> Cost:
+        """P."""
+        return Cost(weights=(Weight("P", (self.rows, self.width), frozen=True),))
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """Nothing is added to ``x``."""
+        return x
+
+
 class Segments(Module):
     """A vector of this ``width`` for each of so many kinds of tokens: the first sentence, the second."""
 

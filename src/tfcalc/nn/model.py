@@ -110,6 +110,28 @@ class Predictions(Module):
         return x
 
 
+class Bottleneck(Predictions):
+    """Logits of what two maps make through a narrower width, with the activation after each of them."""
+
+    back: Linear | None = None
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """Both maps first."""
+        parts = (self.dense, self.back, self.decoder)
+        return (part for part in parts if part is not None)
+
+    def transformed(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the logits are made of."""
+        for place, each in enumerate((self.dense, self.back), start=1):
+            if each is not None:
+                x = self._activated(each(x), ctx, f"activation{place}")
+        return x
+
+    def _activated(self, x: Tensor, ctx: Context, name: str) -> Tensor:
+        return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x), name)
+
+
 class WithHead(Module):
     """A model and what makes logits of its output; in training, their loss.
 
