@@ -122,6 +122,9 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
         p = scaled(pointwise("tanh", scaled(p, "div")))
     if ctx.slopes is not None and attention.alibi is not None:
         p = add(p, ctx.slopes)
+    if attention.own_mask:
+        seen = (q.shape[0], 1, q.shape[2] if attention.causal else 1, k.shape[2])
+        p = filled(p, trace.new(seen, "bool", "mask"))
     if mask is not None:
         p = filled(p, mask) if attention.fills_masked else add(p, mask)
     sinks = attention.sinks

@@ -45,7 +45,8 @@ class Attention(Module):
     ``exact``, even under autocast), and their softmax is in ``float32``, in their ``own`` format (perhaps ``less
     highest``: of scores less each row's highest), or in that of the ``weights``; what is masked may be filled in rather
     than added to (``fills_masked``). A kernel may be given a mask that tells it nothing new (``always_masked``). A
-    program may give a causal stack a mask of ones (``given_ones``), which says nothing.
+    program may give a causal stack a mask of ones (``given_ones``), which says nothing. Each layer may make a mask of
+    its own, of tokens that are there and of those that are seen (``own_mask``).
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -84,6 +85,7 @@ class Attention(Module):
     alibi: Alibi | None = None
     given_ones: bool = False
     table: RelativeBias | None = None
+    own_mask: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""

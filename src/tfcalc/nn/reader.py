@@ -149,5 +149,6 @@ class Grown(Module):
 
 
 def lacks(module: Module) -> bool:
-    """Whether its text model is one that does not run."""
-    return any(isinstance(each, ImageReader) and isinstance(each.text, Grown) for each in module.all_of())
+    """Whether something in it does not run that reads text."""
+    parts = (module.text,) if isinstance(module, ImageReader) else module.parts
+    return isinstance(module, Grown) or any(map(lacks, parts))

@@ -67,11 +67,15 @@ class Tower(Module):
         trace, ctx = x.trace, ctx._replace(stream=ctx.run.beside(self.count))
         cut = (ctx.stream.length,) if len(self.pixels) == 1 else ()
         x = trace.given((ctx.stream.batch, *cut, *self.pixels), "float32", "pixels")
-        x, ctx = self.laid(self.table(trace.to(x, trace.weights_format), ctx), ctx)
+        x, ctx = self.laid(self.embedded(trace.to(x, trace.weights_format), ctx), ctx)
         x = self.through(x if self.first is None else self.first(x, ctx), ctx)
         x = x if self.norm is None or self.alone else self.norm(x, ctx)
         with nullcontext() if reads or not ctx.run.training else trace.without_gradients():
             return x, self._whole(x, ctx)
+
+    def embedded(self, x: Tensor, ctx: Context) -> Tensor:
+        """The patches' vectors, and where they stand."""
+        return self.table(x, ctx)
 
     def laid(self, x: Tensor, ctx: Context) -> tuple[Tensor, Context]:
         """The sequences that the layers read: those of each image by itself."""
