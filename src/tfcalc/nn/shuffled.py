@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.nn.tower import Tower
+from tfcalc.nn.tower import OpenTower
 from tfcalc.ops.elementwise import activation
 from tfcalc.ops.shapes import copied, part
 from tfcalc.tape.tensor import Tensor
@@ -48,19 +46,10 @@ class Adapter(Module):
         return self.network(copied(copied(x), shape), ctx)
 
 
-class Adapted(Tower):
-    """A tower whose embeddings stand in it by themselves, and an adapter behind it, which does not read the class."""
+class Adapted(OpenTower):
+    """A tower with an adapter behind it, which does not read the class."""
 
     adapter: Adapter | None = None
-
-    @property
-    def parts(self) -> Iterator[Module]:
-        """Those of the embeddings stand beside the others."""
-        return iter((*self.table.parts, *(each for each in super().parts if each is not self.table)))
-
-    def embedded(self, x: Tensor, ctx: Context) -> Tensor:
-        """The patches' vectors."""
-        return self.table.forward(x, ctx)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Fewer vectors than there are patches."""

@@ -91,6 +91,19 @@ class Tower(Module):
         return self.norm(first(x), ctx) if self.alone and self.norm is not None else first(x)
 
 
+class OpenTower(Tower):
+    """One whose embeddings are no module of their own."""
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """Those of the embeddings stand beside the others."""
+        return iter((*self.table.parts, *(each for each in super().parts if each is not self.table)))
+
+    def embedded(self, x: Tensor, ctx: Context) -> Tensor:
+        """The patches' vectors, and where they stand."""
+        return self.table.forward(x, ctx)
+
+
 class ReadEarly(Stack):
     """Layers of which the ``late`` last ones make what nobody reads: in training, they stand apart."""
 
