@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from tfcalc.blocks import FUSED, GATED, FeedForward, layer
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import floor_div
+from tfcalc.families import kit
+from tfcalc.families.glm import BOTH_SIDES
 from tfcalc.families.images import feed_forward, image, norms, part, self_attention
-from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, uniform
 from tfcalc.families.qwen_vl import FUSED as QKV
 from tfcalc.families.qwen_vl import NORMS, SIDES, patch_embed
 from tfcalc.families.vision_language import either, heads, reader
 from tfcalc.leaves import activation, convolution, learned_position, linear, norm
+from tfcalc.nn.layers import Sandwich
+from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload
 
 
@@ -60,13 +64,13 @@ def merger(c: Config, run: Workload, stream: Sequences) -> Component:
     )
 
 
-@family("glm4v_text", architecture="Glm4vTextModel", heads={"Model": bare})
-def glm4v_text(c: Config, run: Workload) -> Component:
+@family("glm4v_text", architecture="Glm4vTextModel", heads={"Model": tops.bare})
+def glm4v_text(c: Config) -> Module:
     """GLM-4 with biases of queries, keys and values, and rotary positions in three dimensions."""
     width = c.quotient("hidden_size", "num_attention_heads")
-    mixer = attention(c, run, bias=True, output_bias=False, width=width)
-    names = (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm")
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, names=FUSED), names=names, ends_with_sum=False))
+    rope = kit.rope(c, width, by_sequence=True, copies=True)
+    mixer = kit.attention(c, bias=True, output_bias=False, width=width).but(rope=rope)
+    return kit.decoder(c, kit.layer(c, mixer, kit.gated(c, names=FUSED), of=Sandwich, names=BOTH_SIDES))
 
 
 def text(c: Config) -> Config:

@@ -9,12 +9,13 @@ from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide, floor_div, scaled
+from tfcalc.families import kit
 from tfcalc.families.images import feed_forward, norms, part, self_attention
-from tfcalc.families.llama import attention as attend_text
-from tfcalc.families.llama import decoder, gated, qwen3, uniform
+from tfcalc.families.llama import qwen3, upper_windows
 from tfcalc.families.qwen_moe import qwen3_moe
 from tfcalc.families.vision_language import either, heads, reader
 from tfcalc.leaves import activation, convolution, learned_position, linear, norm
+from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload
 
@@ -162,19 +163,24 @@ def qwen3_5_vision(c: Config, run: Workload) -> Component:
     return qwen3_tower(c, run)
 
 
-@family("qwen2_vl_text", architecture="Qwen2VLTextModel", heads={"Model": bare})
-@family("qwen2_5_vl_text", architecture="Qwen2_5_VLTextModel", heads={"Model": bare})
-def qwen2_vl_text(c: Config, run: Workload) -> Component:
-    """Qwen2 with rotary positions in three dimensions."""
+@family("qwen2_vl_text", architecture="Qwen2VLTextModel", heads={"Model": tops.bare})
+@family("qwen2_5_vl_text", architecture="Qwen2_5_VLTextModel", heads={"Model": tops.bare})
+def qwen2_vl_text(c: Config) -> Module:
+    """Qwen2 with rotary positions in three dimensions: those of a token depend on its sequence."""
     width = c.quotient("hidden_size", "num_attention_heads")
-    mixer = attend_text(c, run, bias=True, output_bias=False, width=width)
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run)))
+    rope = kit.rope(c, width, by_sequence=True)
+
+    def one(window: int | None) -> PreNorm:
+        mixer = kit.attention(c, bias=True, output_bias=False, width=width, window=window)
+        return kit.layer(c, mixer.but(rope=rope), kit.gated(c))
+
+    return kit.decoder(c, one, upper_windows(c), masks=(None,))
 
 
 @family("qwen3_vl_text", architecture="Qwen3VLTextModel", heads={"Model": tops.bare})
 def qwen3_vl_text(c: Config) -> Module:
     """Qwen3 with rotary positions in three dimensions."""
-    return qwen3(c)
+    return qwen3(c, by_sequence=True)
 
 
 @family(
@@ -185,7 +191,7 @@ def qwen3_vl_text(c: Config) -> Module:
 )
 def qwen3_vl_moe_text(c: Config) -> Module:
     """Qwen3-MoE with rotary positions in three dimensions."""
-    return qwen3_moe(c)
+    return qwen3_moe(c, by_sequence=True, normalized=True)
 
 
 def text(c: Config) -> Config:
