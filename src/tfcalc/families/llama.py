@@ -279,11 +279,13 @@ def qwen2(c: Config) -> Module:
 
 
 @family("qwen3", architecture="Qwen3ForCausalLM", heads=tops.CAUSAL_LM)
-def qwen3(c: Config, *, by_sequence: bool = False) -> Module:
-    """Qwen3 technical report (arXiv 2505.09388): a norm of each head's query and key.
+def qwen3(c: Config) -> Module:
+    """Qwen3 technical report (arXiv 2505.09388): a norm of each head's query and key."""
+    return with_head_norms(c)
 
-    Angles may be those of each sequence (``by_sequence``).
-    """
+
+def with_head_norms(c: Config, *, by_sequence: bool = False) -> Module:
+    """The same, whose angles may be those of each sequence."""
 
     def one(window: int | None) -> PreNorm:
         mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=window)

@@ -68,11 +68,13 @@ def qwen2_moe(c: Config) -> Module:
 @family(
     "qwen3_moe", architecture="Qwen3MoeForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"}
 )
-def qwen3_moe(c: Config, *, by_sequence: bool = False, normalized: bool = False) -> Module:
-    """Qwen3 (arXiv 2505.09388): no shared expert; a norm of each head's query and key.
+def qwen3_moe(c: Config) -> Module:
+    """Qwen3 (arXiv 2505.09388): no shared expert; a norm of each head's query and key."""
+    return with_head_norms(c)
 
-    Angles may be those of each sequence (``by_sequence``), and experts' weights always add up to 1 (``normalized``).
-    """
+
+def with_head_norms(c: Config, *, by_sequence: bool = False, normalized: bool = False) -> Module:
+    """The same; angles may be those of each sequence, and experts' weights always add up to 1 (``normalized``)."""
     seen = window(c) if c.flag("use_sliding_window") else None
 
     def mixer(width: int | None) -> Attention:
