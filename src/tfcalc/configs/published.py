@@ -156,10 +156,12 @@ class HFModel:
         """The model as a module that runs; None where its family is a tree of costs."""
         if not self.family.runs:
             return None
+        from tfcalc.nn.reader import lacks
+
         if self._module is None:
             config = self._config(Reading(find, self.instead))
             self._module = self.family.module(config, config.head).but(name=self.architecture)
-        return self._module
+        return None if lacks(self._module) else self._module
 
     @property
     def reading(self) -> Reading:

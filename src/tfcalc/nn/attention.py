@@ -99,7 +99,8 @@ class Attention(Module):
         given.clear()
         gate = None if self.gate is None or x is None else self.gate(x)
         if self.rope is not None:
-            q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
+            behind = 0 if ctx.run.decoding else self.rope.behind
+            q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx), behind)
         if self.normed_last:
             q, k = (norm(each, ctx) for norm, each in zip(self.norms, (q, k), strict=True))
         if self.tempered:  # arXiv 2501.19399

@@ -1,0 +1,105 @@
+"""Language models that read images: what a tower sees is projected, and stands among the words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tfcalc.core.component import Component
+from tfcalc.core.number import Num, floor_div
+from tfcalc.nn.basic import Linear, Stored
+from tfcalc.nn.context import Context
+from tfcalc.nn.module import Module
+from tfcalc.ops.elementwise import activation
+from tfcalc.ops.shapes import reshape
+from tfcalc.tape.tensor import Tensor
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Projector(Module):
+    """What makes vectors of the text's width of those that a tower has seen: its parts one after another.
+
+    A linear map may have an ``activation`` behind it, which is counted by this name.
+    """
+
+    kind = "projector"
+
+    steps: tuple[Module, ...]
+    activation: str = ""
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of rows."""
+        for place, each in enumerate(self.steps):
+            x = each(x, ctx)
+            if self.activation and isinstance(each, Linear) and place < len(self.steps) - 1:
+                x = self._activated(x, ctx)
+        return x
+
+    def _activated(self, x: Tensor, ctx: Context) -> Tensor:
+        return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x), "act")
+
+
+class ImageReader(Module):
+    """A tower, what is ``between`` it and the text, and the text model.
+
+    Of each image ``vectors`` are taken, of this ``width``; so many that lie ``together`` become one. Where images are
+    of any size, they are as many as a source is long (None). An image may be cut into ``tiles``, each an image of its
+    own to the tower.
+
+    The text's sequences are as long as they are, whatever stands for the words in them; in a program that trains, they
+    have no images.
+    """
+
+    kind = "multimodal"
+
+    tower: Module
+    between: tuple[Module, ...]
+    text: Module
+    vectors: Num | None
+    width: Num
+    together: Num = 1
+    tiles: Num = 1
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        if not x.trace.lowers:
+            self._see(x, ctx)
+        return self.text(x, ctx)
+
+    def _see(self, x: Tensor, ctx: Context) -> None:
+        """What takes the place of some of the words' vectors (masked_scatter), which is not counted."""
+        run = ctx.run.replaced(batch_size=ctx.run.batch_size * self.tiles)
+        ctx = ctx._replace(run=run)
+        made = self._rows(self.tower(x, ctx), ctx)
+        for each in self.between:
+            if not isinstance(each, Stored):
+                made = each(made, ctx)
+
+    def _rows(self, made: Tensor, ctx: Context) -> Tensor:
+        images = ctx.run.source if self.vectors is None else ctx.run.beside(self.vectors)
+        return reshape(made, floor_div(images.tokens, self.together), self.width)
+
+
+class Grown(Module):
+    """A model that is a tree of costs, in the place of one that runs; it makes rows of its own ``width``."""
+
+    tree: Callable[[Workload], Component]
+    width: Num
+
+    def components(self) -> Iterator[Component]:
+        """Its tree."""
+        yield self.tree(Workload())._replace(name=self.name)
+
+    def __call__(self, x: Tensor, *given: object) -> Tensor:
+        """Its tree where operations are counted; it does not run otherwise."""
+        (ctx,) = given
+        assert isinstance(ctx, Context)
+        return x.trace.grown(self.tree(ctx.run)._replace(name=self.name), (*x.shape[:2], self.width))
+
+
+def lacks(module: Module) -> bool:
+    """Whether its text model is one that does not run."""
+    return any(isinstance(each, ImageReader) and isinstance(each.text, Grown) for each in module.all_of())
