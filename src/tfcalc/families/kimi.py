@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from math import prod
 
-from tfcalc.blocks import layer
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
-from tfcalc.families.images import feed_forward, self_attention
-from tfcalc.leaves import activation, convolution, linear, norm
-from tfcalc.leaves.position import learned_position
+from tfcalc.families import packed_kit
+from tfcalc.families.images import FC
+from tfcalc.families.windows import LAYERS
+from tfcalc.leaves import activation, linear, norm
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.module import Module
+from tfcalc.nn.packed import PackedAttention, PackedTower, PatchRows, Resampled
+from tfcalc.nn.rope import Rope
 from tfcalc.workload import Sequences, Workload
 
 VISION_NAMES = ("q_proj", "k_proj", "v_proj", "proj")
@@ -31,7 +36,7 @@ def images(c: Config, run: Workload) -> Sequences:
 @family(
     "kimi_k25_vision",
     architecture="Kimi_K25VisionModel",
-    heads={"Model": bare},
+    heads={"Model": tops.bare},
     aliases={
         "vt_hidden_size": "hidden_size",
         "vt_intermediate_size": "intermediate_size",
@@ -41,24 +46,23 @@ def images(c: Config, run: Workload) -> Sequences:
         "init_pos_emb_width": "pos_emb_width",
     },
 )
-def kimi_k25_vision(c: Config, run: Workload) -> Component:
+def kimi_k25_vision(c: Config) -> Module:
     """MoonViT-3D (Kimi K2.5, arXiv 2602.02276): a table of positions of an image, fixed ones of its time."""
-    h, patch, seen = c.size("hidden_size"), c.size("patch_size"), images(c, run)
-    t = seen.tokens
-    parts = (
-        self_attention(c, run, seen, name="attn", names=VISION_NAMES),
-        feed_forward(c, run, seen),
-        *(norm(name, "layernorm", h, t) for name in ("norm1", "norm2")),
-    )
-    return Component(
+    h, a, patch = c.size("hidden_size"), c.size("num_attention_heads"), c.size("patch_size")
+    d, count = c.quotient("hidden_size", "num_attention_heads"), c.size("pos_emb_height") * c.size("pos_emb_width")
+    *inward, outward = VISION_NAMES
+    maps = tuple(Linear(name, h, a * d, letter, True) for name, letter in zip(inward, "QKV", strict=True))
+    rope = Rope(d, angles="float32", in_float32=True)
+    mixer = PackedAttention("attn", a, a, d, d, maps, (), Linear(outward, a * d, h, "O", True), rope=rope)
+    layer = packed_kit.layer(h, mixer, packed_kit.network(c, FC)).but(name="layers")
+    return PackedTower(
         "vision_tower",
-        "encoder",
-        parts=(
-            convolution("patch_embed.proj", 3, h, (patch, patch), t, input_gradient=False),
-            learned_position("patch_embed.pos_emb.position_embeddings", seen.length, h, t),
-            layer("layers", parts, t * h, copies=c.size("num_hidden_layers"), ends_with_sum=True),
-            norm("final_layernorm", "layernorm", h, t),
-        ),
+        PatchRows("patch_embed.proj", (3, patch, patch), h),
+        Resampled("patch_embed.pos_emb.position_embeddings", count, h, neighbours=16, summed=True),
+        packed_kit.stack(c, layer, depth=LAYERS),
+        (),
+        count,
+        norm=Norm("final_layernorm", "layernorm", h),
     )
 
 

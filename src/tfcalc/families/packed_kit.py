@@ -58,10 +58,10 @@ def layer(width: Num, *subs: Module, form: str = "layernorm") -> PreNorm:
     return PreNorm("blocks", subs, tuple(Norm(name, form, width) for name in NORMS))
 
 
-def stack(c: Config, *layers: Module) -> Stack:
+def stack(c: Config, *layers: Module, depth: str = "depth") -> Stack:
     """Layers that are all alike, or a module for each place."""
-    made = layers * c.number("depth") if len(layers) == 1 else layers
-    return Stack("blocks", made, c.size("depth"))
+    made = layers * c.number(depth) if len(layers) == 1 else layers
+    return Stack(layers[0].name, made, c.size(depth))
 
 
 def merger(

@@ -14,7 +14,7 @@ from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import activation, add
-from tfcalc.ops.patches import gathered, patches, sampled
+from tfcalc.ops.patches import bag, gathered, patches, sampled
 from tfcalc.ops.select import index
 from tfcalc.ops.shapes import reshape, split, stack, transpose
 from tfcalc.tape.tensor import Tensor
@@ -87,7 +87,8 @@ class PatchRows(Module):
 class Resampled(Module):
     """A trained vector for each place of a grid, of which an image of another size has the means of neighbours.
 
-    They are looked up, so many ``neighbours`` of each place, or a kernel makes them (0).
+    They are looked up, so many ``neighbours`` of each place (and ``summed`` by the same kernel), or a kernel makes them
+    of the whole table (0).
     """
 
     kind = "position"
@@ -95,6 +96,7 @@ class Resampled(Module):
     rows: Num
     width: Num
     neighbours: int = 0
+    summed: bool = False
 
     def held(self) -> Cost:
         """P."""
@@ -103,13 +105,16 @@ class Resampled(Module):
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """For rows of patches."""
         (table,) = (x.trace.weight(each) for each in self.held().weights)
-        return gathered(table, x, self.neighbours) if self.neighbours else sampled(table, x)
+        if not self.neighbours:
+            return sampled(table, x)
+        return (bag if self.summed else gathered)(table, x, self.neighbours)
 
 
 class Merger(Module):
     """So many neighbours become one vector, by two maps; normed each by itself, or all of them ``together``.
 
-    There may be several mergers (``count``) of the vectors of other layers.
+    There may be several mergers (``count``) of the vectors of other layers. The activation is counted by the name that
+    it has in the program (``activated``).
     """
 
     kind = "projector"
@@ -120,6 +125,7 @@ class Merger(Module):
     neighbours: Num
     together: bool = False
     count: Num = 1
+    activated: str = "act"
 
     @property
     def copies(self) -> Num:
@@ -131,7 +137,7 @@ class Merger(Module):
         shape = floor_div(x.rows, self.neighbours), x.width * self.neighbours
         x = self.norm(reshape(x, *shape), ctx) if self.together else reshape(self.norm(x, ctx), *shape)
         inner = self.first(x)
-        inner = activation("gelu", inner, lambda: ctx.backend.activation("gelu", inner), "act")
+        inner = activation("gelu", inner, lambda: ctx.backend.activation("gelu", inner), self.activated)
         return self.last(inner)
 
 
@@ -180,7 +186,8 @@ class PackedTower(Module):
         images = ctx.run.source if self.count is None else ctx.run.beside(self.count)
         x = self._behind_layers(trace.given((images.tokens, *self.patches.patch), "float32", "pixels"), images, ctx)
         if not trace.lowers:
-            return [each(x, ctx) for each in reversed(self.mergers)][-1]
+            merged = [each(x, ctx) for each in reversed(self.mergers)]
+            return merged[-1] if merged else x
         with trace.without_gradients():
             for each in self.mergers:
                 each(x, ctx)

@@ -53,6 +53,22 @@ def gathered(table: Tensor, rows: Tensor, neighbours: int) -> Tensor:
     return trace.to(trace.call(Call("sum", (made,), (tokens, table.shape[-1]), made.dtype)), rows.dtype)
 
 
+def bag(table: Tensor, rows: Tensor, neighbours: int) -> Tensor:
+    """The same in one kernel, whose weights are in the table's format: keeps them, and where a place's neighbours begin.
+
+    Source: torch's embedding_bag, as the CPU has it.
+    """
+    trace, tokens = rows.trace, rows.rows
+    if not trace.lowers:
+        return position(table, trace.new((tokens,), "int64", "places"), tokens)
+    several, one = (tokens, neighbours), (tokens,)
+    found = trace.new(several, "int64", "neighbours")
+    ends = [trace.new(one, "int64", name) for name in ("first neighbours", "how many", "largest")]
+    saves = (found, *ends, trace.new(several, table.dtype, "weights of neighbours"))
+    call = Call("_embedding_bag", (table,), (tokens, table.shape[-1]), table.dtype, saves=saves)
+    return trace.to(trace.call(call), rows.dtype)
+
+
 def sampled(table: Tensor, rows: Tensor) -> Tensor:
     """The same by a kernel, of all the table in fp32: keeps that and the places. Source: torch's grid_sample."""
     trace, tokens = rows.trace, rows.rows
