@@ -54,7 +54,7 @@ def gathered(table: Tensor, rows: Tensor, neighbours: int) -> Tensor:
 
 
 def bag(table: Tensor, rows: Tensor, neighbours: int) -> Tensor:
-    """The same in one kernel, whose weights are in the table's format: keeps them, and where a place's neighbours begin.
+    """The same in one kernel, whose weights are in the table's format: keeps them, and where each place's begin.
 
     Source: torch's embedding_bag, as the CPU has it.
     """
