@@ -11,10 +11,10 @@ from tfcalc.families import kit, packed_kit
 from tfcalc.families.experts import DENSE_OR_SPARSE, FUSED
 from tfcalc.families.packed_kit import MERGED_OF_TWO
 from tfcalc.families.windows import LAYERS
+from tfcalc.nn.any_size import Merger, PackedAttention, PackedTower, PatchRows
 from tfcalc.nn.basic import Buffer, Linear, Norm
 from tfcalc.nn.mixture import Experts, Mixture, Router
 from tfcalc.nn.module import Module
-from tfcalc.nn.packed import Merger, PackedAttention, PackedTower, PatchRows
 from tfcalc.nn.rope import Rope
 
 

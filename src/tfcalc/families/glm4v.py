@@ -13,10 +13,10 @@ from tfcalc.families.glm import BOTH_SIDES
 from tfcalc.families.images import grid, part
 from tfcalc.families.packed_kit import SIDES
 from tfcalc.families.vision_language import either, heads, reader
+from tfcalc.nn.any_size import GatedMerger, PatchRows, Resampled
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.module import Module
-from tfcalc.nn.packed import GatedMerger, PatchRows, Resampled
 from tfcalc.workload import Workload
 
 

@@ -35,7 +35,7 @@ def patches(c: Config, name: str, *, bias: bool = True) -> Patches:
     return Patches(name, c.size("num_channels"), c.size("hidden_size"), kernel, grid(c), bias)
 
 
-def positions(c: Config, name: str, further: int = 0, *, looked_up: bool = False) -> ImagePositions:
+def positions(c: Config, name: str, further: int = 0, *, looked_up: str = "") -> ImagePositions:
     """A trained vector for each patch, and for ``further`` vectors beside them."""
     return ImagePositions(name, product(grid(c)) + further, c.size("hidden_size"), looked_up)
 
@@ -64,6 +64,7 @@ def attention(
     bias: bool | Sequence[bool] = True,
     output_bias: bool = True,
     dropout: str = "attention_dropout",
+    of: type[Attention] = Attention,
     **more: Any,
 ) -> Attention:
     """Attention among all patches, of heads that share nothing; queries, keys and values may differ in their bias."""
@@ -72,9 +73,9 @@ def attention(
     *inward, outward = names
     biases = [bias] * 3 if isinstance(bias, bool) else bias
     maps = tuple(Linear(one, h, a * d, letter, own) for one, letter, own in zip(inward, "QKV", biases, strict=True))
-    last, drops = Linear(outward, a * d, h, "O", output_bias), bool(c.get(dropout))
+    last, drops = Linear(outward, a * d, h, "O", output_bias), bool(dropout and c.get(dropout))
     own: dict[str, Any] = {"causal": False, "dropout": drops} | more
-    return Attention(name, a, a, d, d, maps, (), last, **own)
+    return of(name, a, a, d, d, maps, (), last, **own)
 
 
 def network(

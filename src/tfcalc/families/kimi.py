@@ -14,9 +14,9 @@ from tfcalc.families import packed_kit
 from tfcalc.families.images import FC
 from tfcalc.families.windows import LAYERS
 from tfcalc.leaves import activation, linear, norm
+from tfcalc.nn.any_size import PackedAttention, PackedTower, PatchRows, Resampled
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.module import Module
-from tfcalc.nn.packed import PackedAttention, PackedTower, PatchRows, Resampled
 from tfcalc.nn.rope import Rope
 from tfcalc.workload import Sequences, Workload
 

@@ -7,11 +7,11 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
 from tfcalc.families import kit
+from tfcalc.nn.any_size import Merger, PackedAttention, PackedTower, PatchRows
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.nn.packed import Merger, PackedAttention, PackedTower, PatchRows
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.stack import Stack
 

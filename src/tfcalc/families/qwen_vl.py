@@ -12,9 +12,9 @@ from tfcalc.families.images import FC, part
 from tfcalc.families.llama import upper_windows
 from tfcalc.families.packed_kit import MERGED_OF_TWO, SIDES
 from tfcalc.families.vision_language import either, heads, reader
+from tfcalc.nn.any_size import PackedTower, Resampled
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.nn.packed import PackedTower, Resampled
 from tfcalc.workload import Workload
 
 BARE = {"Model": tops.bare}

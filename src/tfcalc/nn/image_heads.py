@@ -13,8 +13,8 @@ from tfcalc.ops.rows import mean_of_rows
 from tfcalc.ops.shapes import beside, first, part, transpose
 from tfcalc.tape.tensor import Tensor
 
-FIRST, MEAN, BOTH = "first", "mean", "both"
-"""What of an image's vectors is read: the first, their mean, or the first and the mean of the others side by side."""
+FIRST, MEAN, OTHERS, BOTH = "first", "mean", "others", "both"
+"""What of an image's vectors is read: the first, their mean, that of all others, or both side by side."""
 
 
 class ImageClassifier(Module):
@@ -40,8 +40,10 @@ class ImageClassifier(Module):
             return first(made)
         if self.reads == MEAN:
             return mean_of_rows(made)
-        whole, others = first(made), part(made, 1, made.shape[1] - 1)
-        return beside((whole, mean_of_rows(others)), (made.shape[0], 2 * made.width))
+        others = mean_of_rows(part(made, 1, made.shape[1] - 1))
+        if self.reads == OTHERS:
+            return others
+        return beside((first(made), others), (made.shape[0], 2 * made.width))
 
 
 class Reconstruction(Module):

@@ -7,10 +7,11 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, product
 from tfcalc.nn.basic import Stored
 from tfcalc.nn.context import Context
+from tfcalc.nn.embeddings import BUFFER, rows_asked
 from tfcalc.nn.module import Module
 from tfcalc.ops.convolution import convolution
 from tfcalc.ops.elementwise import add, dropout
-from tfcalc.ops.shapes import beside, expand, reshape, transpose
+from tfcalc.ops.shapes import beside, copied, expand, reshape, transpose
 from tfcalc.ops.tables import position
 from tfcalc.tape.tensor import Tensor
 
@@ -47,14 +48,14 @@ class Patches(Module):
 class ImagePositions(Module):
     """A trained vector of this ``width`` for each place of an image, which is added as it stands.
 
-    Some programs look it up, by numbers that are a buffer (``looked_up``).
+    Some programs look it up: by numbers that are a buffer, or that they make for each image (``looked_up``).
     """
 
     kind = "position"
 
     rows: Num
     width: Num
-    looked_up: bool = False
+    looked_up: str = ""
 
     def held(self) -> Cost:
         """P."""
@@ -65,7 +66,7 @@ class ImagePositions(Module):
         (table,) = (x.trace.weight(each) for each in self.held().weights)
         if x.trace.lowers and not self.looked_up:
             return reshape(table, 1, self.rows, self.width)
-        return position(table, x.trace.given((1, x.shape[1]), "int64", "places"), x.rows)
+        return position(table, rows_asked(x.trace.view(x, x.shape[:2], None), self.looked_up or BUFFER, ctx), x.rows)
 
 
 class ImageEmbeddings(Module):
@@ -106,3 +107,14 @@ def _rows(token: Stored) -> tuple[Num, ...]:
     """How many vectors it is."""
     shape = token.tensor.shape
     return shape[:-1] or (1,)
+
+
+class Resized(ImagePositions):
+    """A table of places of a square, which is drawn out to the shape of each image."""
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """For all patches of all images."""
+        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        if x.trace.lowers:
+            return copied(table, x.shape, "resized")
+        return position(table, x.trace.given((1, x.shape[1]), "int64", "places"), x.rows)

@@ -10,8 +10,8 @@ from tfcalc.core.number import Num, floor_div
 from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation
-from tfcalc.ops.shapes import reshape
+from tfcalc.ops.elementwise import activation, mul
+from tfcalc.ops.shapes import reshape, split
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Workload
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Projector(Module):
     """What makes vectors of the text's width of those that a tower has seen: its parts one after another.
 
-    A linear map may have an ``activation`` behind it, which is counted by this name.
+    An ``activation`` stands before the last.
     """
 
     kind = "projector"
@@ -34,12 +34,34 @@ class Projector(Module):
         """Of rows."""
         for place, each in enumerate(self.steps):
             x = each(x, ctx)
-            if self.activation and isinstance(each, Linear) and place < len(self.steps) - 1:
+            if self.activation and place == len(self.steps) - 2:
                 x = self._activated(x, ctx)
         return x
 
     def _activated(self, x: Tensor, ctx: Context) -> Tensor:
         return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x), "act")
+
+
+class GatedProjector(Projector):
+    """The same with a gate: half of what the map before the last makes, times the activation of the other half."""
+
+    def _activated(self, x: Tensor, ctx: Context) -> Tensor:
+        half = self.steps[-1]
+        assert isinstance(half, Linear)
+        one, gate = split(x, [half.fan_in] * 2)
+        return mul(one, super()._activated(gate, ctx))
+
+
+class Merger(Linear):
+    """A linear map of squares of patches: so many (``merged``) of each image."""
+
+    merged: Num = 1
+
+    def forward(self, x: Tensor, *given: object) -> Tensor:
+        """Of all patches, one by one."""
+        ctx = given[0]
+        assert isinstance(ctx, Context)
+        return super().forward(reshape(x, ctx.run.beside(self.merged).tokens, self.fan_in))
 
 
 class ImageReader(Module):

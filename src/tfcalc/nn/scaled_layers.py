@@ -20,6 +20,6 @@ class LayerScale(PreNorm):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
         for (norm, sub), scale in zip(self.running(ctx), self.scalers, strict=True):
-            made = mul(sub(norm(x, ctx), ctx), scale.weight(x.trace))
-            x = residual(x, self.dropping(sub, made, ctx), sub.name)
+            made = self.dropping(sub, sub(norm(x, ctx), ctx), ctx)
+            x = residual(x, mul(made, scale.weight(x.trace)), sub.name)
         return x

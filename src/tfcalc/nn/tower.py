@@ -34,8 +34,10 @@ class Pooler(Module):
 class Tower(Module):
     """Patches' vectors (and a norm), layers, a norm: one image for each sequence, of so many vectors (``count``).
 
-    ``pixels`` are an image's colours, height and width. What a ``pooler`` makes of it all is read by some (``pools``),
-    but not by those who read a vector for each patch; a program's loss does not read it either.
+    ``pixels`` are an image's colours, height and width, or how many each of its patches has, where it comes cut. What a
+    ``pooler`` makes of it all is read by some (``pools``), but not by those who read a vector for each patch; a
+    program's loss does not read it either. The norm may be of the first vector ``alone``, which then stands for the
+    whole.
 
     Source: Dosovitskiy et al. 2020 (arXiv 2010.11929), section 3.1.
     """
@@ -50,24 +52,39 @@ class Tower(Module):
     norm: Norm | None
     pooler: Module | None = None
     pools: bool = True
+    alone: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """A vector for each patch; the images are given beside ``x``, which is not read."""
-        return self.seen(x, ctx)[0]
+        return self._seen(x, ctx, reads=self.pools and not x.trace.lowers)[0]
 
-    def seen(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor | None]:
-        """A vector for each patch, and what the pooler makes of them."""
+    def pooled(self, x: Tensor, ctx: Context) -> Tensor:
+        """One vector for each image."""
+        with x.trace.inside(self):
+            return self._seen(x, ctx, reads=True)[1]
+
+    def _seen(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor]:
         trace, ctx = x.trace, ctx._replace(stream=ctx.run.beside(self.count))
-        x = trace.given((ctx.stream.batch, *self.pixels), "float32", "pixels")
-        x = self.table(trace.to(x, trace.weights_format), ctx)
-        x = x if self.first is None else self.first(x, ctx)
-        x = self.layers(x, ctx) if isinstance(self.layers, Layers) else through(self.layers, x, ctx)
-        x = x if self.norm is None else self.norm(x, ctx)
-        if self.pooler is None:
-            return x, None
-        read = self.pools and not trace.lowers if ctx.run.training else True
-        with nullcontext() if read else trace.without_gradients():
-            return x, self.pooler(x, ctx)
+        cut = (ctx.stream.length,) if len(self.pixels) == 1 else ()
+        x = trace.given((ctx.stream.batch, *cut, *self.pixels), "float32", "pixels")
+        x, ctx = self.laid(self.table(trace.to(x, trace.weights_format), ctx), ctx)
+        x = self.through(x if self.first is None else self.first(x, ctx), ctx)
+        x = x if self.norm is None or self.alone else self.norm(x, ctx)
+        with nullcontext() if reads or not ctx.run.training else trace.without_gradients():
+            return x, self._whole(x, ctx)
+
+    def laid(self, x: Tensor, ctx: Context) -> tuple[Tensor, Context]:
+        """The sequences that the layers read: those of each image by itself."""
+        return x, ctx
+
+    def through(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the layers make."""
+        return self.layers(x, ctx) if isinstance(self.layers, Layers) else through(self.layers, x, ctx)
+
+    def _whole(self, x: Tensor, ctx: Context) -> Tensor:
+        if self.pooler is not None:
+            return self.pooler(x, ctx)
+        return self.norm(first(x), ctx) if self.alone and self.norm is not None else first(x)
 
 
 class ReadEarly(Stack):
