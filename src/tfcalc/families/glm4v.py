@@ -5,19 +5,17 @@ from __future__ import annotations
 from tfcalc.blocks import FUSED
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
 from tfcalc.core.number import product
-from tfcalc.families import kit, packed_kit
+from tfcalc.families import image_kit, kit, packed_kit
 from tfcalc.families.glm import BOTH_SIDES
 from tfcalc.families.images import grid, part
 from tfcalc.families.packed_kit import SIDES
-from tfcalc.families.vision_language import either, heads, reader
+from tfcalc.families.reader_kit import either, heads, reader
 from tfcalc.nn.any_size import GatedMerger, PatchRows, Resampled
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.module import Module
-from tfcalc.workload import Workload
 
 
 @family("glm4v_vision", architecture="Glm4vVisionModel", heads={"Model": tops.bare}, aliases=SIDES)
@@ -61,6 +59,9 @@ def text(c: Config) -> Config:
 
 
 @family("glm4v", architecture="Glm4vForConditionalGeneration", heads=heads(text, tied=either))
-def glm4v(c: Config, run: Workload) -> Component:
+def glm4v(c: Config) -> Module:
     """GLM-4.1V (arXiv 2507.01006)."""
-    return reader(run, text(c), nested(part(c, "vision_config", "glm4v_vision"), run, "visual"))
+    vision, width = part(c, "vision_config", "glm4v_vision"), text(c).size("hidden_size")
+    side, count = vision.size("spatial_merge_size"), product(grid(vision))
+    tower = image_kit.nested(vision, "visual")
+    return reader(tower, (), text(c), vectors=count, width=width, together=side * side)

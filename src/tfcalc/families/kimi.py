@@ -6,19 +6,16 @@ from math import prod
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import bare, output
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div
-from tfcalc.families import packed_kit
+from tfcalc.configs.family import family
+from tfcalc.core.number import Num
+from tfcalc.families import image_kit, packed_kit
 from tfcalc.families.images import FC
+from tfcalc.families.reader_kit import conditional, reader
 from tfcalc.families.windows import LAYERS
-from tfcalc.leaves import activation, linear, norm
-from tfcalc.nn.any_size import PackedAttention, PackedTower, PatchRows, Resampled
+from tfcalc.nn.any_size import Merger, PackedAttention, PackedTower, PatchRows, Resampled
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
-from tfcalc.workload import Sequences, Workload
 
 VISION_NAMES = ("q_proj", "k_proj", "v_proj", "proj")
 
@@ -28,9 +25,9 @@ def merged(c: Config) -> int:
     return prod(c.numbers("merge_kernel_size", 2, least=1))
 
 
-def images(c: Config, run: Workload) -> Sequences:
-    """One image per sequence, of as many patches as the table of positions has."""
-    return run.beside(c.size("pos_emb_height") * c.size("pos_emb_width"))
+def patches(c: Config) -> Num:
+    """Those of an image: as many as the table of positions has."""
+    return c.size("pos_emb_height") * c.size("pos_emb_width")
 
 
 @family(
@@ -49,7 +46,7 @@ def images(c: Config, run: Workload) -> Sequences:
 def kimi_k25_vision(c: Config) -> Module:
     """MoonViT-3D (Kimi K2.5, arXiv 2602.02276): a table of positions of an image, fixed ones of its time."""
     h, a, patch = c.size("hidden_size"), c.size("num_attention_heads"), c.size("patch_size")
-    d, count = c.quotient("hidden_size", "num_attention_heads"), c.size("pos_emb_height") * c.size("pos_emb_width")
+    d, count = c.quotient("hidden_size", "num_attention_heads"), patches(c)
     *inward, outward = VISION_NAMES
     maps = tuple(Linear(name, h, a * d, letter, True) for name, letter in zip(inward, "QKV", strict=True))
     rope = Rope(d, angles="float32", in_float32=True)
@@ -66,41 +63,28 @@ def kimi_k25_vision(c: Config) -> Module:
     )
 
 
-def projector(c: Config, vision: Config, width: Num, run: Workload) -> Component:
+def projector(c: Config, vision: Config, width: Num) -> Merger:
     """Patches that lie together become one vector of the text's width."""
-    seen, together = images(vision, run), merged(vision)
-    t, wide = seen.batch * ceil_div(seen.length, together), vision.size("hidden_size") * together
-    parts = (
-        norm("pre_norm", "layernorm", c.size("projection_hidden_size"), seen.tokens),
-        linear("in_proj", wide, wide, t),
-        activation("activation", "gelu", t * wide),
-        linear("out_proj", wide, width, t),
-    )
-    return Component("mm_projector", "projector", parts=parts)
+    together = merged(vision)
+    wide, norm = vision.size("hidden_size") * together, Norm("pre_norm", "layernorm", c.size("projection_hidden_size"))
+    first, last = Linear("in_proj", wide, wide, "", True), Linear("out_proj", wide, width, "", True)
+    return Merger("mm_projector", norm, first, last, together, activated="activation")
 
 
-def conditional(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
-    """Logits of the text; the whole's config says whether they are made by the embedding."""
-    text = c.sub("text_config", "deepseek_v3")
-    tied = c.flag("tie_word_embeddings")
-    return base, output("lm_head", text.size("hidden_size"), text.size("vocab_size"), run, tied=tied)
+def text(c: Config) -> Config:
+    """DeepSeek-V3's."""
+    return c.sub("text_config", "deepseek_v3")
 
 
 @family(
     "kimi_k25",
     architecture="Kimi_K25ForConditionalGeneration",
-    heads={"Model": bare, "ForConditionalGeneration": conditional},
+    heads={"Model": tops.bare, "ForConditionalGeneration": conditional(text)},
     aliases={"mm_hidden_size": "projection_hidden_size"},
 )
-def kimi_k25(c: Config, run: Workload) -> Component:
+def kimi_k25(c: Config) -> Module:
     """Kimi K2.5 (arXiv 2602.02276)."""
-    text, vision = c.sub("text_config", "deepseek_v3"), c.sub("vision_config", "kimi_k25_vision")
-    return Component(
-        "model",
-        "multimodal",
-        parts=(
-            nested(vision, run, "vision_tower"),
-            nested(text, run, "language_model"),
-            projector(c, vision, text.size("hidden_size"), run),
-        ),
-    )
+    vision = c.sub("vision_config", "kimi_k25_vision")
+    between = (projector(c, vision, text(c).size("hidden_size")),)
+    tower, width = image_kit.nested(vision, "vision_tower"), vision.size("hidden_size")
+    return reader(tower, between, text(c), vectors=patches(vision), width=width).but(copies_ids=True)

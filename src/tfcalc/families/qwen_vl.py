@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
 from tfcalc.core.number import Num, divide, floor_div, scaled
-from tfcalc.families import kit, llama, packed_kit, qwen_moe
+from tfcalc.families import image_kit, kit, llama, packed_kit, qwen_moe
 from tfcalc.families.images import FC, part
 from tfcalc.families.llama import upper_windows
 from tfcalc.families.packed_kit import MERGED_OF_TWO, SIDES
-from tfcalc.families.vision_language import either, heads, reader
+from tfcalc.families.reader_kit import either, heads, reader
 from tfcalc.nn.any_size import PackedTower, Resampled
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.workload import Workload
 
 BARE = {"Model": tops.bare}
 LINEAR_FC = ("linear_fc1", "linear_fc2")
@@ -126,10 +124,13 @@ def text(c: Config) -> Config:
     return c.read_as(kind, head="Model")
 
 
-def seeing(c: Config, run: Workload) -> Component:
+def seeing(c: Config) -> Module:
     """A tower and a text of the family's own."""
-    vision = part(c, "vision_config", f"{c.model_type}_vision")
-    return reader(run, text(c), nested(vision, run, "visual"))
+    vision, language = part(c, "vision_config", f"{c.model_type}_vision"), text(c)
+    side = vision.size("spatial_merge_size")
+    count = vision.optional("num_position_embeddings")
+    tower = image_kit.nested(vision, "visual")
+    return reader(tower, (), language, vectors=count, width=language.size("hidden_size"), together=side * side)
 
 
 @family("qwen2_vl", architecture="Qwen2VLForConditionalGeneration", heads=heads(text, tied=either))
@@ -138,6 +139,6 @@ def seeing(c: Config, run: Workload) -> Component:
 @family("qwen3_vl_moe", architecture="Qwen3VLMoeForConditionalGeneration", heads=heads(text))
 @family("qwen3_5", architecture="Qwen3_5ForConditionalGeneration", heads=heads(text))
 @family("qwen3_5_moe", architecture="Qwen3_5MoeForConditionalGeneration", heads=heads(text))
-def qwen_vl(c: Config, run: Workload) -> Component:
+def qwen_vl(c: Config) -> Module:
     """Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL (2511.21631), Qwen3.5 (Qwen team, 2026)."""
-    return seeing(c, run)
+    return seeing(c)

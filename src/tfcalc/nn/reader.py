@@ -11,7 +11,7 @@ from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, mul
-from tfcalc.ops.shapes import reshape, split
+from tfcalc.ops.shapes import copied, reshape, split
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Workload
 
@@ -72,7 +72,8 @@ class ImageReader(Module):
     own to the tower.
 
     The text's sequences are as long as they are, whatever stands for the words in them; in a program that trains, they
-    have no images.
+    have no images. A program may look up words by a copy of their ids, in which other words stand for those of images
+    (``copies_ids``).
     """
 
     kind = "multimodal"
@@ -84,12 +85,13 @@ class ImageReader(Module):
     width: Num
     together: Num = 1
     tiles: Num = 1
+    copies_ids: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         if not x.trace.lowers:
             self._see(x, ctx)
-        return self.text(x, ctx)
+        return self.text(copied(x) if self.copies_ids else x, ctx)
 
     def _see(self, x: Tensor, ctx: Context) -> None:
         """What takes the place of some of the words' vectors (masked_scatter), which is not counted."""
