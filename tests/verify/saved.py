@@ -93,6 +93,8 @@ def run_step(
 
 def patches(inputs: Mapping[str, Any]) -> int:
     """Those of each image, where a tower has been given images of any size; else 0."""
+    if "pixel_position_ids" in inputs:
+        return int(inputs["pixel_values"].shape[1])
     return int(inputs["grid_thw"][0].prod()) if "grid_thw" in inputs else 0
 
 

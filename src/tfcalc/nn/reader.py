@@ -107,6 +107,32 @@ class ImageReader(Module):
         return reshape(made, floor_div(images.tokens, self.together), self.width)
 
 
+class Senses(Module):
+    """A text model, and what reads images or sounds for it: parts one after another for each of them (``chains``).
+
+    A program may look up words by a copy of their ids (``copies_ids``). In one that trains, there are words alone.
+    """
+
+    kind = "multimodal"
+
+    text: Module
+    chains: tuple[tuple[Module, ...], ...]
+    copies_ids: bool = False
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """The text, and the parts of each chain."""
+        return iter((self.text, *(each for chain in self.chains for each in chain)))
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        for chain in () if x.trace.lowers else self.chains:
+            made = x
+            for each in chain:
+                made = each(made, ctx)
+        return self.text(copied(x) if self.copies_ids else x, ctx)
+
+
 class Grown(Module):
     """A model that is a tree of costs, in the place of one that runs; it makes rows of its own ``width``."""
 
@@ -126,4 +152,4 @@ class Grown(Module):
 
 def lacks(module: Module) -> bool:
     """Whether its text model is one that does not run."""
-    return any(isinstance(each, ImageReader) and isinstance(each.text, Grown) for each in module.all_of())
+    return any(isinstance(each, ImageReader | Senses) and isinstance(each.text, Grown) for each in module.all_of())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TOWERS_GRID = "grid_thw"
 GRIDS = ("image_grid_thw", TOWERS_GRID)
+PLACES = ("image_position_ids", "pixel_position_ids")
 HELD = ("vision_config", "encoder")
 """Where configs hold that of what reads images."""
 
@@ -75,8 +76,9 @@ def _image(
             return _packed(grid, vision, batch, run)
     if "spatial_shapes" in known:
         return _cut(vision, batch)
-    if "image_position_ids" in known:
-        return _placed(vision, batch, run)
+    for places in PLACES:
+        if places in known:
+            return _placed(places, vision, batch, run)
     if vision is config and hasattr(
         config, "text_config"
     ):  # no tower at all: a language model reads the patches (Fuyu)
@@ -162,14 +164,15 @@ def _cut(vision: PreTrainedConfig, batch: int) -> dict[str, Tensor]:
     }
 
 
-def _placed(vision: PreTrainedConfig, batch: int, run: Workload) -> dict[str, Tensor]:
+def _placed(name: str, vision: PreTrainedConfig, batch: int, run: Workload) -> dict[str, Tensor]:
     """Each image's patches in a row of its own, with the place of each (Gemma 4): a strip, as high as is pooled."""
-    count, high = int(run.source.length), vision.pooling_kernel_size  # type: ignore[call-overload]
+    high = vision.pooling_kernel_size
+    count = max(int(run.source.length) // high**2, 1) * high**2  # type: ignore[call-overload]
     side = getattr(vision, "model_patch_size", vision.patch_size)
     places = [[place // high, place % high] for place in range(count)]
     return {
         "pixel_values": torch.ones(batch, count, 3 * side**2),
-        "image_position_ids": torch.tensor([places] * batch),
+        name: torch.tensor([places] * batch),
     }
 
 
