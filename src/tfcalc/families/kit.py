@@ -132,15 +132,17 @@ def gated(
     *,
     name: str = "mlp",
     width: Num | None = None,
+    hidden: Num | None = None,
     bias: bool = False,
     names: Sequence[str] = GATED,
     act: str = "hidden_act",
 ) -> GatedFeedForward:
     """SwiGLU, GeGLU: the feed-forward network with a gate, which two names say is made with the input by one map.
 
-    It is as wide as ``intermediate_size`` says, unless a ``width`` is given.
+    It is as wide as ``intermediate_size`` says, unless a ``width`` is given, and reads vectors of ``hidden_size``,
+    unless a ``hidden`` width is.
     """
-    h, f = c.size("hidden_size"), c.size("intermediate_size") if width is None else width
+    h, f = c.size("hidden_size") if hidden is None else hidden, c.size("intermediate_size") if width is None else width
     *inward, down = names
     gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
     up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
