@@ -29,19 +29,20 @@ def lm_head(
     scales: bool = False,
     cap: str = "",
     shifted: bool = True,
+    upcasts: bool = True,
 ) -> Top:
     """Logits over the vocabulary, by a matrix that may be the embedding's (``tie_word_embeddings``).
 
     A ``bias_flag`` is the field that says whether there is a bias. The logits may be multiplied by a number
     (``scales``), or have a ``cap``, which is the field that gives it. They are those of the next tokens (``shifted``),
-    or of the tokens themselves.
+    or of the tokens themselves, and the loss may read a copy of the logits in fp32 (``upcasts``).
     """
 
     def top(c: Config, base: Module) -> Module:
         tied = "embedding" if c.flag("tie_word_embeddings") else None
         biased = bias or bool(bias_flag and c.flag(bias_flag))
         head = Linear(name, c.size(width), c.size("vocab_size"), "vocab", biased, tied, "output")
-        return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None, shifted)
+        return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None, shifted, upcasts)
 
     return top
 

@@ -11,8 +11,9 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.families.bart import attention, encoder_layer, feed_forward, half, side
 from tfcalc.families.images import part
+from tfcalc.families.sound_kit import ALIASES, language
+from tfcalc.families.sound_trees import listener
 from tfcalc.families.vision_language import conditional
-from tfcalc.families.whisper import ENCODER_ALIASES, language, listener
 from tfcalc.leaves import activation, convolution, linear
 from tfcalc.workload import Workload
 
@@ -24,7 +25,7 @@ HALVED = 8
     "qwen3_asr_encoder",
     architecture="Qwen3ASREncoder",
     heads={"Encoder": bare},
-    aliases={own: other for other, own in ENCODER_ALIASES.items()},
+    aliases=ALIASES,
 )
 def qwen3_asr_encoder(c: Config, run: Workload) -> Component:
     """Whisper's layers; frames attend within windows of ``n_window_infer`` of the spectrogram's, the last shorter."""

@@ -9,8 +9,9 @@ from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
 from tfcalc.core.number import divide
 from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, head_dim, kv_heads, norms
+from tfcalc.families.sound_kit import language
+from tfcalc.families.sound_trees import listener, stem
 from tfcalc.families.vision_language import conditional, two_maps
-from tfcalc.families.whisper import language, listener, stem
 from tfcalc.leaves import activation, linear, norm
 from tfcalc.workload import Sequences, Workload
 

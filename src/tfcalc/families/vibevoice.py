@@ -13,9 +13,10 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.images import part
+from tfcalc.families.sound_kit import language
+from tfcalc.families.sound_trees import never
 from tfcalc.families.unread import unread
 from tfcalc.families.vision_language import conditional
-from tfcalc.families.whisper import language, never
 from tfcalc.leaves import convolution, linear, norm, parameter
 from tfcalc.leaves.convolution import depthwise
 from tfcalc.workload import Sequences, Workload
