@@ -15,7 +15,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import activation, add, dropout
 from tfcalc.ops.frames import convolution, group_norm, means
-from tfcalc.ops.shapes import transpose
+from tfcalc.ops.shapes import pad, transpose
 from tfcalc.ops.tables import sines
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
@@ -24,7 +24,8 @@ from tfcalc.workload import Sequences
 class Convolution(Module):
     """Each place of ``width`` channels is a linear map of those of the ``channels`` under the kernel's ``taps``.
 
-    So many ``groups`` of channels are mapped by themselves. An ``activation`` stands behind it.
+    So many ``groups`` of channels are mapped by themselves. An ``activation`` stands behind it. A program may put so
+    many zeros ``before`` what it reads, in new memory.
     """
 
     kind = "convolution"
@@ -35,6 +36,7 @@ class Convolution(Module):
     bias: bool = True
     groups: Num = 1
     activation: str = ""
+    before: Num = 0
 
     def held(self) -> Cost:
         """W and b."""
@@ -45,6 +47,8 @@ class Convolution(Module):
         """At so many places of each axis behind the channels."""
         weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None
         assert weight is not None
+        if x.trace.lowers and self.before:
+            x = pad(x, 2, x.shape[2] + self.before)
         return convolution(x, weight, bias, *places)
 
     def activated(self, x: Tensor, ctx: Context, *places: Num) -> Tensor:
@@ -119,7 +123,7 @@ def reads(made: Num, taps: Num, stride: int) -> Num:
 class SoundEncoder(Module):
     """What a ``stem`` makes of sound, through layers that look both ways, and a norm (Whisper).
 
-    A clip is filled up to so many ``frames``, or as long as the source. The stem's parts stand in the encoder itself,
+    A clip is filled up to so many ``frames``, or as long as the source, or has so many frames ``per_word``. The stem's parts stand in the encoder itself,
     unless it has a name. Neighbours may be ``halved``: their mean is what the norm reads.
 
     Source: Radford et al. 2022 (arXiv 2212.04356), section 2.2.
@@ -134,6 +138,7 @@ class SoundEncoder(Module):
     frames: Num | None = None
     dropped: bool = False
     halved: bool = False
+    per_word: Num | None = None
 
     @property
     def parts(self) -> Iterator[Module]:
@@ -143,6 +148,8 @@ class SoundEncoder(Module):
 
     def heard(self, ctx: Context) -> Sequences:
         """The frames that it makes vectors of; where tokens are decoded it has made them."""
+        if self.per_word is not None:
+            return ctx.run.beside(ctx.run.seq_len * self.per_word)
         return ctx.run.source if self.frames is None else ctx.run.beside(self.frames)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
