@@ -14,7 +14,6 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.images import part
 from tfcalc.families.sound_kit import language
-from tfcalc.families.sound_trees import never
 from tfcalc.families.unread import unread
 from tfcalc.families.vision_language import conditional
 from tfcalc.leaves import convolution, linear, norm, parameter
@@ -61,6 +60,11 @@ def _stage(c: Config, run: Workload, stream: Sequences, width: Num, depth: int) 
             parameter("ffn_gamma", width, minor=True),
         )
         yield layer("stage", parts, t * width, copies=depth)
+
+
+def never(_whole: Config, _text: Config) -> bool:
+    """``tie_word_embeddings`` is not heeded."""
+    return False
 
 
 @family(
