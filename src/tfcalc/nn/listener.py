@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import reduce
+
 from tfcalc.core.number import divide
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.frames import SoundEncoder
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation
+from tfcalc.ops.elementwise import activation, add
 from tfcalc.ops.frames import mean
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.tensor import Tensor
 
 
 class Projector(Module):
-    """Maps, one after another with an activation between them, of as many frames at once as the first is wide."""
+    """Maps, one after another with an activation or a norm ``between`` them, of as many frames as the first is wide."""
 
     kind = "projector"
 
     maps: tuple[Linear, ...]
     activation: str = ""
     norm: Norm | None = None
+    between: Norm | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × n × h."""
@@ -28,7 +32,7 @@ class Projector(Module):
         x = reshape(x, divide(x.elements, fan_in), fan_in)
         x = self.maps[0](x)
         for each in self.maps[1:]:
-            x = each(self._activated(x, ctx))
+            x = each(self._activated(x, ctx) if self.between is None else self.between(x, ctx))
         return x if self.norm is None else self.norm(x, ctx)
 
     def _activated(self, x: Tensor, ctx: Context) -> Tensor:
@@ -52,6 +56,42 @@ class Listener(Module):
         """Of token ids."""
         if not x.trace.lowers:
             self.projector(self.ears(x, ctx), ctx)
+        return self.language(x, ctx)
+
+
+class Summing(Module):
+    """Projectors of what several encoders have made, and the sum of what they make; their maps stand in it itself."""
+
+    kind = "projector"
+
+    projectors: tuple[Projector, ...]
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """Those of all projectors."""
+        return (part for each in self.projectors for part in each.parts)
+
+    def forward(self, x: Tensor, ctx: Context, *others: Tensor) -> Tensor:
+        """Of what each encoder has made."""
+        made = [each.forward(one, ctx) for each, one in zip(self.projectors, (x, *others), strict=True)]
+        return reduce(add, made)
+
+
+class TwoEars(Module):
+    """A language model that hears with several encoders, which are not trained; see :class:`Listener`."""
+
+    kind = "listener"
+
+    ears: tuple[Module, ...]
+    projector: Summing
+    language: Module
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        if not x.trace.lowers:
+            with x.trace.without_gradients():
+                first, *others = (each(x, ctx) for each in self.ears)
+            self.projector(first, ctx, *others)
         return self.language(x, ctx)
 
 
