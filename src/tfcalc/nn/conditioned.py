@@ -25,7 +25,7 @@ class Adapter(Module):
 
 
 class Conditioned(PreNorm):
-    """``x + f(norm(x))``, and then ``x + f(norm(x) · (1 + g(c)))`` with a vector c for all tokens (Voxtral Realtime)."""
+    """``x + f(norm(x))``, and then ``x + f(norm(x) · (1 + g(c)))`` with a vector c for all tokens."""
 
     adapter: Adapter | None = None
 

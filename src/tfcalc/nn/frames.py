@@ -123,8 +123,9 @@ def reads(made: Num, taps: Num, stride: int) -> Num:
 class SoundEncoder(Module):
     """What a ``stem`` makes of sound, through layers that look both ways, and a norm (Whisper).
 
-    A clip is filled up to so many ``frames``, or as long as the source, or has so many frames ``per_word``. The stem's parts stand in the encoder itself,
-    unless it has a name. Neighbours may be ``halved``: their mean is what the norm reads.
+    A clip is filled up to so many ``frames``, or as long as the source, or has so many frames ``per_word``. The stem's
+    parts stand in the encoder itself, unless it has a name. Neighbours may be ``halved``: their mean is what the norm
+    reads.
 
     Source: Radford et al. 2022 (arXiv 2212.04356), section 2.2.
     """

@@ -18,7 +18,7 @@ HALVED = 8
 
 
 class InPieces(Attention):
-    """Attention within pieces of so many frames, of which the last may be shorter: no mask, but products of their own."""
+    """Attention within pieces of so many frames, the last perhaps shorter: no mask, but products of their own."""
 
     pieces: Num = 0
 
