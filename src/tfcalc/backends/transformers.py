@@ -17,6 +17,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
+from tfcalc.ops.shapes import contiguous, part
 from tfcalc.tape.call import Call
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.running import Running
@@ -67,9 +68,9 @@ class Transformers:
         assert attention.rope is not None
         return rotation.turned(q, k, ctx.angles[rotation.key(attention)], attention.rope)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, part: Attention, ctx: Context) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:
         """By the kernel of the run."""
-        return attention.attended(q, k, v, part, ctx)
+        return attention.attended(q, k, v, block, ctx)
 
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         """T5's, once for all layers."""
@@ -100,6 +101,9 @@ class Transformers:
 
     def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)
+        if model.cuts:
+            logits = contiguous(part(logits, 1, logits.shape[1] - 1))
+            ids = logits.trace.new(logits.shape[:-1], "int64", "labels")
         return nll_of_softmax(logits.trace.to(logits, "float32") if model.upcasts else logits, self.labels(model, ids))
 
     def begin_loss(self, trace: Trace) -> None:
@@ -109,7 +113,7 @@ class Transformers:
 
     def labels(self, model: WithHead, ids: Tensor) -> Tensor:
         """The tokens, or those that are next: padded, and the first one cut off, a view where there is one sequence."""
-        if not model.shifted:
+        if model.cuts or not model.shifted:
             return ids
         tokens = ids.elements
         return ids.trace.new((tokens if value_of(ids.shape[0]) != 1 else tokens + 1,), "int64", "labels")

@@ -30,6 +30,7 @@ def lm_head(
     cap: str = "",
     shifted: bool = True,
     ties: tuple[str, ...] = ("tie_word_embeddings",),
+    upcasts: bool = True,
 ) -> Top:
     """Logits over the vocabulary, by a matrix that may be the embedding's.
 
@@ -37,7 +38,7 @@ def lm_head(
 
     A ``bias_flag`` is the field that says whether there is a bias. The logits may be multiplied by a number
     (``scales``), or have a ``cap``, which is the field that gives it. They are those of the next tokens (``shifted``),
-    or of the tokens themselves.
+    or of the tokens themselves, and the loss may read a copy of the logits in fp32 (``upcasts``).
     """
 
     def top(c: Config, base: Module) -> Module:
@@ -45,7 +46,7 @@ def lm_head(
         tied = "embedding" if field and c.flag(field) else None
         biased = bias or bool(bias_flag and c.flag(bias_flag))
         head = Linear(name, c.size(width), c.size("vocab_size"), "vocab", biased, tied, "output")
-        return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None, shifted)
+        return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None, shifted, upcasts)
 
     return top
 

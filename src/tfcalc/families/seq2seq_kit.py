@@ -72,12 +72,12 @@ def norm(c: Config, name: str) -> Norm:
     return Norm(name, "layernorm", c.size("d_model"))
 
 
-def layers(c: Config, side: str, *, pre_norm: bool) -> Stack:
+def layers(c: Config, side: str, *, pre_norm: bool, mixer: Callable[..., Attention] = attention) -> Stack:
     """Equal layers; a decoder by itself holds what would read an encoder, and never runs it."""
     causal = side == "decoder"
-    subs: list[Module] = [attention(c, side, "self_attn", causal=causal, given_ones=causal)]
+    subs: list[Module] = [mixer(c, side, "self_attn", causal=causal, given_ones=causal)]
     if causal:
-        subs.append(attention(c, side, "encoder_attn", CrossAttention, reads=c.head != ALONE))
+        subs.append(mixer(c, side, "encoder_attn", CrossAttention, reads=c.head != ALONE))
     norms = [norm(c, f"{sub.name}_layer_norm") for sub in subs]
     subs, norms = [*subs, network(c, side)], [*norms, norm(c, "final_layer_norm")]
     drops, depth = bool(c.get("dropout")), f"{side}_layers"

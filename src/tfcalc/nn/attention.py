@@ -17,8 +17,8 @@ from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.sinks import Sinks
 from tfcalc.ops.attention import attend, rotary
-from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise
-from tfcalc.ops.shapes import merge_heads, reshape, split, transpose
+from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise, scaled
+from tfcalc.ops.shapes import contiguous, merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 
@@ -47,7 +47,8 @@ class Attention(Module):
     highest``: of scores less each row's highest), or in that of the ``weights``; what is masked may be filled in rather
     than added to (``fills_masked``). A kernel may be given a mask that tells it nothing new (``always_masked``). A
     program may give a causal stack a mask of ones (``given_ones``), which says nothing. Each layer may make a mask of
-    its own, of tokens that are there and of those that are seen (``own_mask``).
+    its own, of tokens that are there and of those that are seen (``own_mask``). Queries may be multiplied before
+    their heads are told apart, and then all heads copied, so that the rows of each lie together (``copied``).
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -87,6 +88,7 @@ class Attention(Module):
     given_ones: bool = False
     table: RelativeBias | None = None
     own_mask: bool = False
+    copied: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
@@ -158,8 +160,11 @@ class Attention(Module):
             q, k, v = (each(read) for each, read in zip(self.inward, (x, source, source), strict=True))
         if self.clipped:
             q, k, v = (clipped_in_place(each) for each in (q, k, v))
+        if self.copied:
+            q = scaled(q)
         q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
-        return transpose(q, 1, 2), transpose(k, 1, 2), transpose(_headed(v, g, d_v), 1, 2)
+        q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(_headed(v, g, d_v), 1, 2)
+        return (contiguous(q), contiguous(k), contiguous(v)) if self.copied else (q, k, v)
 
     def _normed(self, x: Tensor, place: int, heads: Num, ctx: Context) -> Tensor:
         """Queries or keys of each head, after their norm if they have one."""

@@ -84,8 +84,6 @@ class Habits(NamedTuple):
 
     indexes: bool = False
     """Heads of keys and values are found by an index, a number for each."""
-    places_heads: bool = False
-    """Queries, keys and values are written anew, head by head."""
     clips: str | None = None
     """The field for a limit of queries, keys and values, which are cut in place."""
     norms_heads: str = ""
