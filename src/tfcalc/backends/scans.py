@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tfcalc.backends.delta import gated_delta
 from tfcalc.backends.mamba2 import state_space
 from tfcalc.nn.context import Context
-from tfcalc.nn.delta import GatedDeltaNet
+from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
 from tfcalc.nn.griffin import RGLRU
 from tfcalc.nn.mamba import Mamba
 from tfcalc.nn.mamba2 import Mamba2
@@ -133,6 +133,7 @@ CODE: dict[type[Module], Callable[..., Tensor]] = {
     RGLRU: griffin,
     TimeMixing: rwkv,
     GatedDeltaNet: gated_delta,
+    JointDeltaNet: gated_delta,
     Mamba2: state_space,
 }
 """By the kind of mixer."""
