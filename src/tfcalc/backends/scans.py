@@ -12,6 +12,7 @@ from tfcalc.nn.griffin import RGLRU
 from tfcalc.nn.mamba import Mamba
 from tfcalc.nn.mamba2 import Mamba2
 from tfcalc.nn.module import Module
+from tfcalc.nn.multiplied import MultipliedMamba2
 from tfcalc.nn.rwkv import TimeMixing
 from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scaled, shifted
 from tfcalc.ops.loops import State, loop
@@ -135,5 +136,6 @@ CODE: dict[type[Module], Callable[..., Tensor]] = {
     GatedDeltaNet: gated_delta,
     JointDeltaNet: gated_delta,
     Mamba2: state_space,
+    MultipliedMamba2: state_space,
 }
 """By the kind of mixer."""
