@@ -212,8 +212,8 @@ def nemotron_h(c: Config) -> Module:
     def one(kind: str) -> Module:
         return kit.layer(c, makers[kind](), names=("norm",), code="helium")
 
-    names = ("model", "embeddings", "norm_f")
-    return kit.decoder(c, one, nemotron_layers(c), code="helium", names=names, masks=(None,))
+    kinds, names = nemotron_layers(c), ("model", "embeddings", "norm_f")
+    return kit.decoder(c, one, kinds, code="helium", names=names, masks=(None,), count=len(kinds))
 
 
 def nemotron_mixer(c: Config) -> Module:
