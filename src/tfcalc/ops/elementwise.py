@@ -176,3 +176,10 @@ def times_mask(x: Tensor) -> Tensor:
     mask = trace.new((*x.shape[:-1], 1), x.dtype, "tokens that are there")
     call = Call("mul_", (x,), x.shape, x.dtype, saves=(mask,), shares=x.storage, strides=x.strides, kernels=("mul_",))
     return trace.call(call)
+
+
+def divided(x: Tensor, *, in_place: bool = False) -> Tensor:
+    """``x`` over a tensor of one number, which is kept."""
+    number = x.trace.new((), x.dtype, "scale")
+    shares, strides = (x.storage, x.strides) if in_place else (None, preserved(x))
+    return x.trace.call(Call("div", (x,), x.shape, x.dtype, saves=(number,), shares=shares, strides=strides))
