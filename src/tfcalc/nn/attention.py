@@ -43,8 +43,9 @@ class Attention(Module):
     in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh. In eager code
     scores may be products of copies in fp32 (``scores_in_float32``; ``exact``, even under autocast), and their softmax
     is in ``float32``, in their ``own`` format, or in that of the ``weights``; what is masked may be filled in rather
-    than added to (``fills_masked``). A kernel may be given a mask that tells it nothing new (``always_masked``).
-    A program may give a causal stack a mask of ones (``given_ones``), which says nothing.
+    than added to (``fills_masked``), or they are kept from falling under the smallest number (``limits_masked``). A
+    kernel may be given a mask that tells it nothing new (``always_masked``). A program may give a causal stack a mask
+    of ones (``given_ones``), which says nothing.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -78,6 +79,7 @@ class Attention(Module):
     scores_in_float32: bool = False
     softmax: str = "float32"
     fills_masked: bool = False
+    limits_masked: bool = False
     always_masked: bool = False
     alibi: Alibi | None = None
     given_ones: bool = False
