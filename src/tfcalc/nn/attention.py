@@ -125,6 +125,10 @@ class Attention(Module):
         """The sequences whose keys are seen."""
         return ctx.stream
 
+    def seen(self, ctx: Context) -> Sequences:
+        """The same with all keys that are seen beside theirs."""
+        return self.sees(ctx)
+
     def with_bias(self, x: Tensor, ctx: Context) -> Context:
         """With the bias of its own table, where it has one."""
         return ctx if self.table is None else ctx._replace(bias=self.table(x, ctx))
@@ -169,7 +173,7 @@ class Attention(Module):
         """What queries make of keys and values; what is read again, by another ``name``, is cached only once."""
         masks = ctx.run.tells_masks if not self.causal else not (self.keeps_all and ctx.run.decoding)
         window = self.window if masks else None
-        pairs = ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal, window=window, chunk=self.chunk)
+        pairs = ctx.run.pairs(ctx.stream, self.seen(ctx), causal=self.causal, window=window, chunk=self.chunk)
 
         def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             cached = self._kept(ctx) if name == "attend" else ()

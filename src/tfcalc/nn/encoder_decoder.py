@@ -30,6 +30,12 @@ class Alone(Module):
         return self.decoder(x, ctx)
 
 
+class EncoderOnly(Alone):
+    """An encoder by itself, likewise."""
+
+    kind = "encoder"
+
+
 class EncoderDecoder(Module):
     """An encoder of the source, and a decoder of the target that reads what it made; they may share a table of words.
 
@@ -47,6 +53,7 @@ class EncoderDecoder(Module):
         source = ctx.run.source
         ids = x.trace.given((source.batch, source.length), "int64", "source ids")
         memory = self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None))
+        x.trace.forget("embedding")  # heads are tied to the decoder's table
         x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
         x.trace.until_loss_ends(memory)
         return self.decoder(x, ctx._replace(memory=memory, memory_of=source))
@@ -81,6 +88,12 @@ class Open(WithHead):
         """Of token ids."""
         made = self.base.forward(x, ctx)
         return self.read(scaled(made) if self.scaled else made, x, ctx)
+
+
+class OpenDecoder(Open):
+    """A decoder that holds what makes logits."""
+
+    kind = "decoder"
 
 
 class WithBias(WithHead):
