@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.backends import activations, attention, norms, relative, rotation, routers, scans
-from tfcalc.backends.experts import EXPERTS, every
+from tfcalc.backends.experts import EXPERTS, every, networks
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
@@ -15,6 +15,7 @@ from tfcalc.nn.mixture import Experts, Routed, Router
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
+from tfcalc.nn.switch import Networks
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import contiguous, part
@@ -87,6 +88,10 @@ class Transformers:
             if isinstance(experts, AllExperts)
             else EXPERTS[self.experts_by](experts, x, sent, ctx)
         )
+
+    def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """One after another."""
+        return networks(experts, x, sent, ctx)
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """Its loop in Python."""

@@ -22,9 +22,9 @@ from tfcalc.families.windows import LAYERS
 from tfcalc.leaves import activation, buffer, convolution, linear, norm
 from tfcalc.leaves.convolution import depthwise
 from tfcalc.nn.basic import Buffer, Linear, Norm
-from tfcalc.nn.limits import Clipped, LimitedFeedForward
 from tfcalc.nn.gemma_tower import Embedder, GemmaTower, NormedAttention, PatchEmbedder, Pool, RowsAndColumns
 from tfcalc.nn.layers import Sandwich
+from tfcalc.nn.limits import Clipped, LimitedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Senses
 from tfcalc.nn.rope import Rope

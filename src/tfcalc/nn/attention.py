@@ -45,7 +45,8 @@ class Attention(Module):
     scores are ``capped`` by a tanh. In eager code scores may be products of copies in fp32 (``scores_in_float32``;
     ``exact``, even under autocast), and their softmax is in ``float32``, in their ``own`` format (perhaps ``less
     highest``: of scores less each row's highest), or in that of the ``weights``; what is masked may be filled in rather
-    than added to (``fills_masked``). A kernel may be given a mask that tells it nothing new (``always_masked``). A
+    than added to (``fills_masked``), or they are kept from falling under the smallest number (``limits_masked``). A
+    kernel may be given a mask that tells it nothing new (``always_masked``). A
     program may give a causal stack a mask of ones (``given_ones``), which says nothing. Each layer may make a mask of
     its own, of tokens that are there and of those that are seen (``own_mask``). Queries may be multiplied before
     their heads are told apart, and then all heads copied, so that the rows of each lie together (``copied``).
@@ -83,6 +84,7 @@ class Attention(Module):
     scores_in_float32: bool = False
     softmax: str = "float32"
     fills_masked: bool = False
+    limits_masked: bool = False
     always_masked: bool = False
     alibi: Alibi | None = None
     given_ones: bool = False
@@ -130,6 +132,10 @@ class Attention(Module):
     def sees(self, ctx: Context) -> Sequences:
         """The sequences whose keys are seen."""
         return ctx.stream
+
+    def seen(self, ctx: Context) -> Sequences:
+        """The same with all keys that are seen beside theirs."""
+        return self.sees(ctx)
 
     def with_bias(self, x: Tensor, ctx: Context) -> Context:
         """With the bias of its own table, where it has one."""
@@ -193,7 +199,7 @@ class Attention(Module):
         """Which queries see which keys."""
         masks = ctx.run.tells_masks if not self.causal else not (self.keeps_all and ctx.run.decoding)
         window = self.window if masks else None
-        return ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal, window=window, chunk=self.chunk)
+        return ctx.run.pairs(ctx.stream, self.seen(ctx), causal=self.causal, window=window, chunk=self.chunk)
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:
         """What queries make of keys and values where kernels run."""

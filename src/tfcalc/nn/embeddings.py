@@ -61,6 +61,7 @@ class Sines(Module):
 
     width: Num
     rows: Num | None = None
+    indices: str = PLACES
 
     def held(self) -> Cost:
         """P, or nothing."""
@@ -69,7 +70,7 @@ class Sines(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the places of these tokens."""
-        return sines(rows_asked(x, PLACES, ctx), self.width, x.elements, x.trace.weights_format)
+        return sines(rows_asked(x, self.indices, ctx), self.width, x.elements, x.trace.weights_format)
 
 
 class AngleTable(Module):

@@ -99,6 +99,12 @@ def maximum(a: Tensor, b: Tensor) -> Tensor:
     return a.trace.call(Call("maximum", (a, b), broadcast(a.shape, b.shape), widest(a.dtype, b.dtype), saves=(a, b)))
 
 
+def limited(x: Tensor) -> Tensor:
+    """The larger of each number and one that is a tensor without axes, and so decides on no format: keeps both."""
+    least = x.trace.new((), "float32", "least number")
+    return x.trace.call(Call("maximum", (x, least), x.shape, x.dtype, saves=(x, least), strides=preserved(x)))
+
+
 def quotient(a: Tensor, b: Tensor) -> Tensor:
     """``a / b``: keeps both, of which a is needed for b's gradient alone."""
     saves = (b, *([a] if b.needs_gradient else []))

@@ -181,6 +181,9 @@ class Trace:
     def alias(self, name: str, weight: Tensor) -> None:
         """Another name of a weight, by which others are tied to it."""
 
+    def forget(self, name: str) -> None:
+        """Another table goes by this name from now on."""
+
     def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
         """The same memory in another shape."""
         raise NotImplementedError

@@ -125,7 +125,7 @@ class Habits(NamedTuple):
     """Queries and keys are put into fp32 first."""
     capped_scores: Cap = ("", None)
     limits_scores: str = ""
-    """Scores are the larger of themselves and the smallest number (``max``), or masked ones are ``filled``."""
+    """Masked scores are ``filled``."""
     softmax: str = "float32"
     """The format that it runs in: ``float32``, that of the scores (``own``; ``less highest`` where each row's highest
     is taken off first), or of the ``stream``."""
