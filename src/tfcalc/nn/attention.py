@@ -8,6 +8,7 @@ from typing import Any
 from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
+from tfcalc.core.pairs import Pairs
 from tfcalc.nn.alibi import Alibi
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
@@ -165,9 +166,7 @@ class Attention(Module):
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
         """What queries make of keys and values; what is read again, by another ``name``, is cached only once."""
-        masks = ctx.run.tells_masks if not self.causal else not (self.keeps_all and ctx.run.decoding)
-        window = self.window if masks else None
-        pairs = ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal, window=window, chunk=self.chunk)
+        pairs = self.pairs(ctx)
 
         def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             cached = self._kept(ctx) if name == "attend" else ()
@@ -179,6 +178,12 @@ class Attention(Module):
         if ctx.run.recompute == "selective":
             return q.trace.checkpoint(attended, q, k, v)
         return attended(q, k, v)
+
+    def pairs(self, ctx: Context) -> Pairs:
+        """The pairs of queries and keys that count."""
+        masks = ctx.run.tells_masks if not self.causal else not (self.keeps_all and ctx.run.decoding)
+        window = self.window if masks else None
+        return ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal, window=window, chunk=self.chunk)
 
     def _kept(self, ctx: Context) -> tuple[Cached, ...]:
         made = {"K": self.key_dim, "V": self.value_dim}
