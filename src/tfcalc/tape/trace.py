@@ -192,6 +192,10 @@ class Trace:
         """A tensor that nothing is computed from: a mask, positions, what a kernel keeps."""
         raise NotImplementedError
 
+    def data(self, shape: Shape, label: str) -> Tensor:
+        """One that is given, and whose gradient is asked for."""
+        raise NotImplementedError
+
     def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
         """Views of parts of the last axis."""
         raise NotImplementedError
