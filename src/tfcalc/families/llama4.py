@@ -2,66 +2,56 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import LLAMA_NAMES, FeedForward, layer
+from typing import cast
+
+from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import bare, output
-from tfcalc.core.component import Component
-from tfcalc.core.number import scaled
-from tfcalc.families.images import FC, grid, image, self_attention
-from tfcalc.families.llama import PRE_NORM
-from tfcalc.leaves import activation, linear, norm, parameter
-from tfcalc.leaves.position import learned_position
-from tfcalc.workload import Sequences, Workload
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import bare
+from tfcalc.core.number import Num, product, scaled
+from tfcalc.families import image_kit, kit
+from tfcalc.families.images import grid
+from tfcalc.families.reader_kit import tower
+from tfcalc.nn.basic import Linear, parameter
+from tfcalc.nn.images import PixelEmbeddings
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.reader import ImageReader
+from tfcalc.nn.shuffled import Adapted, Adapter, TwiceActivated
 
 
-def adapter(c: Config, images: Sequences) -> Component:
-    """Two linear maps of the shuffled pixels, each with an activation behind it."""
-    into, out, t = c.size("projector_input_dim"), c.size("projector_output_dim"), images.tokens
-    parts = (
-        linear("fc1", c.size("intermediate_size"), into, t, bias=False),
-        activation("activation_1", "gelu", t * into),
-        linear("fc2", out, out, t, bias=False),
-        activation("activation_2", "gelu", t * out),
-    )
-    return Component("vision_adapter", "projector", parts=(Component("mlp", "ffn", parts=parts),))
-
-
-def shuffled(c: Config, run: Workload) -> Sequences:
-    """What the tower gives to the text of one image per sequence: pixels move from both sides into the width."""
+def shuffled(c: Config) -> Num:
+    """The vectors that the tower gives to the text of an image: pixels move from both sides into the width."""
     (rows, columns), ratio = grid(c), c.factor("pixel_shuffle_ratio")
-    return run.beside(scaled(rows, ratio) * scaled(columns, ratio))
+    return scaled(rows, ratio) * scaled(columns, ratio)
+
+
+def adapter(c: Config) -> Adapter:
+    """Two linear maps of the shuffled pixels, each with an activation behind it."""
+    wide, into, out = c.size("intermediate_size"), c.size("projector_input_dim"), c.size("projector_output_dim")
+    network = TwiceActivated("mlp", Linear("fc1", wide, into), Linear("fc2", out, out), "gelu")
+    return Adapter("vision_adapter", network, shuffled(c))
 
 
 @family("llama4_vision_model", architecture="Llama4VisionModel", heads={"Model": bare})
-def llama4_vision_model(c: Config, run: Workload) -> Component:
+def llama4_vision_model(c: Config) -> Module:
     """Llama 4's images (Meta 2025): patches and a class token, biases everywhere but in the adapter."""
-    h, patch, images = c.size("hidden_size"), c.size("patch_size"), image(c, run, 1)
-    t, pixels = images.tokens, c.size("num_channels") * patch * patch
-    mlp = FeedForward(h, c.size("intermediate_size"), "gelu", bias=True, names=FC)
-    parts = (
-        self_attention(c, run, images, names=LLAMA_NAMES),
-        mlp("mlp", images, run),
-        *(norm(name, "layernorm", h, t) for name in PRE_NORM),
-    )
-    return Component(
-        "vision_model",
-        "encoder",
-        parts=(
-            linear("patch_embedding.linear", pixels, h, image(c, run).tokens, bias=False, input_gradient=False),
-            parameter("class_embedding", h),
-            learned_position("positional_embedding_vlm", images.length, h, t),
-            norm("layernorm_pre", "layernorm", h, t),
-            layer("model.layers", parts, t * h, copies=c.size("num_hidden_layers"), ends_with_sum=True),
-            norm("layernorm_post", "layernorm", h, t),
-            adapter(c, shuffled(c, run)),
-        ),
-    )
+    h, patch, count = c.size("hidden_size"), c.size("patch_size"), product(grid(c))
+    mixer = image_kit.attention(c, names=LLAMA_NAMES)
+    layer = PreNorm("model.layers", (mixer, image_kit.network(c, act="gelu")), image_kit.norms(c, *kit.PRE_NORM))
+    pixels = c.size("num_channels") * patch * patch
+    patches = Linear("patch_embedding.linear", pixels, h)
+    places = image_kit.positions(c, "positional_embedding_vlm", 1)
+    table = PixelEmbeddings("embeddings", (parameter("class_embedding", h),), patches, places, count=count)
+    first, last = image_kit.norms(c, "layernorm_pre", "layernorm_post")
+    stack = image_kit.stack(c, layer)
+    return Adapted("vision_model", (pixels,), count + 1, table, first, stack, last, adapter=adapter(c))
 
 
-def without_images(_c: Config, _run: Workload, base: Component) -> tuple[Component, ...]:
+def without_images(_c: Config, base: Module) -> Module:
     """The text alone, with its head."""
-    return base.parts[-1].parts
+    return cast(ImageReader, base).text
 
 
 @family(
@@ -69,19 +59,12 @@ def without_images(_c: Config, _run: Workload, base: Component) -> tuple[Compone
     architecture="Llama4ForConditionalGeneration",
     heads={"ForConditionalGeneration": bare, "ForCausalLM": without_images},
 )
-def llama4(c: Config, run: Workload) -> Component:
+def llama4(c: Config) -> Module:
     """Llama 4 Scout and Maverick (Meta 2025); only the text's own config can tie its head."""
     text, vision = c.sub("text_config", "llama4_text"), c.sub("vision_config", "llama4_vision_model")
-    h, tied = text.size("hidden_size"), text.flag("tie_word_embeddings")
-    language = nested(text, run, "model")
-    head = output("lm_head", h, text.size("vocab_size"), run, tied=tied)
-    images = shuffled(vision, run).tokens
-    return Component(
-        "model",
-        "multimodal",
-        parts=(
-            nested(vision, run, "vision_model"),
-            linear("multi_modal_projector.linear_1", vision.size("vision_output_dim"), h, images, bias=False),
-            Component("language_model", "model", parts=(language, head)),
-        ),
-    )
+    h, tied = text.size("hidden_size"), "embedding" if text.flag("tie_word_embeddings") else None
+    head = Linear("lm_head", h, text.size("vocab_size"), "vocab", False, tied, "output")
+    language = WithHead("language_model", image_kit.nested(text, "model"), head)
+    wide = vision.size("vision_output_dim")
+    map_ = Linear("multi_modal_projector.linear_1", wide, h)
+    return ImageReader("model", tower(vision, "vision_model"), (map_,), language, shuffled(vision), wide)

@@ -144,10 +144,7 @@ def projections(m: Running, part: Component, sizes: Shape, x: Value) -> tuple[Va
         q, k = m(maps["W_Q"], x), m(maps["W_K"], source)
         v = m(maps["W_V"], source) if "W_V" in maps else k
     heads = not m.run.decoding  # of one token they stand in one piece
-    q, k, v = q.view(heads=heads), k.view(heads=heads), v.view(heads=heads)
-    if m.habits.places_heads:
-        return m.t.contiguous(q), m.t.contiguous(k), m.t.contiguous(v)
-    return q, k, v
+    return q.view(heads=heads), k.view(heads=heads), v.view(heads=heads)
 
 
 def _indexed(m: Running, x: Value) -> Value:

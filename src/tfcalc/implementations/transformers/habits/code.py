@@ -84,8 +84,6 @@ class Habits(NamedTuple):
 
     indexes: bool = False
     """Heads of keys and values are found by an index, a number for each."""
-    places_heads: bool = False
-    """Queries, keys and values are written anew, head by head."""
     clips: str | None = None
     """The field for a limit of queries, keys and values, which are cut in place."""
     norms_heads: str = ""
@@ -127,7 +125,7 @@ class Habits(NamedTuple):
     """Queries and keys are put into fp32 first."""
     capped_scores: Cap = ("", None)
     limits_scores: str = ""
-    """Scores are the larger of themselves and the smallest number (``max``), or masked ones are ``filled``."""
+    """Masked scores are ``filled``."""
     softmax: str = "float32"
     """The format that it runs in: ``float32``, that of the scores (``own``; ``less highest`` where each row's highest
     is taken off first), or of the ``stream``."""
