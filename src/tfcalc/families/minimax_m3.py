@@ -68,8 +68,9 @@ def indexer(c: Config) -> BlockIndexer:
     """Queries of so many heads, one key, and norms of both."""
     h, heads = c.size("hidden_size"), index_size(c, "index_n_heads", "sparse_num_index_heads")
     width = index_size(c, "index_head_dim", "sparse_index_dim")
-    maps = Linear("q_proj", h, heads * width, "IQ"), Linear("k_proj", h, width, "IK")
-    return BlockIndexer("indexer", *maps, *(Norm(name, "rmsnorm", width, CODE) for name in ("q_norm", "k_norm")), heads)
+    q, k = Linear("q_proj", h, heads * width, "IQ"), Linear("k_proj", h, width, "IK")
+    q_norm, k_norm = (Norm(name, "rmsnorm", width, CODE) for name in ("q_norm", "k_norm"))
+    return BlockIndexer("indexer", q, k, q_norm, k_norm, heads)
 
 
 def mixed(c: Config) -> Mixture:
