@@ -90,6 +90,7 @@ def of_length_one(x: Tensor) -> Tensor:
 
 
 def chunked(x: Tensor, chunks: Num) -> Tensor:
+    """Tokens by chunks."""
     return reshape(x, *x.shape[:2], chunks, CHUNK, x.shape[-1])
 
 

@@ -119,6 +119,4 @@ def bailing_hybrid(c: Config) -> Module:
     kernel = c.size(first(c, "linear_conv_kernel_dim", "short_conv_kernel_size"))
     kinds = layer_types(c, lambda place: LINEAR if (place + 1) % group else FULL)
     full = latent_module(c, low_rank=False).but(rope=Rope(c.size("qk_rope_head_dim"), pairs=True))
-    return layers(
-        c, kinds, full.but(gate=Linear("g_proj", h, a, "g")), delta(c, heads, width, kernel, low_rank=False)
-    )
+    return layers(c, kinds, full.but(gate=Linear("g_proj", h, a, "g")), delta(c, heads, width, kernel, low_rank=False))
