@@ -42,9 +42,9 @@ def decoder_with_steps(
     return kit.decoder(c, one, list(zip(seen, sparse_steps(c), strict=True)))
 
 
-def of_topk(c: Config) -> Mixture:
-    """Experts whose weights may add up to 1, in the format of the logits."""
-    routing: dict[str, Any] = {"normalized": bool(c.get("norm_topk_prob")), "result": "logits"}
+def of_topk(c: Config, *, normalized: bool = False) -> Mixture:
+    """Experts whose weights add up to 1 where a flag says so, or always (``normalized``), in the logits' format."""
+    routing: dict[str, Any] = {"normalized": normalized or bool(c.get("norm_topk_prob")), "result": "logits"}
     return experts.mixture(c, experts="num_experts", width="moe_intermediate_size", **routing)
 
 
@@ -71,12 +71,18 @@ def with_shared(c: Config, mixed: Mixture) -> Mixture:
 )
 def qwen3_moe(c: Config) -> Module:
     """Qwen3 (arXiv 2505.09388): no shared expert; a norm of each head's query and key."""
+    return with_head_norms(c)
+
+
+def with_head_norms(c: Config, *, by_sequence: bool = False, normalized: bool = False) -> Module:
+    """The same; angles may be those of each sequence, and experts' weights always add up to 1 (``normalized``)."""
     seen = window(c) if c.flag("use_sliding_window") else None
 
     def mixer(width: int | None) -> Attention:
-        return kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)
+        made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)
+        return made.but(rope=kit.rope(c, by_sequence=by_sequence))
 
-    return decoder_with_steps(c, [seen] * c.number(LAYERS), mixer, lambda: of_topk(c))
+    return decoder_with_steps(c, [seen] * c.number(LAYERS), mixer, lambda: of_topk(c, normalized=normalized))
 
 
 @family("flint", architecture="FlintForCausalLM", heads=tops.CAUSAL_LM, mlp_only_layers=[0, 1])  # by __post_init__
