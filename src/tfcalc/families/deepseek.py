@@ -56,7 +56,7 @@ def latent(c: Config, run: Workload, *, within: tuple[Component, ...] = ()) -> C
     return latent_attention(c, within=within)("self_attn", run.target, run)
 
 
-def latent_module(c: Config, *, value: Num | None = None) -> LatentModule:
+def latent_module(c: Config, *, value: Num | None = None, low_rank: bool = True) -> LatentModule:
     """Multi-head latent attention. It has no use for ``head_dim`` and ``num_key_value_heads``."""
     h, a, rank, bias = (
         c.size("hidden_size"),
@@ -65,7 +65,7 @@ def latent_module(c: Config, *, value: Num | None = None) -> LatentModule:
         c.flag("attention_bias"),
     )
     nope, rope = c.size("qk_nope_head_dim", least=0), c.size("qk_rope_head_dim", least=0)
-    d_v, q_rank = c.size("v_head_dim") if value is None else value, c.optional("q_lora_rank")
+    d_v, q_rank = c.size("v_head_dim") if value is None else value, c.optional("q_lora_rank") if low_rank else None
     width = a * (nope + rope)
     norms: tuple[Norm, ...] = (Norm("kv_a_layernorm", "rmsnorm", rank),)
     maps = [Linear("q_proj", h, width, "Q")]

@@ -9,7 +9,6 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import experts, kit
 from tfcalc.families.windows import both, windows
-from tfcalc.nn.attention import Attention
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm, PreNormBeside
 from tfcalc.nn.module import Module
@@ -25,8 +24,8 @@ def shared_mlp(c: Config) -> tuple[GatedFeedForward, ...]:
     return (kit.gated(c, name="shared_mlp", width=width, names=("input_linear", "output_linear")),)
 
 
-def layer(c: Config, mixer: Attention, *shared: GatedFeedForward) -> PreNorm:
-    """A layer of attention, experts, and what is ``shared`` by all tokens."""
+def layer(c: Config, mixer: Module, *shared: GatedFeedForward) -> PreNorm:
+    """A layer of a mixer, experts, and what is ``shared`` by all tokens."""
     routing: dict[str, Any] = {"best_first": True, "logits": "float32", "result": "stream"}
     mixed = experts.mixture(c, name="block_sparse_moe", router="router", **routing)
     return kit.layer(c, mixer, mixed, *shared, of=PreNormBeside if shared else PreNorm).but(scales=True)

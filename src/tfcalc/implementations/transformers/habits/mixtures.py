@@ -24,7 +24,6 @@ MIXTURES: dict[str, Habits] = {
     "cohere2_moe": COHERE._replace(masks=2, router="best first", router_logits="float32"),
     "deepseek_v2": Habits(router="groups", router_logits="copies", angles="complex", turns_in_float32=True),
     "deepseek_v3": SIGMOID,
-    "deepseek_v32": SIGMOID,
     "dots1": SIGMOID._replace(normalizes=("norm_topk_prob", False)),
     "dots3_note_text": SIGMOID._replace(angles="float32", angles_by_type=True, masks=2),
     "ernie4_5_moe": Habits(
@@ -40,7 +39,6 @@ MIXTURES: dict[str, Habits] = {
     "flint": Habits(sinks="beside", scores_in_float32=True, normalizes=EVERY_SUM),
     "glm4_moe": SIGMOID._replace(joins_turned=True),
     "glm4_moe_lite": SIGMOID,
-    "glm_moe_dsa": SIGMOID,
     "gpt_oss": Habits(
         rmsnorm="olmo",
         router="best first",
@@ -56,7 +54,6 @@ MIXTURES: dict[str, Habits] = {
         norms_turned_heads=True, normalizes=EVERY_SUM, router_logits="copies", router_weights="float32"
     ),
     "hy_v3": SIGMOID._replace(normalizes=EVERY_SUM, normalizes_in_place=False),
-    "minimax": Habits(normalizes=EVERY_SUM, routes_in_float32=True),
     "minimax_m2": Habits(router="sigmoid", router_logits="float32", normalizes=EVERY_SUM, joins_turned=True),
     "mixtral": Habits(normalizes=EVERY_SUM, routes_in_float32=True),
     "olmoe": Habits(clips="clip_qkv"),
