@@ -11,7 +11,7 @@ from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Embedding, Linear, parameter
+from tfcalc.nn.basic import Embedding, Linear, Stored, parameter
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import Positions
 from tfcalc.nn.feed_forward import FeedForward
@@ -88,7 +88,7 @@ def text_input(c: Config) -> tuple[Module, ...]:
     )
 
 
-def image_input(c: Config) -> tuple[Module, ...]:
+def image_input(c: Config) -> tuple[PixelMap, Stored, Linear]:
     """A map of each pixel, and beside it one of its position."""
     e, side, name = IMAGE_CHANNELS, c.size("image_size"), "input_preprocessor"
     return (
