@@ -14,7 +14,7 @@ from tfcalc.families import bert_tops
 from tfcalc.families.bert_tops import BERT_TOPS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear
-from tfcalc.nn.convolved import HashedAttention, HashedEncoder, HeadConvolution, LandmarkAttention
+from tfcalc.nn.convolved_attention import HashedAttention, HashedEncoder, HeadConvolution, LandmarkAttention
 from tfcalc.nn.embeddings import BUFFER, TOKENS, Embeddings, Positions
 from tfcalc.nn.embeddings_kin import Numbered
 from tfcalc.nn.encoder import Encoder, Layers

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, labels
-from tfcalc.core.component import Component
 from tfcalc.families import bert_kit, bert_tops, kit
-from tfcalc.families.bert_heads import Make
 from tfcalc.families.windows import LAYERS, SLIDING, both, windows
-from tfcalc.leaves import activation, linear, norm
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.embeddings import TOKENS as EVERY
@@ -25,7 +22,6 @@ from tfcalc.nn.model import Bottleneck, Decoder, Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.stack import Stack
-from tfcalc.workload import Workload
 
 
 def transform(c: Config, name: str) -> Transform:
@@ -240,33 +236,3 @@ def ultrabert(c: Config) -> Module:
 
     kinds = windows(c, lambda place: (place + 1) % 3 > 0)
     return kit.decoder(c, one, kinds, masks=both(c)[1:])
-
-
-# -- trees of what vision-language models have on top
-
-
-def dense(name: str, *, pooled: bool = False) -> Make:
-    """A map, an activation and a norm of every token's vector, or of the sequence's, before the logits."""
-
-    def make(c: Config, run: Workload) -> Iterator[Component]:
-        h, vectors = c.size("hidden_size"), run.target.batch if pooled else run.target.tokens
-        form = "layernorm"
-        parts = (
-            linear("dense", h, h, vectors, bias=c.flag("classifier_bias")),
-            activation("activation", c.word("classifier_activation"), vectors * h),
-            norm("norm", form if c.flag("norm_bias") else f"{form}-no-bias", h, vectors),
-        )
-        yield Component(name, "head", parts=parts)
-
-    return make
-
-
-def bottleneck(c: Config, run: Workload) -> tuple[Component, ...]:
-    """Two maps through a narrower width."""
-    h, narrow, tokens = c.size("hidden_size"), c.size("prediction_head_size"), run.target.tokens
-    return (
-        linear("linear1", h, narrow, tokens, bias=False),
-        activation("activation1", "gelu_pytorch_tanh", tokens * narrow),
-        linear("linear2", narrow, h, tokens, bias=False),
-        activation("activation2", "gelu_pytorch_tanh", tokens * h),
-    )

@@ -1,9 +1,9 @@
-"""Convolutions over time."""
+"""Convolutions over time, and of patches of images."""
 
 from __future__ import annotations
 
 from tfcalc.core.cost import Cached, Elementwise
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, product
 from tfcalc.ops.shapes import contiguous, part, transpose
 from tfcalc.tape.call import Call, MatMul
 from tfcalc.tape.tensor import Tensor
@@ -49,6 +49,36 @@ def summed_step(x: Tensor, weight: Tensor, bias: Tensor | None, *, cached: tuple
     elementwise = (work, *(_bias(b * c) if bias is not None else ()))
     call = Call("Σ w·x", (x, weight, bias), x.shape, x.dtype, elementwise=elementwise, cached=cached, saves=(x, weight))
     return x.trace.call(call)
+
+
+def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, places: Num) -> Tensor:
+    """``y = w ∗ x + b``: each of so many ``places`` of each image is a linear map of what is under the kernel.
+
+    ====================  =======================================================================
+    parameters            ``o·i·k + o`` (without bias ``o·i·k``), k all numbers under the kernel
+    forward FLOPs         ``2·b·places·o·i·k``
+    backward FLOPs        as many for w's gradient, and for x's where it needs one: pixels do not
+    kept for backward     x for w's gradient, w for x's
+    ====================  =======================================================================
+
+    x of b × i × …, w of o × i × …; of b × o × places.
+
+    Source: torch.nn.Conv2d; torch.utils.flop_counter.conv_flop_count.
+    """
+    trace, b, (o, i, *kernel) = x.trace, x.shape[0], weight.shape
+    x, weight = trace.lower(x), trace.lower_weight(weight)
+    bias = trace.lower_weight(bias) if bias is not None else None
+    call = Call(
+        "conv",
+        (x, weight, bias),
+        (b, o, places),
+        x.dtype,
+        products=(MatMul("w ∗ x", (2, b * places, o, i, product(kernel)), (x, weight)),),
+        elementwise=_bias(b * places * o) if bias is not None else (),
+        saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+        kernels=("convolution",),
+    )
+    return trace.call(call)
 
 
 def _bias(elements: Num) -> tuple[Elementwise, ...]:

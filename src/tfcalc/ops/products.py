@@ -89,6 +89,18 @@ def matmul(a: Tensor, b: Tensor, name: str = "A B") -> Tensor:
     return reshape(made, *batch, m, o)
 
 
+def similarity(a: Tensor, b: Tensor, name: str) -> Tensor:
+    """``A Bᵀ``: the product of each of n vectors with each of m others, ``2·n·m·h`` FLOPs; keeps both.
+
+    Source: Radford et al. 2021 (CLIP, arXiv 2103.00020), figure 3; transformers' CLIPModel (``logits_per_text``).
+    """
+    trace, n, m, h = a.trace, a.shape[0], b.shape[0], a.width
+    a, b = trace.lower(a), trace.lower(b)
+    product = MatMul("A Bᵀ", (2, n, m, h), (a, b))
+    leaf = Leaf(name, "similarity")
+    return trace.call(Call("mm", (a, b), (n, m), a.dtype, products=(product,), leaf=leaf, saves=(a, b)))
+
+
 def batched(x: Tensor) -> Tensor:
     """All axes but the last two as one."""
     n: Num = product(x.shape[:-2])

@@ -81,6 +81,25 @@ class Record:
         return self.group.stack if self.group else self.part.name if self.part else ""
 
 
+class Grown(Record):
+    """A part that is a tree already."""
+
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: Component) -> None:
+        super().__init__(tree.name, tree.kind)
+        self.tree = tree
+
+    def component(self) -> Component:
+        """It."""
+        return self.tree
+
+    @property
+    def home(self) -> str:
+        """Its name."""
+        return self.name
+
+
 def _components(records: Sequence[Record]) -> Iterator[Component]:
     """Those of records that stand side by side; layers of one stack that are alike in what they cost are one."""
     layers = {id(record): record.group for record in records if record.group is not None}
