@@ -51,6 +51,11 @@ def masked(make: Make) -> Top:
     return lambda c, base: WithHead("", base, make(c), **MASKED)
 
 
+def masked_upcast(make: Make) -> Top:
+    """The same with a loss of logits in fp32 (transformers' ``loss_function``)."""
+    return lambda c, base: WithHead("", base, make(c), shifted=False)
+
+
 def causal(make: Make) -> Top:
     """A model that predicts the next tokens."""
     return lambda c, base: WithHead("", base, make(c))

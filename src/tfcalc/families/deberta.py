@@ -97,10 +97,9 @@ def mixer(c: Config, d: Num, maps: tuple[Linear, ...], positions: dict[str, Line
     """Attention by content and by distances, of heads of width ``d``."""
     h, a = c.size("hidden_size"), c.size("num_attention_heads")
     asked = tuple((kind, positions[kind]) for kind in kinds(c))
-    drops = {"dropout": bool(c.get("attention_probs_dropout_prob")), "drops_vectors": kit.drops(c)}
-    own = {"biases": (), "talking": ()} | more
-    output = Linear("output.dense", h, h, "O", True)
-    return Disentangled("attention", a, d, maps, positions=asked, output=output, **drops, **own)
+    drops: dict[str, Any] = {"dropout": bool(c.get("attention_probs_dropout_prob")), "drops_vectors": kit.drops(c)}
+    own: dict[str, Any] = {"biases": (), "talking": ()} | drops | more
+    return Disentangled("attention", a, d, maps, positions=asked, output=Linear("output.dense", h, h, "O", True), **own)
 
 
 def distances(c: Config, rows: Num) -> Embedding | None:

@@ -134,8 +134,8 @@ def mobilebert_attention(c: Config) -> NarrowAttention:
     seen = w if c.flag("use_bottleneck_attention") else c.size("hidden_size")
     widths, drops = {"Q": w, "K": w, "V": seen}, bool(c.get("attention_probs_dropout_prob"))
     maps = (Linear(name, widths[letter], a * d, letter, True) for name, letter in zip(NAMES, "QKV", strict=False))
-    back, code = Linear(NAMES[-1], a * d, w, "O", True), {"softmax": "own", "causal": False, "dropout": drops}
-    return NarrowAttention("attention", a, a, d, d, tuple(maps), (), back, **code)
+    back = Linear(NAMES[-1], a * d, w, "O", True)
+    return NarrowAttention("attention", a, a, d, d, tuple(maps), (), back, causal=False, softmax="own", dropout=drops)
 
 
 def mobilebert_ffn(name: str, c: Config) -> FeedForward:

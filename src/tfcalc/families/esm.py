@@ -9,7 +9,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit, kit
-from tfcalc.families.bert_tops import TASKS, dense_classes, lm, predicted
+from tfcalc.families.bert_tops import TASKS, dense_classes, lm, masked_upcast, predicted
 from tfcalc.nn.basic import Buffer, Linear
 from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.embeddings_kin import Residues
@@ -83,7 +83,7 @@ def amino_acids_untied(c: Config) -> Predictions:
 
 ESMC_TOPS: dict[str, Top] = {
     "Model": bare,
-    **lm(amino_acids_untied),
+    "ForMaskedLM": masked_upcast(amino_acids_untied),
     "ForSequenceClassification": dense_classes(dropped="classifier_dropout"),
     "ForTokenClassification": classifier(bias=True),
 }

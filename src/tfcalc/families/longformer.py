@@ -14,7 +14,7 @@ from tfcalc.families import bert_tops
 from tfcalc.families.bert_tops import BERT_TOPS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear
-from tfcalc.nn.convolved_attention import HashedAttention, HeadConvolution, LandmarkAttention
+from tfcalc.nn.convolved_attention import HashedAttention, HashedEncoder, HeadConvolution, LandmarkAttention
 from tfcalc.nn.embeddings import BUFFER, TOKENS, Embeddings, Positions
 from tfcalc.nn.embeddings_kin import Numbered
 from tfcalc.nn.encoder import Encoder, Layers
@@ -134,7 +134,7 @@ def nystromformer(c: Config) -> Module:
 def yoso(c: Config) -> Module:
     """Zeng et al. 2021 (arXiv 2111.09714): scores by hashing."""
     mixer = kit.attention(c, of=HashedAttention, causal=False, dropout=False, beside=convolution(c, "conv_window"))
-    return linear_bert("yoso", c, mixer)
+    return HashedEncoder(**linear_bert("yoso", c, mixer).__dict__)
 
 
 @family("mra", architecture="MraForMaskedLM", heads=FURTHER_TOPS)

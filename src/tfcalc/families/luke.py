@@ -14,7 +14,7 @@ from tfcalc.nn.cells import CellSelection
 from tfcalc.nn.embeddings import GIVEN, Positions, Segments
 from tfcalc.nn.embeddings import TOKENS as EVERY
 from tfcalc.nn.embeddings_kin import Spelled, Tabular
-from tfcalc.nn.encoder import Layers
+from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.entities import EntityAttention, EntityClassifier, EntityEmbeddings, EntityEncoder, WithEntities
 from tfcalc.nn.model import Predictions
 from tfcalc.nn.module import Module
@@ -94,13 +94,17 @@ def entity_embeddings(c: Config) -> Module:
 def cells(c: Config, base: Module) -> Module:
     """Which cells answer the question, and how they are to be aggregated."""
     h, count = c.size("hidden_size"), c.number("num_aggregation_labels", least=0)
-    weights = [
-        parameter(f"{name}_{kind}", size, minor=kind == "bias")
-        for name in ("output", "column_output")
-        for kind, size in (("weights", h), ("bias", 1))
-    ]
     aggregation = Linear("aggregation_classifier", h, c.size("num_aggregation_labels"), "", True) if count else None
-    return CellSelection("", base, *weights, aggregation)
+    assert isinstance(base, Encoder)
+    return CellSelection(
+        "",
+        base,
+        parameter("output_weights", h),
+        parameter("output_bias", 1, minor=True),
+        parameter("column_output_weights", h),
+        parameter("column_output_bias", 1, minor=True),
+        aggregation,
+    )
 
 
 TAPAS_TOPS: dict[str, Top] = {

@@ -218,7 +218,7 @@ def through_bottleneck(c: Config) -> Predictions:
 
 ULTRABERT_TOPS: dict[str, Top] = {
     "Model": bare,
-    **bert_tops.lm(through_bottleneck),
+    "ForMaskedLM": bert_tops.masked_upcast(through_bottleneck),
     "ForSequenceClassification": bert_tops.classes("classifier", reads=FIRST, dropped="classifier_dropout"),
     "ForTokenClassification": bert_tops.classes("classifier", dropped="classifier_dropout"),
     "ForQuestionAnswering": bert_tops.ANSWER,

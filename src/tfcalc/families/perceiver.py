@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.blocks import Attention, FeedForward, layer
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import bare, labels
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import Top, bare, labels
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
-from tfcalc.families.bert_heads import on_top
-from tfcalc.leaves import convolution, embedding, learned_position, linear, norm, parameter
-from tfcalc.workload import Sequences, Workload
+from tfcalc.families import bert_kit as kit
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear, Stored, parameter
+from tfcalc.nn.cross_attention import CrossAttention
+from tfcalc.nn.embeddings import Positions
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.model import Predictions
+from tfcalc.nn.module import Module
+from tfcalc.nn.perceiver import (
+    LatentDecoder,
+    LatentEncoder,
+    Perceiver,
+    PerceiverLayer,
+    PixelMap,
+    Turns,
+    WithoutMore,
+    WithPlaces,
+)
 
 IMAGE_CHANNELS = 256
 PIXEL_CHANNELS = 3
@@ -26,79 +38,79 @@ SHAPE = "cross_attention_shape_for_attention"
 NAMES = ("self.query", "self.key", "self.value", "output.dense")
 
 
-def words(c: Config, run: Workload) -> Iterator[Component]:
-    """Logits by the words' own vectors."""
-    read = run.target.batch * c.size("max_position_embeddings")  # by a query for each position there is
-    tied = linear("decoder", c.size("d_model"), c.size("vocab_size"), read, bias=False, tied_to="embedding")
-    tied = tied._replace(kind="output")
-    parts = (tied, parameter("bias", c.size("vocab_size"), minor=True))
-    yield Component("embedding_decoder", "head", parts=parts)
+def words(c: Config, base: Module) -> Module:
+    """Logits by the words' own vectors, by a query for each position there is."""
+    assert isinstance(base, Perceiver)
+    tied = Linear("decoder", c.size("d_model"), c.size("vocab_size"), "", False, "embedding", "output")
+    bias = parameter("bias", c.size("vocab_size"), minor=True)
+    return WithPlaces("", base, Predictions("embedding_decoder", None, None, tied, bias), shifted=False, upcasts=False)
 
 
-HEADS: dict[str, Head] = {
+def no_more(c: Config, base: Module) -> Module:
+    """What its decoder makes."""
+    assert isinstance(base, Perceiver)
+    return WithoutMore("", base)
+
+
+TOPS: dict[str, Top] = {
     "Model": bare,
-    "ForMaskedLM": on_top(words),
-    "ForSequenceClassification": on_top(),
-    "ForImageClassificationLearned": on_top(),
+    "ForMaskedLM": words,
+    "ForSequenceClassification": no_more,
+    "ForImageClassificationLearned": no_more,
 }
 
 
-@family("perceiver", architecture="PerceiverForMaskedLM", heads=HEADS)
-def perceiver(c: Config, run: Workload) -> Component:
+@family("perceiver", architecture="PerceiverForMaskedLM", heads=TOPS)
+def perceiver(c: Config) -> Module:
     """Jaegle et al. 2021 (arXiv 2107.14795): the block of self-attention is run ``num_blocks`` times."""
-    latents = Sequences(run.target.batch, c.size("num_latents"))
-    image = c.head == "ForImageClassificationLearned"
-    seen, inputs = (2 * IMAGE_CHANNELS, pixels(c, run)) if image else ("d_model", run.target)
-    reads = perceiver_layer(READS, c, run, latents, inputs, width="d_latents", seen=seen)
-    thinks = perceiver_layer(THINKS, c, run, latents, latents, width="d_latents")
-    repeated = thinks._replace(copies=c.size("num_self_attends_per_block"), passes=c.size("num_blocks"))
-    return Component(
+    image, count = c.head == "ForImageClassificationLearned", c.number("num_self_attends_per_block")
+    seen: Width = 2 * IMAGE_CHANNELS if image else "d_model"
+    thinks = perceiver_layer(THINKS, c, width="d_latents").but(times=c.size("num_blocks"))
+    turns = Turns(thinks.name, (thinks,) * count, c.size("num_self_attends_per_block"), times=c.size("num_blocks"))
+    return Perceiver(
         "perceiver",
-        "encoder",
-        parts=(
-            *(image_input(c, inputs) if image else text_input(c, run) if c.head != "Model" else ()),
-            parameter("embeddings.latents", c.size("num_latents"), c.size("d_latents")),
-            Component("encoder", "encoder", parts=(reads, repeated)),
-            *decoder(c, run, latents),
-        ),
+        () if image or c.head == "Model" else text_input(c),
+        image_input(c) if image else None,
+        parameter("embeddings.latents", c.size("num_latents"), c.size("d_latents")),
+        LatentEncoder("encoder", perceiver_layer(READS, c, width="d_latents", seen=seen), turns),
+        decoder(c),
+        value(c, seen),
+        c.size("image_size") if image else None,
     )
 
 
-def pixels(c: Config, run: Workload) -> Sequences:
-    """Those of an image, in the place of a text's bytes."""
-    side = c.size("image_size")
-    return Sequences(run.target.batch, side * side)
-
-
-def text_input(c: Config, run: Workload) -> Iterator[Component]:
+def text_input(c: Config) -> tuple[Module, ...]:
     """Vectors of bytes and of their positions."""
-    width, tokens = c.size("d_model"), run.target.tokens
-    yield embedding("input_preprocessor.embeddings", c.size("vocab_size"), width, tokens)
-    places = c.size("max_position_embeddings")
-    yield learned_position("input_preprocessor.position_embeddings", places, width, tokens)
+    width, places = c.size("d_model"), c.size("max_position_embeddings")
+    return (
+        Embedding("input_preprocessor.embeddings", c.size("vocab_size"), width),
+        Positions("input_preprocessor.position_embeddings", places, width),
+    )
 
 
-def image_input(c: Config, inputs: Sequences) -> Iterator[Component]:
+def image_input(c: Config) -> tuple[PixelMap, Stored, Linear]:
     """A map of each pixel, and beside it one of its position."""
-    e, tokens, side = IMAGE_CHANNELS, inputs.tokens, c.size("image_size")
-    yield convolution("input_preprocessor.convnet_1x1", PIXEL_CHANNELS, e, (1, 1), tokens, input_gradient=False)
-    yield parameter("input_preprocessor.position_embeddings.position_embeddings", side * side, e)
-    yield linear("input_preprocessor.positions_projection", e, e, tokens)
+    e, side, name = IMAGE_CHANNELS, c.size("image_size"), "input_preprocessor"
+    return (
+        PixelMap(f"{name}.convnet_1x1", PIXEL_CHANNELS, e),
+        parameter(f"{name}.position_embeddings.position_embeddings", side * side, e),
+        Linear(f"{name}.positions_projection", e, e, "", True),
+    )
 
 
-def decoder(c: Config, run: Workload, latents: Sequences) -> Iterator[Component]:
+def decoder(c: Config) -> LatentDecoder | None:
     """Trained queries of the output, that read the latent vectors."""
     query = "output_position_encodings.position_embeddings"
     if c.head == "ForMaskedLM":
         places, width = c.size("max_position_embeddings"), c.size("d_model")
-        outputs = Sequences(run.target.batch, places)
-        read = perceiver_layer(WRITES_WORDS, c, run, outputs, latents, width="d_model", seen="d_latents")
-        yield Component("decoder", "decoder", parts=(parameter(query, places, width), read))
-    elif c.head != "Model":
-        width, one = c.size("d_latents"), Sequences(run.target.batch, 1)
-        read = perceiver_layer(WRITES_CLASS, c, run, one, latents, width="d_latents", seen="d_latents")
-        final = linear("final_layer", width, labels(c), one.tokens)
-        yield Component("decoder.decoder", "decoder", parts=(parameter(query, 1, width), read, final))
+        read = perceiver_layer(WRITES_WORDS, c, width="d_model", seen="d_latents")
+        return LatentDecoder("decoder", parameter(query, places, width), read)
+    if c.head == "Model":
+        return None
+    width = c.size("d_latents")
+    read = perceiver_layer(WRITES_CLASS, c, width="d_latents", seen="d_latents")
+    final = Linear("final_layer", width, labels(c), "", True)
+    return LatentDecoder("decoder.decoder", parameter(query, 1, width), read, final)
 
 
 class Kind(NamedTuple):
@@ -119,38 +131,27 @@ WRITES_WORDS = Kind("decoding_cross_attention", READ_HEADS, 1, READ_CHANNELS, "d
 WRITES_CLASS = Kind("decoding_cross_attention", 1, 1, None, None)
 
 
-def perceiver_layer(
-    kind: Kind,
-    c: Config,
-    run: Workload,
-    queries: Sequences,
-    keys: Sequences,
-    *,
-    width: Width,
-    seen: Width | None = None,
-) -> Component:
+def perceiver_layer(kind: Kind, c: Config, *, width: Width, seen: Width | None = None) -> PerceiverLayer:
     """Attention, to vectors that are ``seen`` wide if they are others', and a feed-forward network."""
-    w, tokens = value(c, width), queries.tokens
-    other = width if seen is None else seen
+    w, other = value(c, width), value(c, width if seen is None else seen)
     shape = width if seen is None or c.word(SHAPE, ("q", "kv")) == "q" else seen
     qk = given(c, kind.qk, shape)
     v = given(c, kind.v, qk)
     a, d_k, d_v = value(c, kind.heads), per_head(c, qk, kind.heads), per_head(c, v, kind.heads)
     to = value(c, v) if seen is None else w
-    block = Attention(
-        w, a, a, d_k, d_v, bias=True, key_width=value(c, other), value_width=value(c, other), names=NAMES, output_to=to
-    )
+    widths = {"Q": (w, a * d_k), "K": (other, a * d_k), "V": (other, a * d_v)}
+    maps = tuple(Linear(name, *widths[letter], letter, True) for name, letter in zip(NAMES, "QKV", strict=False))
+    of = Attention if seen is None else CrossAttention
+    drops = bool(c.get("attention_probs_dropout_prob"))
+    back = Linear(NAMES[-1], a * d_v, to, "O", True)
+    mixer = of("attention", a, a, d_k, d_v, maps, (), back, causal=False, softmax="own", dropout=drops)
     inner = value(c, kind.widening) * w
-    ffn = FeedForward(w, inner, c.word("hidden_act"), bias=True, names=("dense1", "dense2"))("mlp", queries, run)
-    before = [norm("attention.self.layernorm2", "layernorm", value(c, other), keys.tokens)] if seen is not None else []
-    parts = (
-        norm("attention.self.layernorm1", "layernorm", w, tokens),
-        *before,
-        block("attention", queries, keys, run, causal=False),
-        norm("layernorm", "layernorm", w, tokens),
-        ffn,
+    ffn = FeedForward(
+        "mlp", Linear("dense1", w, inner, "1", True), Linear("dense2", inner, w, "2", True), c.word("hidden_act")
     )
-    return layer(kind.name, parts, tokens * w)
+    before = kit.norm(c, "attention.self.layernorm2", other) if seen is not None else None
+    first, last = kit.norm(c, "attention.self.layernorm1", w), kit.norm(c, "layernorm", w)
+    return PerceiverLayer(kind.name, first, before, mixer, last, ffn)
 
 
 def given(c: Config, width: Width | None, otherwise: Width) -> Width:

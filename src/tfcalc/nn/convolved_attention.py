@@ -7,6 +7,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
+from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import attend
 from tfcalc.ops.convolution import head_convolution
@@ -72,7 +73,14 @@ class HashedAttention(ConvolvedAttention):
         return attend(q, k, v, pairs, lambda: attend_by_hashes(q, k, v), cached=cached, name=name)
 
     def _convolved(self, v: Tensor, ctx: Context) -> Tensor:
-        if not v.trace.lowers:
-            return v
-        mask = v.trace.given((v.shape[0], 1, v.shape[2], 1), "float32", "tokens that are there")  # one for all layers
-        return mul(v, mask)
+        return v if ctx.places is None else mul(v, ctx.places)
+
+
+class HashedEncoder(Encoder):
+    """An encoder whose layers read which tokens are there."""
+
+    def _run(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
+        if x.trace.lowers:
+            shape = (x.shape[0], 1, x.shape[1], 1)
+            ctx = ctx._replace(places=x.trace.new(shape, "float32", "tokens that are there"))
+        return super()._run(x, ctx, reads=reads)

@@ -153,3 +153,23 @@ def time_convolution(x: Tensor, weight: Tensor, bias: Tensor, groups: Num) -> Te
         kernels=("convolution",),
     )
     return contiguous(transpose(trace.call(call), 1, 2))
+
+
+def map_of_pixels(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A convolution of one pixel each: x of b × pixels × i, w of o × i × 1 × 1; ``2·b·pixels·o·i`` FLOPs.
+
+    Source: torch.nn.Conv2d with ``kernel_size=(1, 1)``.
+    """
+    trace, (b, l, _), (o, i, *_) = x.trace, x.shape, weight.shape
+    x, weight, bias = trace.lower(x), trace.lower_weight(weight), trace.lower_weight(bias)
+    call = Call(
+        "conv2d",
+        (x, weight, bias),
+        (b, l, o),
+        x.dtype,
+        products=(MatMul("w ∗ x", (2, b * l, o, i, 1), (x, weight)),),
+        elementwise=_bias(b * l * o),
+        saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+        kernels=("convolution",),
+    )
+    return trace.call(call)

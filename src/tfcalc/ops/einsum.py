@@ -24,7 +24,7 @@ def einsum(equation: str, a: Tensor, b: Tensor) -> Tensor:
     sizes = dict(zip(left, a.shape, strict=True)) | dict(zip(right, b.shape, strict=True))
     wide_left = {letter for letter in left if value_of(sizes[letter]) != 1}
     wide_right = {letter for letter in right if value_of(sizes[letter]) != 1}
-    summed = "".join(letter for letter in left if letter not in result)
+    summed = "".join(sorted(letter for letter in left if letter not in result))  # as torch.einsum orders them
     both = "".join(letter for letter in result if letter in wide_left and letter in wide_right)
     first = "".join(letter for letter in result if letter in wide_left and letter not in both)
     second = "".join(letter for letter in result if letter not in both and letter not in first)
