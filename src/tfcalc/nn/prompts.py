@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, divide
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear
 from tfcalc.nn.context import Context
@@ -41,7 +41,7 @@ class Prompt(Module):
         each = self.heads * self.width
         if not x.trace.lowers:
             return made
-        made = reshape(made, rows, made.width // each, self.heads, self.width)
+        made = reshape(made, rows, divide(made.width, each), self.heads, self.width)
         return permute(dropout(made, "prompt_dropout") if self.dropped and ctx.drops else made, (1, 2, 0, 3))
 
 
