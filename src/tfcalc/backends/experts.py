@@ -12,13 +12,14 @@ from collections.abc import Callable
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
-from tfcalc.nn.mixture import Experts, Routed
+from tfcalc.nn.mixture import Experts, PlainExperts, Routed
 from tfcalc.nn.switch import Networks
 from tfcalc.ops.elementwise import activation, dropout, mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, added_to_rows, each_by_its_own, grouped_mm, summed
 from tfcalc.ops.products import matmul
 from tfcalc.ops.select import index
-from tfcalc.ops.shapes import copied, reshape, split
+from tfcalc.ops.shapes import copied, reshape, split, transpose
+from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
 Products = Callable[[Linear, Tensor], Tensor]
@@ -68,6 +69,21 @@ def batched(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     return trace.to(summed(made, x.rows), x.dtype)
 
 
+def every(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    """Llama 4: each expert reads a copy of all tokens, times their weights."""
+    trace, count = x.trace, experts.count
+    rows = copied(x, (count * x.rows, x.width), "repeat")
+    rows = mul(rows, reshape(copied(transpose(sent.weights, 0, 1), (count, x.rows), "transposed"), count * x.rows, 1))
+    rows = reshape(rows, count, x.rows, x.width)
+
+    def product(map_: Linear, rows: Tensor) -> Tensor:
+        (weight,) = _weights(experts, map_, rows)
+        return matmul(rows, trace.lower_weight(weight))
+
+    made = _one(experts, rows, product, ctx)
+    return trace.call(Call("sum", (made,), x.shape, made.dtype))
+
+
 def networks(experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     """A loop in Python over experts, each of which reads its tokens' rows; all together they read so many pairs.
 
@@ -93,6 +109,8 @@ def networks(experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor
 
 def _one(experts: Experts, rows: Tensor, product: Products, ctx: Context) -> Tensor:
     """``W_2 (act(gate) · up)``: gate and up are halves of what the first map makes, unless they have a map each."""
+    if isinstance(experts, PlainExperts):
+        return product(experts.down, experts.activated(product(experts.up, rows), ctx))
     if experts.gate is not None:
         inner = mul(experts.activated(product(experts.gate, rows), ctx), product(experts.up, rows))
         return product(experts.down, inner)

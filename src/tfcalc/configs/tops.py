@@ -31,22 +31,32 @@ def lm_head(
     scales: bool = False,
     cap: str = "",
     shifted: bool = True,
+    ties: tuple[str, ...] = ("tie_word_embeddings",),
     upcasts: bool = True,
 ) -> Top:
-    """Logits over the vocabulary, by a matrix that may be the embedding's (``tie_word_embeddings``).
+    """Logits over the vocabulary, by a matrix that may be the embedding's.
+
+    The first of the fields ``ties`` that the file gives, or the last, says so; without any it never is.
 
     A ``bias_flag`` is the field that says whether there is a bias. The logits may be multiplied by a number
     (``scales``), or have a ``cap``, which is the field that gives it. They are those of the next tokens (``shifted``),
-    or of the tokens themselves. The loss may read a copy of the logits in fp32 (``upcasts``).
+    or of the tokens themselves, and the loss may read a copy of the logits in fp32 (``upcasts``).
     """
 
     def top(c: Config, base: Module) -> Module:
-        tied = "embedding" if c.flag("tie_word_embeddings") else None
+        field = next((each for each in ties if c.has(each)), ties[-1] if ties else "")
+        tied = "embedding" if field and c.flag(field) else None
         biased = bias or bool(bias_flag and c.flag(bias_flag))
         head = Linear(name, wide(c, width), c.size("vocab_size"), "vocab", biased, tied, "output")
         return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None, shifted, upcasts)
 
     return top
+
+
+def never_tied(c: Config, base: Module) -> Module:
+    """Logits by a matrix of its own, whatever ``tie_word_embeddings`` says."""
+    head = Linear("lm_head", c.size("hidden_size"), c.size("vocab_size"), "vocab", kind="output")
+    return WithHead("", base, head)
 
 
 def scaled_lm() -> dict[str, Top]:

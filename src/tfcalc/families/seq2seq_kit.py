@@ -74,15 +74,23 @@ def norm(c: Config, name: str) -> Norm:
     return Norm(name, "layernorm", c.size("d_model"))
 
 
-def mixers(c: Config, side: str, *, reader: str = "encoder_attn", ones: bool = True, **more: Any) -> list[Module]:
+def mixers(
+    c: Config,
+    side: str,
+    *,
+    reader: str = "encoder_attn",
+    ones: bool = True,
+    mixer: Callable[..., Attention] = attention,
+    **more: Any,
+) -> list[Module]:
     """Self-attention; in a decoder also attention to the encoder, which a decoder by itself holds and never runs.
 
     Where the program gives a causal stack a mask of ``ones``, attention is told.
     """
     causal = side == "decoder"
-    subs: list[Module] = [attention(c, side, "self_attn", causal=causal, given_ones=causal and ones, **more)]
+    subs: list[Module] = [mixer(c, side, "self_attn", causal=causal, given_ones=causal and ones, **more)]
     if causal:
-        subs.append(attention(c, side, reader, CrossAttention, reads=c.head != ALONE, **more))
+        subs.append(mixer(c, side, reader, CrossAttention, reads=c.head != ALONE, **more))
     return subs
 
 
@@ -109,9 +117,9 @@ def stack(c: Config, side: str, layers: Sequence[Module] | Module) -> Stack:
     return Stack("layers", (layers,) * c.number(depth) if isinstance(layers, Module) else tuple(layers), c.size(depth))
 
 
-def equal_layers(c: Config, side: str, *, pre_norm: bool) -> Stack:
+def equal_layers(c: Config, side: str, *, pre_norm: bool, mixer: Callable[..., Attention] = attention) -> Stack:
     """BART's layers."""
-    return stack(c, side, layer(c, [*mixers(c, side), network(c, side)], pre_norm=pre_norm))
+    return stack(c, side, layer(c, [*mixers(c, side, mixer=mixer), network(c, side)], pre_norm=pre_norm))
 
 
 def seq2seq(

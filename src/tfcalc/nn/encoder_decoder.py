@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from tfcalc.nn.basic import Buffer, Embedding
 from tfcalc.nn.context import Context
+from tfcalc.nn.frames import SoundEncoder
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, scaled
 from tfcalc.tape.tensor import Tensor
+from tfcalc.workload import Sequences
 
 
 class EncoderStack(Decoder):
@@ -50,13 +52,26 @@ class EncoderDecoder(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the token ids of the target; those of the source are given beside them."""
-        source = ctx.run.source
-        ids = x.trace.given((source.batch, source.length), "int64", "source ids")
-        memory = self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None))
+        memory, source = self.read(x, ctx)
         x.trace.forget("embedding")  # heads are tied to the decoder's table
         x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
         x.trace.until_loss_ends(memory)
         return self.decoder(x, ctx._replace(memory=memory, memory_of=source))
+
+    def read(self, x: Tensor, ctx: Context) -> tuple[Tensor, Sequences]:
+        """What the encoder makes of the source, and of how many vectors."""
+        source = ctx.run.source
+        ids = x.trace.given((source.batch, source.length), "int64", "source ids")
+        return self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None)), source
+
+
+class Transcriber(EncoderDecoder):
+    """An encoder of sound, and a decoder that writes what it has heard."""
+
+    def read(self, x: Tensor, ctx: Context) -> tuple[Tensor, Sequences]:
+        """What the encoder makes of the clips, and of how many frames."""
+        assert isinstance(self.encoder, SoundEncoder)
+        return self.encoder(x, ctx), self.encoder.heard(ctx)
 
 
 class EncoderAlone(Module):

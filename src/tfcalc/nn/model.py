@@ -93,7 +93,8 @@ class Decoder(Module):
 class Predictions(Module):
     """A map, an activation and a norm, then logits by the words' own vectors (BERT).
 
-    Without the first three it is logits alone. A ``bias`` of its own stands beside the matrix.
+    Without the first three it is logits alone. A ``bias`` of its own stands beside the matrix. ``code`` says whose
+    program the activation is, where that is not the one that goes by its name.
     """
 
     kind = "head"
@@ -103,6 +104,7 @@ class Predictions(Module):
     decoder: Linear
     bias: Stored | None = None
     activation: str = ""
+    code: str = ""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of each token."""
@@ -111,10 +113,32 @@ class Predictions(Module):
     def transformed(self, x: Tensor, ctx: Context) -> Tensor:
         """What the logits are made of."""
         if self.dense is not None and self.norm is not None:
-            inner = self.dense(x)
-            inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+            inner, code = self.dense(x), self.code or self.activation
+            inner = activation(self.activation, inner, lambda: ctx.backend.activation(code, inner))
             x = self.norm(inner, ctx)
         return x
+
+
+class Bottleneck(Predictions):
+    """Logits of what two maps make through a narrower width, with the activation after each of them."""
+
+    back: Linear | None = None
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """Both maps first."""
+        parts = (self.dense, self.back, self.decoder)
+        return (part for part in parts if part is not None)
+
+    def transformed(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the logits are made of."""
+        for place, each in enumerate((self.dense, self.back), start=1):
+            if each is not None:
+                x = self._activated(each(x), ctx, f"activation{place}")
+        return x
+
+    def _activated(self, x: Tensor, ctx: Context, name: str) -> Tensor:
+        return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x), name)
 
 
 class WithHead(Module):
@@ -122,7 +146,7 @@ class WithHead(Module):
 
     ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``). The labels are those of
     the next tokens (``shifted``), or of the tokens themselves, and the loss may read a copy of the logits in fp32
-    (``upcasts``).
+    (``upcasts``), or of those of all tokens but the last, which has no next one (``cuts``).
     """
 
     kind = "model"
@@ -133,6 +157,7 @@ class WithHead(Module):
     capped: bool = False
     shifted: bool = True
     upcasts: bool = True
+    cuts: bool = False
 
     @property
     def output(self) -> Linear:

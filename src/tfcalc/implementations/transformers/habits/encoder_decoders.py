@@ -45,15 +45,5 @@ ENCODER_DECODERS: dict[str, Habits] = {
     "plbart": BART._replace(dropped_scores=("attention_dropout", 0.1)),
     "t5": T5,
     "umt5": T5._replace(scaled_output=()),
-    "whisper": Habits(
-        softmax="own",
-        dropped=("dropout", 0.0),
-        dropped_embeddings=("dropout", 0.0),
-        dropped_inside=("activation_dropout", 0.0),
-        loss="own",
-        shifted=False,
-        positions="tokens",
-        places_heads=True,
-    ),
 }
 """By ``model_type``."""
