@@ -128,7 +128,7 @@ def _clipped(gate: Tensor, up: Tensor) -> Tensor:
     return mul(scaled(up), glu)
 
 
-def _weights(experts: Experts, map_: Linear, rows: Tensor) -> list[Tensor]:
+def _weights(experts: Experts | Networks, map_: Linear, rows: Tensor) -> list[Tensor]:
     """Those of all experts."""
     with rows.trace.inside(map_):
         return [rows.trace.weight(each, experts.count) for each in map_.held().weights]

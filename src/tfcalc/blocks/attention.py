@@ -35,8 +35,8 @@ class Attention(NamedTuple):
     and those before it, so many in all) or to a ``chunk``. ``rotary`` is how much of each query's and key's width is
     rotated by its position. A ``pattern`` leaves only some of the pairs (see :mod:`tfcalc.core.patterns`).
 
-    ``prompt`` keys and values, made elsewhere, are seen by all queries beside the others. A sequence that is cut into
-    ``pieces`` of so many, as an image into windows, attends within each by itself: no mask, but products of their own.
+    A sequence that is cut into ``pieces`` of so many, as an image into windows, attends within each by itself: no mask,
+    but products of their own.
     ``cached_heads`` are those whose keys and values are kept while decoding, where they are not ``n_kv_heads``.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
@@ -64,14 +64,12 @@ class Attention(NamedTuple):
     chunk: int | None = None
     rotary: Num | None = None
     pattern: "Pattern | None" = None
-    prompt: Num | None = None
     pieces: Num | None = None
     cached_heads: Num | None = None
 
     def __call__(self, name: str, queries: Sequences, keys: Sequences, run: Workload, *, causal: bool) -> Component:
         """The block on these sequences; self-attention where ``queries`` and ``keys`` are the same."""
-        seen = keys if self.prompt is None else keys._replace(cached=keys.seen + self.prompt)
-        pairs = run.pairs(queries, seen, causal=causal, window=self.window, chunk=self.chunk, pattern=self.pattern)
+        pairs = run.pairs(queries, keys, causal=causal, window=self.window, chunk=self.chunk, pattern=self.pattern)
         if self.pieces is not None:
             within = queries.batch * in_pieces(queries.length, self.pieces)
             pairs = Pairs((2, within), within, run.fused)

@@ -79,7 +79,6 @@ def attention(
     causal: bool = False,
     bias: bool = True,
     key_bias: bool | None = None,
-    prompt: Num | None = None,
     pieces: int | None = None,
 ) -> Component:
     """Multi-head attention under the names that fairseq gave its projections."""
@@ -92,7 +91,6 @@ def attention(
         bias=bias,
         key_bias=key_bias,
         names=NAMES,
-        prompt=prompt,
         pieces=pieces,
     )
     return block(name, queries, keys, run, causal=causal)
@@ -125,16 +123,15 @@ def decoder_layer(
     *,
     bias: bool = True,
     key_bias: bool | None = None,
-    prompt: Num | None = None,
 ) -> Component:
     """Like the encoder's, and attention to its output (``memory``). Without one that is stored, but does not run."""
     stream, read = run.target, memory or run.source
     runs = 1 if memory else 0
-    reading = attention("encoder_attn", s, stream, read, run, bias=bias, key_bias=key_bias, prompt=prompt)
+    reading = attention("encoder_attn", s, stream, read, run, bias=bias, key_bias=key_bias)
     return layer(
         "layers",
         (
-            attention("self_attn", s, stream, stream, run, causal=True, bias=bias, key_bias=key_bias, prompt=prompt),
+            attention("self_attn", s, stream, stream, run, causal=True, bias=bias, key_bias=key_bias),
             norm("self_attn_layer_norm", "layernorm", s.width, stream.tokens),
             reading._replace(passes=runs),
             norm("encoder_attn_layer_norm", "layernorm", s.width, stream.tokens)._replace(passes=runs),

@@ -204,16 +204,15 @@ def _sparse_layers(c: Config, side: str) -> Stack:
     """Layers of which each ``step``-th has experts."""
     step, depth = c.number(f"{side}_sparse_step", least=0), c.number(f"{side}_layers")
     h, count = c.size("d_model"), c.size("num_experts")
-    expert = kit.network(c, side, "experts", Networks, as_weights=True, count=count, chosen=2)
+    expert = Networks(**kit.network(c, side, "experts", as_weights=True).__dict__, count=count, chosen=2)
     router = Router("router.classifier", h, count, bias=c.flag("router_bias"), chosen=2, normalized=True)
     subs = kit.mixers(c, side, reader="cross_attention")
-    kinds: dict[bool, PreNorm] = {}
-    for sparse, ffn in (
-        (False, kit.network(c, side, "ffn", as_weights=True)),
-        (True, Switch("ffn", router, expert)),
-    ):
-        kinds[sparse] = kit.layer(c, [*subs, ffn], "ff_layer_norm", pre_norm=True, inner=True)
-    return kit.stack(c, side, [kinds[step > 0 and (place + 1) % step == 0] for place in range(depth)])
+
+    def one(ffn: Module) -> PreNorm:
+        return kit.layer(c, [*subs, ffn], "ff_layer_norm", pre_norm=True, inner=True)
+
+    dense, sparse = one(kit.network(c, side, "ffn", as_weights=True)), one(Switch("ffn", router, expert))
+    return kit.stack(c, side, [sparse if step > 0 and (place + 1) % step == 0 else dense for place in range(depth)])
 
 
 def _text_to_text(c: Config, base: Module) -> Module:

@@ -62,11 +62,11 @@ def attention(c: Config, side: str, name: str, of: type[Attention] = Attention, 
     return of(name, a, a, d, d, maps, (), Linear(NAMES[-1], a * d, h, "O", True), dropout=drops, softmax="own", **more)
 
 
-def network(c: Config, side: str, name: str = "(ffn)", of: type[FeedForward] = FeedForward, **more: Any) -> FeedForward:
+def network(c: Config, side: str, name: str = "(ffn)", *, as_weights: bool = False) -> FeedForward:
     """Two maps, which stand in the layer itself, unless they have a name."""
     h, f, kind = c.size("d_model"), c.size(f"{side}_ffn_dim"), c.word("activation_function")
     up, down = Linear("fc1", h, f, "1", True), Linear("fc2", f, h, "2", True)
-    return of(name, up, down, kind, bool(c.get("activation_dropout")), **more)
+    return FeedForward(name, up, down, kind, bool(c.get("activation_dropout")), as_weights=as_weights)
 
 
 def norm(c: Config, name: str) -> Norm:

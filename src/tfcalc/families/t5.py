@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from tfcalc.blocks import Attention, layer, stack
+from tfcalc.blocks import Attention, layer
 from tfcalc.blocks import FeedForward as FeedForwardTree
 from tfcalc.blocks.local_attention import LocalAttention
 from tfcalc.configs.config import Config
@@ -31,7 +31,6 @@ ALIASES = {
 }
 NAMES = ("q", "k", "v", "o")
 ENCODER_ONLY = ("EncoderModel", "ForTokenClassification")
-Network = Callable[[Config, Workload, Sequences], Component]
 Mixer = Callable[..., Component]
 
 
@@ -75,17 +74,11 @@ class Kin(NamedTuple):
     """What differs among them.
 
     ``mixer`` is the encoder's self-attention, and ``tables`` are those of its first layer that all layers add to their
-    scores. ``ffn`` makes a layer's network, or ``experts``
-    where ``sparse`` says so, for each layer of a stack of so many. ``tied`` tables of words are one, whatever
-    ``tie_word_embeddings`` says of the output.
+    scores.
     """
 
     mixer: Mixer = looking_around
     tables: tuple[str, ...] = ("SelfAttention.relative_attention_bias",)
-    ffn: Network = dense
-    experts: Network = dense
-    sparse: Callable[[Config, str, int], list[bool]] | None = None
-    tied: bool = True
 
 
 def block(c: Config, run: Workload, stream: Sequences, *sublayers: Component) -> Component:
@@ -100,15 +93,15 @@ def block(c: Config, run: Workload, stream: Sequences, *sublayers: Component) ->
 
 def encoder(c: Config, run: Workload, kin: Kin) -> Component:
     """Its layers attend both ways."""
-    return _half(c, run, "encoder", run.source, kin, "num_layers", kin.mixer(c, run), tables=kin.tables)
+    return _half(c, run, "encoder", run.source, "num_layers", kin.mixer(c, run), tables=kin.tables)
 
 
-def decoder(c: Config, run: Workload, kin: Kin) -> Component:
+def decoder(c: Config, run: Workload) -> Component:
     """Its layers look back, and at what the encoder made. They are as many as the encoder's unless told otherwise."""
     stream, depth = run.target, "num_layers" if c.get("num_decoder_layers") is None else "num_decoder_layers"
     mixer = attention(c, run, "SelfAttention", stream, stream, causal=True)
     reader = attention(c, run, "EncDecAttention", stream, run.source)
-    return _half(c, run, "decoder", stream, kin, depth, mixer, reader, tables=Kin().tables)
+    return _half(c, run, "decoder", stream, depth, mixer, reader, tables=Kin().tables)
 
 
 def _half(
@@ -116,26 +109,18 @@ def _half(
     run: Workload,
     name: str,
     stream: Sequences,
-    kin: Kin,
     depth: str,
     *mixers: Component,
     tables: tuple[str, ...],
 ) -> Component:
-    h, tied_to = c.size("d_model"), "shared" if kin.tied or c.flag("tie_word_embeddings") else None
-    count = c.number(depth)
-    blocks = stack(
-        "block",
-        kin.sparse(c, name, count) if kin.sparse else [False] * count,
-        c.size(depth),
-        lambda sparse: block(c, run, stream, *mixers, (kin.experts if sparse else kin.ffn)(c, run, stream)),
-    )
+    h, blocks = c.size("d_model"), block(c, run, stream, *mixers, dense(c, run, stream))
     return Component(
         name,
         name,
         parts=(
-            embedding("embed_tokens", c.size("vocab_size"), h, stream.tokens, tied_to=tied_to),
+            embedding("embed_tokens", c.size("vocab_size"), h, stream.tokens, tied_to="shared"),
             *(relative_bias(c, f"block[0].layer.0.{table}") for table in tables),
-            *blocks,
+            blocks._replace(copies=c.size(depth)),
             norm("final_layer_norm", "rmsnorm", h, stream.tokens),
         ),
     )
@@ -146,7 +131,7 @@ def seq2seq(c: Config, run: Workload, kin: Kin) -> Component:
     table = embedding("shared", c.size("vocab_size"), c.size("d_model"), 0)
     if c.head in ENCODER_ONLY:
         return Component("transformer", "encoder-decoder", parts=(table, encoder(c, run.by_itself, kin)))
-    return Component("transformer", "encoder-decoder", parts=(table, encoder(c, run, kin), decoder(c, run, kin)))
+    return Component("transformer", "encoder-decoder", parts=(table, encoder(c, run, kin), decoder(c, run)))
 
 
 def generation(c: Config, run: Workload, base: Component) -> Iterator[Component]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, divide
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear
 from tfcalc.nn.context import Context
@@ -33,15 +33,14 @@ class Prompt(Module):
     dropped: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of 2n × a × p × d: twice as many as there are layers."""
-        rows = self.table.rows
-        inner = self.inward(self.table(x.trace.given((rows,), "int64", "places of a prompt"), ctx))
+        """Of the places of a prompt, 2n × a × p × d: twice as many as there are layers."""
+        inner = self.inward(self.table(x, ctx))
         inner = activation("gelu", inner, lambda: ctx.backend.activation("gelu", inner), "prompt_trans.1")
         made = self.outward(inner)
         each = self.heads * self.width
         if not x.trace.lowers:
             return made
-        made = reshape(made, rows, made.width // each, self.heads, self.width)
+        made = reshape(made, self.table.rows, divide(made.width, each), self.heads, self.width)
         return permute(dropout(made, "prompt_dropout") if self.dropped and ctx.drops else made, (1, 2, 0, 3))
 
 
@@ -85,7 +84,8 @@ class PromptedDecoder(Decoder):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        made = {each.name: each(x, ctx) for each in self.prompts}
+        places = x.trace.new((self.prompts[0].table.rows,), "int64", "places of a prompt")
+        made = {each.name: each(places, ctx) for each in self.prompts}
         x.trace.forget("embedding")  # heads are tied to the table of words
         return super().forward(x, ctx._replace(prompts=made))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tfcalc.implementations.transformers.habits.code import Habits
-from tfcalc.implementations.transformers.habits.decoders import GEMMA2
 
 BART = Habits(
     norms="post",
@@ -42,24 +41,9 @@ ENCODER_DECODERS: dict[str, Habits] = {
     "marian": BART._replace(positions="places"),
     "mbart": MBART,
     "mt5": T5._replace(scaled_output=None),
-    "mvp": BART._replace(positions="tokens"),
-    "nllb-moe": MBART._replace(dropped_scores=("attention_dropout", 0.1), drops_behind=("attention",)),
     "pegasus": PEGASUS,
     "plbart": BART._replace(dropped_scores=("attention_dropout", 0.1)),
-    "seamless_m4t": MBART._replace(
-        dropped_scores=("attention_dropout", 0.1), drops_behind=("attention",), given_ones=False
-    ),
     "t5": T5,
-    "t5gemma": GEMMA2._replace(
-        dropped=("dropout_rate", 0.0),
-        dropped_embeddings=("dropout_rate", 0.0),
-        dropped_output=("dropout_rate", 0.0),
-        dropped_scores=("attention_dropout", 0.0),
-        capped_scores=("decoder.attn_logit_softcapping", 50.0),
-        capped_logits=("decoder.final_logit_softcapping", 30.0),
-        keeps_multiplier=True,
-        shifted=False,
-    ),
     "umt5": T5._replace(scaled_output=()),
 }
 """By ``model_type``."""
