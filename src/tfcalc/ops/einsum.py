@@ -15,7 +15,7 @@ def einsum(equation: str, a: Tensor, b: Tensor, name: str = "A B") -> Tensor:
     """One product of matrices for all axes that both have and that stay.
 
     The axes of each operand are put in order, those that both have first, and made three; where memory does not allow
-    that, it is copied, and the copy is kept. What is summed must be wider than one. The product has a ``name`` in print.
+    that, it is copied, and the copy is kept. What is summed must be wider than one. The product has a ``name``.
 
     Source: torch's sumproduct_pair (aten/src/ATen/native/Linear.cpp).
     """
