@@ -132,15 +132,17 @@ def gated(
     *,
     name: str = "mlp",
     width: Num | None = None,
+    hidden: Num | None = None,
     bias: bool = False,
     names: Sequence[str] = GATED,
     act: str = "hidden_act",
 ) -> GatedFeedForward:
     """SwiGLU, GeGLU: the feed-forward network with a gate, which two names say is made with the input by one map.
 
-    It is as wide as ``intermediate_size`` says, unless a ``width`` is given.
+    It is as wide as ``intermediate_size`` says, unless a ``width`` is given, and reads vectors of ``hidden_size``,
+    unless a ``hidden`` width is.
     """
-    h, f = c.size("hidden_size"), c.size("intermediate_size") if width is None else width
+    h, f = c.size("hidden_size") if hidden is None else hidden, c.size("intermediate_size") if width is None else width
     *inward, down = names
     gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
     up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
@@ -194,8 +196,11 @@ def decoder(
     code: str = "",
     names: tuple[str, str, str] = ("model", "embed_tokens", "norm"),
     masks: tuple[int | None, ...] = (),
+    count: Num | None = None,
 ) -> Decoder:
     """A table, layers, and a final norm; the layers are all alike, or made by their ``kinds``, such as windows.
+
+    There are as many as the config says, or this ``count``.
 
     The program makes ``masks`` for these windows, whether a layer has them or not.
     """
@@ -205,5 +210,5 @@ def decoder(
     else:
         by_kind = {kind: layers(kind) for kind in dict.fromkeys(kinds)}
         made = [by_kind[kind] for kind in kinds]
-    stack = Stack(made[0].name, tuple(made), c.size(LAYERS))
+    stack = Stack(made[0].name, tuple(made), c.size(LAYERS) if count is None else count)
     return Decoder(whole, Embedding(table, c.size("vocab_size"), h), stack, Norm(last, norm, h, code), masks=masks)

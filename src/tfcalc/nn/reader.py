@@ -131,6 +131,32 @@ class PixelMap(Linear):
         return super().forward(x.trace.given((stream.batch, stream.length, self.fan_in), "float32", "pixels"))
 
 
+class Senses(Module):
+    """A text model, and what reads images or sounds for it: parts one after another for each of them (``chains``).
+
+    A program may look up words by a copy of their ids (``copies_ids``). In one that trains, there are words alone.
+    """
+
+    kind = "multimodal"
+
+    text: Module
+    chains: tuple[tuple[Module, ...], ...]
+    copies_ids: bool = False
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """The text, and the parts of each chain."""
+        return iter((self.text, *(each for chain in self.chains for each in chain)))
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        for chain in () if x.trace.lowers else self.chains:
+            made = x
+            for each in chain:
+                made = each(made, ctx)
+        return self.text(copied(x) if self.copies_ids else x, ctx)
+
+
 class Grown(Module):
     """A model that is a tree of costs, in the place of one that runs; it makes rows of its own ``width``."""
 
@@ -150,5 +176,5 @@ class Grown(Module):
 
 def lacks(module: Module) -> bool:
     """Whether something in it does not run that reads text."""
-    parts = (module.text,) if isinstance(module, ImageReader) else module.parts
+    parts = (module.text,) if isinstance(module, ImageReader | Senses) else module.parts
     return isinstance(module, Grown) or any(map(lacks, parts))
