@@ -24,7 +24,8 @@ from tfcalc.nn.shuffled import Adapted, Adapter, TwiceActivated
 def shuffled(c: Config) -> Num:
     """The vectors that the tower gives to the text of an image: pixels move from both sides into the width."""
     (rows, columns), ratio = grid(c), c.factor("pixel_shuffle_ratio")
-    return scaled(rows, ratio) * scaled(columns, ratio)
+    count: Num = scaled(rows, ratio) * scaled(columns, ratio)
+    return count
 
 
 def adapter(c: Config) -> Adapter:

@@ -26,8 +26,9 @@ def pixtral(c: Config) -> Module:
     The images of a batch lie in one sequence, and are masked from each other.
     """
     turned = Rope(c.quotient("hidden_size", "num_attention_heads"))
-    none = {"bias": False, "output_bias": False}
-    mixer = image_kit.attention(c, name="attention", names=LLAMA_NAMES, of=AmongImages, rope=turned, **none)
+    mixer = image_kit.attention(
+        c, name="attention", names=LLAMA_NAMES, of=AmongImages, rope=turned, bias=False, output_bias=False
+    )
     ffn = gated(c, c.size("intermediate_size"), c.word("hidden_act"), bias=False).but(name="feed_forward")
     norms = image_kit.norms(c, "attention_norm", "ffn_norm", form="rmsnorm")
     stack = image_kit.stack(c, PreNorm("transformer.layers", (mixer, ffn), norms))

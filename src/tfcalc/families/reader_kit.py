@@ -127,7 +127,8 @@ def taken(c: Config, vision: Config, tower: Module) -> Num:
     """How many vectors are taken of each image: all, or all but the first (``vision_feature_select_strategy``)."""
     whole = (node for each in tower.components() for node in each.walk())
     firsts = sum(node.component.name in CLASS_TOKENS for node in whole)
-    return product(grid(vision)) + firsts - (c.get("vision_feature_select_strategy") == "default")
+    count: Num = product(grid(vision)) + firsts - (c.get("vision_feature_select_strategy") == "default")
+    return count
 
 
 def two_maps(

@@ -10,7 +10,7 @@ from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
 from tfcalc.families import image_kit, kit
 from tfcalc.families.images import grid
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, parameter
+from tfcalc.nn.basic import Linear, Stored, parameter
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.image_heads import BOTH
 from tfcalc.nn.layers import PreNorm
@@ -77,7 +77,7 @@ def _twice(c: Config) -> Num:
     return 2 * c.size("hidden_size")
 
 
-def scales(c: Config) -> tuple[Module, ...]:
+def scales(c: Config) -> tuple[Stored, ...]:
     """What multiplies the outputs of both sub-layers."""
     return tuple(parameter(f"layer_scale{place}.lambda1", c.size("hidden_size"), minor=True) for place in (1, 2))
 
@@ -115,8 +115,8 @@ def dinov2_network(c: Config) -> Module:
 def gated(c: Config, inner: Num, act: str, *, bias: bool = True) -> GatedFeedForward:
     """A feed-forward network with a gate, of this ``inner`` width."""
     h = c.size("hidden_size")
-    maps = (Linear(name, h, inner, letter, bias) for name, letter in zip(kit.GATED[:2], "g1", strict=True))
-    return GatedFeedForward("mlp", *maps, Linear(kit.GATED[2], inner, h, "2", bias), act)
+    gate, up = (Linear(name, h, inner, letter, bias) for name, letter in zip(kit.GATED[:2], "g1", strict=True))
+    return GatedFeedForward("mlp", gate, up, Linear(kit.GATED[2], inner, h, "2", bias), act)
 
 
 @family("dinov3_vit", architecture="DINOv3ViTModel", heads={"Model": bare, "Backbone": bare})

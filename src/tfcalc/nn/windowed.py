@@ -8,7 +8,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Stored
 from tfcalc.nn.context import Context
 from tfcalc.ops.select import index
-from tfcalc.ops.shapes import copied
+from tfcalc.ops.shapes import copied, permute, reshape
 from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.tensor import Tensor
 
@@ -37,6 +37,14 @@ class WindowedAttention(Attention):
             copied(x, (stream.batch, stream.length, x.width), "windows"), ctx._replace(stream=stream)
         )
         return copied(made, x.shape, "windows")
+
+    def with_bias(self, x: Tensor, ctx: Context) -> Context:
+        """With what the table has for each pair of patches, in new memory; its rows are found by a buffer."""
+        if self.position_table is None:
+            return ctx
+        n, a = self.patches, self.heads
+        rows = index(self.position_table.weight(x.trace), x.trace.given((n * n,), "int64", "pairs"), (n * n, a))
+        return ctx._replace(bias=reshape(copied(permute(reshape(rows, n, n, a), (2, 0, 1))), 1, a, n, n))
 
 
 class AlongSides(WindowedAttention):
