@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.backends import relative
-from tfcalc.backends.sinks import scale_by_sinks, softmax_beside
+from tfcalc.backends.sinks import scale_by_sinks, softmax_beside, softmax_less_highest
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
@@ -122,12 +122,17 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
         p = scaled(pointwise("tanh", scaled(p, "div")))
     if ctx.slopes is not None and attention.alibi is not None:
         p = add(p, ctx.slopes)
+    if attention.own_mask:
+        seen = (q.shape[0], 1, q.shape[2] if attention.causal else 1, k.shape[2])
+        p = filled(p, trace.new(seen, "bool", "mask"))
     if mask is not None:
         p = filled(p, mask) if attention.fills_masked else add(p, mask)
     sinks = attention.sinks
     scale = scale_by_sinks(p, sinks) if sinks is not None and sinks.code == "scale" else None
     if sinks is not None and scale is None:
         p = trace.to(softmax_beside(p, sinks), v.dtype)
+    elif attention.softmax == "less highest":
+        p = trace.to(softmax_less_highest(p), v.dtype)
     elif attention.softmax == "own":
         p = trace.to(softmax(p), v.dtype)
     elif attention.softmax == "weights":

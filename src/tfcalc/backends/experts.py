@@ -17,7 +17,8 @@ from tfcalc.ops.elementwise import mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, grouped_mm, summed
 from tfcalc.ops.products import matmul
 from tfcalc.ops.select import index
-from tfcalc.ops.shapes import copied, reshape, split
+from tfcalc.ops.shapes import copied, reshape, split, transpose
+from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
 Products = Callable[[Linear, Tensor], Tensor]
@@ -65,6 +66,21 @@ def batched(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     unweighed = _one(experts, rows, product, ctx)
     made = mul(unweighed, reshape(sent.weights, pairs, 1))
     return trace.to(summed(made, x.rows), x.dtype)
+
+
+def every(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    """Llama 4: each expert reads a copy of all tokens, times their weights."""
+    trace, count = x.trace, experts.count
+    rows = copied(x, (count * x.rows, x.width), "repeat")
+    rows = mul(rows, reshape(copied(transpose(sent.weights, 0, 1), (count, x.rows), "transposed"), count * x.rows, 1))
+    rows = reshape(rows, count, x.rows, x.width)
+
+    def product(map_: Linear, rows: Tensor) -> Tensor:
+        (weight,) = _weights(experts, map_, rows)
+        return matmul(rows, trace.lower_weight(weight))
+
+    made = _one(experts, rows, product, ctx)
+    return trace.call(Call("sum", (made,), x.shape, made.dtype))
 
 
 def _one(experts: Experts, rows: Tensor, product: Products, ctx: Context) -> Tensor:

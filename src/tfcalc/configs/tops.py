@@ -29,8 +29,11 @@ def lm_head(
     scales: bool = False,
     cap: str = "",
     shifted: bool = True,
+    ties: tuple[str, ...] = ("tie_word_embeddings",),
 ) -> Top:
-    """Logits over the vocabulary, by a matrix that may be the embedding's (``tie_word_embeddings``).
+    """Logits over the vocabulary, by a matrix that may be the embedding's.
+
+    The first of the fields ``ties`` that the file gives, or the last, says so; without any it never is.
 
     A ``bias_flag`` is the field that says whether there is a bias. The logits may be multiplied by a number
     (``scales``), or have a ``cap``, which is the field that gives it. They are those of the next tokens (``shifted``),
@@ -38,7 +41,8 @@ def lm_head(
     """
 
     def top(c: Config, base: Module) -> Module:
-        tied = "embedding" if c.flag("tie_word_embeddings") else None
+        field = next((each for each in ties if c.has(each)), ties[-1] if ties else "")
+        tied = "embedding" if field and c.flag(field) else None
         biased = bias or bool(bias_flag and c.flag(bias_flag))
         head = Linear(name, c.size(width), c.size("vocab_size"), "vocab", biased, tied, "output")
         return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None, shifted)

@@ -11,7 +11,6 @@ from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
-from tfcalc.families.bert_heads import ROBERTA_HEADS
 from tfcalc.families.bert_kit import FFN as FFN
 from tfcalc.families.bert_kit import FIRST_TOKEN as FIRST_TOKEN
 from tfcalc.families.bert_kit import NAMES as NAMES
@@ -21,8 +20,9 @@ from tfcalc.families.bert_kit import READERS as READERS
 from tfcalc.families.bert_tops import BERT_TOPS, ROBERTA_TOPS, causal, predictions
 from tfcalc.leaves import embedding, learned_position, linear, norm
 from tfcalc.nn.embeddings import GIVEN, TOKENS, OnPage, Positions, Segments
-from tfcalc.nn.encoder import Encoder
+from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.module import Module
+from tfcalc.nn.relative import RelativeBias
 from tfcalc.workload import Sequences, Workload
 
 
@@ -271,13 +271,13 @@ def bert_generation(c: Config) -> Module:
     return kit.bert_like("bert", c, kit.positions(c), pooled=())
 
 
-@family("mpnet", architecture="MPNetForMaskedLM", heads=ROBERTA_HEADS)
-def mpnet(c: Config, run: Workload) -> Component:
+@family("mpnet", architecture="MPNetForMaskedLM", heads=ROBERTA_TOPS)
+def mpnet(c: Config) -> Module:
     """Song et al. 2020 (arXiv 2004.09297): no token types; all layers share one relative position bias."""
-    a, buckets, scores = c.size("num_attention_heads"), c.size("relative_attention_num_buckets"), run.target
-    mixer = attention(c, run, names=("attn.q", "attn.k", "attn.v", "attn.o"))
-    stack = layers(c, run, mixer, norms=("attention.LayerNorm", "", "output.LayerNorm"))
-    table = embedding("relative_attention_bias", buckets, a, scores.tokens * scores.length)
-    bias = table._replace(kind="position")
-    parts = (embeddings(c, run, positions(c, run)), stacked(stack, bias), *pooler(c, run, FIRST_TOKEN))
-    return Component("mpnet", "encoder", parts=parts)
+    mixer = kit.attention(c, names=("attn.q", "attn.k", "attn.v", "attn.o"))
+    layers = kit.stack(c, mixer, norms=("attention.LayerNorm", "", "output.LayerNorm"))
+    buckets = c.size("relative_attention_num_buckets")
+    bias = RelativeBias("relative_attention_bias", buckets, c.size("num_attention_heads"), by_sequence=True)
+    words, pooler = kit.embeddings(c, kit.positions(c, indices=TOKENS)), kit.pooler(c, FIRST_TOKEN)
+    stack = Layers("encoder", (), layers, relative=bias)
+    return Encoder("mpnet", words, (), stack, pooler=pooler, pools=c.head in PAIRED)

@@ -22,9 +22,9 @@ from tfcalc.families.windows import LAYERS
 from tfcalc.leaves import activation, buffer, convolution, linear, norm
 from tfcalc.leaves.convolution import depthwise
 from tfcalc.nn.basic import Buffer, Linear, Norm
-from tfcalc.nn.clipped import Clipped, ClippedFeedForward
 from tfcalc.nn.gemma_tower import Embedder, GemmaTower, NormedAttention, PatchEmbedder, Pool, RowsAndColumns
 from tfcalc.nn.layers import Sandwich
+from tfcalc.nn.limited import Limited, LimitedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Senses
 from tfcalc.nn.rope import Rope
@@ -46,11 +46,11 @@ def limits(c: Config, names: tuple[str, ...]) -> Iterator[Component]:
         yield from (buffer(f"{name}.{limit}", 1) for name in names for limit in LIMITS)
 
 
-def maps(c: Config, names: Sequence[str], sizes: Sequence[tuple[Num, Num]], letters: str) -> tuple[Clipped, ...]:
+def maps(c: Config, names: Sequence[str], sizes: Sequence[tuple[Num, Num]], letters: str) -> tuple[Limited, ...]:
     """Matrices whose input and output may be clipped."""
     clips = c.flag("use_clipped_linears")
     made = zip(clipped(tuple(names)), sizes, letters, strict=True)
-    return tuple(Clipped(name, *size, letter, clipped=clips) for name, size, letter in made)
+    return tuple(Limited(name, *size, letter, clipped=clips) for name, size, letter in made)
 
 
 def held_limits(c: Config, names: Sequence[str]) -> tuple[Buffer, ...]:
@@ -101,11 +101,11 @@ def vision_attention(c: Config) -> NormedAttention:
     )
 
 
-def vision_network(c: Config) -> ClippedFeedForward:
+def vision_network(c: Config) -> LimitedFeedForward:
     """Three maps."""
     h, f = c.size("hidden_size"), c.size("intermediate_size")
     gate, up, down = maps(c, GATED, [(h, f), (h, f), (f, h)], "g12")
-    return ClippedFeedForward("mlp", gate, up, down, c.word("hidden_activation"), limits=held_limits(c, GATED))
+    return LimitedFeedForward("mlp", gate, up, down, c.word("hidden_activation"), limits=held_limits(c, GATED))
 
 
 @family("gemma4_audio", architecture="Gemma4AudioModel", heads={"Model": bare})

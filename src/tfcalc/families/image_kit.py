@@ -79,12 +79,18 @@ def attention(
 
 
 def network(
-    c: Config, *, name: str = "mlp", names: Sequence[str] = FC, bias: bool = True, inner: Num | None = None
+    c: Config,
+    *,
+    name: str = "mlp",
+    names: Sequence[str] = FC,
+    bias: bool = True,
+    inner: Num | None = None,
+    act: str = "",
 ) -> FeedForward:
     """Two maps, of ``intermediate_size`` or of the ``inner`` width."""
     h, f = c.size("hidden_size"), c.size("intermediate_size") if inner is None else inner
     up, down = Linear(names[0], h, f, "1", bias), Linear(names[1], f, h, "2", bias)
-    return FeedForward(name, up, down, c.word("hidden_act"))
+    return FeedForward(name, up, down, act or c.word("hidden_act"))
 
 
 def norms(c: Config, *names: str, form: str = "layernorm", code: str = "") -> tuple[Norm, ...]:

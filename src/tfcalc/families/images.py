@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tfcalc.blocks import Attention, FeedForward
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, find
-from tfcalc.configs.heads import Width, labels
+from tfcalc.configs.family import find
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide, floor_div, product
-from tfcalc.leaves import convolution, linear, norm
+from tfcalc.leaves import convolution, norm
 from tfcalc.workload import Sequences, Workload
 
 OUT_PROJ = ("q_proj", "k_proj", "v_proj", "out_proj")
@@ -111,20 +110,6 @@ def feed_forward(
 def norms(names: tuple[str, ...], width: Num, tokens: Num, kind: str = "layernorm") -> tuple[Component, ...]:
     """One norm for each name."""
     return tuple(norm(name, kind, width, tokens) for name in names)
-
-
-def image_classifier(*names: str, width: Width = "hidden_size") -> Head:
-    """Logits of an image by each of these matrices; none where there are no labels."""
-
-    def head(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-        yield base
-        if c.get("num_labels") == 0:
-            return
-        wide = c.size(width) if isinstance(width, str) else width(c)
-        for name in names:
-            yield linear(name, wide, labels(c), run.batch_size)
-
-    return head
 
 
 def part(

@@ -46,11 +46,16 @@ def head_dim(c: Config) -> Num:
     return c.quotient("hidden_size", "num_attention_heads") if given is None else given
 
 
-def rotary_width(c: Config, d: Num) -> Num:
-    """How much of a head's width ``d`` is rotated: all, or the part that ``partial_rotary_factor`` says."""
+def rotary_width(c: Config, d: Num, kind: str = "") -> Num:
+    """How much of a head's width ``d`` is rotated: all, or the part that ``partial_rotary_factor`` says.
+
+    Layers of this ``kind`` may have a factor of their own.
+    """
     name = "partial_rotary_factor"
     rope = next((scope for scope in ("rope_parameters", "rope_scaling") if c.get(scope)), "")
     nested = c.get(rope)
+    if isinstance(nested, Mapping) and isinstance(nested.get(kind), Mapping):
+        rope, nested = f"{rope}.{kind}", nested[kind]
     if isinstance(nested, Mapping) and nested.get(name) is not None:
         part = check_factor(f"{rope}.{name}", nested[name])
     else:
@@ -112,13 +117,13 @@ def sinks(c: Config, code: str = "scale") -> Sinks:
     return Sinks("sinks", Weight("sinks", (c.size("num_attention_heads"),), minor=True, key=""), code)
 
 
-def rope(c: Config, width: Num | None = None, **code: Any) -> Rope:
+def rope(c: Config, width: Num | None = None, kind: str = "", **code: Any) -> Rope:
     """Rotary positions of heads of this ``width`` (if not ``head_dim``), or of a part, as the config says.
 
-    ``code`` is what the family's program does its own way.
+    It may say so for each ``kind`` of layer. ``code`` is what the family's program does its own way.
     """
     width = head_dim(c) if width is None else width
-    turned = rotary_width(c, width)
+    turned = rotary_width(c, width, kind)
     return Rope(turned, partial=turned is not width, **code)
 
 

@@ -11,7 +11,9 @@ from tfcalc.blocks.sparse_blocks import SparseBlocks
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
 from tfcalc.core.component import Component
+from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import ceil_div
+from tfcalc.families import bert_kit as kit
 from tfcalc.families.bert import (
     FIRST_TOKEN,
     attention,
@@ -36,7 +38,13 @@ from tfcalc.families.bert_heads import (
     lm,
     on_top,
 )
-from tfcalc.leaves import buffer, convolution, linear, norm
+from tfcalc.families.bert_tops import BERT_TOPS
+from tfcalc.leaves import buffer, convolution, norm
+from tfcalc.nn.basic import Buffer, Linear
+from tfcalc.nn.embeddings import BUFFER
+from tfcalc.nn.encoder import Encoder, Layers
+from tfcalc.nn.fourier import Fourier
+from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
 
 MARKED = ("ForSequenceClassification", "ForQuestionAnswering", "ForMultipleChoice")
@@ -151,24 +159,24 @@ def mra(c: Config, run: Workload) -> Component:
     return Component("mra", "encoder", parts=(words._replace(parts=(*words.parts, numbers)), *rest))
 
 
-@family("fnet", architecture="FNetForMaskedLM", heads=BERT_HEADS)
-def fnet(c: Config, run: Workload) -> Component:
+@family("fnet", architecture="FNetForMaskedLM", heads=BERT_TOPS)
+def fnet(c: Config) -> Module:
     """Lee-Thorp et al. 2021 (arXiv 2105.03824): a Fourier transform in the place of attention; all have the pooler."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    words = embeddings(c, run, *with_tables(c, run))
-    project = linear("projection", h, h, tokens)
-    mixer = Component("fourier", "mixer", parts=tuple(fourier_matrices(c)))
-    stack = layers(c, run, mixer, norms=("fourier.output.LayerNorm", "", "output.LayerNorm"))
-    parts = (words._replace(parts=(*words.parts, project)), stacked(stack), *pooler(c, run, tuple(BERT_HEADS)))
-    return Component("fnet", "encoder", parts=parts)
+    h = c.size("hidden_size")
+    words = kit.embeddings(c, *kit.with_tables(c, BUFFER)).but(projection=Linear("projection", h, h, "", True))
+    mixer = Fourier("fourier", tuple(fourier_matrices(c)))
+    norms = ("fourier.output.LayerNorm", "", "output.LayerNorm")
+    layers = kit.stack(c, mixer, norms=norms, undropped=("fourier",))
+    pooler = kit.pooler(c, tuple(BERT_TOPS))
+    return Encoder("fnet", words, (), Layers("encoder", (), layers), pooler=pooler, pools=c.head in kit.PAIRED)
 
 
-def fourier_matrices(c: Config) -> Iterator[Component]:
+def fourier_matrices(c: Config) -> Iterator[Buffer]:
     """The transform's matrices, stored where it runs as products with them."""
     if c.flag("use_tpu_fourier_optimizations") and c.number("max_position_embeddings") <= TPU_LONGEST:
-        h, length = c.size("hidden_size"), c.size("tpu_short_seq_length")
-        yield buffer("self.dft_mat_hidden", h, h)
-        yield buffer("self.dft_mat_seq", length, length)
+        sizes = {"self.dft_mat_hidden": c.size("hidden_size"), "self.dft_mat_seq": c.size("tpu_short_seq_length")}
+        for name, size in sizes.items():
+            yield Buffer(name, Weight(name, (size, size), key=""))
 
 
 TPU_LONGEST = 4096

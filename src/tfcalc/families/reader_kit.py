@@ -35,17 +35,15 @@ def either(c: Config, text: Config) -> bool:
     return c.flag("tie_word_embeddings") or text.flag("tie_word_embeddings")
 
 
-def conditional(text: Text, *, tied: Tied = outer, bias: str = "") -> Top:
-    """Logits of the text model's vectors; a field of its config may say that they have a ``bias``."""
+def conditional(text: Text, *, tied: Tied = outer, cap: str = "") -> Top:
+    """Logits of the text model's vectors; a field of its config may say that they have a ``cap``."""
 
     def top(c: Config, base: Module) -> Module:
         language = text(c)
         shared = "embedding" if tied(c, language) else None
-        biased = bool(bias) and language.flag(bias)
-        head = Linear(
-            "lm_head", language.size("hidden_size"), language.size("vocab_size"), "vocab", biased, shared, "output"
-        )
-        return WithHead("", base, head)
+        h, words = language.size("hidden_size"), language.size("vocab_size")
+        head = Linear("lm_head", h, words, "vocab", False, shared, "output")
+        return WithHead("", base, head, capped=bool(cap) and language.get(cap) is not None)
 
     return top
 
@@ -59,11 +57,11 @@ def classifier(text: Text, name: str = "score", *, bias: bool = False) -> Top:
     return top
 
 
-def heads(text: Text, *, tied: Tied = outer) -> dict[str, Top]:
+def heads(text: Text, *, tied: Tied = outer, cap: str = "") -> dict[str, Top]:
     """The bare model, the one that writes, and one that sorts what it has read."""
     return {
         "Model": bare,
-        "ForConditionalGeneration": conditional(text, tied=tied),
+        "ForConditionalGeneration": conditional(text, tied=tied, cap=cap),
         "ForSequenceClassification": classifier(text),
     }
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks import FeedForward, layer
-from tfcalc.blocks.window_attention import WindowAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div, product, scaled
+from tfcalc.configs.tops import bare
+from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
 from tfcalc.errors import InvalidModel
-from tfcalc.families.images import FC, drops, image_classifier, norms, patches
+from tfcalc.families import image_kit
+from tfcalc.families.images import FC
 from tfcalc.families.vit import MASKED, NORMS
-from tfcalc.leaves import convolution, learned_position, linear, norm, parameter
-from tfcalc.workload import Sequences, Workload
+from tfcalc.nn.basic import Linear, Norm, parameter
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.image_heads import MEAN, Pixels, Reconstruction
+from tfcalc.nn.images import ImagePositions, Patches
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+from tfcalc.nn.stages import Merging, NormedPatches, Stage, Staged, Stages
+from tfcalc.nn.windowed import WindowedAttention
 
 Grid = tuple[int, int]
+NAMES = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
 def last_width(c: Config) -> Num:
@@ -26,12 +32,11 @@ def last_width(c: Config) -> Num:
     return width
 
 
-def reconstruction(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def reconstruction(c: Config, base: Module) -> Module:
     """SimMIM (arXiv 2111.09886): the pixels of what each last vector saw."""
-    yield base
-    pixels = c.size("encoder_stride") * c.size("encoder_stride") * c.size("num_channels")
+    made = c.size("encoder_stride") * c.size("encoder_stride") * c.size("num_channels")
     grids = list(_grids(c, len(c.numbers("depths"))))
-    yield convolution("decoder", last_width(c), pixels, (1, 1), run.batch_size * product(grids[-1]))
+    return Reconstruction("", base, Pixels("decoder", last_width(c), made, product(grids[-1])))
 
 
 @family(
@@ -39,51 +44,38 @@ def reconstruction(c: Config, run: Workload, base: Component) -> Iterator[Compon
     architecture="SwinForImageClassification",
     heads={
         "Model": bare,
-        "ForImageClassification": image_classifier("classifier", width=last_width),
+        "ForImageClassification": image_kit.classifier("classifier", width=last_width, reads=MEAN),
         MASKED: reconstruction,
     },
     aliases={"num_attention_heads": "num_heads"},
 )
-def swin(c: Config, run: Workload) -> Component:
+def swin(c: Config) -> Module:
     """Liu et al. 2021 (arXiv 2103.14030)."""
     depths = c.numbers("depths", least=1)
     heads = c.numbers("num_heads", len(depths), least=1)
-    stages = [
-        stage(c, run, f"layers[{place}]", place, depth, n_heads, size, last=place == len(depths) - 1)
-        for place, (depth, n_heads, size) in enumerate(zip(depths, heads, _grids(c, len(depths)), strict=True))
-    ]
-    tokens = run.batch_size * product(list(_grids(c, len(depths)))[-1])
-    return Component(
-        "swin",
-        "encoder",
-        parts=(
-            embeddings(c, run),
-            Component("encoder", "encoder", parts=tuple(stages)),
-            norm("layernorm", "layernorm", last_width(c), tokens),
-        ),
+    sizes = list(_grids(c, len(depths)))
+    stages = tuple(
+        stage(c, place, depth, n_heads, size, last=place == len(depths) - 1)
+        for place, (depth, n_heads, size) in enumerate(zip(depths, heads, sizes, strict=True))
     )
+    pixels = (c.size("num_channels"), *_sides(c, "image_size"))
+    last = Norm("layernorm", "layernorm", last_width(c))
+    none, table = Stack("layers", (), 0), embeddings(c, sizes[0])
+    return Staged("swin", pixels, product(sizes[0]), table, None, none, last, stages=Stages("encoder", stages))
 
 
-def embeddings(c: Config, run: Workload) -> Component:
+def embeddings(c: Config, size: Grid) -> NormedPatches:
     """A normalised vector for each patch; a mask and absolute positions where they are asked for."""
     e, sides = c.size("embed_dim"), _sides(c, "patch_size")
+    patches = Patches("patch_embeddings.projection", c.size("num_channels"), e, sides, size)
     count = product(pixels // side for pixels, side in zip(_sides(c, "image_size"), sides, strict=True))
-    images = run.batch_size * count
-    return Component(
-        "embeddings",
-        "embedding",
-        parts=(
-            patches("patch_embeddings.projection", c, images, width=e, kernel=sides),
-            *([parameter("mask_token", e)] if c.head == MASKED else []),
-            *([learned_position("position_embeddings", count, e, images)] if c.flag("use_absolute_embeddings") else []),
-            norm("norm", "layernorm", e, images),
-        ),
-    )
+    placed, mask = c.flag("use_absolute_embeddings"), c.head == MASKED
+    places = ImagePositions("position_embeddings", count, e) if placed else None
+    unread, dropped = ((parameter("mask_token", e),) if mask else ()), bool(c.get("hidden_dropout_prob"))
+    return NormedPatches("embeddings", (), patches, places, unread, dropped, norm=Norm("norm", "layernorm", e))
 
 
-def stage(
-    c: Config, run: Workload, name: str, place: int, depth: int, n_heads: int, size: Grid, *, last: bool
-) -> Component:
+def stage(c: Config, place: int, depth: int, n_heads: int, size: Grid, *, last: bool) -> Stage:
     """``depth`` layers at one resolution, then a map of each four neighbours to one vector of twice the width."""
     width = c.size("embed_dim") * 2**place
     if c.number("embed_dim") * 2**place % n_heads:
@@ -91,42 +83,35 @@ def stage(
             f"{c.path('num_heads')}: {n_heads} cannot share the {c.number('embed_dim') * 2**place} of stage {place}",
             "give a divisor of it",
         )
-    rows, columns = size
-    stream = Sequences(run.batch_size, rows * columns)
-    block = WindowAttention(width, n_heads, c.number("window_size"), c.flag("qkv_bias"))
-    mlp = FeedForward(width, scaled(width, c.factor("mlp_ratio")), c.word("hidden_act"), bias=True, names=FC)
-    parts = (
-        block("attention", _windows(c, run, size), run),
-        mlp("mlp", stream, run),
-        *norms(NORMS, width, stream.tokens),
-    )
-    return Component(
-        name,
-        "stage",
-        parts=(
-            layer("blocks", parts, stream.tokens * width, copies=depth, ends_with_sum=not drops(c, run)),
-            *([] if last else [merging(width, run.batch_size * ceil_div(rows, 2) * ceil_div(columns, 2))]),
-        ),
-    )
-
-
-def merging(width: Num, tokens: Num) -> Component:
-    """Four neighbours, side by side, become one vector of twice their width."""
-    return Component(
+    inner, drops = scaled(width, c.factor("mlp_ratio")), bool(c.get("hidden_dropout_prob"))
+    up, down = Linear(FC[0], width, inner, "1", True), Linear(FC[1], inner, width, "2", True)
+    ffn = FeedForward("mlp", up, down, c.word("hidden_act"))
+    norms = tuple(Norm(name, "layernorm", width) for name in NORMS)
+    layer = PreNorm("blocks", (attention(c, width, n_heads, size), ffn), norms, drops)
+    rows, columns = (ceil_div(side, 2) for side in size)
+    merging = Merging(
         "downsample",
-        "merging",
-        parts=(
-            norm("norm", "layernorm", 4 * width, tokens),
-            linear("reduction", 4 * width, 2 * width, tokens, bias=False),
-        ),
+        Norm("norm", "layernorm", 4 * width),
+        Linear("reduction", 4 * width, 2 * width),
+        product((rows, columns)),
     )
+    return Stage(f"layers[{place}]", Stack("blocks", (layer,) * depth, depth), None if last else merging, product(size))
 
 
-def _windows(c: Config, run: Workload, size: Grid) -> Sequences:
+def attention(c: Config, width: Num, n_heads: int, size: Grid) -> WindowedAttention:
     """Windows that cover the image: of the image's own size where it is smaller; edges are filled up."""
-    window = min(c.number("window_size"), *size)
-    rows, columns = (ceil_div(side, window) for side in size)
-    return run.beside(window * window)._replace(batch=run.batch_size * rows * columns)
+    window, d, bias = min(c.number("window_size"), *size), floor_div(width, n_heads), c.flag("qkv_bias")
+    maps = tuple(Linear(name, width, width, letter, bias) for name, letter in zip(NAMES, "QKV", strict=False))
+    side = 2 * c.number("window_size") - 1
+    table = parameter("relative_position_bias.relative_position_bias_table", side * side, n_heads)
+    return WindowedAttention(
+        "attention",
+        *(n_heads, n_heads, d, d, maps, (), Linear(NAMES[3], width, width, "O", True)),
+        dropout=bool(c.get("attention_probs_dropout_prob")),
+        windows=product(ceil_div(each, window) for each in size),
+        patches=window * window,
+        position_table=table,
+    )
 
 
 def _grids(c: Config, stages: int) -> Iterator[Grid]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tfcalc.configs.config import MOST_LAYERS, Config
+from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, nested
 from tfcalc.configs.heads import bare, classifier, output
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, floor_div, product
-from tfcalc.families.images import grid, image
-from tfcalc.families.unread import read_early, unread_heads
+from tfcalc.core.number import Num
 from tfcalc.leaves import activation, linear
-from tfcalc.workload import Sequences, Workload
+from tfcalc.workload import Workload
 
-CLASS_TOKENS = ("class_embedding", "cls_token")
 Text = Callable[[Config], Config]
 Tied = Callable[[Config, Config], bool]
 
@@ -56,19 +53,6 @@ def reader(
     return Component("model", "multimodal", parts=(tower, *between, nested(text, run, name)))
 
 
-def seen(vision: Config, run: Workload) -> Num:
-    """How many patches a tower gives to the text: those of one image for each sequence.
-
-    Where images may be of any size, as many as ``source_len`` of the workload says.
-    """
-    return run.source.tokens if vision.get("image_size") is None else image(vision, run).tokens
-
-
-def side_by_side(vision: Config, run: Workload, side: Num) -> Num:
-    """How many vectors there are where squares of ``side`` × ``side`` patches become one each."""
-    return run.beside(product(floor_div(length, side) for length in grid(vision))).tokens
-
-
 def two_maps(
     c: Config, fan_in: Num, width: Num, tokens: Num, *, bias: bool, act: str = "projector_hidden_act"
 ) -> Iterator[Component]:
@@ -76,23 +60,3 @@ def two_maps(
     yield linear("linear_1", fan_in, width, tokens, bias=bias)
     yield activation("act", c.word(act), tokens * width)
     yield linear("linear_2", width, width, tokens, bias=bias)
-
-
-def feature_layers(c: Config) -> list[int]:
-    """The layers of the tower whose vectors are taken, side by side."""
-    if isinstance(c.get("vision_feature_layer"), list | tuple):
-        return c.numbers("vision_feature_layer", least=-MOST_LAYERS)
-    return [c.number("vision_feature_layer", least=-MOST_LAYERS)]
-
-
-def as_read(c: Config, run: Workload, vision: Config, tower: Component) -> Component:
-    """The tower as its reader leaves it: without what its head makes, and without layers above those that are taken."""
-    count = vision.number("num_hidden_layers")
-    last = max(layer if layer >= 0 else count + 1 + layer for layer in feature_layers(c))
-    return unread_heads(read_early(tower, run, count - last), run)
-
-
-def taken(c: Config, run: Workload, vision: Config, tower: Component) -> Sequences:
-    """The vectors that are taken of a tower: all, or all but the first (``vision_feature_select_strategy``)."""
-    firsts = sum(node.component.name in CLASS_TOKENS for node in tower.walk())
-    return image(vision, run, firsts - (c.get("vision_feature_select_strategy") == "default"))

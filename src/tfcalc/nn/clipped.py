@@ -1,26 +1,20 @@
-"""Linear maps whose input and output are cut off at numbers that the model holds."""
+"""A gated network whose gate and input are cut off."""
 
 from __future__ import annotations
 
-from tfcalc.nn.basic import Buffer, Linear
+from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
-from tfcalc.ops.elementwise import pointwise
+from tfcalc.ops.elementwise import mul, pointwise, scaled, shifted
 from tfcalc.tape.tensor import Tensor
 
 
-class Clipped(Linear):
-    """A map that may be ``clipped``: its input is cut off before, and its output behind it, which keeps both."""
-
-    clipped: bool = False
-
-    def forward(self, x: Tensor, *given: object) -> Tensor:
-        """On each row."""
-        if not self.clipped:
-            return super().forward(x)
-        return pointwise("clip", super().forward(pointwise("clip", x)))
-
-
 class ClippedFeedForward(GatedFeedForward):
-    """A gated network of such maps, which holds their limits."""
+    """``((up + 1) · gate · σ(α · gate)) W_2``, both cut off first; it counts as its activation does (gpt-oss)."""
 
-    limits: tuple[Buffer, ...] = ()
+    def halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
+        """Gate and input that one map has made."""
+        if not gate.trace.lowers:
+            return super().halves_gated(gate, up, ctx)
+        gate, up = pointwise("clamp", gate), pointwise("clamp", up)
+        glu = mul(gate, pointwise("sigmoid", scaled(gate)))
+        return mul(shifted(up, "up + 1"), glu)

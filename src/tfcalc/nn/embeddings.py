@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.nn.basic import Norm
+from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, dropout
@@ -72,6 +72,23 @@ class Sines(Module):
         return sines(rows_asked(x, PLACES, ctx), self.width, x.elements, x.trace.weights_format)
 
 
+class AngleTable(Module):
+    """Sines and cosines of each position, by which layers turn queries and keys: parameters that are not trained."""
+
+    kind = "position"
+
+    rows: Num
+    width: Num
+
+    def held(self) -> Cost:
+        """P."""
+        return Cost(weights=(Weight("P", (self.rows, self.width), frozen=True),))
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """Nothing is added to ``x``."""
+        return x
+
+
 class Segments(Module):
     """A vector of this ``width`` for each of so many kinds of tokens: the first sentence, the second."""
 
@@ -92,19 +109,24 @@ class Segments(Module):
 
 
 class Embeddings(Module):
-    """The vectors of words and of what is added to them, a norm of their sum, and dropout (BERT)."""
+    """The vectors of words and of what is added to them, a norm of their sum, and dropout (BERT).
+
+    A ``projection`` may stand before that.
+    """
 
     kind = "embeddings"
 
     tables: tuple[Module, ...]
     norm: Norm | None
     dropped: bool = False
+    projection: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         made = self._summed(x, ctx)
         if self.norm is not None:
             made = self.norm(made, ctx)
+        made = made if self.projection is None else self.projection(made)
         return dropout(made, "embedding_dropout") if self.dropped and ctx.drops else made
 
     def _summed(self, x: Tensor, ctx: Context) -> Tensor:

@@ -11,7 +11,7 @@ from tfcalc.nn.embeddings import BUFFER, rows_asked
 from tfcalc.nn.module import Module
 from tfcalc.ops.convolution import convolution
 from tfcalc.ops.elementwise import add, dropout
-from tfcalc.ops.shapes import beside, copied, expand, reshape, transpose
+from tfcalc.ops.shapes import beside, copied, expand, part, reshape, transpose
 from tfcalc.ops.tables import position
 from tfcalc.tape.tensor import Tensor
 
@@ -107,6 +107,16 @@ def _rows(token: Stored) -> tuple[Num, ...]:
     """How many vectors it is."""
     shape = token.tensor.shape
     return shape[:-1] or (1,)
+
+
+class PixelEmbeddings(ImageEmbeddings):
+    """The same of an image that comes cut into so many patches (``count``) of pixels."""
+
+    count: Num = 1
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of pixels, b × patches × pixels of each."""
+        return super().forward(part(x, 1, ctx.run.beside(self.count).length), ctx)
 
 
 class Resized(ImagePositions):

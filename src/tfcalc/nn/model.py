@@ -84,7 +84,8 @@ class Decoder(Module):
 class Predictions(Module):
     """A map, an activation and a norm, then logits by the words' own vectors (BERT).
 
-    Without the first three it is logits alone. A ``bias`` of its own stands beside the matrix.
+    Without the first three it is logits alone. A ``bias`` of its own stands beside the matrix. ``code`` says whose
+    program the activation is, where that is not the one that goes by its name.
     """
 
     kind = "head"
@@ -94,6 +95,7 @@ class Predictions(Module):
     decoder: Linear
     bias: Stored | None = None
     activation: str = ""
+    code: str = ""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of each token."""
@@ -102,10 +104,32 @@ class Predictions(Module):
     def transformed(self, x: Tensor, ctx: Context) -> Tensor:
         """What the logits are made of."""
         if self.dense is not None and self.norm is not None:
-            inner = self.dense(x)
-            inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+            inner, code = self.dense(x), self.code or self.activation
+            inner = activation(self.activation, inner, lambda: ctx.backend.activation(code, inner))
             x = self.norm(inner, ctx)
         return x
+
+
+class Bottleneck(Predictions):
+    """Logits of what two maps make through a narrower width, with the activation after each of them."""
+
+    back: Linear | None = None
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """Both maps first."""
+        parts = (self.dense, self.back, self.decoder)
+        return (part for part in parts if part is not None)
+
+    def transformed(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the logits are made of."""
+        for place, each in enumerate((self.dense, self.back), start=1):
+            if each is not None:
+                x = self._activated(each(x), ctx, f"activation{place}")
+        return x
+
+    def _activated(self, x: Tensor, ctx: Context, name: str) -> Tensor:
+        return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x), name)
 
 
 class WithHead(Module):

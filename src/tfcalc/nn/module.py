@@ -33,6 +33,11 @@ class Module(Frozen):
         return 1
 
     @property
+    def passes(self) -> Num:
+        """How often each of them runs, with the same weights."""
+        return 1
+
+    @property
     def active(self) -> Num | None:
         """How many of them a token goes through; None: all."""
         return None
@@ -54,7 +59,7 @@ class Module(Frozen):
     def components(self) -> Iterator[Component]:
         """What it and its parts hold: the tree of parameters, for which nothing needs to run."""
         inside = tuple(each for part in self.parts for each in part.components())
-        yield Component(self.name, self.kind, self.held(), inside, self.copies, self.active)
+        yield Component(self.name, self.kind, self.held(), inside, self.copies, self.active, self.passes)
 
     def all_of(self) -> Iterator[Module]:
         """It, and all modules in it."""

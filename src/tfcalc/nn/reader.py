@@ -72,8 +72,8 @@ class ImageReader(Module):
     own to the tower.
 
     The text's sequences are as long as they are, whatever stands for the words in them; in a program that trains, they
-    have no images. A program may look up words by a copy of their ids, in which other words stand for those of images
-    (``copies_ids``).
+    have no images. Where the word that an image stands for has no row in the table, it makes a copy of the words
+    without it (``copies_ids``).
     """
 
     kind = "multimodal"
@@ -105,6 +105,30 @@ class ImageReader(Module):
     def _rows(self, made: Tensor, ctx: Context) -> Tensor:
         images = ctx.run.source if self.vectors is None else ctx.run.beside(self.vectors)
         return reshape(made, floor_div(images.tokens, self.together), self.width)
+
+
+class PatchReader(ImageReader):
+    """A model that has no tower but a single map of each patch's pixels."""
+
+    kind = "decoder"
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """The text first."""
+        return iter((self.text, self.tower))
+
+
+class PixelMap(Linear):
+    """A linear map of the pixels of each of so many ``patches``."""
+
+    patches: Num = 1
+
+    def forward(self, x: Tensor, *given: object) -> Tensor:
+        """Of images that are given beside ``x``, which is not read."""
+        ctx = given[0]
+        assert isinstance(ctx, Context)
+        stream = ctx.run.beside(self.patches)
+        return super().forward(x.trace.given((stream.batch, stream.length, self.fan_in), "float32", "pixels"))
 
 
 class Senses(Module):
@@ -151,5 +175,6 @@ class Grown(Module):
 
 
 def lacks(module: Module) -> bool:
-    """Whether its text model is one that does not run."""
-    return any(isinstance(each, ImageReader | Senses) and isinstance(each.text, Grown) for each in module.all_of())
+    """Whether something in it does not run that reads text."""
+    parts = (module.text,) if isinstance(module, ImageReader | Senses) else module.parts
+    return isinstance(module, Grown) or any(map(lacks, parts))

@@ -67,11 +67,15 @@ class Tower(Module):
         trace, ctx = x.trace, ctx._replace(stream=ctx.run.beside(self.count))
         cut = (ctx.stream.length,) if len(self.pixels) == 1 else ()
         x = trace.given((ctx.stream.batch, *cut, *self.pixels), "float32", "pixels")
-        x, ctx = self.laid(self.table(trace.to(x, trace.weights_format), ctx), ctx)
+        x, ctx = self.laid(self.embedded(trace.to(x, trace.weights_format), ctx), ctx)
         x = self.through(x if self.first is None else self.first(x, ctx), ctx)
         x = x if self.norm is None or self.alone else self.norm(x, ctx)
         with nullcontext() if reads or not ctx.run.training else trace.without_gradients():
             return x, self._whole(x, ctx)
+
+    def embedded(self, x: Tensor, ctx: Context) -> Tensor:
+        """The patches' vectors, and where they stand."""
+        return self.table(x, ctx)
 
     def laid(self, x: Tensor, ctx: Context) -> tuple[Tensor, Context]:
         """The sequences that the layers read: those of each image by itself."""
@@ -85,6 +89,19 @@ class Tower(Module):
         if self.pooler is not None:
             return self.pooler(x, ctx)
         return self.norm(first(x), ctx) if self.alone and self.norm is not None else first(x)
+
+
+class OpenTower(Tower):
+    """One whose embeddings are no module of their own."""
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """Those of the embeddings stand beside the others."""
+        return iter((*self.table.parts, *(each for each in super().parts if each is not self.table)))
+
+    def embedded(self, x: Tensor, ctx: Context) -> Tensor:
+        """The patches' vectors, and where they stand."""
+        return self.table.forward(x, ctx)
 
 
 class ReadEarly(Stack):

@@ -83,3 +83,23 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, places: Num) -> 
 
 def _bias(elements: Num) -> tuple[Elementwise, ...]:
     return (Elementwise("+ b", elements, forward=1, backward=1),)
+
+
+def same_convolution(x: Tensor, weight: Tensor) -> Tensor:
+    """``y = w ∗ x`` of each channel by itself, as long as x: of b × c × l, w of c × 1 × k; looks ahead as far as back.
+
+    It costs ``2·b·l·c·k`` FLOPs, backward as above. Source: torch.nn.Conv1d with ``padding=k // 2``, k odd.
+    """
+    trace, (b, c, l), k = x.trace, x.shape, weight.shape[-1]
+    x, weight = trace.lower(x), trace.lower_weight(weight)
+    return trace.call(
+        Call(
+            "conv1d",
+            (x, weight),
+            (b, c, l),
+            x.dtype,
+            products=(MatMul("w ∗ x", (2, b * l, c, 1, k), (x, weight), overcounted=c - 1),),
+            saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+            kernels=("convolution",),
+        )
+    )

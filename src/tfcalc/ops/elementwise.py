@@ -168,3 +168,11 @@ def dropping(x: Tensor, elements: Num, name: str) -> Call:
     """
     work = (Elementwise("dropout", elements, forward=2, backward=2),)
     return Call("dropout", (x,), x.shape, x.dtype, elementwise=work, leaf=Leaf(name, "dropout"), saves_result=True)
+
+
+def times_mask(x: Tensor) -> Tensor:
+    """``x`` in place times a number for each token, which says whether it is there: keeps these."""
+    trace = x.trace
+    mask = trace.new((*x.shape[:-1], 1), x.dtype, "tokens that are there")
+    call = Call("mul_", (x,), x.shape, x.dtype, saves=(mask,), shares=x.storage, strides=x.strides, kernels=("mul_",))
+    return trace.call(call)

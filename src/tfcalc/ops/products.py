@@ -105,3 +105,24 @@ def batched(x: Tensor) -> Tensor:
     """All axes but the last two as one."""
     n: Num = product(x.shape[:-2])
     return reshape(x, n, *x.shape[-2:])
+
+
+def row_products(x: Tensor, weight: Tensor, name: str, leaf: str) -> Tensor:
+    """``x · w`` of each row: ``2·t·h`` FLOPs for t rows of width h; keeps both.
+
+    Source: torch.einsum("bsj,j->bs"), which is one product of matrices.
+    """
+    trace = x.trace
+    x, weight = trace.lower(x), trace.lower_weight(weight)
+    return trace.call(
+        Call(
+            "matmul",
+            (x, weight),
+            x.shape[:-1],
+            x.dtype,
+            products=(MatMul(name, (2, x.rows, x.width), (x, weight)),),
+            saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+            leaf=Leaf(leaf, "linear"),
+            kernels=("bmm",),
+        )
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
+from tfcalc.core.number import Num
 from tfcalc.tape.groups import merged
 from tfcalc.tape.trace import Group, Part
 
@@ -52,8 +53,11 @@ class Record:
                 last=own.last or cost.last,
                 limit=own.limit if cost.limit is None else cost.limit,
             )
-        copies, active = (1, None) if self.part is None else (self.part.copies, self.part.active)
-        return Component(self.name, self.kind, own, tuple(self._parts()), copies, active)
+        copies, active, passes = (1, None, 1) if self.part is None else self._times(self.part)
+        return Component(self.name, self.kind, own, tuple(self._parts()), copies, active, passes)
+
+    def _times(self, part: Part) -> tuple[Num, Num | None, Num]:
+        return part.copies, part.active, part.passes
 
     def _parts(self) -> Iterator[Component]:
         """In the order in which the module has them, each with the leaves that ran behind it.

@@ -85,6 +85,14 @@ class Running(Trace):
             self.weights[path] = Tensor(self, held.storage, (1,), dtype, (1,), node=held.node)
         return self.weights[path]
 
+    @contextmanager
+    def passes(self, times: Num) -> Iterator[None]:
+        """What runs now is one turn of the module that runs, for so many."""
+        place = self.tape.module[-1]
+        self.tape.module[-1] = place._replace(passes=times)
+        yield
+        self.tape.module[-1] = place
+
     # --- operations
 
     def turns(self, count: Num) -> AbstractContextManager[None]:

@@ -34,6 +34,11 @@ class Part(Protocol):
         ...
 
     @property
+    def passes(self) -> Num:
+        """How often each of them runs, with the same weights."""
+        ...
+
+    @property
     def active(self) -> Num | None:
         """How many of them a token goes through; None: all."""
         ...
@@ -156,6 +161,10 @@ class Trace:
 
     def turns(self, count: Num) -> AbstractContextManager[None]:
         """What runs now is one turn of a loop for so many."""
+        return nullcontext()
+
+    def passes(self, times: Num) -> AbstractContextManager[None]:
+        """What runs now is one turn of the module that runs, for so many."""
         return nullcontext()
 
     def count(self, call: Call) -> None:
