@@ -30,13 +30,13 @@ def gated_delta(
     decay = mul(rate, pointwise("softplus", trace.upper(decay)))
     q, k = (each if known(each.shape[2]) == known(heads) else _repeated(each, v) for each in (q, k))
     q, k, v, strength, decay = (_in_float32(each) for each in (q, k, v, strength, decay))
-    q, k = _of_length_one(q), _of_length_one(k)
+    q, k = of_length_one(q), of_length_one(k)
     q = scaled(q)
     chunks = ceil_div(length, CHUNK)
     padded = chunks * CHUNK
     q, k, v, strength, decay = (pad(each, 2, padded) for each in (q, k, v, strength, decay))
     written, counted = mul(v, unsqueeze(strength, -1)), mul(k, unsqueeze(strength, -1))
-    q, k, written, counted = (_chunked(each, chunks) for each in (q, k, written, counted))
+    q, k, written, counted = (chunked(each, chunks) for each in (q, k, written, counted))
     decay = scaled(reshape(decay, batch, heads, chunks, CHUNK), "cumsum")
     later = trace.new((CHUNK, CHUNK), "bool", "later")
     pairs = add(unsqueeze(decay, 4), unsqueeze(decay, 3))
@@ -83,13 +83,13 @@ def _in_float32(x: Tensor) -> Tensor:
     return x if x.dtype == "float32" else x.trace.call(Call("to", (x,), x.shape, "float32"))
 
 
-def _of_length_one(x: Tensor) -> Tensor:
+def of_length_one(x: Tensor) -> Tensor:
     """l2norm: a product and not a power, which keeps ``x`` all the same."""
     inverse = pointwise("rsqrt", scaled(mean(mul(x, x)), "+ ε"))
     return mul(x, inverse)
 
 
-def _chunked(x: Tensor, chunks: Num) -> Tensor:
+def chunked(x: Tensor, chunks: Num) -> Tensor:
     return reshape(x, *x.shape[:2], chunks, CHUNK, x.shape[-1])
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
-from tfcalc.nn.mixture import Experts, Routed
+from tfcalc.nn.mixture import Experts, PlainExperts, Routed
 from tfcalc.ops.elementwise import mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, grouped_mm, summed
 from tfcalc.ops.products import matmul
@@ -85,6 +85,8 @@ def every(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
 
 def _one(experts: Experts, rows: Tensor, product: Products, ctx: Context) -> Tensor:
     """``W_2 (act(gate) · up)``: gate and up are halves of what the first map makes, unless they have a map each."""
+    if isinstance(experts, PlainExperts):
+        return product(experts.down, experts.activated(product(experts.up, rows), ctx))
     if experts.gate is not None:
         inner = mul(experts.activated(product(experts.gate, rows), ctx), product(experts.up, rows))
         return product(experts.down, inner)

@@ -50,6 +50,12 @@ def lm_head(
     return top
 
 
+def never_tied(c: Config, base: Module) -> Module:
+    """Logits by a matrix of its own, whatever ``tie_word_embeddings`` says."""
+    head = Linear("lm_head", c.size("hidden_size"), c.size("vocab_size"), "vocab", kind="output")
+    return WithHead("", base, head)
+
+
 def scaled_lm() -> dict[str, Top]:
     """A language model whose logits are multiplied by a number."""
     return {"ForCausalLM": lm_head(scales=True)}

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
-from tfcalc.blocks.kimi_delta import KimiDeltaAttention
-from tfcalc.blocks.latent_attention import LatentAttention
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.hybrid import FULL, LINEAR, first, layer_types, never_tied, swiglu
-from tfcalc.families.llama import PRE_NORM, decoder, gated, norms
-from tfcalc.families.mixtral import chosen
-from tfcalc.leaves import buffer, linear
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.deepseek import latent_module
+from tfcalc.families.experts import mlp_types, shared
+from tfcalc.families.glm_moe import dense_first, routed
+from tfcalc.families.hybrid import FULL, LINEAR, first, layer_types
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear, Norm, parameter
+from tfcalc.nn.convolution import ShortConvolution
+from tfcalc.nn.kimi_delta import ForgetGate, KimiDelta
+from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
 
-HEADS = {"Model": bare, "ForCausalLM": never_tied}
+HEADS = {"Model": tops.bare, "ForCausalLM": tops.never_tied}
 ALIASES = {
     "max_position_embeddings": "model_max_length",
     "num_local_experts": "num_experts",
@@ -26,51 +28,55 @@ ALIASES = {
 }
 
 
-def latent(c: Config, run: Workload, *, rank: Num | None = None, within: tuple[Component, ...] = ()) -> Component:
-    """Latent attention, by the names of fields that DeepSeek gave them."""
-    block = LatentAttention(
-        c.size("hidden_size"),
-        c.size("num_attention_heads"),
-        rank,
-        c.size("kv_lora_rank"),
-        c.size("qk_nope_head_dim"),
-        c.size("qk_rope_head_dim"),
-        c.size("v_head_dim"),
-        bias=c.flag("attention_bias"),
-        within=within,
-    )
-    return block("self_attn", run.target, run)
-
-
-def experts(c: Config, run: Workload) -> Component:
+def mixed(c: Config) -> Mixture:
     """Experts chosen with a correction that is not trained; the shared ones are one wide network."""
-    some = c.size("num_experts")
-    wide = swiglu(c, c.size("moe_intermediate_size") * c.size("num_shared_experts", least=0))
-    block = MixtureOfExperts(
-        c.size("hidden_size"),
-        some,
-        chosen(c, "num_experts", "num_experts_per_token"),
-        swiglu(c, c.size("moe_intermediate_size"), FUSED),
-        within=(buffer("gate.e_score_correction_bias", some), wide("shared_experts", run.target, run)),
-    )
-    return block("mlp", run.target, run)
+    return routed(c, "num_experts", common=shared(c, "num_shared_experts"), each="num_experts_per_token")
 
 
-def layers(c: Config, run: Workload, kinds: list[str], full: Component, recurrent: Component) -> Component:
+def layers(c: Config, kinds: list[str], full: Attention, recurrent: KimiDelta) -> Module:
     """Layers with the one mixer or the other, the first few without experts."""
-    dense = c.number("first_k_dense_replace", least=0)
-    pattern = ["dense" if place < dense else "sparse" for place in range(len(kinds))]
-    given = c.get("mlp_layer_types") is not None
-    sparse = c.words("mlp_layer_types", len(kinds), ("dense", "sparse")) if given else pattern
 
-    def made(kind: tuple[str, str]) -> Component:
+    def one(kind: tuple[str, str]) -> Module:
         mixer = full if kind[0] == FULL else recurrent
-        ffn = experts(c, run) if kind[1] == "sparse" else gated(c, run)
-        parts = (mixer, ffn, *norms(PRE_NORM, "rmsnorm", c, run))
-        return layer("layers", parts, run.target.tokens * c.size("hidden_size"), ends_with_sum=True)
+        return kit.layer(c, mixer, mixed(c) if kind[1] == "sparse" else kit.gated(c))
 
-    both = list(zip(kinds, sparse, strict=True))
-    return decoder(c, run, *stack("layers", both, c.size("num_hidden_layers"), made))
+    dense = dense_first(c)
+    sparse = dense if c.get("mlp_layer_types") is None else mlp_types(c, dense)
+    return kit.decoder(c, one, list(zip(kinds, sparse, strict=True)), masks=(None,))
+
+
+def delta(c: Config, heads: Num, width: Num, kernel: Num, *, low_rank: bool = True) -> KimiDelta:
+    """Linear attention, with a forget gate and an output's gate as wide as all heads."""
+    h, whole = c.size("hidden_size"), heads * width
+
+    def maps(letter: str) -> tuple[Linear, ...]:
+        if not low_rank:
+            return (Linear(f"{letter}_proj", h, whole),)
+        return Linear(f"{letter}_a_proj", h, width), Linear(f"{letter}_b_proj", width, whole)
+
+    forget = ForgetGate(
+        "forget_gate",
+        maps("f"),
+        parameter("dt_bias", whole, minor=True),
+        parameter("A_log", heads, minor=True),
+        heads,
+        width,
+        written_out=low_rank,
+        bounded=bool(c.get("kda_safe_gate")),
+    )
+    return KimiDelta(
+        "self_attn",
+        tuple(Linear(name, h, whole) for name in ("q_proj", "k_proj", "v_proj")),
+        ShortConvolution("conv1d", 3 * whole, kernel, bias=False),
+        c.word("hidden_act"),
+        forget,
+        Linear("b_proj", h, heads),
+        Norm("o_norm", "rmsnorm", width, "helium"),
+        maps("g"),
+        Linear("o_proj", whole, h, "O"),
+        heads,
+        width,
+    )
 
 
 @family(
@@ -80,8 +86,11 @@ def layers(c: Config, run: Workload, kinds: list[str], full: Component, recurren
     aliases=ALIASES,
     first_k_dense_replace=1,  # by __post_init__, for older configs
 )
-def kimi_linear(c: Config, run: Workload) -> Component:
-    """Kimi Linear (arXiv 2510.26692); published files keep what is linear in ``linear_attn_config``."""
+def kimi_linear(c: Config) -> Module:
+    """Kimi Linear (arXiv 2510.26692); published files keep what is linear in ``linear_attn_config``.
+
+    Its latent attention knows no positions.
+    """
     own = c.sub("linear_attn_config", defaults={})
 
     def size(name: str, otherwise: str) -> Num:
@@ -89,9 +98,8 @@ def kimi_linear(c: Config, run: Workload) -> Component:
 
     heads, width = size("num_heads", "linear_num_heads"), size("head_dim", "linear_head_dim")
     kernel = size("short_conv_kernel_size", "linear_conv_kernel_dim")
-    mixer = KimiDeltaAttention(c.size("hidden_size"), heads, width, kernel, c.word("hidden_act"))
-    full = latent(c, run, rank=c.optional("q_lora_rank"))
-    return layers(c, run, kimi_layers(c, own), full, mixer("self_attn", run.target))
+    full = latent_module(c).but(rope=None, shared_dim=c.size("qk_rope_head_dim"))
+    return layers(c, kimi_layers(c, own), full, delta(c, heads, width, kernel))
 
 
 def kimi_layers(c: Config, own: Config) -> list[str]:
@@ -103,17 +111,14 @@ def kimi_layers(c: Config, own: Config) -> list[str]:
 
 
 @family("bailing_hybrid", architecture="BailingHybridForCausalLM", heads=HEADS, aliases=ALIASES)
-def bailing_hybrid(c: Config, run: Workload) -> Component:
+def bailing_hybrid(c: Config) -> Module:
     """Ling 2.5 (Ant Group, 2026): Kimi Linear with gates of full rank, and a gate for each head of latent attention."""
     h, a, group = c.size("hidden_size"), c.size("num_attention_heads"), c.number("layer_group_size")
-    mixer = KimiDeltaAttention(
-        h,
-        c.size(first(c, "linear_num_heads", "num_attention_heads")),
-        c.size(first(c, "linear_head_dim", "head_dim")),
-        c.size(first(c, "linear_conv_kernel_dim", "short_conv_kernel_size")),
-        c.word("hidden_act"),
-        low_rank=False,
-    )
+    heads = c.size(first(c, "linear_num_heads", "num_attention_heads"))
+    width = c.size(first(c, "linear_head_dim", "head_dim"))
+    kernel = c.size(first(c, "linear_conv_kernel_dim", "short_conv_kernel_size"))
     kinds = layer_types(c, lambda place: LINEAR if (place + 1) % group else FULL)
-    full = latent(c, run, within=(linear("g_proj", h, a, run.target.tokens, bias=False, letter="g"),))
-    return layers(c, run, kinds, full, mixer("self_attn", run.target))
+    full = latent_module(c, low_rank=False).but(rope=Rope(c.size("qk_rope_head_dim"), pairs=True))
+    return layers(
+        c, kinds, full.but(gate=Linear("g_proj", h, a, "g")), delta(c, heads, width, kernel, low_rank=False)
+    )

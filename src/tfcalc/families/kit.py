@@ -196,8 +196,11 @@ def decoder(
     code: str = "",
     names: tuple[str, str, str] = ("model", "embed_tokens", "norm"),
     masks: tuple[int | None, ...] = (),
+    count: Num | None = None,
 ) -> Decoder:
     """A table, layers, and a final norm; the layers are all alike, or made by their ``kinds``, such as windows.
+
+    There are as many as the config says, or this ``count``.
 
     The program makes ``masks`` for these windows, whether a layer has them or not.
     """
@@ -207,5 +210,5 @@ def decoder(
     else:
         by_kind = {kind: layers(kind) for kind in dict.fromkeys(kinds)}
         made = [by_kind[kind] for kind in kinds]
-    stack = Stack(made[0].name, tuple(made), c.size(LAYERS))
+    stack = Stack(made[0].name, tuple(made), c.size(LAYERS) if count is None else count)
     return Decoder(whole, Embedding(table, c.size("vocab_size"), h), stack, Norm(last, norm, h, code), masks=masks)

@@ -2,41 +2,74 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.lightning_attention import LightningAttention
+from typing import Any
+
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Component
-from tfcalc.families.llama import attention, decoder, head_dim
-from tfcalc.families.mixtral import HEADS, layers, mixture
-from tfcalc.workload import Workload
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num
+from tfcalc.families import experts, kit
+from tfcalc.families.mixtral import TOPS
+from tfcalc.families.windows import LAYERS, window
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Buffer, Linear, Norm
+from tfcalc.nn.lightning import LightningAttention, NormedStream
+from tfcalc.nn.module import Module
 
 LINEAR, FULL = "linear_attention", "full_attention"
 
 
-def lightning(c: Config, run: Workload) -> Component:
+class KeepingAll(Attention):
+    """Its cache keeps all tokens, whatever a window hides, and a decoded token is compared with all (MiniMaxCache)."""
+
+    keeps_all: bool = True
+
+    @property
+    def mask(self) -> Num | None:
+        """That of a prompt hides what is before the window."""
+        return self.window
+
+
+def lightning(c: Config) -> LightningAttention:
     """Linear attention, with as many keys and values as queries."""
-    block = LightningAttention(
-        c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c), c.word("hidden_act"), c.size("block_size")
+    h, a, d, block = c.size("hidden_size"), c.size("num_attention_heads"), kit.head_dim(c), c.size("block_size")
+    shapes: dict[str, tuple[Num, ...]] = {
+        "slope_rate": (a,),
+        "query_decay": (a, block),
+        "key_decay": (a, block),
+        "diagonal_decay": (a, block, block),
+    }
+    return LightningAttention(
+        "self_attn",
+        Linear("qkv_proj", h, 3 * a * d, "QKV"),
+        c.word("hidden_act"),
+        tuple(Buffer(name, Weight(name, shape, key="")) for name, shape in shapes.items()),
+        Norm("norm", "rmsnorm", a * d),
+        Linear("output_gate", h, a * d, "gate"),
+        Linear("out_proj", a * d, h, "O"),
+        a,
+        d,
+        block,
     )
-    return block("self_attn", run.target)
 
 
 def layer_types(c: Config) -> list[str]:
     """Which layers have which attention; in turns, where it is not said."""
-    count = c.number("num_hidden_layers")
+    count = c.number(LAYERS)
     if c.has("layer_types"):
         return c.words("layer_types", count, (LINEAR, FULL))
     return [LINEAR if place % 2 else FULL for place in range(count)]
 
 
-@family("minimax", architecture="MiniMaxForCausalLM", heads=HEADS, aliases={"num_experts": "num_local_experts"})
-def minimax(c: Config, run: Workload) -> Component:
+@family("minimax", architecture="MiniMaxForCausalLM", heads=TOPS, aliases={"num_experts": "num_local_experts"})
+def minimax(c: Config) -> Module:
     """MiniMax-01 (arXiv 2501.08313): seven of its eight layers attend linearly."""
-    # MiniMaxCache keeps all tokens, whatever a window hides, and a decoded token is compared with all.
-    masked = run.attention == "causal" and not run.decoding and c.get("sliding_window") is not None
-    window = c.number("sliding_window") if masked else None
+    seen = window(c)
+    full = KeepingAll(**kit.attention(c, window=seen).__dict__ | {"keeps_all": True})
+    how: dict[str, Any] = {"normalized": True, "logits": "float32"}
 
-    def parts(kind: str) -> tuple[Component, ...]:
-        return lightning(c, run) if kind == LINEAR else attention(c, run, window=window), mixture(c, run)
+    def one(kind: str) -> Module:
+        mixer: Module = lightning(c) if kind == LINEAR else full
+        return kit.layer(c, mixer, experts.mixture(c, **how), of=NormedStream)
 
-    return decoder(c, run, *layers(c, run, layer_types(c), parts))
+    return kit.decoder(c, one, layer_types(c), masks=(seen,))

@@ -51,18 +51,19 @@ def of_topk(c: Config, *, normalized: bool = False) -> Mixture:
 @family("qwen2_moe", architecture="Qwen2MoeForCausalLM", heads=TOPS)
 def qwen2_moe(c: Config) -> Module:
     """Qwen1.5-MoE and Qwen2 (arXiv 2407.10671): a shared expert with a gate of its own, which is one number a token."""
-    shared = kit.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
-    gate = Linear("shared_expert_gate", c.size("hidden_size"), 1)
     slides = c.flag("use_sliding_window")
     seen = windows(c, lambda place: place % 2 == 0 and place < c.number("max_window_layers", least=0))
 
     def mixer(width: int | None) -> Attention:
         return kit.attention(c, bias=c.flag("qkv_bias"), output_bias=False, window=width)
 
-    def mixed() -> Mixture:
-        return of_topk(c).but(shared=(shared,), gate=gate, shared_first=True)
+    return decoder_with_steps(c, seen if slides else [None] * len(seen), mixer, lambda: with_shared(c, of_topk(c)))
 
-    return decoder_with_steps(c, seen if slides else [None] * len(seen), mixer, mixed)
+
+def with_shared(c: Config, mixed: Mixture) -> Mixture:
+    """Beside them a shared expert, which runs first."""
+    shared = kit.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
+    return mixed.but(shared=(shared,), gate=Linear("shared_expert_gate", c.size("hidden_size"), 1), shared_first=True)
 
 
 @family(

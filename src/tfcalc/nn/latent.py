@@ -11,7 +11,8 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import rotary
-from tfcalc.ops.shapes import cat, copied_into, expand, merge_heads, reshape, split, transpose
+from tfcalc.ops.elementwise import mul, pointwise
+from tfcalc.ops.shapes import cat, copied_into, expand, merge_heads, reshape, split, transpose, unsqueeze
 from tfcalc.tape.tensor import Tensor
 
 
@@ -20,7 +21,8 @@ class LatentAttention(Attention):
 
     Of a head's query and key ``nope_dim`` numbers are not rotated. The ``inward`` maps are those of queries (one, or
     two through a vector of low rank), the one down to the latent vector and the rotated part, and the one that makes
-    keys and values of it; the last of ``norms`` is that of the latent vector, one before it that of queries.
+    keys and values of it; the last of ``norms`` is that of the latent vector, one before it that of queries. A key part
+    of ``shared_dim`` may be shared though nothing knows positions. What each head made may have a ``gate``, one number.
 
     As transformers runs it, keys and values are expanded from the latent vectors, those of cached tokens again at every
     step. Absorbed (``Workload.latent``), the same matrix is applied to queries and outputs instead, and every head
@@ -31,37 +33,58 @@ class LatentAttention(Attention):
 
     kv_rank: Num = 0
     nope_dim: Num = 0
+    shared_dim: Num = 0
 
     @property
     def parts(self) -> Iterator[Module]:
         """In the order in which they run."""
         *queries, down, up = self.inward
         normed = [queries[0], self.norms[0], queries[1]] if len(queries) == 2 else queries
-        return iter((*normed, down, self.norms[-1], up, self.output))
+        gate = () if self.gate is None else (self.gate,)
+        return iter((*normed, down, self.norms[-1], up, *gate, self.output))
 
     @property
     def rope_dim(self) -> Num:
-        """How much of a query and a key is rotated."""
-        assert self.rope is not None
-        return self.rope.width
+        """How much of a query and a key is rotated, or might be."""
+        return self.shared_dim if self.rope is None else self.rope.width
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
+        return self._attending(x, self._queries(x, ctx), ctx)
+
+    def _attending(self, x: Tensor, q: Tensor, ctx: Context, read: Tensor | None = None) -> Tensor:
+        """The rest, with queries that may have been made of what something else has ``read``."""
         b, l, _ = x.shape
         *_, down, up = self.inward
-        q = transpose(reshape(self._queries(x, ctx), b, l, self.heads, self.key_dim), 1, 2)
-        q_passed, q_turned = split(q, [self.nope_dim, self.rope_dim])
+        q = transpose(reshape(q, b, l, self.heads, self.key_dim), 1, 2)
         latent, k_turned = split(down(x), [self.kv_rank, self.rope_dim])
         latent = reshape(self.norms[-1](latent, ctx), b, 1, l, self.kv_rank)
         k_turned = reshape(k_turned, b, 1, l, self.rope_dim)
-        q_turned, k_turned = self._turned(q_turned, k_turned, ctx)
+        if self.rope is not None:
+            q_passed, q_turned = split(q, [self.nope_dim, self.rope_dim])
+            q_turned, k_turned = self._turned(q_turned, k_turned, ctx)
         if ctx.cache is not None:
             latent, k_turned = ctx.cache.update(latent, k_turned)
-        q = cat([q_passed, q_turned])
+        q = q if self.rope is None else cat([q_passed, q_turned])
         if ctx.run.latent == "absorbed" and not x.trace.lowers:
+            ctx = self.choosing(x, read, ctx)
             return self.output(self._absorbed(q, up(latent), ctx))
         k, v = self._expanded(up(latent if x.trace.lowers else self._of_all(latent, ctx)), k_turned)
-        return self.output(merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim))
+        ctx = self.choosing(x, read, ctx)
+        return self.output(self._merged(self._attended(q, k, v, ctx), x))
+
+    def _merged(self, made: Tensor, x: Tensor) -> Tensor:
+        """The heads side by side, each times its gate, which is a sigmoid in fp32."""
+        width = self.heads * self.value_dim
+        if self.gate is None:
+            return merge_heads(made, width)
+        gate = x.trace.to(self.gate(x), "float32")
+        gate = x.trace.to(pointwise("sigmoid", gate), x.dtype)
+        return reshape(mul(transpose(made, 1, 2), unsqueeze(gate, -1)), *x.shape[:2], width)
+
+    def choosing(self, x: Tensor, read: Tensor | None, ctx: Context) -> Context:
+        """With what is seen, where something chooses among the keys."""
+        return ctx
 
     def _queries(self, x: Tensor, ctx: Context) -> Tensor:
         """Of x itself, or of a vector of low rank."""

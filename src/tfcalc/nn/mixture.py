@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
-from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, combined
@@ -103,6 +103,13 @@ class Experts(GatedFeedForward):
             return combined(self.forward(x, ctx), sent.weights)
 
 
+class PlainExperts(Experts):
+    """Without a gate: ``activation(x W_1) W_2``."""
+
+    def _gated(self, x: Tensor, ctx: Context) -> Tensor:
+        return self.activated(self.up(x), ctx)
+
+
 class Mixture(Module):
     """The experts' sum, and what every token goes through beside them.
 
@@ -117,7 +124,7 @@ class Mixture(Module):
 
     router: Router
     experts: Experts
-    shared: tuple[GatedFeedForward, ...] = ()
+    shared: tuple[GatedFeedForward | FeedForward, ...] = ()
     gate: Linear | None = None
     stored: tuple[Stored, ...] = ()
     norm: Norm | None = None
@@ -144,3 +151,23 @@ class Mixture(Module):
         logits = self.gate(x)
         name = f"{self.gate.name}.sigmoid"
         return mul(activation("sigmoid", logits, lambda: pointwise("sigmoid", logits), name), shared)
+
+
+class LatentMixture(Mixture):
+    """The experts read what the first of two ``ways`` maps, if there are any, and the second maps back what they make.
+
+    Source: transformers' NemotronHMoE.
+    """
+
+    ways: tuple[Linear, ...] = ()
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """On each token."""
+        rows = reshape(x, x.rows, x.width)
+        sent = self.router.sent(rows, ctx)
+        there, back = self.ways or (None, None)
+        made = self.experts.routed(rows if there is None else there(rows), sent, ctx)
+        made = reshape(made if back is None else back(made), *x.shape)
+        for each in self.shared:
+            made = add(made, each(x, ctx))
+        return made
