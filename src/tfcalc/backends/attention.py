@@ -8,7 +8,7 @@ from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
 from tfcalc.ops.attention import by_token, fused_attention
-from tfcalc.ops.elementwise import add, dropout, filled, mul, pointwise, scaled
+from tfcalc.ops.elementwise import add, dropout, filled, limited, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import contiguous, copied, expand, narrow, transpose
@@ -127,6 +127,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
         p = filled(p, trace.new(seen, "bool", "mask"))
     if mask is not None:
         p = filled(p, mask) if attention.fills_masked else add(p, mask)
+        p = limited(p) if attention.limits_masked else p
     sinks = attention.sinks
     scale = scale_by_sinks(p, sinks) if sinks is not None and sinks.code == "scale" else None
     if sinks is not None and scale is None:

@@ -130,8 +130,20 @@ def quotient_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tens
     return x if bias is None else add(x, bias)
 
 
+def deviations_twice(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """DebertaLayerNorm: deviations from the mean are made in fp32, twice, and divided by their root."""
+    given, x = x.dtype, x.trace.to(x, "float32")
+    average = mean(x)
+    variance = mean(power(add(x, average)))
+    made = quotient(add(x, average), pointwise("sqrt", shifted(variance, "+ ε")))
+    made = x.trace.to(made, given)
+    made = made if weight is None else mul(weight, made)
+    return made if bias is None else add(made, bias)
+
+
 LAYERNORMS = {
     "": layer_norm,
+    "deviations twice": deviations_twice,
     "float32": in_float32,
     "head by head": head_by_head,
     "plus one": plus_one,

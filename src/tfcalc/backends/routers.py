@@ -60,9 +60,8 @@ def _logits(router: Router, x: Tensor) -> Tensor:
         logits = router.forward(x)
         logits = trace.to(logits, "float32") if router.logits == "float32" else logits
         return scaled(pointwise("tanh", scaled(logits, "div"))) if router.capped else logits
-    (weight,) = (trace.weight(each, dtype=router.format) for each in router.held().weights)
-    weight = trace.to(weight, "float32")
-    return linear(trace.to(x, "float32"), weight)
+    weights = [trace.to(trace.weight(each, dtype=router.format), "float32") for each in router.held().weights]
+    return linear(trace.to(x, "float32"), *weights)
 
 
 def _normalized(router: Router, x: Tensor) -> Tensor:

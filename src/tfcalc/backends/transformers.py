@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.backends import activations, attention, norms, relative, rotation, routers, scans
-from tfcalc.backends.experts import EXPERTS, every
+from tfcalc.backends.experts import EXPERTS, every, networks
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
@@ -15,8 +15,10 @@ from tfcalc.nn.mixture import Experts, Routed, Router
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
+from tfcalc.nn.switch import Networks
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
+from tfcalc.ops.shapes import contiguous, part
 from tfcalc.tape.call import Call
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.running import Running
@@ -67,9 +69,9 @@ class Transformers:
         assert attention.rope is not None
         return rotation.turned(q, k, ctx.angles[rotation.key(attention)], attention.rope)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, part: Attention, ctx: Context) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:
         """By the kernel of the run."""
-        return attention.attended(q, k, v, part, ctx)
+        return attention.attended(q, k, v, block, ctx)
 
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         """T5's, once for all layers."""
@@ -87,6 +89,10 @@ class Transformers:
             else EXPERTS[self.experts_by](experts, x, sent, ctx)
         )
 
+    def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """One after another."""
+        return networks(experts, x, sent, ctx)
+
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """Its loop in Python."""
         return scans.CODE[type(mixer)](mixer, ctx, *given)
@@ -100,6 +106,9 @@ class Transformers:
 
     def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)
+        if model.cuts:
+            logits = contiguous(part(logits, 1, logits.shape[1] - 1))
+            ids = logits.trace.new(logits.shape[:-1], "int64", "labels")
         return nll_of_softmax(logits.trace.to(logits, "float32") if model.upcasts else logits, self.labels(model, ids))
 
     def begin_loss(self, trace: Trace) -> None:
@@ -109,7 +118,7 @@ class Transformers:
 
     def labels(self, model: WithHead, ids: Tensor) -> Tensor:
         """The tokens, or those that are next: padded, and the first one cut off, a view where there is one sequence."""
-        if not model.shifted:
+        if model.cuts or not model.shifted:
             return ids
         tokens = ids.elements
         return ids.trace.new((tokens if value_of(ids.shape[0]) != 1 else tokens + 1,), "int64", "labels")

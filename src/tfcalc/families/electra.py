@@ -17,7 +17,7 @@ from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.grouped import GroupedLinear, GroupedMap
 from tfcalc.nn.heads import POOLED, TOKENS
 from tfcalc.nn.layers import PostNorm
-from tfcalc.nn.mixed import ChannelConvolution, MixedAttention
+from tfcalc.nn.mixed import ChannelConvolution, MixedAttention, Nearby
 from tfcalc.nn.model import Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.repeated import Repeated
@@ -158,12 +158,15 @@ def mixed_attention(name: str, c: Config) -> MixedAttention:
         Linear("output.dense", h, h, "O", True),
         dropout=bool(c.get("attention_probs_dropout_prob")),
         softmax="own",
-        depthwise=ChannelConvolution(f"{conv}.depthwise", h, k),
-        pointwise=GroupedMap(f"{conv}.pointwise", h, half),
-        shift=parameter(f"{conv}.bias", half, 1, minor=True),
-        kernel_map=Linear("self.conv_kernel_layer", half, heads * k, "", True),
-        value_map=Linear("self.conv_out_layer", h, half, "", True),
-        kernel=k,
+        nearby=Nearby(
+            "",
+            ChannelConvolution(f"{conv}.depthwise", h, k),
+            GroupedMap(f"{conv}.pointwise", h, half),
+            parameter(f"{conv}.bias", half, 1, minor=True),
+            Linear("self.conv_kernel_layer", half, heads * k, "", True),
+            Linear("self.conv_out_layer", h, half, "", True),
+            k,
+        ),
     )
 
 

@@ -24,7 +24,7 @@ from tfcalc.leaves.convolution import depthwise
 from tfcalc.nn.basic import Buffer, Linear, Norm
 from tfcalc.nn.gemma_tower import Embedder, GemmaTower, NormedAttention, PatchEmbedder, Pool, RowsAndColumns
 from tfcalc.nn.layers import Sandwich
-from tfcalc.nn.limited import Limited, LimitedFeedForward
+from tfcalc.nn.limits import Clipped, LimitedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Senses
 from tfcalc.nn.rope import Rope
@@ -46,11 +46,11 @@ def limits(c: Config, names: tuple[str, ...]) -> Iterator[Component]:
         yield from (buffer(f"{name}.{limit}", 1) for name in names for limit in LIMITS)
 
 
-def maps(c: Config, names: Sequence[str], sizes: Sequence[tuple[Num, Num]], letters: str) -> tuple[Limited, ...]:
+def maps(c: Config, names: Sequence[str], sizes: Sequence[tuple[Num, Num]], letters: str) -> tuple[Clipped, ...]:
     """Matrices whose input and output may be clipped."""
     clips = c.flag("use_clipped_linears")
     made = zip(clipped(tuple(names)), sizes, letters, strict=True)
-    return tuple(Limited(name, *size, letter, clipped=clips) for name, size, letter in made)
+    return tuple(Clipped(name, *size, letter, clipped=clips) for name, size, letter in made)
 
 
 def held_limits(c: Config, names: Sequence[str]) -> tuple[Buffer, ...]:

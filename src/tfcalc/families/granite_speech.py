@@ -12,8 +12,8 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families.qformer import reader
+from tfcalc.families.sound_kit import language
 from tfcalc.families.vision_language import conditional
-from tfcalc.families.whisper import language
 from tfcalc.leaves import activation, convolution, linear, norm, parameter
 from tfcalc.leaves.batch_norm import batch_norm
 from tfcalc.leaves.relative import relative_scores

@@ -13,8 +13,8 @@ from tfcalc.core.cost import Cost, Product
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import head_dim, kv_heads
+from tfcalc.families.sound_kit import language
 from tfcalc.families.unread import unread
-from tfcalc.families.whisper import language
 from tfcalc.leaves import activation, convolution, linear, norm, parameter
 from tfcalc.workload import Sequences, Workload
 

@@ -2,74 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import bare, labels
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import bare, labels
 from tfcalc.core.number import Num, ceil_div
-from tfcalc.families.bart import attention, encoder_layer, feed_forward, half, side
+from tfcalc.families import seq2seq_kit as kit
 from tfcalc.families.images import part
-from tfcalc.families.vision_language import conditional
-from tfcalc.families.whisper import ENCODER_ALIASES, language, listener
-from tfcalc.leaves import activation, convolution, linear
-from tfcalc.workload import Workload
+from tfcalc.families.sound_kit import ALIASES, ALONE, language, listener, writes
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.frames import Convolution, SoundEncoder
+from tfcalc.nn.listener import Projector
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.pieces import HALVED, InPieces, PiecesStem
 
-HALVED = 8
-"""Three convolutions halve the time, and the bins: what is left of them is rounded up each time."""
 
-
-@family(
-    "qwen3_asr_encoder",
-    architecture="Qwen3ASREncoder",
-    heads={"Encoder": bare},
-    aliases={own: other for other, own in ENCODER_ALIASES.items()},
-)
-def qwen3_asr_encoder(c: Config, run: Workload) -> Component:
+@family("qwen3_asr_encoder", architecture="Qwen3ASREncoder", heads=ALONE, aliases=ALIASES)
+def qwen3_asr_encoder(c: Config) -> Module:
     """Whisper's layers; frames attend within windows of ``n_window_infer`` of the spectrogram's, the last shorter."""
-    s, piece = side(c, "encoder"), 2 * c.number("n_window")
+    piece = 2 * c.number("n_window")
     window = max(c.number("n_window_infer") // piece, 1) * ceil_div(piece, HALVED)
-    stream = run.source
-    mixer = attention("self_attn", s, stream, stream, run, pieces=window)
-    layers = encoder_layer(s, stream, mixer, feed_forward(s, stream, run))._replace(copies=s.layers)
-    pieces = stream.batch * ceil_div(stream.length, ceil_div(piece, HALVED))
-    return half("encoder", s, stream, *_stem(c, s.width, piece, pieces), layers, norms=("ln_post",))
+
+    def mixer(c: Config, side: str, name: str, **more: Any) -> Attention:
+        return kit.attention(c, side, name, InPieces, pieces=window, **more)
+
+    stack = kit.equal_layers(c, "encoder", pre_norm=True, mixer=mixer)
+    return SoundEncoder("encoder", _stem(c, piece), None, stack, kit.norm(c, "ln_post"))
 
 
-def _stem(c: Config, width: Num, piece: int, pieces: Num) -> Iterator[Component]:
-    """Each of so many ``pieces`` of a spectrogram by itself, the last one filled up."""
+def _stem(c: Config, piece: int) -> PiecesStem:
     channels, bins = c.size("downsample_hidden_size"), c.size("num_mel_bins")
-    reads: Num = 1
-    for place, shrunk in enumerate((2, 4, HALVED), 1):
-        made = pieces * ceil_div(piece, shrunk) * ceil_div(bins, shrunk)
-        yield convolution(f"conv2d{place}", reads, channels, (3, 3), made, input_gradient=place > 1)
-        yield activation(f"conv2d{place}_activation", "gelu", made * channels)
-        reads = channels
-    yield linear("conv_out", channels * ceil_div(bins, HALVED), width, pieces * ceil_div(piece, HALVED), bias=False)
+    reads: tuple[Num, ...] = (1, channels, channels)
+    convolutions = tuple(
+        Convolution(f"conv2d{place}", each, channels, (3, 3), activation="gelu") for place, each in enumerate(reads, 1)
+    )
+    out = Linear("conv_out", channels * ceil_div(bins, HALVED), c.size("d_model"))
+    return PiecesStem("", convolutions, out, bins, piece)
 
 
-def _tokens(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def _tokens(c: Config, base: Module) -> Module:
     """Classes of each token: where in time a word stands."""
-    yield base
-    width, bias = language(c).size("hidden_size"), c.flag("token_classification_bias")
-    yield linear("score", width, labels(c), run.target.tokens, bias=bias)
+    bias = c.flag("token_classification_bias")
+    return WithHead("", base, Linear("score", language(c).size("hidden_size"), labels(c), "", bias))
 
 
 @family(
     "qwen3_asr",
     architecture="Qwen3ASRForConditionalGeneration",
-    heads={"Model": bare, "ForConditionalGeneration": conditional(language), "ForTokenClassification": _tokens},
+    heads={"Model": bare, "ForConditionalGeneration": writes(tied=True), "ForTokenClassification": _tokens},
 )
-def qwen3_asr(c: Config, run: Workload) -> Component:
+def qwen3_asr(c: Config) -> Module:
     """Qwen3-ASR (arXiv 2601.21337): every frame is a vector among the words."""
-    audio, frames = part(c, "audio_config", "qwen3_asr_encoder", free=True), run.source.tokens
+    audio = part(c, "audio_config", "qwen3_asr_encoder", free=True)
     h = audio.size("d_model")
-    return listener(
-        c,
-        run,
-        nested(audio, run, "audio_tower"),
-        linear("linear_1", h, h, frames),
-        activation("act", audio.word("activation_function"), frames * h),
-        linear("linear_2", h, audio.size("output_dim"), frames),
-    )
+    maps = Linear("linear_1", h, h, "", True), Linear("linear_2", h, audio.size("output_dim"), "", True)
+    return listener(c, audio, Projector("multi_modal_projector", maps, audio.word("activation_function")))

@@ -2,99 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 
-from tfcalc.blocks import FeedForward, layer
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import bare
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.images import part
-from tfcalc.families.unread import unread
-from tfcalc.families.vision_language import conditional
-from tfcalc.families.whisper import language, never
-from tfcalc.leaves import convolution, linear, norm, parameter
-from tfcalc.leaves.convolution import depthwise
-from tfcalc.workload import Sequences, Workload
+from tfcalc.families.sound_kit import HEADS, inner, language
+from tfcalc.families.unread import LAYER, UNREAD
+from tfcalc.nn.basic import Linear, Norm, parameter
+from tfcalc.nn.codec import Codec, ConvNextLayer, Stage
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.frames import Convolution
+from tfcalc.nn.listener import Projector, Summing, TwoEars
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+
+CODEC = "vibevoice_acoustic_tokenizer_encoder"
 
 
-@family(
-    "vibevoice_acoustic_tokenizer_encoder", architecture="VibeVoiceAcousticTokenizerEncoderModel", heads={"Model": bare}
-)
-def vibevoice_acoustic_tokenizer_encoder(c: Config, run: Workload) -> Component:
-    """The encoder of VibeVoice's codec (arXiv 2508.19205): each stage doubles the channels and shortens the time.
+@family(CODEC, architecture="VibeVoiceAcousticTokenizerEncoderModel", heads={"Model": bare})
+def vibevoice_acoustic_tokenizer_encoder(c: Config) -> Module:
+    """The encoder of VibeVoice's codec (arXiv 2508.19205): each stage doubles the channels and shortens the time."""
+    return _codec(c, LAYER)
 
-    ``run.source`` is what comes out: a frame of it is as many samples of sound as all ratios make together.
-    """
+
+def _codec(c: Config, kind: str) -> Codec:
     ratios, depths, stages = c.numbers("downsampling_ratios", least=1), c.numbers("depths"), []
     if len(depths) <= len(ratios):
         raise InvalidModel(f"{c.path('depths')} has {len(depths)} entries", f"give {len(ratios) + 1}: one for a stage")
     kernel, reads = c.size("kernel_size"), c.size("channels")
     for place, (ratio, depth) in enumerate(zip([0, *ratios], depths, strict=False)):
         name, width = f"conv_layers[{place - 1}]" if place else "stem", c.size("num_filters") * 2**place
-        stream = Sequences(run.source.batch, run.source.length * prod(ratios[place:]))
-        taps = 2 * ratio if place else kernel
-        first = convolution("conv.conv", reads, width, (taps,), stream.tokens)
-        stages.append(Component(name, "stage", parts=(first, *_stage(c, run, stream, width, depth))))
+        taps, before = (2 * ratio, ratio) if place else (kernel, kernel - 1)
+        first = Convolution("conv.conv", reads, width, (taps,), before=before)
+        layers = Stack("stage", (_layer(c, width, kind),) * depth, depth) if depth else None
+        stages.append(Stage(name, first, layers, ratio or 1))
         reads = width
-    head = convolution("head.conv", reads, c.size("hidden_size"), (kernel,), run.source.tokens)
-    return Component("encoder", "encoder", parts=(*stages, head))
+    head = Convolution("head.conv", reads, c.size("hidden_size"), (kernel,), before=kernel - 1)
+    return Codec("encoder", tuple(stages), head, c.size("channels"))
 
 
-def _stage(c: Config, run: Workload, stream: Sequences, width: Num, depth: int) -> Iterator[Component]:
-    """ConvNeXt's layers (arXiv 2201.03545) over time: what each of both parts adds is scaled."""
-    if depth:
-        t, kernel = stream.tokens, c.size("kernel_size")
-        ffn = FeedForward(
-            width, c.size("ffn_expansion") * width, c.word("hidden_act"), bias=True, names=("linear1", "linear2")
-        )
-        parts = (
-            norm("norm", "rmsnorm", width, t),
-            depthwise("mixer.conv", width, kernel, t),
-            parameter("gamma", width, minor=True),
-            norm("ffn_norm", "rmsnorm", width, t),
-            ffn("ffn", stream, run),
-            parameter("ffn_gamma", width, minor=True),
-        )
-        yield layer("stage", parts, t * width, copies=depth)
+def _layer(c: Config, width: Num, kind: str) -> ConvNextLayer:
+    kernel, wide = c.size("kernel_size"), c.size("ffn_expansion") * width
+    up, down = Linear("linear1", width, wide, "1", True), Linear("linear2", wide, width, "2", True)
+    return ConvNextLayer(
+        "stage",
+        kind=kind,
+        norm=Norm("norm", "rmsnorm", width),
+        mixer=Convolution("mixer.conv", width, width, (kernel,), groups=width, before=kernel - 1),
+        gamma=parameter("gamma", width, minor=True),
+        ffn_norm=Norm("ffn_norm", "rmsnorm", width),
+        ffn=FeedForward("ffn", up, down, c.word("hidden_act")),
+        ffn_gamma=parameter("ffn_gamma", width, minor=True),
+    )
 
 
-@family(
-    "vibevoice_asr",
-    architecture="VibeVoiceAsrForConditionalGeneration",
-    heads={"Model": bare, "ForConditionalGeneration": conditional(language, tied=never)},
-)
-def vibevoice_asr(c: Config, run: Workload) -> Component:
+@family("vibevoice_asr", architecture="VibeVoiceAsrForConditionalGeneration", heads=HEADS)
+def vibevoice_asr(c: Config) -> Module:
     """VibeVoice-ASR (arXiv 2601.18184): a frame's sound and its meaning, encoded apart, are added to one vector.
 
     The encoders are not trained with it: they run under ``torch.no_grad``.
     """
     tokenizers = {"acoustic": {}, "semantic": {"hidden_size": 128}}
     encoders = {
-        name: part(c, f"{name}_tokenizer_encoder_config", "vibevoice_acoustic_tokenizer_encoder", over=over, free=True)
+        name: part(c, f"{name}_tokenizer_encoder_config", CODEC, over=over, free=True)
         for name, over in tokenizers.items()
     }
     hop = prod(encoders["acoustic"].numbers("downsampling_ratios", least=1))
     chunk = c.number("acoustic_tokenizer_chunk_size")
     if chunk % hop:
         raise InvalidModel(f"acoustic_tokenizer_chunk_size {chunk} is no multiple of {hop}", "give whole frames")
-    maps = [part for name, encoder in encoders.items() for part in _projector(name, c, run, encoder)]
-    return Component(
-        "model",
-        "listener",
-        parts=(
-            *(unread(nested(of, run, f"{name}_tokenizer_encoder")) for name, of in encoders.items()),
-            Component("multi_modal_projector", "projector", parts=tuple(maps)),
-            nested(language(c), run, "language_model"),
-        ),
-    )
+    ears = tuple(_codec(of, UNREAD).but(name=f"{name}_tokenizer_encoder") for name, of in encoders.items())
+    maps = tuple(_projector(name, c, encoder) for name, encoder in encoders.items())
+    return TwoEars("model", ears, Summing("multi_modal_projector", maps), inner(language(c), "language_model"))
 
 
-def _projector(name: str, c: Config, run: Workload, encoder: Config) -> Iterator[Component]:
-    h, t = language(c).size("hidden_size"), run.source.tokens
-    yield linear(f"{name}_linear_1", encoder.size("hidden_size"), h, t, input_gradient=False)
-    yield norm(f"{name}_norm", "rmsnorm", h, t)
-    yield linear(f"{name}_linear_2", h, h, t)
+def _projector(name: str, c: Config, encoder: Config) -> Projector:
+    h = language(c).size("hidden_size")
+    first = Linear(f"{name}_linear_1", encoder.size("hidden_size"), h, "", True)
+    last = Linear(f"{name}_linear_2", h, h, "", True)
+    return Projector("", (first, last), between=Norm(f"{name}_norm", "rmsnorm", h))

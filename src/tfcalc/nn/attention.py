@@ -17,8 +17,8 @@ from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.sinks import Sinks
 from tfcalc.ops.attention import attend, rotary
-from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise
-from tfcalc.ops.shapes import merge_heads, reshape, split, transpose
+from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise, scaled
+from tfcalc.ops.shapes import contiguous, merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 
@@ -45,9 +45,11 @@ class Attention(Module):
     scores are ``capped`` by a tanh. In eager code scores may be products of copies in fp32 (``scores_in_float32``;
     ``exact``, even under autocast), and their softmax is in ``float32``, in their ``own`` format (perhaps ``less
     highest``: of scores less each row's highest), or in that of the ``weights``; what is masked may be filled in rather
-    than added to (``fills_masked``). A kernel may be given a mask that tells it nothing new (``always_masked``). A
+    than added to (``fills_masked``), or they are kept from falling under the smallest number (``limits_masked``). A
+    kernel may be given a mask that tells it nothing new (``always_masked``). A
     program may give a causal stack a mask of ones (``given_ones``), which says nothing. Each layer may make a mask of
-    its own, of tokens that are there and of those that are seen (``own_mask``).
+    its own, of tokens that are there and of those that are seen (``own_mask``). Queries may be multiplied before
+    their heads are told apart, and then all heads copied, so that the rows of each lie together (``copied``).
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -82,11 +84,13 @@ class Attention(Module):
     scores_in_float32: bool = False
     softmax: str = "float32"
     fills_masked: bool = False
+    limits_masked: bool = False
     always_masked: bool = False
     alibi: Alibi | None = None
     given_ones: bool = False
     table: RelativeBias | None = None
     own_mask: bool = False
+    copied: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
@@ -129,6 +133,10 @@ class Attention(Module):
         """The sequences whose keys are seen."""
         return ctx.stream
 
+    def seen(self, ctx: Context) -> Sequences:
+        """The same with all keys that are seen beside theirs."""
+        return self.sees(ctx)
+
     def with_bias(self, x: Tensor, ctx: Context) -> Context:
         """With the bias of its own table, where it has one."""
         return ctx if self.table is None else ctx._replace(bias=self.table(x, ctx))
@@ -158,8 +166,11 @@ class Attention(Module):
             q, k, v = (each(read) for each, read in zip(self.inward, (x, source, source), strict=True))
         if self.clipped:
             q, k, v = (clipped_in_place(each) for each in (q, k, v))
+        if self.copied:
+            q = scaled(q)
         q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
-        return transpose(q, 1, 2), transpose(k, 1, 2), transpose(_headed(v, g, d_v), 1, 2)
+        q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(_headed(v, g, d_v), 1, 2)
+        return (contiguous(q), contiguous(k), contiguous(v)) if self.copied else (q, k, v)
 
     def _normed(self, x: Tensor, place: int, heads: Num, ctx: Context) -> Tensor:
         """Queries or keys of each head, after their norm if they have one."""
@@ -188,7 +199,7 @@ class Attention(Module):
         """Which queries see which keys."""
         masks = ctx.run.tells_masks if not self.causal else not (self.keeps_all and ctx.run.decoding)
         window = self.window if masks else None
-        return ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal, window=window, chunk=self.chunk)
+        return ctx.run.pairs(ctx.stream, self.seen(ctx), causal=self.causal, window=window, chunk=self.chunk)
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:
         """What queries make of keys and values where kernels run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.nn.basic import Embedding, Linear
+from tfcalc.nn.basic import Buffer, Embedding, Linear
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Embeddings
 from tfcalc.ops.elementwise import add, filled, quotient, scaled
@@ -62,3 +62,9 @@ class Residues(Embeddings):
         for table in self.tables[1:]:
             made = add(made, table(x, ctx))
         return made
+
+
+class Numbered(Embeddings):
+    """The same, with the numbers of positions, which are stored (MRA)."""
+
+    numbers: Buffer | None = None

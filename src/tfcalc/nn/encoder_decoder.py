@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from tfcalc.nn.basic import Buffer, Embedding
 from tfcalc.nn.context import Context
+from tfcalc.nn.frames import SoundEncoder
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, scaled
 from tfcalc.tape.tensor import Tensor
+from tfcalc.workload import Sequences
 
 
 class EncoderStack(Decoder):
@@ -30,6 +32,12 @@ class Alone(Module):
         return self.decoder(x, ctx)
 
 
+class EncoderOnly(Alone):
+    """An encoder by itself, likewise."""
+
+    kind = "encoder"
+
+
 class EncoderDecoder(Module):
     """An encoder of the source, and a decoder of the target that reads what it made; they may share a table of words.
 
@@ -44,12 +52,26 @@ class EncoderDecoder(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the token ids of the target; those of the source are given beside them."""
-        source = ctx.run.source
-        ids = x.trace.given((source.batch, source.length), "int64", "source ids")
-        memory = self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None))
+        memory, source = self.read(x, ctx)
+        x.trace.forget("embedding")  # heads are tied to the decoder's table
         x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
         x.trace.until_loss_ends(memory)
         return self.decoder(x, ctx._replace(memory=memory, memory_of=source))
+
+    def read(self, x: Tensor, ctx: Context) -> tuple[Tensor, Sequences]:
+        """What the encoder makes of the source, and of how many vectors."""
+        source = ctx.run.source
+        ids = x.trace.given((source.batch, source.length), "int64", "source ids")
+        return self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None)), source
+
+
+class Transcriber(EncoderDecoder):
+    """An encoder of sound, and a decoder that writes what it has heard."""
+
+    def read(self, x: Tensor, ctx: Context) -> tuple[Tensor, Sequences]:
+        """What the encoder makes of the clips, and of how many frames."""
+        assert isinstance(self.encoder, SoundEncoder)
+        return self.encoder(x, ctx), self.encoder.heard(ctx)
 
 
 class EncoderAlone(Module):
@@ -81,6 +103,12 @@ class Open(WithHead):
         """Of token ids."""
         made = self.base.forward(x, ctx)
         return self.read(scaled(made) if self.scaled else made, x, ctx)
+
+
+class OpenDecoder(Open):
+    """A decoder that holds what makes logits."""
+
+    kind = "decoder"
 
 
 class WithBias(WithHead):

@@ -27,8 +27,8 @@ class GroupedMap(Linear):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of each token."""
-        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None, None
-        return pointwise_convolution(x, weight, bias, self.groups)
+        weight, *biases = (x.trace.weight(each) for each in self.held().weights)
+        return pointwise_convolution(x, weight, biases[0] if biases else None, self.groups)
 
 
 class GroupedLinear(GroupedMap):

@@ -38,14 +38,11 @@ class ChannelConvolution(Module):
         return transpose(same_convolution(transpose(x, 1, 2), weight), 1, 2)
 
 
-class MixedAttention(Attention):
-    """Half of the width is attention, half are convolutions: each head's kernel is a map of query × convolved key.
+class Nearby(Module):
+    """What each token makes of its neighbours, by kernels that its query makes with a convolved key.
 
-    The convolved key is a ``depthwise`` and then a ``pointwise`` convolution, with a ``shift``; ``kernel_map`` makes
-    kernels of so many tokens (``kernel``), ``value_map`` what they mix. Some classes hold such attention, and never run
-    it (``reads``).
-
-    Source: Jiang et al. 2020 (ConvBERT, arXiv 2008.02496), section 3.3; transformers' ConvBertSelfAttention.
+    The key is a ``depthwise`` and then a ``pointwise`` convolution, with a ``shift``; ``kernel_map`` makes kernels of
+    so many tokens (``kernel``), ``value_map`` what they mix.
     """
 
     depthwise: ChannelConvolution
@@ -54,15 +51,33 @@ class MixedAttention(Attention):
     kernel_map: Linear
     value_map: Linear
     kernel: Num
+
+    def of(self, x: Tensor, q: Tensor, heads: Num, width: Num) -> Tensor:
+        """Of tokens and their queries, of b × l × a·d; of b × l × a × d."""
+        near = add(self.pointwise(self.depthwise(x)), transpose(self.shift.weight(x.trace), 0, 1))
+        kernels = self.kernel_map(mul(near, q))
+        kernels = softmax(reshape(kernels, x.rows * heads, self.kernel, 1))
+        values = contiguous(transpose(self.value_map(x), 1, 2))
+        return reshape(convolved(values, kernels, heads, width), *x.shape[:2], heads, width)
+
+
+class MixedAttention(Attention):
+    """Half of the width is attention, half are convolutions: each head's kernel is a map of query × convolved key.
+
+    Some classes hold such attention, and never run it (``reads``).
+
+    Source: Jiang et al. 2020 (ConvBERT, arXiv 2008.02496), section 3.3; transformers' ConvBertSelfAttention.
+    """
+
     causal: bool = False
+    nearby: Nearby | None = None
     reads: bool = True
 
     @property
     def parts(self) -> Iterator[Module]:
         """The output last."""
-        return iter(
-            (*self.inward, self.depthwise, self.pointwise, self.shift, self.kernel_map, self.value_map, self.output)
-        )
+        inside = () if self.nearby is None else self.nearby.parts
+        return iter((*self.inward, *inside, self.output))
 
     def runs(self, ctx: Context) -> bool:
         """Unless nobody reads it."""
@@ -70,15 +85,11 @@ class MixedAttention(Attention):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x`` make of each other, and of their neighbours."""
+        assert self.nearby is not None
         query, key, value = self.inward
-        k, v = key(x), value(x)
-        near = add(self.pointwise(self.depthwise(x)), transpose(self.shift.weight(x.trace), 0, 1))
-        q = query(x)
+        k, v, q = key(x), value(x), query(x)
         a, d = self.heads, self.key_dim
-        kernels = self.kernel_map(mul(near, q))
-        kernels = softmax(reshape(kernels, x.rows * a, self.kernel, 1))
-        values = contiguous(transpose(self.value_map(x), 1, 2))
-        beside = reshape(convolved(values, kernels, a, d), *x.shape[:2], a, d)
+        beside = self.nearby.of(x, q, a, d)
         given = [transpose(reshape(each, *x.shape[:2], a, d), 1, 2) for each in (q, k, v)]
         mixed = reshape(self.mixed(given, ctx), *x.shape[:2], a, d)
         return self.output(reshape(cat([mixed, beside], axis=2), *x.shape[:2], 2 * a * d))

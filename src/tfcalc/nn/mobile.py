@@ -21,7 +21,7 @@ from tfcalc.tape.tensor import Tensor
 class Trigrams(Embeddings):
     """Narrow vectors of words, ``widened``; with ``neighbours`` those of both are put beside each first."""
 
-    widened: Linear
+    widened: Linear | None = None
     neighbours: bool = False
 
     @property
@@ -37,7 +37,7 @@ class Trigrams(Embeddings):
             length = x.shape[1]
             one = pad(narrow(made, length - 1), 1, length) if x.trace.lowers else made
             made = cat([one, made, pad(narrow(made, length - 1), 1, length) if x.trace.lowers else made])
-        made = self.widened(made)
+        made = made if self.widened is None else self.widened(made)
         for table in others:
             made = add(made, table(x, ctx))
         return made
@@ -128,7 +128,7 @@ class WiderPredictions(Predictions):
     A program puts both matrices together first, each time.
     """
 
-    rest: Linear
+    rest: Linear | None = None
 
     @property
     def parts(self) -> Iterator[Module]:
@@ -139,6 +139,8 @@ class WiderPredictions(Predictions):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of each token."""
         x, trace = self.transformed(x, ctx), x.trace
+        if self.rest is None:
+            return self.decoder(x)
         if not trace.lowers:
             self.rest(narrow(x, self.rest.fan_in, axis=2))
             return self.decoder(narrow(x, self.decoder.fan_in, axis=2))

@@ -82,7 +82,8 @@ class Stack(Module):
                 groups = list(_ends(groups))
         else:
             groups = [each for group in self.groups for each in _unlike(group, every)]
-            groups = groups if trace.like_others(x) or not ctx.run.training else [*_first(groups[0]), *groups[1:]]
+            alike = trace.like_others(x) or not (ctx.run.training and trace.gradients)
+            groups = groups if alike else [*_first(groups[0]), *groups[1:]]
         for group in groups:
             with trace.group(group):
                 x = self._one(group, x, ctx)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.cost import Cached, Elementwise
 from tfcalc.core.number import Num, product
-from tfcalc.ops.shapes import part
+from tfcalc.ops.shapes import contiguous, part, transpose
 from tfcalc.tape.call import Call, MatMul
 from tfcalc.tape.tensor import Tensor
 
@@ -103,3 +103,53 @@ def same_convolution(x: Tensor, weight: Tensor) -> Tensor:
             kernels=("convolution",),
         )
     )
+
+
+def head_convolution(x: Tensor, weight: Tensor) -> Tensor:
+    """``y = w ∗ x`` over tokens, of each head by itself: of b × a × l × d, w of a × 1 × k × 1.
+
+    It looks ahead as far as back, and costs ``2·b·l·d·a·k`` FLOPs, backward as above.
+
+    Source: torch.nn.Conv2d with ``groups`` for the heads.
+    """
+    trace, (b, a, l, d), k = x.trace, x.shape, weight.shape[2]
+    x, weight = trace.lower(x), trace.lower_weight(weight)
+    return trace.call(
+        Call(
+            "conv2d",
+            (x, weight),
+            x.shape,
+            x.dtype,
+            products=(MatMul("w ∗ x", (2, b * l * d, a, 1, k), (x, weight), overcounted=a - 1),),
+            saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+            kernels=("convolution",),
+        )
+    )
+
+
+def time_convolution(x: Tensor, weight: Tensor, bias: Tensor, groups: Num) -> Tensor:
+    """``y = w ∗ x + b`` in ``groups``, as long as x: of b × l × c, which is copied channel by channel, and back.
+
+    ====================  =======================================================================
+    parameters            ``c·c/g·k + c``
+    forward FLOPs         ``2·b·l·c·c/g·k``
+    backward FLOPs        twice that, and g − 1 times more by PyTorch's counter
+    kept for backward     the copy for w's gradient, w for x's
+    ====================  =======================================================================
+
+    Source: torch.nn.Conv1d with ``padding=(k - 1) // 2``, k odd; transformers' ConvLayer (DeBERTa).
+    """
+    trace, (b, l, _), (o, i, k) = x.trace, x.shape, weight.shape
+    x = contiguous(transpose(trace.lower(x), 1, 2))
+    weight, bias = trace.lower_weight(weight), trace.lower_weight(bias)
+    call = Call(
+        "conv1d",
+        (x, weight, bias),
+        (b, o, l),
+        x.dtype,
+        products=(MatMul("w ∗ x", (2, b * l, o, i, k), (x, weight), overcounted=groups - 1),),
+        elementwise=_bias(b * l * o),
+        saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+        kernels=("convolution",),
+    )
+    return contiguous(transpose(trace.call(call), 1, 2))

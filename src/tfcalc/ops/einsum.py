@@ -11,11 +11,11 @@ from tfcalc.ops.shapes import permute, reshape
 from tfcalc.tape.tensor import Tensor
 
 
-def einsum(equation: str, a: Tensor, b: Tensor, name: str = "A B") -> Tensor:
+def einsum(equation: str, a: Tensor, b: Tensor) -> Tensor:
     """One product of matrices for all axes that both have and that stay.
 
     The axes of each operand are put in order, those that both have first, and made three; where memory does not allow
-    that, it is copied, and the copy is kept. What is summed must be wider than one. The product has a ``name``.
+    that, it is copied, and the copy is kept. What is summed must be wider than one.
 
     Source: torch's sumproduct_pair (aten/src/ATen/native/Linear.cpp).
     """
@@ -40,5 +40,5 @@ def einsum(equation: str, a: Tensor, b: Tensor, name: str = "A B") -> Tensor:
     a = reshape(ordered(a, left, both + first + summed), wide(both), wide(first), wide(summed))
     b = reshape(ordered(b, right, both + summed + second), wide(both), wide(summed), wide(second))
     order = both + first + second
-    made = reshape(matmul(a, b, name), *(sizes[letter] for letter in order))
+    made = reshape(matmul(a, b), *(sizes[letter] for letter in order))
     return permute(made, [order.index(letter) for letter in result])

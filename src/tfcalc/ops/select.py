@@ -47,3 +47,9 @@ def index_select(x: Tensor, axis: int, count: Num) -> Tensor:
     places = x.trace.new((count,), "int64", "places")
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     return x.trace.call(Call("index_select", (x,), shape, x.dtype, saves=(places,)))
+
+
+def gathered(x: Tensor, count: Num, places: Shape) -> Tensor:
+    """``count`` numbers of each row, by ``places`` that all heads share: keeps both (torch.gather)."""
+    where = x.trace.new(places, "int64", "places")
+    return x.trace.call(Call("gather", (x,), (*x.shape[:-1], count), x.dtype, saves=(where, x)))

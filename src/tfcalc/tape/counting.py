@@ -130,6 +130,10 @@ class Counting(Trace):
         """A tensor that another model has made, which has a gradient."""
         return self._made(shape, reached=self.gradients)
 
+    def data(self, shape: Shape, label: str) -> Tensor:
+        """One that is given, and whose gradient is asked for."""
+        return self.reached(shape)
+
     def _made(self, shape: Shape, *, reached: bool) -> Tensor:
         return Tensor(self, NOWHERE, shape, "float32", reached=reached)
 

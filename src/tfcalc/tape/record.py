@@ -102,8 +102,7 @@ class Grown(Record):
 
 def _components(records: Sequence[Record]) -> Iterator[Component]:
     """Those of records that stand side by side; layers of one stack that are alike in what they cost are one."""
-    groups = [record.group for record in records if record.group is not None]
-    if groups:
-        yield from merged(groups, [record.component() for record in records])
-    else:
-        yield from (record.component() for record in records)
+    layers = {id(record): record.group for record in records if record.group is not None}
+    if layers:
+        yield from merged(list(layers.values()), [record.component() for record in records if id(record) in layers])
+    yield from (record.component() for record in records if record.group is None)

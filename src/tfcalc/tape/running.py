@@ -135,6 +135,10 @@ class Running(Trace):
         """Another name of a weight, by which others are tied to it."""
         self.weights.setdefault(name, weight)
 
+    def forget(self, name: str) -> None:
+        """Another table goes by this name from now on."""
+        self.weights.pop(name, None)
+
     def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
         """Run what a library runs for it; what an activation or a loss keeps stands under its own name."""
         if call.leaf is None or call.leaf.kind not in ("activation", "loss"):

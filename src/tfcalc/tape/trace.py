@@ -181,12 +181,19 @@ class Trace:
     def alias(self, name: str, weight: Tensor) -> None:
         """Another name of a weight, by which others are tied to it."""
 
+    def forget(self, name: str) -> None:
+        """Another table goes by this name from now on."""
+
     def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
         """The same memory in another shape."""
         raise NotImplementedError
 
     def new(self, shape: Shape, dtype: str, label: str) -> Tensor:
         """A tensor that nothing is computed from: a mask, positions, what a kernel keeps."""
+        raise NotImplementedError
+
+    def data(self, shape: Shape, label: str) -> Tensor:
+        """One that is given, and whose gradient is asked for."""
         raise NotImplementedError
 
     def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:

@@ -15,6 +15,7 @@ from tfcalc.errors import Unavailable
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.verify.hugging_face import build
 from tfcalc.verify.images import images
+from tfcalc.verify.sounds import sounds
 from tfcalc.workload import Workload
 
 RECIPES = {name: getattr(torch, NUMBERS[name].torch) for name in COMPUTED} | {"autocast": torch.float32}
@@ -23,6 +24,7 @@ RECIPES = {name: getattr(torch, NUMBERS[name].torch) for name in COMPUTED} | {"a
 LANGUAGE_MODELS = (
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
 )
@@ -98,17 +100,24 @@ def _regular(model: Any, dropout: bool) -> None:
                 setattr(module, name, 0.0)
 
 
-OF_SEQUENCES = ("ForSequenceClassification", "ForNextSentencePrediction", "ForImageClassification")
-"""Ends of the names of classes that want one label for each sequence, or each image."""
+OF_SEQUENCES = (
+    "ForSequenceClassification",
+    "ForNextSentencePrediction",
+    "ForImageClassification",
+    "ForAudioClassification",
+)
+"""Ends of the names of classes that want one label for each sequence, image or recording."""
 
 
 def _inputs(model: Any, batch: int, seq: int, target: int | None) -> dict[str, Any]:
     known = signature(model.forward).parameters
     ids = words = torch.zeros(batch, seq, dtype=torch.long)
     given: dict[str, Any] = {"input_ids": ids} if "input_ids" in known else {}
-    if "input_ids" not in known or "return_loss" in known:  # images alone, or compared with texts
-        given |= images(model, Workload(batch_size=batch, seq_len=seq))
-    if model.config.is_encoder_decoder:
+    if "pixel_values" in known and ("input_ids" not in known or "return_loss" in known):
+        given |= images(model, Workload(batch_size=batch, seq_len=seq))  # images alone, or compared with texts
+    elif not given:
+        given = _heard(model, batch, seq)
+    if model.config.is_encoder_decoder and "decoder_input_ids" in known:
         words = torch.zeros(batch, target or seq, dtype=torch.long)
         given["decoder_input_ids"] = words
     classes = torch.zeros(batch, dtype=torch.long)
@@ -118,6 +127,12 @@ def _inputs(model: Any, batch: int, seq: int, target: int | None) -> dict[str, A
     if "use_cache" in known:
         given["use_cache"] = False
     return given
+
+
+def _heard(model: Any, batch: int, seq: int) -> dict[str, Any]:
+    """A clip for each sequence, in the format of the weights."""
+    made = sounds(model, Workload(batch_size=batch, seq_len=seq))
+    return {name: value.to(model.dtype) if value.is_floating_point() else value for name, value in made.items()}
 
 
 def loss_of(model: Any) -> Callable[[Any], Any] | None:

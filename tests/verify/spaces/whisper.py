@@ -41,6 +41,30 @@ def some_of(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if "heads" in name or random.random() < 0.95}
 
 
+@space("voxtral_encoder")
+def voxtral_encoder(random: Random) -> dict[str, Any]:
+    """The encoder by itself."""
+    return ears(random) | {"architectures": ["VoxtralEncoder"]}
+
+
+@space("audioflamingo3_encoder")
+def audioflamingo3_encoder(random: Random) -> dict[str, Any]:
+    """The encoder by itself."""
+    return ears(random) | {"architectures": ["AudioFlamingo3Encoder"]}
+
+
+@space("moss_transcribe_diarize_audio")
+def moss_transcribe_diarize_audio(random: Random) -> dict[str, Any]:
+    """The encoder by itself."""
+    return ears(random) | {"architectures": ["MossTranscribeDiarizeAudioModel"]}
+
+
+@space("qwen2_audio_encoder")
+def qwen2_audio_encoder(random: Random) -> dict[str, Any]:
+    """The encoder by itself."""
+    return ears(random) | {"architectures": ["Qwen2AudioEncoder"]}
+
+
 @space("voxtral")
 def voxtral(random: Random) -> dict[str, Any]:
     """Any Llama, any encoder; fields that are left out have Voxtral's own defaults."""

@@ -160,6 +160,8 @@ def reading_text(part: Component) -> list[Component]:
 
 def at_rest(part: Component) -> list[str]:
     """The names of the parts of a model that read images or sounds."""
+    if part.kind == "listener":
+        return [each.name for each in part.parts if each.name != "language_model"]
     return [name for each in part.parts for name in ([each.name] if _reads_images(each) else at_rest(each))]
 
 

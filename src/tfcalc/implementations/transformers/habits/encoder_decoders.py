@@ -60,17 +60,6 @@ ENCODER_DECODERS: dict[str, Habits] = {
         keeps_multiplier=True,
         shifted=False,
     ),
-    "trocr": BART._replace(positions="tokens", given_ones=False, multiplied=()),
     "umt5": T5._replace(scaled_output=()),
-    "whisper": Habits(
-        softmax="own",
-        dropped=("dropout", 0.0),
-        dropped_embeddings=("dropout", 0.0),
-        dropped_inside=("activation_dropout", 0.0),
-        loss="own",
-        shifted=False,
-        positions="tokens",
-        places_heads=True,
-    ),
 }
 """By ``model_type``."""

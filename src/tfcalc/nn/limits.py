@@ -8,7 +8,7 @@ from tfcalc.ops.elementwise import pointwise
 from tfcalc.tape.tensor import Tensor
 
 
-class Limited(Linear):
+class Clipped(Linear):
     """A map that may be ``clipped``: its input is cut off before, and its output behind it, which keeps both."""
 
     clipped: bool = False

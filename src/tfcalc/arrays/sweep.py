@@ -1,4 +1,4 @@
-"""Many sizes at once, as numpy arrays; the only place that imports numpy."""
+"""A quantity at many sizes at once: its closed form, on arrays."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from tfcalc.held.plans import Training
     from tfcalc.model import Model
 
 
@@ -25,19 +26,23 @@ def sweep(
     workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
+    training: Training | None = None,
     exact: bool = False,
     **sizes: ArrayLike,
 ) -> NDArray[Any]:
     """Evaluate a quantity at many sizes at once.
 
     The tree is evaluated once, in symbols, and its closed form on the arrays. Points are not checked: heads are taken
-    to divide the width.
+    to divide the width. The memory of training is swept over batch sizes and lengths; at each of its points it equals
+    that of :func:`~tfcalc.memory`.
 
     Args:
         model: as in :func:`~tfcalc.params`.
-        of: ``params``, ``flops`` or ``memory`` (bytes of the model at rest).
+        of: ``params``, ``flops`` or ``memory`` (bytes of the model at rest, or at the peak of a training step).
         workload: phase, sequences and their lengths in tokens, where these are not swept.
         conventions: which operations are counted, and the number format of the weights.
+        training: the plan of the training step whose memory is asked for; a workload of phase ``train`` alone is the
+            same as an empty plan.
         exact: compute with Python's ints; by default in float64, which is exact up to 2⁵³ and never wraps.
         sizes: values of each swept field (``d_model``, ``n_layers``, ``seq_len``, …), which broadcast as numpy's arrays
             do. Sizes that follow from others (``d_ff = 4·d_model``) follow at every point.
@@ -60,7 +65,13 @@ def sweep(
 
     check_arguments(model, workload, conventions)
     one_of("quantity", of, QUANTITIES)
-    _check_workload(of, workload)
+    if of == "memory" and (training is not None or (workload is not None and workload.training)):
+        from tfcalc.arrays.training import training_peaks
+
+        step = asked_run(model, workload).replaced(phase="train")
+        peaks = training_peaks(model, step, training, {name: np.asarray(size) for name, size in sizes.items()})
+        return peaks.astype(object if exact else np.float64)
+    _check_workload(of, workload, training)
     workload = asked_run(model, workload)
     by_letter = letters(sizes, model, workload)
     of_model = {size.symbol for size in model.dimensions().values()}
@@ -79,10 +90,9 @@ def sweep(
     return np.broadcast_to(closed.at(points), shape)
 
 
-def _check_workload(of: str, workload: Workload | None) -> None:
-    """Parameters, and the memory of a model at rest, know no workload."""
-    if workload is None or of not in ("params", "memory"):
-        return
-    if of == "memory" and workload.training:
-        raise UsageError("a sweep has no memory of training", "call tfcalc.memory(model, workload=…) at each point")
-    raise UsageError(f"a workload changes nothing in a sweep of {of}", "leave the workload out, or sweep flops")
+def _check_workload(of: str, workload: Workload | None, training: Training | None) -> None:
+    """Parameters, and the memory of a model at rest, know no workload; nothing but memory a plan of training."""
+    if training is not None:
+        raise UsageError(f"a plan of training changes nothing in a sweep of {of}", "leave it out, or sweep memory")
+    if workload is not None and of in ("params", "memory"):
+        raise UsageError(f"a workload changes nothing in a sweep of {of}", "leave the workload out, or sweep flops")

@@ -1,0 +1,163 @@
+"""What models that hear are composed of: Whisper's stem, a projector, and the language model that is nested in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import find
+from tfcalc.configs.tops import Top, bare
+from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
+from tfcalc.families.images import part
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.frames import Convolution, Stem
+from tfcalc.nn.listener import Listener, Projector
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+
+ALIASES = {
+    "hidden_size": "d_model",
+    "num_hidden_layers": "encoder_layers",
+    "num_attention_heads": "encoder_attention_heads",
+    "intermediate_size": "encoder_ffn_dim",
+}
+"""The names that other encoders have for Whisper's fields."""
+
+
+def stem(width: Num, channels: Num, name: str = "") -> Stem:
+    """Two convolutions over time, of which the second halves it."""
+    first = Convolution("conv1", channels, width, (3,), activation="gelu")
+    return Stem(name, first, Convolution("conv2", width, width, (3,), activation="gelu"))
+
+
+TEXT: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "voxtral": (
+        "llama",
+        {
+            "vocab_size": 131072,
+            "hidden_size": 3072,
+            "intermediate_size": 8192,
+            "num_hidden_layers": 30,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+        },
+    ),
+    "voxtral_realtime": (
+        "voxtral_realtime_text",
+        {
+            "vocab_size": 131072,
+            "hidden_size": 3072,
+            "intermediate_size": 9216,
+            "num_hidden_layers": 26,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+        },
+    ),
+    "glmasr": (
+        "llama",
+        {
+            "vocab_size": 59264,
+            "hidden_size": 2048,
+            "intermediate_size": 6144,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 4,
+        },
+    ),
+    "granite_speech": ("granite", {}),
+    "granite_speech_plus": ("granite", {}),
+    "moss_transcribe_diarize": (
+        "qwen3",
+        {
+            "hidden_size": 1024,
+            "intermediate_size": 3072,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+        },
+    ),
+    "nemo_speechlm": (
+        "nemotron_h",
+        {
+            "hidden_size": 2688,
+            "intermediate_size": 1856,
+            "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+            "mamba_num_heads": 64,
+            "moe_intermediate_size": 1856,
+            "moe_shared_expert_intermediate_size": 3712,
+            "n_routed_experts": 128,
+            "num_experts_per_tok": 6,
+            "num_key_value_heads": 2,
+        },
+    ),
+    "qwen3_asr": (
+        "qwen3",
+        {
+            "hidden_size": 2048,
+            "intermediate_size": 6144,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+        },
+    ),
+    "vibevoice_asr": ("qwen2", {}),
+    "qwen2_audio": ("qwen2", {}),
+    "audioflamingo3": ("qwen2", {}),
+    "musicflamingo": ("qwen2", {}),
+}
+"""Which language model each has, and what its defaults are where they are not that family's."""
+ONLY_WITHOUT_ONE = ("moss_transcribe_diarize", "nemo_speechlm", "qwen3_asr")
+"""Whose defaults hold where no text_config is given, but do not fill one up that is."""
+
+
+def language(c: Config) -> Config:
+    """The nested config of the language model."""
+    kind, over = TEXT[c.model_type]
+    if c.model_type in ONLY_WITHOUT_ONE:
+        return part(c, "text_config", kind, over=over, free=True)
+    return c.sub("text_config", kind, over=over)
+
+
+def inner(config: Config, name: str) -> Module:
+    """The base model of a nested config, under the name that the whole gives it."""
+    family = find(config.model_type)
+    if not family.runs:
+        raise InvalidModel(f"{config.path('model_type')} {family.model_type} cannot be heard with", "name another")
+    base: Callable[[Config], Module] = family.base  # type: ignore[assignment]  # not a tree
+    return base(config).but(name=name)
+
+
+def two_maps(
+    c: Config, fan_in: Num, width: Num, *, between: Num | None = None, bias: bool, act: str = "projector_hidden_act"
+) -> Projector:
+    """Two linear maps with an activation between them, where vectors may be wider than behind them."""
+    wide = width if between is None else between
+    maps = Linear("linear_1", fan_in, wide, "", bias), Linear("linear_2", wide, width, "", bias)
+    return Projector("multi_modal_projector", maps, c.word(act))
+
+
+def listener(c: Config, audio: Config, projector: Projector) -> Listener:
+    """An encoder of sound, a projector of its frames, and the language model that reads them among its words."""
+    return Listener("model", inner(audio, "audio_tower"), projector, inner(language(c), "language_model"))
+
+
+def writes(*, tied: bool = False, **loss: bool) -> Top:
+    """Logits of the language model's vectors; ``tie_word_embeddings`` of the whole may not be heeded.
+
+    ``loss`` says of what copies of the logits it is made.
+    """
+
+    def top(c: Config, base: Module) -> Module:
+        text = language(c)
+        shared = "embedding" if tied and c.flag("tie_word_embeddings") else None
+        head = Linear("lm_head", text.size("hidden_size"), text.size("vocab_size"), "vocab", False, shared, "output")
+        return WithHead("", base, head, **loss)
+
+    return top
+
+
+HEADS: dict[str, Top] = {"Model": bare, "ForConditionalGeneration": writes()}
+ALONE: dict[str, Top] = {"Encoder": bare}

@@ -1,0 +1,63 @@
+"""Operations on frames of a spectrogram, or on samples: convolutions of many channels, and means of neighbours."""
+
+from __future__ import annotations
+
+from tfcalc.core.cost import Elementwise
+from tfcalc.core.number import Num, divide, product
+from tfcalc.leaves.norm import NORMS
+from tfcalc.tape.call import Call, MatMul
+from tfcalc.tape.tensor import Tensor
+
+
+def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *places: Num) -> Tensor:
+    """``y = w ∗ x + b`` at so many places of each axis: x of b × i × …, w of o × i/groups × taps, y of b × o × places.
+
+    ====================  =======================================================================
+    parameters            ``o·(i/groups)·k + o`` (without bias ``o·(i/groups)·k``), k all taps of the kernel
+    forward FLOPs         ``2·b·places·o·(i/groups)·k``
+    backward FLOPs        twice that: one product for w's gradient, one for x's (none where x is data); PyTorch's
+                          counter forgets the groups of w's, and has it ``groups`` times
+    kept for backward     x and w, whichever of them needs a gradient
+    ====================  =======================================================================
+
+    Source: torch.nn.Conv1d and Conv2d; torch.utils.flop_counter.conv_flop_count.
+    """
+    trace, (b, i), (o, read, *taps) = x.trace, x.shape[:2], weight.shape
+    x, weight = trace.lower(x), trace.lower_weight(weight)
+    bias = trace.lower_weight(bias) if bias is not None else None
+    made = b * product(places)
+    factors = (2, made, o, read, product(taps))
+    call = Call(
+        "convolution",
+        (x, weight, bias),
+        (b, o, *places),
+        x.dtype,
+        products=(MatMul("w ∗ x", factors, (x, weight), overcounted=divide(i, read) - 1),),
+        elementwise=(Elementwise("+ b", made * o, forward=1, backward=1),) if bias is not None else (),
+        saves=(x, weight),
+    )
+    return trace.call(call)
+
+
+def means(x: Tensor, places: Num) -> Tensor:
+    """The mean of neighbours along the last axis, of which so many are left: keeps what it read (torch.avg_pool1d)."""
+    return x.trace.call(Call("avg_pool1d", (x,), (*x.shape[:-1], places), x.dtype, saves=(x,)))
+
+
+def group_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """``(x − mean) / std · γ + β`` of b × c × n, with one mean and deviation for all numbers of a sequence.
+
+    As many operations as LayerNorm has; keeps what it reads, means and deviations (torch.nn.functional.group_norm).
+    """
+    trace = x.trace
+    x = trace.upper(x)
+    _, forward, backward = NORMS["layernorm"]
+    work = (Elementwise("layernorm", x.elements, forward, backward, x.shape[1]),)
+    statistics = [trace.new((x.shape[0],), x.dtype, name) for name in ("mean", "1/std")]
+    call = Call("group_norm", (x, weight, bias), x.shape, x.dtype, elementwise=work, saves=(x, *statistics, weight))
+    return trace.call(call._replace(kernels=("native_group_norm",)))
+
+
+def mean(x: Tensor) -> Tensor:
+    """Of b × n × h the mean of all n places: keeps nothing."""
+    return x.trace.call(Call("mean", (x,), (x.shape[0], x.shape[2]), x.dtype))
