@@ -61,7 +61,7 @@ class Pool(Module):
 
     together: Num
 
-    def forward(self, x: Tensor, *_: object) -> Tensor:
+    def forward(self, x: Tensor, *given: object) -> Tensor:
         """Of b × s × h."""
         b, s, _ = x.shape
         fewer = floor_div(s, self.together)
