@@ -1,7 +1,8 @@
 """Evaluations in one process: parameters and FLOPs at one point, and at a million points as arrays.
 
 ``python benchmarks/evaluations.py``. The ratio to a bare Python multiplication in the same run is what to compare
-between machines. Promised: 50 µs for one point of the core and 150 µs for one of Llama-3-8B, 1 s for a million.
+between machines. Promised: 50 µs for one point of the core, 150 µs for one of Llama-3-8B, 1 s for a million
+(3 s of training memory).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 import tfcalc
 from tfcalc.core.measure import matmul_flops
+from tfcalc.questions.training_memory import Peaks
 
 
 def per_call(function: Callable[[], object], calls: int) -> float:
@@ -69,6 +71,16 @@ def main() -> None:
         for i in range(50)
     )
     print(f"Llama-3-8B, FLOPs: {points:,} points (b, l) in {taken:.3f} s; equal to the tree's own count: {agree}")
+    step = tfcalc.Workload(phase="train")
+    start = time.perf_counter()
+    swept = tfcalc.sweep(llama, "memory", step, batch_size=batches, seq_len=lengths)
+    taken = time.perf_counter() - start
+    peaks = Peaks(llama)
+    agree = all(
+        swept[i] == peaks.peak(step.replaced(batch_size=int(batches[i]), seq_len=int(lengths[i])), tfcalc.Training())
+        for i in range(1000)
+    )
+    print(f"Llama-3-8B, training memory: {points:,} points in {taken:.3f} s; 1,000 equal to single answers: {agree}")
 
 
 if __name__ == "__main__":

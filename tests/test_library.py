@@ -216,8 +216,6 @@ def test_other_amounts_of_memory_are_refused(text: str, told: str) -> None:
 
 STEP = tfcalc.Workload(phase="train")
 WITHOUT_EFFECT: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
-    (("memory", STEP), {"seq_len": [512, 1024]}, "no memory of training"),
-    (("memory", STEP), {}, "no memory of training"),
     (("params", STEP), {"d_model": [512]}, "a workload changes nothing in a sweep of params"),
     (("params",), {"seq_len": [512]}, "seq_len has no effect"),
     (("memory",), {"b": [1, 2]}, "b has no effect"),

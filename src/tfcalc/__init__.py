@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from tfcalc.arrays import sweep
+    from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
     from tfcalc.conventions import Conventions
@@ -60,7 +60,7 @@ _HOME = {
     "overview": "questions.overview",
     "Overview": "questions.overview",
     "params": "questions.params",
-    "sweep": "arrays",
+    "sweep": "arrays.sweep",
 }
 
 __all__ = [

@@ -12,7 +12,7 @@ from tests.conftest import recorded
 from tfcalc import Workload
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import total
-from tfcalc.implementations.transformers.program import running
+from tfcalc.implementations.programs import program
 from tfcalc.tape.operations import Numerics
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
@@ -55,25 +55,25 @@ def workload(row: dict[str, Any]) -> Workload:
 @pytest.mark.parametrize("row", [row for row in ROWS if "saved_bytes" in row], ids=named)
 def test_what_autograd_keeps_is_equal_to_the_byte(row: dict[str, Any]) -> None:
     whole, run = model(row), workload(row)
-    ran = running(whole, run, NUMERICS[row["recipe"]])
-    loss = ran(whole.tree(run), ran.ids)
+    ran = program(whole, run, NUMERICS[row["recipe"]], "auto")
+    loss = ran(whole.tree(run))
     assert loss.node is not None
-    assert ran.t.ledger.saved == row["saved_bytes"]
-    once = running(whole, run, NUMERICS[row["recipe"]], every_layer=False)
-    once(whole.tree(run), once.ids)
-    assert total(kept.copies * kept.storage.size for kept in once.t.kept.values()) == row["saved_bytes"]
+    assert ran.tape.ledger.saved == row["saved_bytes"]
+    once = program(whole, run, NUMERICS[row["recipe"]], "auto", every_layer=False)
+    once(whole.tree(run))
+    assert total(kept.copies * kept.storage.size for kept in once.tape.kept.values()) == row["saved_bytes"]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
 def test_the_peak_of_each_phase_is_within_one_percent(row: dict[str, Any]) -> None:
     whole, run = model(row), workload(row)
-    ran = running(whole, run, NUMERICS[row["recipe"]])
-    ledger = ran.t.ledger
+    ran = program(whole, run, NUMERICS[row["recipe"]], "auto")
+    ledger = ran.tape.ledger
     ledger.begin("forward")
-    loss = ran(whole.tree(run), ran.ids)
-    ran.t.autocast_ends()
+    loss = ran(whole.tree(run))
+    ran.autocast_ends()
     ledger.begin("backward")
-    ran.t.backward(loss)
+    ran.tape.backward(loss)
     backward = ledger.new_phase()
     forward = max(ledger.phases["forward"], ledger.phases["loss"], key=lambda moment: moment.total)
     phases = row["phases"]

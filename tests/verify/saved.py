@@ -87,7 +87,15 @@ def run_step(
     del model
     gc.collect()
     config = {key: value for key, value in config.items() if key != "_experts_implementation"}
-    return Measured(kept.by_module, kept.total, config, asked["batch"], asked["seq"], target, kept.kernels)
+    seq = patches(inputs) or asked["seq"]
+    return Measured(kept.by_module, kept.total, config, asked["batch"], seq, target, kept.kernels)
+
+
+def patches(inputs: Mapping[str, Any]) -> int:
+    """Those of each image, where a tower has been given images of any size; else 0."""
+    if "pixel_position_ids" in inputs:
+        return int(inputs["pixel_values"].shape[1])
+    return int(inputs["grid_thw"][0].prod()) if "grid_thw" in inputs else 0
 
 
 def _random_config(model_type: str, seed: int, architecture: str) -> dict[str, Any]:

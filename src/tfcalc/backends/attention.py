@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tfcalc.backends import relative
-from tfcalc.backends.sinks import scale_by_sinks, softmax_beside
+from tfcalc.backends.sinks import scale_by_sinks, softmax_beside, softmax_less_highest
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
 from tfcalc.ops.attention import by_token, fused_attention
-from tfcalc.ops.elementwise import add, dropout, filled, mul, pointwise, scaled
+from tfcalc.ops.elementwise import add, dropout, filled, limited, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import contiguous, copied, expand, narrow, transpose
@@ -122,12 +122,18 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
         p = scaled(pointwise("tanh", scaled(p, "div")))
     if ctx.slopes is not None and attention.alibi is not None:
         p = add(p, ctx.slopes)
+    if attention.own_mask:
+        seen = (q.shape[0], 1, q.shape[2] if attention.causal else 1, k.shape[2])
+        p = filled(p, trace.new(seen, "bool", "mask"))
     if mask is not None:
         p = filled(p, mask) if attention.fills_masked else add(p, mask)
+        p = limited(p) if attention.limits_masked else p
     sinks = attention.sinks
     scale = scale_by_sinks(p, sinks) if sinks is not None and sinks.code == "scale" else None
     if sinks is not None and scale is None:
         p = trace.to(softmax_beside(p, sinks), v.dtype)
+    elif attention.softmax == "less highest":
+        p = trace.to(softmax_less_highest(p), v.dtype)
     elif attention.softmax == "own":
         p = trace.to(softmax(p), v.dtype)
     elif attention.softmax == "weights":

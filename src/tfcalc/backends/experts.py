@@ -12,12 +12,14 @@ from collections.abc import Callable
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
-from tfcalc.nn.mixture import Experts, Routed
-from tfcalc.ops.elementwise import mul, pointwise, scaled
-from tfcalc.ops.experts import add_in_place, grouped_mm, summed
+from tfcalc.nn.mixture import Experts, PlainExperts, Routed
+from tfcalc.nn.switch import Networks
+from tfcalc.ops.elementwise import activation, dropout, mul, pointwise, scaled
+from tfcalc.ops.experts import add_in_place, added_to_rows, each_by_its_own, grouped_mm, summed
 from tfcalc.ops.products import matmul
 from tfcalc.ops.select import index
-from tfcalc.ops.shapes import copied, reshape, split
+from tfcalc.ops.shapes import copied, reshape, split, transpose
+from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
 Products = Callable[[Linear, Tensor], Tensor]
@@ -67,8 +69,48 @@ def batched(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     return trace.to(summed(made, x.rows), x.dtype)
 
 
+def every(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    """Llama 4: each expert reads a copy of all tokens, times their weights."""
+    trace, count = x.trace, experts.count
+    rows = copied(x, (count * x.rows, x.width), "repeat")
+    rows = mul(rows, reshape(copied(transpose(sent.weights, 0, 1), (count, x.rows), "transposed"), count * x.rows, 1))
+    rows = reshape(rows, count, x.rows, x.width)
+
+    def product(map_: Linear, rows: Tensor) -> Tensor:
+        (weight,) = _weights(experts, map_, rows)
+        return matmul(rows, trace.lower_weight(weight))
+
+    made = _one(experts, rows, product, ctx)
+    return trace.call(Call("sum", (made,), x.shape, made.dtype))
+
+
+def networks(experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    """A loop in Python over experts, each of which reads its tokens' rows; all together they read so many pairs.
+
+    The places of tokens are two numbers for each pair, in one tensor (torch.where).
+    """
+    trace, pairs = x.trace, _pairs(sent)
+    places = _places(x, 2 * pairs, "places of tokens")
+    rows = index(x, places, (pairs, x.width))
+
+    def product(map_: Linear, rows: Tensor) -> Tensor:
+        weight, *bias = (trace.lower_weight(each) for each in _weights(experts, map_, rows))
+        return each_by_its_own(trace.lower(rows), weight, bias[0] if bias else None)
+
+    up = product(experts.up, rows)
+    inner = activation(experts.activation, up, lambda: ctx.backend.activation(experts.activation, up))
+
+    if experts.dropout and ctx.drops:
+        inner = dropout(inner, "activation_dropout")
+    inner = trace.to(inner, trace.weights_format) if experts.as_weights else inner
+    made = mul(product(experts.down, inner), index(sent.weights, places, (pairs, 1)))
+    return added_to_rows(trace.to(made, x.dtype), places, x.rows)
+
+
 def _one(experts: Experts, rows: Tensor, product: Products, ctx: Context) -> Tensor:
     """``W_2 (act(gate) · up)``: gate and up are halves of what the first map makes, unless they have a map each."""
+    if isinstance(experts, PlainExperts):
+        return product(experts.down, experts.activated(product(experts.up, rows), ctx))
     if experts.gate is not None:
         inner = mul(experts.activated(product(experts.gate, rows), ctx), product(experts.up, rows))
         return product(experts.down, inner)

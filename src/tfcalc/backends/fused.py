@@ -128,5 +128,7 @@ def _chunk(rows: Num, vocabulary: Num, width: Num) -> Num:
     (2048, 1)
     """
     wanted = ceil_div(value_of(rows), ceil_div(value_of(vocabulary), value_of(width)))
-    power: int = 1 << (wanted - 1).bit_length()
+    power = 1
+    while power < wanted:
+        power *= 2
     return rows if value_of(rows) <= power else power

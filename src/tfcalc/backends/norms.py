@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.ops.elementwise import add, mul, pointwise, power, shifted
+from tfcalc.ops.elementwise import add, mul, pointwise, power, quotient, shifted
 from tfcalc.ops.rows import layer_norm, mean
 from tfcalc.ops.shapes import cat
 from tfcalc.tape.call import Call
@@ -122,12 +122,33 @@ def head_by_head(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tenso
     return cat([layer_norm(x, weight, bias)])
 
 
+def quotient_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """IntLayerNorm on numbers: deviations from the mean are made once, and divided by their root."""
+    y = add(x, mean(x))
+    x = quotient(y, pointwise("sqrt", shifted(mean(power(y)), "+ ε")))
+    x = x if weight is None else mul(x, weight)
+    return x if bias is None else add(x, bias)
+
+
+def deviations_twice(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """DebertaLayerNorm: deviations from the mean are made in fp32, twice, and divided by their root."""
+    given, x = x.dtype, x.trace.to(x, "float32")
+    average = mean(x)
+    variance = mean(power(add(x, average)))
+    made = quotient(add(x, average), pointwise("sqrt", shifted(variance, "+ ε")))
+    made = x.trace.to(made, given)
+    made = made if weight is None else mul(weight, made)
+    return made if bias is None else add(made, bias)
+
+
 LAYERNORMS = {
     "": layer_norm,
+    "deviations twice": deviations_twice,
     "float32": in_float32,
     "head by head": head_by_head,
     "plus one": plus_one,
     "python": in_python,
+    "quotient": quotient_norm,
 }
 """By the ``code`` of a norm."""
 
@@ -136,5 +157,9 @@ def normed(form: str, code: str, x: Tensor, weight: Tensor | None, bias: Tensor 
     """LayerNorm is one kernel in most families; an RMSNorm is written in Python."""
     if form.startswith("layernorm"):
         return LAYERNORMS[code](x, weight, bias)
+    if form == "affine":  # MobileBERT's NoNorm
+        assert weight is not None
+        assert bias is not None
+        return add(mul(x, weight), bias)
     made = RMSNORMS[code](x, weight)
     return made if bias is None else add(made, bias)

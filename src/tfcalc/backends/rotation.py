@@ -39,7 +39,7 @@ def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     """The cosine and the sine of each position's angles."""
     width = divide(turned_width(rope), 2) if rope.halves else turned_width(rope)
     trace, own = x.trace, (ctx.stream.batch, 1) if rope.by_sequence else (1,)
-    shape = (*own, ctx.stream.length, width)
+    shape = (*own, ctx.stream.length - rope.behind, width)
     assert isinstance(trace, Running)
     if rope.angles == "complex":
         both = trace.new(shape, "float32", "cos + i·sin")
@@ -58,6 +58,11 @@ def turned(q: Tensor, k: Tensor, angles: Angles, rope: Rope) -> tuple[Tensor, Te
     if rope.by_layer:
         cos, sin = angles
         angles = copied(cos, name="cos, interleaved"), copied(sin, name="sin, interleaved")
+    if known(rope.behind):
+        first, second = (split(each, [rope.behind, each.shape[2] - rope.behind], 2) for each in (q, k))
+        return cat([first[0], rotated(first[1], angles, rope)], 2), cat(
+            [second[0], rotated(second[1], angles, rope)], 2
+        )
     return rotated(q, angles, rope), rotated(k, angles, rope)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfcalc.nn.every_expert import RouterOfAll
 from tfcalc.nn.mixture import Routed, Router, SparseMixer
 from tfcalc.ops.elementwise import pointwise, scaled, widest
 from tfcalc.ops.products import linear
@@ -19,6 +20,8 @@ def routed(router: Router, x: Tensor) -> Routed:
     assert isinstance(trace, Running)
     if isinstance(router, SparseMixer):
         return _drawn_twice(router, x)
+    if isinstance(router, RouterOfAll):
+        return _of_all(router, x)
     if router.exact:
         with trace.no_autocast():
             found = _of_best(router, x) if router.best_first else _of_scores(router, x)
@@ -55,10 +58,10 @@ def _logits(router: Router, x: Tensor) -> Tensor:
     trace = x.trace
     if router.logits != "copies":
         logits = router.forward(x)
-        return trace.to(logits, "float32") if router.logits == "float32" else logits
-    (weight,) = (trace.weight(each, dtype=router.format) for each in router.held().weights)
-    weight = trace.to(weight, "float32")
-    return linear(trace.to(x, "float32"), weight)
+        logits = trace.to(logits, "float32") if router.logits == "float32" else logits
+        return scaled(pointwise("tanh", scaled(logits, "div"))) if router.capped else logits
+    weights = [trace.to(trace.weight(each, dtype=router.format), "float32") for each in router.held().weights]
+    return linear(trace.to(x, "float32"), *weights)
 
 
 def _normalized(router: Router, x: Tensor) -> Tensor:
@@ -75,6 +78,14 @@ def _normalized(router: Router, x: Tensor) -> Tensor:
 def _divided(x: Tensor, total: Tensor) -> Tensor:
     """``x / total``: keeps both."""
     return x.trace.call(Call("div", (x, total), x.shape, widest(x.dtype, total.dtype), saves=(x, total)))
+
+
+def _of_all(router: RouterOfAll, x: Tensor) -> Routed:
+    """Llama 4: all that are not among the best are 0."""
+    trace, logits = x.trace, router.forward(x)
+    best, chosen = topk(logits, router.chosen)
+    scores = trace.call(Call("scatter_", (best,), logits.shape, logits.dtype, saves=(chosen,)))
+    return Routed(trace.to(pointwise("sigmoid", trace.to(scores, "float32")), logits.dtype), chosen, logits)
 
 
 def _drawn_twice(router: SparseMixer, x: Tensor) -> Routed:

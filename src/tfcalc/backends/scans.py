@@ -7,11 +7,12 @@ from collections.abc import Callable
 from tfcalc.backends.delta import gated_delta
 from tfcalc.backends.mamba2 import state_space
 from tfcalc.nn.context import Context
-from tfcalc.nn.delta import GatedDeltaNet
+from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
 from tfcalc.nn.griffin import RGLRU
 from tfcalc.nn.mamba import Mamba
 from tfcalc.nn.mamba2 import Mamba2
 from tfcalc.nn.module import Module
+from tfcalc.nn.multiplied import MultipliedMamba2
 from tfcalc.nn.rwkv import TimeMixing
 from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scaled, shifted
 from tfcalc.ops.loops import State, loop
@@ -133,6 +134,8 @@ CODE: dict[type[Module], Callable[..., Tensor]] = {
     RGLRU: griffin,
     TimeMixing: rwkv,
     GatedDeltaNet: gated_delta,
+    JointDeltaNet: gated_delta,
     Mamba2: state_space,
+    MultipliedMamba2: state_space,
 }
 """By the kind of mixer."""

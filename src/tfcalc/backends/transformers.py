@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from tfcalc.backends import activations, attention, norms, relative, rotation, routers, scans
-from tfcalc.backends.experts import EXPERTS
+from tfcalc.backends.experts import EXPERTS, every, networks
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
+from tfcalc.nn.every_expert import AllExperts
 from tfcalc.nn.mixture import Experts, Routed, Router
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
+from tfcalc.nn.switch import Networks
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import contiguous, part
@@ -80,8 +82,16 @@ class Transformers:
         return routers.routed(router, x)
 
     def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
-        """By the products that were asked for."""
-        return EXPERTS[self.experts_by](experts, x, sent, ctx)
+        """By the products that were asked for, where the family does not have its own."""
+        return (
+            every(experts, x, sent, ctx)
+            if isinstance(experts, AllExperts)
+            else EXPERTS[self.experts_by](experts, x, sent, ctx)
+        )
+
+    def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """One after another."""
+        return networks(experts, x, sent, ctx)
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """Its loop in Python."""

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from tfcalc.blocks.feed_forward import FeedForward
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.core.sharing import without_weights
 from tfcalc.leaves import linear
 from tfcalc.workload import Sequences, Workload
 
@@ -15,9 +14,7 @@ class MixtureOfExperts(NamedTuple):
 
     ``within`` are further parts that every token goes through: shared experts, their gate, a correction bias; ``first``
     those that run before the experts.
-    ``routing`` chooses in the router's place, where it is more than a map to one number for each expert. ``all_run``:
-    transformers has every expert read every token, though the results of those that are not chosen weigh nothing
-    (Llama 4); that is counted where it is asked for (``Workload.experts``).
+    ``routing`` chooses in the router's place, where it is more than a map to one number for each expert.
 
     Source: Shazeer et al. 2017 (arXiv 1701.06538), section 2; Jiang et al. 2024 (arXiv 2401.04088), section 2.1.
     """
@@ -30,7 +27,6 @@ class MixtureOfExperts(NamedTuple):
     router_bias: bool = False
     within: tuple[Component, ...] = ()
     routing: Component | None = None
-    all_run: bool = False
     first: tuple[Component, ...] = ()
 
     def __call__(self, name: str, stream: Sequences, run: Workload) -> Component:
@@ -44,13 +40,6 @@ class MixtureOfExperts(NamedTuple):
                 *self.first,
                 (self.routing or route)._replace(kind="router"),
                 experts._replace(kind="experts", copies=self.n_experts, active=self.active),
-                *([self._in_vain(experts)] if self.all_run and run.experts == "all" else []),
                 *self.within,
             ),
-        )
-
-    def _in_vain(self, experts: Component) -> Component:
-        """The work of the experts that were not chosen; their weights are counted with the others."""
-        return without_weights(experts)._replace(
-            name="experts[not chosen]", kind="experts", copies=0, active=self.n_experts - self.active
         )

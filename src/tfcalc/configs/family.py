@@ -57,7 +57,11 @@ class Family(NamedTuple):
 
     def module(self, config: Config, head: str) -> Module:
         """The whole model, of a family that runs."""
-        return cast("Top", self.heads[head])(config, cast(Runs, self.base)(config))
+        return cast("Top", self.heads[head])(config, self.built(config))
+
+    def built(self, config: Config) -> Module:
+        """The same without a head."""
+        return cast(Runs, self.base)(config)
 
     def tree(self, config: Config, run: Workload) -> Component:
         """The model without a head, as a tree of costs."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -133,40 +134,54 @@ class HFModel:
         """
         sizes = tuple(workload.__dict__.values())
         if self.instead or not all(type(size) in PLAIN for size in sizes):
-            return self._build(workload, Reading(find, self.instead))
+            return self._build(workload)
         if sizes not in self._trees:
-            made = self._build(workload, Reading(find, self.instead))
+            made = self._build(workload)
             if len(self._trees) == REMEMBERED:
                 del self._trees[next(iter(self._trees))]
             self._trees[sizes] = made
         return self._trees[sizes]
 
-    def _build(self, run: Workload, reading: Reading) -> Component:
-        config = self._config(reading)
-        parts = self.family.whole(config, run, config.head)
-        _check_layer_types(self.data, reading)
+    def _build(self, run: Workload) -> Component:
+        if (module := self._made()) is not None:
+            from tfcalc.nn.counted import counted
+
+            return counted(module, run)
+        with self._config() as config:
+            parts = self.family.whole(config, run, config.head)
         return Component(self.architecture, "model", parts=parts)
 
-    def _config(self, reading: Reading) -> Config:
-        family = self.family
+    @contextmanager
+    def _config(self) -> Iterator[Config]:
+        """The fields, of which it is remembered what was read."""
+        family, reading = self.family, Reading(find, self.instead)
         head = family.head_of(self.architecture)
-        return Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
+        yield Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
+        _check_layer_types(self.data, reading)
+        self._read = reading
 
     def module(self) -> Module | None:
-        """The model as a module that runs; None where its family is a tree of costs."""
+        """The model as a module that runs; None where its family, or that of its text, is a tree of costs."""
+        from tfcalc.nn.reader import lacks
+
+        made = self._made()
+        return None if made is None or lacks(made) else made
+
+    def _made(self) -> Module | None:
+        """The model as a module that can be counted."""
         if not self.family.runs:
             return None
         if self._module is None:
-            config = self._config(Reading(find, self.instead))
-            self._module = self.family.module(config, config.head).but(name=self.architecture)
+            with self._config() as config:
+                self._module = self.family.module(config, config.head).but(name=self.architecture)
         return self._module
 
     @property
     def reading(self) -> Reading:
         """What its family reads of it: the sizes with their letters, and what it left to defaults."""
-        if self._read is None:
-            self._read = Reading(find)
-            self._build(Workload(), self._read)
+        if self._read is None and self._made() is None:
+            self._build(Workload())
+        assert self._read is not None
         return self._read
 
     def check(self, workload: Workload) -> None:

@@ -13,6 +13,8 @@ from tfcalc.nn.module import Module
 from tfcalc.printable import quoted
 
 Top = Callable[[Config, Module], Module]
+Width = str | Callable[[Config], Num]
+"""The field that says how wide the vectors are which a head reads, or a function of the config."""
 
 
 def bare(c: Config, base: Module) -> Module:
@@ -23,15 +25,18 @@ def bare(c: Config, base: Module) -> Module:
 def lm_head(
     name: str = "lm_head",
     *,
-    width: str = "hidden_size",
+    width: Width = "hidden_size",
     bias: bool = False,
     bias_flag: str = "",
     scales: bool = False,
     cap: str = "",
     shifted: bool = True,
+    ties: tuple[str, ...] = ("tie_word_embeddings",),
     upcasts: bool = True,
 ) -> Top:
-    """Logits over the vocabulary, by a matrix that may be the embedding's (``tie_word_embeddings``).
+    """Logits over the vocabulary, by a matrix that may be the embedding's.
+
+    The first of the fields ``ties`` that the file gives, or the last, says so; without any it never is.
 
     A ``bias_flag`` is the field that says whether there is a bias. The logits may be multiplied by a number
     (``scales``), or have a ``cap``, which is the field that gives it. They are those of the next tokens (``shifted``),
@@ -39,12 +44,19 @@ def lm_head(
     """
 
     def top(c: Config, base: Module) -> Module:
-        tied = "embedding" if c.flag("tie_word_embeddings") else None
+        field = next((each for each in ties if c.has(each)), ties[-1] if ties else "")
+        tied = "embedding" if field and c.flag(field) else None
         biased = bias or bool(bias_flag and c.flag(bias_flag))
-        head = Linear(name, c.size(width), c.size("vocab_size"), "vocab", biased, tied, "output")
+        head = Linear(name, wide(c, width), c.size("vocab_size"), "vocab", biased, tied, "output")
         return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None, shifted, upcasts)
 
     return top
+
+
+def never_tied(c: Config, base: Module) -> Module:
+    """Logits by a matrix of its own, whatever ``tie_word_embeddings`` says."""
+    head = Linear("lm_head", c.size("hidden_size"), c.size("vocab_size"), "vocab", kind="output")
+    return WithHead("", base, head)
 
 
 def scaled_lm() -> dict[str, Top]:
@@ -58,16 +70,21 @@ def capped_lm() -> dict[str, Top]:
 
 
 def classifier(
-    name: str = "score", *, width: str = "hidden_size", bias: bool = False, classes: int | None = None, base: str = ""
+    name: str = "score", *, width: Width = "hidden_size", bias: bool = False, classes: int | None = None, base: str = ""
 ) -> Top:
     """Logits over ``classes``, or ``num_labels`` of them; the base may go by another name there."""
     other = base
 
     def top(c: Config, base: Module) -> Module:
-        head = Linear(name, c.size(width), classes or labels(c), "", bias)
+        head = Linear(name, wide(c, width), classes or labels(c), "", bias)
         return WithHead("", base.but(name=other) if other else base, head)
 
     return top
+
+
+def wide(c: Config, width: Width) -> Num:
+    """How wide the vectors are that a head reads."""
+    return c.size(width) if isinstance(width, str) else width(c)
 
 
 def labels(c: Config) -> Num:

@@ -28,6 +28,15 @@ class Traced:
         self.value = value
         self.formula = formula
 
+    def _made(self, value: int, formula: Any) -> Traced:
+        """A number that was computed from this one."""
+        return Traced(value, formula)
+
+    @property
+    def whole(self) -> int:
+        """The int, to decide by."""
+        return self.value
+
     @property
     def free_symbols(self) -> frozenset[str]:
         """The letters of the formula."""
@@ -36,11 +45,11 @@ class Traced:
 
     def __add__(self, other: Any) -> Traced:
         value, formula = _both(other)
-        return Traced(self.value + value, self.formula + formula)
+        return self._made(self.value + value, self.formula + formula)
 
     def __mul__(self, other: Any) -> Traced:
         value, formula = _both(other)
-        return Traced(self.value * value, self.formula * formula)
+        return self._made(self.value * value, self.formula * formula)
 
     def __neg__(self) -> Traced:
         return self * -1
@@ -57,25 +66,25 @@ class Traced:
     def __truediv__(self, other: Any) -> Traced:
         """What is known to come out even."""
         value, formula = _both(other)
-        return Traced(self.value // value, _even(self.formula, formula))
+        return self._made(self.value // value, _even(self.formula, formula))
 
     def __rtruediv__(self, other: Any) -> Traced:
-        return Traced(other // self.value, _even(other, self.formula))
+        return self._made(other // self.value, _even(other, self.formula))
 
     def __floordiv__(self, other: Any) -> Traced:
         value, formula = _both(other)
-        return Traced(self.value // value, self.formula // formula)
+        return self._made(self.value // value, self.formula // formula)
 
     def __rfloordiv__(self, other: int) -> Traced:
-        return Traced(other // self.value, other // self.formula)
+        return self._made(other // self.value, other // self.formula)
 
-    def __mod__(self, other: int) -> int:
+    def __mod__(self, other: Any) -> Any:
         return self.value % other
 
     def minimum(self, other: Any) -> Traced:
         """The smaller of the two; the formula keeps both, unless their difference is a number."""
         value, formula = _both(other)
-        return Traced(min(self.value, value), minimum(self.formula, formula))
+        return self._made(min(self.value, value), minimum(self.formula, formula))
 
     def __eq__(self, other: object) -> bool:
         return self.value == (other.value if isinstance(other, Traced) else other)
@@ -118,7 +127,7 @@ def value_of(number: Any) -> int:
     """
     if isinstance(number, Polynomial) and not number.free_symbols:
         return number.terms.get((), 0)
-    return number.value if isinstance(number, Traced) else int(number)
+    return number.whole if isinstance(number, Traced) else int(number)
 
 
 def known(number: Any) -> int | None:
@@ -127,8 +136,9 @@ def known(number: Any) -> int | None:
     >>> known(traced("l", 200)), known(7), known(symbol("l"))
     (200, 7, None)
     """
-    size = number.value if isinstance(number, Traced) else number
-    return size if isinstance(size, int) else None
+    if isinstance(number, Traced):
+        return number.whole
+    return number if isinstance(number, int) else None
 
 
 def formula_of(number: Any) -> Any:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tfcalc.blocks import Attention, FeedForward, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
+from tfcalc.blocks import Attention, stack
 from tfcalc.blocks.global_local_attention import GlobalLocalAttention
 from tfcalc.blocks.sparse_blocks import SparseBlocks
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare, lm_head, output
@@ -21,25 +21,28 @@ from tfcalc.families import seq2seq_kit as kit
 from tfcalc.families.bart import (
     ALIASES,
     ALONE,
-    BART_POSITIONS,
     HEADS,
     NAMES,
     SINES,
     Side,
-    Writer,
-    attention,
     decoder_layer,
     encoder_layer,
     feed_forward,
-    half,
     learned,
-    reading,
     seq2seq,
-    side,
-    writing,
 )
-from tfcalc.leaves import activation, embedding, linear, norm
+from tfcalc.families.bert_tops import MASKED
+from tfcalc.leaves import embedding, norm
+from tfcalc.nn.basic import Embedding, Linear
+from tfcalc.nn.embeddings import TOKENS, Positions
+from tfcalc.nn.encoder_decoder import Alone, EncoderDecoder, EncoderStack, Open, OpenDecoder
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.mixture import Router
+from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
+from tfcalc.nn.prompts import Prompt, Prompted, PromptedCross, PromptedDecoder
+from tfcalc.nn.stack import Stack
+from tfcalc.nn.switch import Networks, Switch
 from tfcalc.workload import Sequences, Workload
 
 BARE_AND_GENERATION = {"Model": bare, "ForConditionalGeneration": lm_head(width="d_model")}
@@ -62,32 +65,36 @@ def blenderbot_small(c: Config) -> Module:
     return kit.seq2seq(c, kit.learned(), normed=True)
 
 
-@family("mvp", architecture="MvpForCausalLM", heads=HEADS, aliases=ALIASES)
-def mvp(c: Config, run: Workload) -> Component:
+@family("mvp", architecture="MvpForCausalLM", heads=kit.HEADS, aliases=ALIASES)
+def mvp(c: Config) -> Module:
     """Tang et al. 2022 (arXiv 2206.12131): BART with prompts for each layer's attention.
 
     In transformers 5 it is only the decoder that gets them: the encoder takes ``use_prompt`` for another argument.
     """
-    prompts = c.flag("use_prompt") and c.head != ALONE
-    writer: Writer = partial(_prompted, c) if prompts else writing
-    return seq2seq(c, run, positions=BART_POSITIONS, norms=("layernorm_embedding",), writer=writer)
+    places = kit.learned(2, TOKENS)
+    if not c.flag("use_prompt") or c.head == kit.ALONE:
+        return kit.seq2seq(c, places, normed=True)
+    whole = kit.seq2seq(c, places, normed=True, layers=_prompted)
+    assert isinstance(whole, EncoderDecoder)
+    prompts = tuple(_prompt(c, name) for name in ("self_attn_prompt", "cross_attn_prompt"))
+    return whole.but(decoder=PromptedDecoder(**whole.decoder.__dict__, prompts=prompts))
 
 
-def _prompted(c: Config, s: Side, run: Workload, memory: Sequences | None) -> Iterator[Component]:
-    """Keys and values for each layer, made of a short table by two maps."""
-    rows, inner = c.size("prompt_length"), c.size("prompt_mid_dim")
-    yield decoder_layer(s, run, memory, prompt=rows)._replace(copies=s.layers)
-    for name in ("self_attn_prompt", "cross_attn_prompt"):
-        yield Component(
-            name,
-            "prompt",
-            parts=(
-                embedding("prompt_embedding", rows, s.width, rows),
-                linear("prompt_trans.0", s.width, inner, rows),
-                activation("prompt_trans.1", "gelu", rows * inner),
-                linear("prompt_trans.2", inner, 2 * s.layers * s.width, rows),
-            ),
-        )
+def _prompt(c: Config, name: str) -> Prompt:
+    h, inner, layers = c.size("d_model"), c.size("prompt_mid_dim"), c.size("decoder_layers")
+    heads = "decoder_attention_heads"
+    table = Embedding("prompt_embedding", c.size("prompt_length"), h)
+    maps = Linear("prompt_trans.0", h, inner, "", True), Linear("prompt_trans.2", inner, 2 * layers * h, "", True)
+    return Prompt(name, table, *maps, c.size(heads), c.quotient("d_model", heads), bool(c.get("dropout")))
+
+
+def _prompted(c: Config, side: str) -> Stack:
+    if side == "encoder":
+        return kit.equal_layers(c, side, pre_norm=False)
+    rows = c.size("prompt_length")
+    looks = kit.attention(c, side, "self_attn", Prompted, given_ones=True, prompt="self_attn_prompt", length=rows)
+    reads = kit.attention(c, side, "encoder_attn", PromptedCross, prompt="cross_attn_prompt", length=rows)
+    return kit.stack(c, side, kit.layer(c, [looks, reads, kit.network(c, side)], pre_norm=False))
 
 
 @family(
@@ -182,67 +189,37 @@ def _last_is_unread(depth: int, run: Workload) -> bool:
     return run.training and not zeros
 
 
-@family("nllb-moe", architecture="NllbMoeForConditionalGeneration", heads=BARE_AND_GENERATION, aliases=ALIASES)
-def nllb_moe(c: Config, run: Workload) -> Component:
+@family(
+    "nllb-moe",
+    architecture="NllbMoeForConditionalGeneration",
+    heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)},
+    aliases=ALIASES,
+)
+def nllb_moe(c: Config) -> Module:
     """NLLB-200 (arXiv 2207.04672): every so many layers, two of many networks for each token."""
-    positions = partial(SINES, stored="nothing")
-    return seq2seq(
-        c,
-        run,
-        positions=positions,
-        reader=partial(_experts_read, c),
-        writer=partial(_experts_write, c),
-        pre_norm=True,
-    )
+    return kit.seq2seq(c, kit.sines(stored=False), pre_norm=True, layers=_sparse_layers)
 
 
-def _experts_read(c: Config, s: Side, run: Workload) -> Iterator[Component]:
-    stream = run.source
-    mixer = attention("self_attn", s, stream, stream, run)
-    yield from _sparsely(c, "encoder", s, run, stream, {"self_attn_layer_norm": mixer})
-
-
-def _experts_write(c: Config, s: Side, run: Workload, memory: Sequences | None) -> Iterator[Component]:
-    yield from _sparsely(c, "decoder", s, run, run.target, _writers(s, run, memory or run.source))
-
-
-def _writers(s: Side, run: Workload, memory: Sequences) -> dict[str, Component]:
-    """The decoder's two attentions, each by the name of its norm."""
-    stream = run.target
-    return {
-        "self_attn_layer_norm": attention("self_attn", s, stream, stream, run, causal=True),
-        "cross_attention_layer_norm": attention("cross_attention", s, stream, memory, run),
-    }
-
-
-def _sparsely(
-    c: Config, name: str, s: Side, run: Workload, stream: Sequences, mixers: dict[str, Component]
-) -> Iterator[Component]:
+def _sparse_layers(c: Config, side: str) -> Stack:
     """Layers of which each ``step``-th has experts."""
-    step, depth = c.number(f"{name}_sparse_step", least=0), c.number(f"{name}_layers")
-    expert = FeedForward(s.width, s.d_ff, s.activation, bias=True, names=("fc1", "fc2"))
-    router, bias = "router.classifier", c.flag("router_bias")
-    experts = MixtureOfExperts(s.width, c.size("num_experts"), 2, expert, router=router, router_bias=bias)
-
-    def make(sparse: bool) -> Component:
-        ffn = (experts if sparse else expert)("ffn", stream, run)
-        return _normed(s, stream, mixers | {"ff_layer_norm": ffn})
-
-    return stack("layers", [step > 0 and (place + 1) % step == 0 for place in range(depth)], s.layers, make)
-
-
-def _normed(s: Side, stream: Sequences, sublayers: dict[str, Component]) -> Component:
-    parts = [
-        part for name, each in sublayers.items() for part in (each, norm(name, "layernorm", s.width, stream.tokens))
-    ]
-    return layer("layers", parts, stream.tokens * s.width, ends_with_sum=s.ends_with_sum)
+    step, depth = c.number(f"{side}_sparse_step", least=0), c.number(f"{side}_layers")
+    h, count = c.size("d_model"), c.size("num_experts")
+    expert = kit.network(c, side, "experts", Networks, as_weights=True, count=count, chosen=2)
+    router = Router("router.classifier", h, count, bias=c.flag("router_bias"), chosen=2, normalized=True)
+    subs = kit.mixers(c, side, reader="cross_attention")
+    kinds: dict[bool, PreNorm] = {}
+    for sparse, ffn in (
+        (False, kit.network(c, side, "ffn", as_weights=True)),
+        (True, Switch("ffn", router, expert)),
+    ):
+        kinds[sparse] = kit.layer(c, [*subs, ffn], "ff_layer_norm", pre_norm=True, inner=True)
+    return kit.stack(c, side, [kinds[step > 0 and (place + 1) % step == 0] for place in range(depth)])
 
 
-def _text_to_text(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-    table, *stacks = base.parts
-    yield table
-    yield from (each._replace(name=f"text_{each.name}") for each in stacks)
-    yield output("lm_head", c.size("d_model"), c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
+def _text_to_text(c: Config, base: Module) -> Module:
+    assert isinstance(base, EncoderDecoder)
+    named = base.but(encoder=base.encoder.but(name="text_encoder"), decoder=base.decoder.but(name="text_decoder"))
+    return Open("", named, kit.logits(c), **MASKED)
 
 
 TEXT_TO_TEXT: dict[str, Any] = {
@@ -257,65 +234,40 @@ TEXT_TO_TEXT: dict[str, Any] = {
 
 @family("seamless_m4t", architecture="SeamlessM4TForTextToText", **TEXT_TO_TEXT)
 @family("seamless_m4t_v2", architecture="SeamlessM4Tv2ForTextToText", **TEXT_TO_TEXT)
-def seamless_m4t(c: Config, run: Workload) -> Component:
+def seamless_m4t(c: Config) -> Module:
     """Seamless Communication et al. 2023 (arXiv 2308.11596, 2312.05187): its translator of texts, which is NLLB's."""
-    positions = partial(SINES, stored="nothing")
-    return seq2seq(c, run, positions=positions, reader=_translated, writer=_translating, pre_norm=True)
+    return kit.seq2seq(c, kit.sines(stored=False), pre_norm=True, layers=_translator)
 
 
-def _translated(s: Side, run: Workload) -> Iterator[Component]:
-    stream = run.source
-    yield _translator(s, run, stream, {"self_attn_layer_norm": attention("self_attn", s, stream, stream, run)})
-
-
-def _translating(s: Side, run: Workload, memory: Sequences | None) -> Iterator[Component]:
-    yield _translator(s, run, run.target, _writers(s, run, memory or run.source))
-
-
-def _translator(s: Side, run: Workload, stream: Sequences, mixers: dict[str, Component]) -> Component:
-    ffn = FeedForward(s.width, s.d_ff, s.activation, bias=True, names=("fc1", "fc2"))("ffn", stream, run)
-    return _normed(s, stream, mixers | {"ffn_layer_norm": ffn})._replace(copies=s.layers)
+def _translator(c: Config, side: str) -> Stack:
+    ffn = kit.network(c, side, "ffn", as_weights=True)
+    subs = kit.mixers(c, side, reader="cross_attention", ones=False)
+    return kit.stack(c, side, kit.layer(c, [*subs, ffn], "ffn_layer_norm", pre_norm=True, inner=True))
 
 
 @family(
     "fsmt",
     architecture="FSMTForConditionalGeneration",
-    heads={"Model": bare, "ForConditionalGeneration": lambda c, run, base: (base,)},
+    heads={"Model": tops.bare, "ForConditionalGeneration": lambda c, base: Alone("", base)},
     aliases={**ALIASES, "vocab_size": "tgt_vocab_size"},
 )
-def fsmt(c: Config, run: Workload) -> Component:
+def fsmt(c: Config) -> Module:
     """Ng et al. 2019 (arXiv 1907.06616): a table for each language, and the output matrix within the decoder.
 
     Tied, all three are one, as long as the target language has words. Positions begin as sines, after the padding
     word's index, and nothing keeps them from being trained.
     """
-    source, target = run.source, run.target
-    places = c.size("max_position_embeddings") + (c.number("pad_token_id", least=0) + 1)
-    reads, writes = side(c, "encoder"), side(c, "decoder")
-    h, target_words = reads.width, c.size("tgt_vocab_size")
-    encoder = half(
-        "encoder",
-        reads,
-        source,
-        _source_words(c, h, source.tokens),
-        learned(places, h, source.tokens),
-        *reading(reads, run),
-        norms=(),
-    )
-    decoder = half(
-        "decoder",
-        writes,
-        target,
-        embedding("embed_tokens", target_words, h, target.tokens),
-        learned(places, h, target.tokens),
-        *writing(writes, run, source),
-        output("output_projection", h, target_words, run, tied=c.flag("tie_word_embeddings")),
-        norms=(),
-    )
-    return Component("model", "encoder-decoder", parts=(encoder, decoder))
+    h, tied, drops = c.size("d_model"), c.flag("tie_word_embeddings"), bool(c.get("dropout"))
+    target = c.size("tgt_vocab_size")
+    rows = c.size("max_position_embeddings") + (c.number("pad_token_id", least=0) + 1)
+    places = (Positions("embed_positions", rows, h, TOKENS),)
 
+    def half(side: str, of: type[Decoder], words: Embedding) -> Decoder:
+        return of(side, words, kit.equal_layers(c, side, pre_norm=False), None, added=places, dropped=drops)
 
-def _source_words(c: Config, width: Num, tokens: Num) -> Component:
-    tied = c.flag("tie_word_embeddings")
-    rows = "tgt_vocab_size" if tied else "src_vocab_size"
-    return embedding("embed_tokens", c.size(rows), width, tokens, tied_to="decoder" if tied else None)
+    read = target if tied else c.size("src_vocab_size")
+    encoder = half("encoder", EncoderStack, Embedding("embed_tokens", read, h, "decoder" if tied else None, True))
+    words = Embedding("embed_tokens", target, h, scales=True, known_as="decoder" if tied else "")
+    head = Linear("output_projection", h, target, "vocab", False, "embedding" if tied else None, "output")
+    decoder = OpenDecoder("decoder", half("decoder", Decoder, words), head, **MASKED)
+    return EncoderDecoder("model", None, encoder, decoder)

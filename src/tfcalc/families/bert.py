@@ -7,22 +7,15 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.component import Component
-from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
-from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
-from tfcalc.families.bert_heads import ROBERTA_HEADS
-from tfcalc.families.bert_kit import FFN as FFN
-from tfcalc.families.bert_kit import FIRST_TOKEN as FIRST_TOKEN
-from tfcalc.families.bert_kit import NAMES as NAMES
-from tfcalc.families.bert_kit import PAIRED as PAIRED
-from tfcalc.families.bert_kit import POST_NORM as POST_NORM
-from tfcalc.families.bert_kit import READERS as READERS
+from tfcalc.families.bert_kit import FFN, FIRST_TOKEN, NAMES, PAIRED, POST_NORM
 from tfcalc.families.bert_tops import BERT_TOPS, ROBERTA_TOPS, causal, predictions
-from tfcalc.leaves import embedding, learned_position, linear, norm
+from tfcalc.leaves import embedding, learned_position, norm
 from tfcalc.nn.embeddings import GIVEN, TOKENS, OnPage, Positions, Segments
-from tfcalc.nn.encoder import Encoder
+from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.module import Module
+from tfcalc.nn.relative import RelativeBias
 from tfcalc.workload import Sequences, Workload
 
 
@@ -36,21 +29,10 @@ def embeddings(
     return Component("embeddings", "embeddings", parts=(words, *tables, *norms))
 
 
-def width_of_words(c: Config) -> Num:
-    """``embedding_size``, where a config has one."""
-    return c.size("hidden_size" if c.get("embedding_size") is None else "embedding_size")
-
-
 def positions(c: Config, run: Workload, *, width: Num | None = None, offset: int = 0) -> Component:
     """A trained vector for each position; ``offset`` more than the config says."""
     e = c.size("hidden_size") if width is None else width
     return learned_position("position_embeddings", c.size("max_position_embeddings") + offset, e, run.target.tokens)
-
-
-def token_types(c: Config, run: Workload, *, width: Num | None = None) -> Component:
-    """A vector for each segment: the first sentence, the second."""
-    e = c.size("hidden_size") if width is None else width
-    return embedding("token_type_embeddings", c.size("type_vocab_size", least=0), e, run.target.tokens)
 
 
 def attention(
@@ -81,26 +63,6 @@ def feed_forward(c: Config, run: Workload, *, name: str = "(ffn)", names: tuple[
     return block(name, run.target, run)
 
 
-def cross_attention(
-    c: Config, run: Workload, *, bias: bool = True, readers: tuple[str, ...] = READERS
-) -> Component | None:
-    """Attention to another model's output (``add_cross_attention``). InvalidModel in an encoder, as in transformers.
-
-    Classes that are no ``readers`` have it, but take no such output: there it never runs.
-    """
-    if not c.flag("add_cross_attention"):
-        return None
-    if not c.flag("is_decoder"):
-        raise InvalidModel(f"{c.path('add_cross_attention')} is true, but is_decoder is not", "set is_decoder to true")
-    queries, memory = (run.target, run.source) if c.head in readers else (nothing(run), nothing(run))
-    return attention(c, run, name="crossattention", bias=bias, queries=queries, memory=memory)
-
-
-def nothing(run: Workload) -> Sequences:
-    """What a part reads that is stored, but not run."""
-    return Sequences(run.target.batch, 0)
-
-
 def layers(
     c: Config,
     run: Workload,
@@ -129,64 +91,6 @@ def layers(
 def drops(c: Config, run: Workload) -> bool:
     """Whether dropout is at work behind each sub-layer: one number in ten, unless the config says otherwise."""
     return run.drops and c.get("hidden_dropout_prob") != 0
-
-
-def grouped_by(c: Config, name: str, *widths: str) -> Num:
-    """A number of groups of channels, that must divide these widths."""
-    for width in widths:
-        c.quotient(width, name)
-    return c.size(name)
-
-
-def stacked(*parts: Component) -> Component:
-    """The layers, as ``encoder`` of the base model."""
-    return Component("encoder", "encoder", parts=parts)
-
-
-def pooler(
-    c: Config, run: Workload, classes: tuple[str, ...], name: str = "pooler.dense", read: tuple[str, ...] = PAIRED
-) -> tuple[Component, ...]:
-    """A map of the first token's vector, in these classes; it is ``read`` in some, and else has no gradient."""
-    h = c.size("hidden_size")
-    made = linear(name, h, h, run.target.batch)
-    return (made if c.head in read else without_gradient(made),) if c.head in classes else ()
-
-
-def bert_like(
-    name: str,
-    c: Config,
-    run: Workload,
-    *tables: Component,
-    pooled: tuple[str, ...] = PAIRED,
-    mixer: Component | None = None,
-    norms: tuple[str, str, str] = POST_NORM,
-    normed: str = "LayerNorm",
-    final: str = "",
-    bias: bool = True,
-    cross: bool = True,
-    dropped: bool = True,
-) -> Component:
-    """BERT by its ``tables`` beside the words, its ``norms`` of layers and after the last, and who has a pooler."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    memory = cross_attention(c, run, bias=bias) if cross else None
-    mixer = mixer or attention(c, run, bias=bias)
-    before = norms is not POST_NORM
-    stack = layers(c, run, mixer, norms=norms, cross=memory, pre_norm=before, dropped=dropped)
-    last = (norm(final, "layernorm", h, tokens),) if final else ()
-    return Component(
-        name,
-        "encoder",
-        parts=(
-            embeddings(c, run, *tables, normed=normed),
-            stacked(stack, *last),
-            *pooler(c, run, pooled),
-        ),
-    )
-
-
-def with_tables(c: Config, run: Workload) -> tuple[Component, Component]:
-    """BERT's own tables: positions and token types."""
-    return positions(c, run), token_types(c, run)
 
 
 @family("bert", architecture="BertModel", heads=BERT_TOPS)
@@ -271,13 +175,13 @@ def bert_generation(c: Config) -> Module:
     return kit.bert_like("bert", c, kit.positions(c), pooled=())
 
 
-@family("mpnet", architecture="MPNetForMaskedLM", heads=ROBERTA_HEADS)
-def mpnet(c: Config, run: Workload) -> Component:
+@family("mpnet", architecture="MPNetForMaskedLM", heads=ROBERTA_TOPS)
+def mpnet(c: Config) -> Module:
     """Song et al. 2020 (arXiv 2004.09297): no token types; all layers share one relative position bias."""
-    a, buckets, scores = c.size("num_attention_heads"), c.size("relative_attention_num_buckets"), run.target
-    mixer = attention(c, run, names=("attn.q", "attn.k", "attn.v", "attn.o"))
-    stack = layers(c, run, mixer, norms=("attention.LayerNorm", "", "output.LayerNorm"))
-    table = embedding("relative_attention_bias", buckets, a, scores.tokens * scores.length)
-    bias = table._replace(kind="position")
-    parts = (embeddings(c, run, positions(c, run)), stacked(stack, bias), *pooler(c, run, FIRST_TOKEN))
-    return Component("mpnet", "encoder", parts=parts)
+    mixer = kit.attention(c, names=("attn.q", "attn.k", "attn.v", "attn.o"))
+    layers = kit.stack(c, mixer, norms=("attention.LayerNorm", "", "output.LayerNorm"))
+    buckets = c.size("relative_attention_num_buckets")
+    bias = RelativeBias("relative_attention_bias", buckets, c.size("num_attention_heads"), by_sequence=True)
+    words, pooler = kit.embeddings(c, kit.positions(c, indices=TOKENS)), kit.pooler(c, FIRST_TOKEN)
+    stack = Layers("encoder", (), layers, relative=bias)
+    return Encoder("mpnet", words, (), stack, pooler=pooler, pools=c.head in PAIRED)

@@ -2,90 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-
-from tfcalc.blocks import Attention, layer
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family, nested
-from tfcalc.configs.heads import bare
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family, find
+from tfcalc.configs.tops import Top, bare
 from tfcalc.core.number import Num, product
-from tfcalc.families.images import (
-    feed_forward,
-    grid,
-    image,
-    image_classifier,
-    norms,
-    pair,
-    part,
-    patches,
-    self_attention,
-)
-from tfcalc.families.unread import unread_heads
-from tfcalc.leaves import embedding, learned_position, linear, norm, parameter, sinusoidal_position
-from tfcalc.leaves.similarity import similarity
-from tfcalc.workload import Sequences, Workload
+from tfcalc.families import image_kit
+from tfcalc.families.images import grid, part
+from tfcalc.nn.basic import Embedding, Linear, Stored, parameter
+from tfcalc.nn.compared import Compared, Probe, Projected, TextTower, WithWeights, Words
+from tfcalc.nn.embeddings import BUFFER, Positions, Sines
+from tfcalc.nn.encoder import Layers
+from tfcalc.nn.image_heads import MEAN, OTHERS
+from tfcalc.nn.images import Resized
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.module import Module
+from tfcalc.nn.tower import Tower
 
-Table = Callable[[str, Num, Num, Num], Component]
 IMAGES_ONLY = "ForImageClassification"
 NORMS = ("layer_norm1", "layer_norm2")
 FUSED = ("in_proj[q]", "in_proj[k]", "in_proj[v]", "out_proj")
 """torch.nn.MultiheadAttention keeps one matrix for three, here told apart: the query is one vector."""
 
 
-def encoder(c: Config, run: Workload, stream: Sequences, *, causal: bool = False) -> Component:
+def encoder(c: Config, *, causal: bool = False) -> Layers:
     """Pre-norm layers with biases everywhere."""
-    h = c.size("hidden_size")
-    parts = (
-        self_attention(c, run, stream, causal=causal),
-        feed_forward(c, run, stream),
-        *norms(NORMS, h, stream.tokens),
-    )
-    layers = layer("layers", parts, stream.tokens * h, copies=c.size("num_hidden_layers"), ends_with_sum=True)
-    return Component("encoder", "encoder", parts=(layers,))
+    subs = image_kit.attention(c, causal=causal), image_kit.network(c)
+    return Layers("encoder", (), image_kit.stack(c, PreNorm("layers", subs, image_kit.norms(c, *NORMS))))
 
 
 def text_tower(
-    c: Config, run: Workload, *further: Component, causal: bool, position: Table = learned_position
-) -> Component:
+    c: Config, *, causal: bool, head: Linear | None = None, position: Module | None = None, scales: bool = False
+) -> TextTower:
     """Tokens with positions, layers, a final norm."""
-    h, stream = c.size("hidden_size"), run.target
-    tokens = embedding("token_embedding", c.size("vocab_size"), h, stream.tokens)
-    positions = position("position_embedding", c.size("max_position_embeddings"), h, stream.tokens)
-    return Component(
-        "text_model",
-        "encoder",
-        parts=(
-            Component("embeddings", "embedding", parts=(tokens, positions)),
-            encoder(c, run, stream, causal=causal),
-            norm("final_layer_norm", "layernorm", h, stream.tokens),
-            *further,
-        ),
-    )
+    h = c.size("hidden_size")
+    tokens = Embedding("token_embedding", c.size("vocab_size"), h, scales=scales)
+    places = position or Positions("position_embedding", c.size("max_position_embeddings"), h, BUFFER)
+    (last,) = image_kit.norms(c, "final_layer_norm")
+    return TextTower("text_model", Words("embeddings", (tokens, places), None), encoder(c, causal=causal), last, head)
 
 
-def vision_tower(c: Config, run: Workload, *embeddings: Component, stream: Sequences) -> Component:
-    """Embeddings of patches, layers, a final norm."""
-    return Component(
-        "vision_model",
-        "encoder",
-        parts=(
-            Component("embeddings", "embedding", parts=embeddings),
-            encoder(c, run, stream),
-            norm("post_layernorm", "layernorm", c.size("hidden_size"), stream.tokens),
-        ),
-    )
-
-
-def projected(name: str) -> Head:
+def projected(name: str) -> Top:
     """A tower's vector in the space that both share."""
 
-    def head(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-        yield base
-        yield linear(name, c.size("hidden_size"), c.size("projection_dim"), run.batch_size, bias=False)
+    def top(c: Config, base: Module) -> Module:
+        assert isinstance(base, Tower | TextTower)
+        return Projected("", base, Linear(name, c.size("hidden_size"), c.size("projection_dim")))
 
-    return head
+    return top
 
 
 @family(
@@ -93,9 +56,9 @@ def projected(name: str) -> Head:
     architecture="CLIPTextModel",
     heads={"Model": bare, "ModelWithProjection": projected("text_projection")},
 )
-def clip_text(c: Config, run: Workload) -> Component:
+def clip_text(c: Config) -> Module:
     """CLIP's text tower looks only back."""
-    return text_tower(c, run, causal=True)
+    return text_tower(c, causal=True)
 
 
 @family(
@@ -103,25 +66,28 @@ def clip_text(c: Config, run: Workload) -> Component:
     architecture="CLIPVisionModel",
     heads={"Model": bare, "ModelWithProjection": projected("visual_projection")},
 )
-def clip_vision(c: Config, run: Workload) -> Component:
+def clip_vision(c: Config) -> Module:
     """A class token before the patches, which have no bias; a norm before the layers too."""
-    h, stream = c.size("hidden_size"), image(c, run, 1)
-    whole = vision_tower(
-        c,
-        run,
-        parameter("class_embedding", h),
-        patches("patch_embedding", c, image(c, run).tokens, width=h, kernel=pair(c, "patch_size"), bias=False),
-        learned_position("position_embedding", stream.length, h, stream.tokens),
-        stream=stream,
-    )
-    first, *rest = whole.parts
-    return whole._replace(parts=(first, norm("pre_layrnorm", "layernorm", h, stream.tokens), *rest))  # as it is spelt
+    first, last = image_kit.norms(c, "pre_layrnorm", "post_layernorm")  # as it is spelt
+    patches = image_kit.patches(c, "patch_embedding", bias=False)
+    places = image_kit.positions(c, "position_embedding", 1, looked_up=BUFFER)
+    table = image_kit.embeddings(c, ("class_embedding",), patches, places)
+    count = product(grid(c)) + 1
+    return Tower("vision_model", image_kit.pixels(c), count, table, first, encoder(c), last, alone=True)
 
 
-def both(c: Config, run: Workload, text: str, vision: str) -> tuple[Component, ...]:
-    """The text and the vision tower; only the latter where images are classified."""
-    seen = nested(tower(c, "vision", vision), run, "vision_model")
-    return (seen,) if c.head == IMAGES_ONLY else (nested(tower(c, "text", text), run, "text_model"), seen)
+def both(c: Config, text: str, vision: str) -> tuple[TextTower, Tower]:
+    """The text and the vision tower."""
+    read = find(text).built(tower(c, "text", text)).but(name="text_model")
+    assert isinstance(read, TextTower)
+    return read, seen(c, vision)
+
+
+def seen(c: Config, model_type: str) -> Tower:
+    """The vision tower, which is all that there is where images are classified."""
+    made = find(model_type).built(tower(c, "vision", model_type)).but(name="vision_model")
+    assert isinstance(made, Tower)
+    return made.but(pools=c.head != IMAGES_ONLY)
 
 
 def tower(c: Config, which: str, model_type: str) -> Config:
@@ -135,114 +101,98 @@ def width(c: Config, which: str, model_type: str) -> Num:
     return tower(c, which, model_type).size("hidden_size")
 
 
-def classifier(model_type: str) -> Head:
+def classifier(model_type: str, reads: str) -> Top:
     """Classes of an image, from its vision tower."""
-    return image_classifier("classifier", width=lambda c: width(c, "vision", model_type))
+    return image_kit.classifier("classifier", width=lambda c: width(c, "vision", model_type), reads=reads)
 
 
 @family(
     "clip",
     architecture="CLIPForImageClassification",
-    heads={"Model": bare, IMAGES_ONLY: classifier("clip_vision_model")},
+    heads={"Model": bare, IMAGES_ONLY: classifier("clip_vision_model", OTHERS)},
 )
-def clip(c: Config, run: Workload) -> Component:
+def clip(c: Config) -> Module:
     """Radford et al. 2021 (arXiv 2103.00020): both towers are projected without bias; a trained temperature."""
-    towers = both(c, run, "clip_text_model", "clip_vision_model")
     if c.head == IMAGES_ONLY:
-        return towers[0]
-    shared = c.size("projection_dim")
-    seen, read = width(c, "vision", "clip_vision_model"), width(c, "text", "clip_text_model")
-    return Component(
-        "clip",
-        "model",
-        parts=(
-            *towers,
-            linear("visual_projection", seen, shared, run.batch_size, bias=False),
-            linear("text_projection", read, shared, run.batch_size, bias=False),
-            similarity("logits", run.batch_size, run.batch_size, shared),
-            parameter("logit_scale"),
-        ),
-    )
+        return seen(c, "clip_vision_model")
+    towers, shared = both(c, "clip_text_model", "clip_vision_model"), c.size("projection_dim")
+    of_images = Linear("visual_projection", width(c, "vision", "clip_vision_model"), shared)
+    of_texts = Linear("text_projection", width(c, "text", "clip_text_model"), shared)
+    return Compared("clip", *towers, (of_images, of_texts), temperature(), by_hand=True)
+
+
+def temperature(name: str = "logit_scale") -> Stored:
+    """A trained number."""
+    return parameter(name)
 
 
 @family("siglip_text_model", architecture="SiglipTextModel", heads={"Model": bare})
 @family("siglip2_text_model", architecture="Siglip2TextModel", heads={"Model": bare})
-def siglip_text(c: Config, run: Workload) -> Component:
+def siglip_text(c: Config) -> Module:
     """SigLIP's text tower looks both ways, and projects its last vector itself."""
     h, given = c.size("hidden_size"), c.optional("projection_size")
-    return text_tower(c, run, linear("head", h, h if given is None else given, run.batch_size), causal=False)
+    return text_tower(c, causal=False, head=Linear("head", h, h if given is None else given, "", True))
 
 
 @family("siglip_vision_model", architecture="SiglipVisionModel", heads={"Model": bare})
-def siglip_vision(c: Config, run: Workload) -> Component:
+def siglip_vision(c: Config) -> Module:
     """No class token: a trained query reads the patches."""
-    stream = image(c, run)
-    embed = patches("patch_embedding", c, stream.tokens, width=c.size("hidden_size"), kernel=pair(c, "patch_size"))
-    return _with_head(c, run, embed, product(grid(c)), stream)
+    places = image_kit.positions(c, "position_embedding", looked_up=BUFFER)
+    table = image_kit.embeddings(c, (), image_kit.patches(c, "patch_embedding"), places)
+    return _with_head(c, image_kit.pixels(c), product(grid(c)), table)
 
 
 @family("siglip2_vision_model", architecture="Siglip2VisionModel", heads={"Model": bare})
-def siglip2_vision(c: Config, run: Workload) -> Component:
+def siglip2_vision(c: Config) -> Module:
     """Images of any shape, of up to ``num_patches`` patches."""
     h, count, side = c.size("hidden_size"), c.size("num_patches"), c.size("patch_size")
-    stream = run.beside(count)
-    embed = linear("patch_embedding", c.size("num_channels") * side * side, h, stream.tokens, input_gradient=False)
-    return _with_head(c, run, embed, count, stream)
+    pixels = c.size("num_channels") * side * side
+    patches = Linear("patch_embedding", pixels, h, "", True)
+    table = image_kit.embeddings(c, (), patches, Resized("position_embedding", count, h))
+    return _with_head(c, (pixels,), count, table)
 
 
-def _with_head(c: Config, run: Workload, embed: Component, count: Num, stream: Sequences) -> Component:
-    positions = learned_position("position_embedding", count, c.size("hidden_size"), stream.tokens)
-    whole = vision_tower(c, run, embed, positions, stream=stream)
-    head = [pooling(c, run, stream)] if c.flag("vision_use_head") else []
-    return whole._replace(parts=(*whole.parts, *head))
+def _with_head(c: Config, pixels: tuple[Num, ...], count: Num, table: Module) -> Tower:
+    (last,) = image_kit.norms(c, "post_layernorm")
+    head = pooling(c) if c.flag("vision_use_head") else None
+    return Tower("vision_model", pixels, count, table, None, encoder(c), last, head)
 
 
-def pooling(c: Config, run: Workload, stream: Sequences) -> Component:
+def pooling(c: Config) -> Probe:
     """One trained query attends to all patches; a feed-forward network after it."""
-    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    probe = run.beside(1)
-    block = Attention(h, a, a, d, d, bias=True, names=FUSED)
-    return Component(
-        "head",
-        "pooler",
-        parts=(
-            parameter("probe", h),
-            block("attention", probe, stream, run, causal=False),
-            norm("layernorm", "layernorm", h, probe.tokens),
-            feed_forward(c, run, probe),
-        ),
-    )
+    reader = image_kit.attention(c, name="attention", names=FUSED, dropout="", of=WithWeights)
+    assert isinstance(reader, WithWeights)
+    (norm,) = image_kit.norms(c, "layernorm")
+    return Probe("head", parameter("probe", c.size("hidden_size")), reader, norm, image_kit.network(c))
 
 
 @family(
     "siglip",
     architecture="SiglipForImageClassification",
-    heads={"Model": bare, IMAGES_ONLY: classifier("siglip_vision_model")},
+    heads={"Model": bare, IMAGES_ONLY: classifier("siglip_vision_model", MEAN)},
 )
-def siglip(c: Config, run: Workload) -> Component:
+def siglip(c: Config) -> Module:
     """Zhai et al. 2023 (arXiv 2303.15343): a trained temperature and bias for each pair's logit."""
-    return _compared(c, run, "siglip_text_model", "siglip_vision_model")
+    return _compared(c, "siglip_text_model", "siglip_vision_model")
 
 
 @family(
     "siglip2",
     architecture="Siglip2ForImageClassification",
-    heads={"Model": bare, IMAGES_ONLY: classifier("siglip2_vision_model")},
+    heads={"Model": bare, IMAGES_ONLY: classifier("siglip2_vision_model", MEAN)},
 )
-def siglip2(c: Config, run: Workload) -> Component:
+def siglip2(c: Config) -> Module:
     """Tschannen et al. 2025 (arXiv 2502.14786)."""
-    return _compared(c, run, "siglip2_text_model", "siglip2_vision_model")
+    return _compared(c, "siglip2_text_model", "siglip2_vision_model")
 
 
-def _compared(c: Config, run: Workload, text: str, vision: str) -> Component:
-    towers = both(c, run, text, vision)
+def _compared(c: Config, text: str, vision: str) -> Module:
     if c.head == IMAGES_ONLY:
-        return unread_heads(towers[0], run)
-    pairs = similarity("logits", run.batch_size, run.batch_size, width(c, "vision", vision))
-    return Component("siglip", "model", parts=(*towers, pairs, parameter("logit_scale"), parameter("logit_bias")))
+        return seen(c, vision)
+    return Compared("siglip", *both(c, text, vision), (), temperature(), temperature("logit_bias"))
 
 
 @family("tipsv2_text_model", architecture="Tipsv2TextModel", heads={"Model": bare})
-def tipsv2_text(c: Config, run: Workload) -> Component:
+def tipsv2_text(c: Config) -> Module:
     """The text tower of TIPSv2 (transformers' Tipsv2TextModel): fixed positions, which are not stored."""
-    return text_tower(c, run, causal=False, position=partial(sinusoidal_position, stored="nothing"))
+    return text_tower(c, causal=False, position=Sines("position_embedding", c.size("hidden_size")), scales=True)

@@ -2,62 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
-from tfcalc.blocks.disentangled_attention import DisentangledAttention
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import output
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num, minimum
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import Top, labels
+from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.bert import layers, positions, stacked, token_types, width_of_words
-from tfcalc.families.bert_heads import TASKS, classes, on_top, predicted, transform
-from tfcalc.leaves import activation, convolution, embedding, linear, norm, parameter
+from tfcalc.families import bert_kit as kit
+from tfcalc.families.bert_tops import MASKED, TASKS, predicted
+from tfcalc.nn.basic import Embedding, Linear, parameter
+from tfcalc.nn.deberta import ByDistance, Convolution, Unpadded
+from tfcalc.nn.disentangled import C2P, P2C, Disentangled
+from tfcalc.nn.embeddings import TOKENS
+from tfcalc.nn.encoder import Encoder
+from tfcalc.nn.heads import FIRST, Classifier
+from tfcalc.nn.model import Predictions, WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
 from tfcalc.printable import quoted
-from tfcalc.workload import Workload
 
-KINDS = ("c2p", "p2c")
-
-
-def first_token(c: Config, run: Workload) -> Iterator[Component]:
-    """A map of the first token's vector, beside the base model."""
-    width = c.size("hidden_size" if c.get("pooler_hidden_size") is None else "pooler_hidden_size")
-    yield linear("pooler.dense", width, width, run.target.batch)
+KINDS = (C2P, P2C)
+CODE = "deviations twice"
 
 
-def masked_words(c: Config, run: Workload) -> Iterator[Component]:
+def width_of_words(c: Config) -> Num:
+    """``embedding_size``, where a config has one."""
+    return c.size("hidden_size" if c.get("embedding_size") is None else "embedding_size")
+
+
+def of_first_token(count: int | None = None) -> Top:
+    """Classes of a map of the first token's vector, which stands beside the base model."""
+
+    def top(c: Config, base: Module) -> Module:
+        h = c.size("hidden_size")
+        width = h if c.get("pooler_hidden_size") is None else c.size("pooler_hidden_size")
+        maps = Linear("pooler.dense", width, width, "", True), Linear("classifier", h, count or labels(c), "", True)
+        drops, undropped = kit.drops(c), ("pooler.dense",)
+        return Classifier("", base, None, maps, FIRST, c.word("pooler_hidden_act"), drops, undropped)
+
+    return top
+
+
+def masked_words(c: Config, base: Module) -> Module:
     """Predictions as in BERT (``legacy``), or always by the words' own vectors."""
     if c.flag("legacy"):
-        yield predicted("cls.predictions", c, run, width_of_words(c))
-        return
-    h = c.size("hidden_size")
-    tied = output("decoder", h, c.size("vocab_size"), run, tied=True)
-    bias = parameter("bias", c.size("vocab_size"), minor=True)
-    parts = (*transform(c, run, h, ("dense", "LayerNorm")), tied, bias)
-    yield Component("lm_predictions.lm_head", "head", parts=parts)
+        return WithHead("", base, predicted("cls.predictions", c, width_of_words(c)), **MASKED)
+    h, vocabulary = c.size("hidden_size"), c.size("vocab_size")
+    tied = Linear("decoder", h, vocabulary, "vocab", False, "embedding", "output")
+    dense, bias = Linear("dense", h, h, "", True), parameter("bias", vocabulary, minor=True)
+    norm, name = kit.norm(c, "LayerNorm"), "lm_predictions.lm_head"
+    return WithHead("", base, Predictions(name, dense, norm, tied, bias, c.word("hidden_act")), **MASKED)
 
 
-HEADS: dict[str, Head] = {
+TOPS: dict[str, Top] = {
     **TASKS,
-    "ForMaskedLM": on_top(masked_words),
-    "ForSequenceClassification": on_top(first_token, classes("classifier", pooled=True)),
-    "ForMultipleChoice": on_top(first_token, classes("classifier", 1, pooled=True)),
+    "ForMaskedLM": masked_words,
+    "ForSequenceClassification": of_first_token(),
+    "ForMultipleChoice": of_first_token(1),
 }
 
 
-def words(c: Config, run: Workload) -> Component:
+def words(c: Config, code: str = "") -> Unpadded:
     """Words, positions and token types where there are any, and a map to the hidden size where they are narrower."""
-    e, h, tokens = width_of_words(c), c.size("hidden_size"), run.target.tokens
+    e, h = width_of_words(c), c.size("hidden_size")
     narrow = c.get("embedding_size") is not None and c.number("embedding_size") != c.number("hidden_size")
-    parts = (
-        embedding("word_embeddings", c.size("vocab_size"), e, tokens),
-        *([positions(c, run, width=e)] if c.flag("position_biased_input") else []),
-        *([token_types(c, run, width=e)] if c.number("type_vocab_size", least=0) else []),
-        *([linear("embed_proj", e, h, tokens, bias=False)] if narrow else []),
-        norm("LayerNorm", "layernorm", h, tokens),
+    tables = (
+        Embedding("word_embeddings", c.size("vocab_size"), e),
+        *([kit.positions(c, width=e)] if c.flag("position_biased_input") else []),
+        *([kit.token_types(c, width=e, indices=TOKENS)] if c.number("type_vocab_size", least=0) else []),
     )
-    return Component("embeddings", "embeddings", parts=parts)
+    widened = Linear("embed_proj", e, h) if narrow else None
+    return Unpadded("embeddings", tables, kit.norm(c, "LayerNorm").but(code=code), kit.drops(c), widened=widened)
 
 
 def kinds(c: Config) -> tuple[str, ...]:
@@ -77,33 +93,43 @@ def reach(c: Config, *fields: str) -> Num:
     return c.size("max_position_embeddings")
 
 
-def mixer(c: Config, run: Workload, rows: Num, width: Num | None = None, **flags: bool) -> Component:
-    """Attention by content and by ``rows`` distances; ``width`` is a head's, if not the hidden size's share."""
+def mixer(c: Config, d: Num, maps: tuple[Linear, ...], positions: dict[str, Linear], **more: Any) -> Disentangled:
+    """Attention by content and by distances, of heads of width ``d``."""
     h, a = c.size("hidden_size"), c.size("num_attention_heads")
-    d = c.quotient("hidden_size", "num_attention_heads") if width is None else width
-    return DisentangledAttention(h, a, d, rows, kinds(c), **flags)("attention", run.target, run)
+    asked = tuple((kind, positions[kind]) for kind in kinds(c))
+    drops = {"dropout": bool(c.get("attention_probs_dropout_prob")), "drops_vectors": kit.drops(c)}
+    own = {"biases": (), "talking": ()} | more
+    output = Linear("output.dense", h, h, "O", True)
+    return Disentangled("attention", a, d, maps, positions=asked, output=output, **drops, **own)
 
 
-def distances(c: Config, rows: Num) -> tuple[Component, ...]:
+def distances(c: Config, rows: Num) -> Embedding | None:
     """A vector for each distance, if attention is relative."""
-    return (embedding("rel_embeddings", rows, c.size("hidden_size"), rows),) if c.flag("relative_attention") else ()
+    return Embedding("rel_embeddings", rows, c.size("hidden_size")) if c.flag("relative_attention") else None
 
 
-@family("deberta", architecture="DebertaModel", heads=HEADS)
-def deberta(c: Config, run: Workload) -> Component:
+@family("deberta", architecture="DebertaModel", heads=TOPS)
+def deberta(c: Config) -> Module:
     """He et al. 2020 (arXiv 2006.03654): no pooler in the base model, positions relative, no further than there are."""
     far = reach(c, "max_relative_positions")
-    rows = 2 * far
-    made = layers(
-        c, run, mixer(c, run, 2 * minimum(run.target.length, far), fused=True, talking=c.flag("talking_head"))
-    )
-    return Component("deberta", "encoder", parts=(words(c, run), stacked(made, *distances(c, rows))))
+    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    inner = a * d
+    maps = (Linear("self.in_proj", h, 3 * inner, "QKV"),)
+    positions = {C2P: Linear("self.pos_proj", h, inner), P2C: Linear("self.pos_q_proj", h, inner, "", True)}
+    biases = tuple(parameter(f"self.{letter}_bias", inner, minor=True) for letter in "qv")
+    talks = ("logits", "weights") if c.flag("talking_head") else ()
+    talking = tuple(Linear(f"self.head_{place}_proj", a, a) for place in talks)
+    mixed = mixer(c, d, maps, positions, biases=biases, talking=talking, far=far)
+    layers = kit.stack(c, mixed)
+    normed = layers.layers[0].but(norms=tuple(kit.norm(c, name).but(code=CODE) for name in kit.POST_NORM[::2]))
+    stack = Stack(layers.name, (normed,) * len(layers.layers), layers.count)
+    return Encoder("deberta", words(c, CODE), (), ByDistance("encoder", (), stack, vectors=distances(c, 2 * far)))
 
 
 @family(
     "deberta-v2",
     architecture="DebertaV2Model",
-    heads=HEADS,
+    heads=TOPS,
     # read by getattr in the model's code:
     position_buckets=-1,
     norm_rel_ebd="none",
@@ -111,24 +137,31 @@ def deberta(c: Config, run: Workload) -> Component:
     conv_groups=1,
     conv_act="tanh",
 )
-def deberta_v2(c: Config, run: Workload) -> Component:
+def deberta_v2(c: Config) -> Module:
     """He et al. 2021 (arXiv 2111.09543): distances in buckets, a norm of their vectors, a convolution."""
     h, rows = c.size("hidden_size"), 2 * reach(c, "position_buckets", "max_relative_positions")
-    made = layers(c, run, mixer(c, run, rows, c.optional("attention_head_size"), shared=c.flag("share_att_key")))
+    given, convolves = c.optional("attention_head_size"), c.number("conv_kernel_size", least=-1) > 0
+    d = c.quotient("hidden_size", "num_attention_heads") if given is None else given
+    inner, parts = c.size("num_attention_heads") * d, ("query", "key", "value")
+    q, k, v = (Linear(f"self.{part}_proj", h, inner, part[0].upper(), True) for part in parts)
+    own = {C2P: Linear("self.pos_key_proj", h, inner, "", True), P2C: Linear("self.pos_query_proj", h, inner, "", True)}
+    mixed = mixer(c, d, (q, k, v), {C2P: k, P2C: q} if c.flag("share_att_key") else own)
     normed = "layer_norm" in [word.strip() for word in c.word("norm_rel_ebd").lower().split("|")]
-    parts = (
-        made,
-        *distances(c, rows),
-        *([norm("LayerNorm", "layernorm", h, rows)] if normed else []),
-        *(convolved(c, run) if c.number("conv_kernel_size", least=-1) > 0 else ()),
+    layers = ByDistance(
+        "encoder",
+        (),
+        kit.stack(c, mixed),
+        vectors=distances(c, rows),
+        vectors_norm=kit.norm(c, "LayerNorm") if normed else None,
+        convolution=convolution(c) if convolves else None,
+        convolution_norm=kit.norm(c, "conv.LayerNorm") if convolves else None,
+        activation=c.word("conv_act"),
+        dropped=kit.drops(c),
     )
-    return Component("deberta", "encoder", parts=(words(c, run), stacked(*parts)))
+    return Encoder("deberta", words(c), (), layers)
 
 
-def convolved(c: Config, run: Workload) -> Iterator[Component]:
-    """A convolution beside the first layer, and the norm of both together."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
+def convolution(c: Config) -> Convolution:
+    """One beside the first layer."""
     c.quotient("hidden_size", "conv_groups")  # groups of channels must be of one size
-    yield convolution("conv.conv", h, h, (c.size("conv_kernel_size"),), tokens, groups=c.size("conv_groups"))
-    yield activation("conv.activation", c.word("conv_act"), tokens * h)
-    yield norm("conv.LayerNorm", "layernorm", h, tokens)
+    return Convolution("conv.conv", c.size("hidden_size"), c.size("conv_kernel_size"), c.size("conv_groups"))

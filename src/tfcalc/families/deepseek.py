@@ -12,7 +12,6 @@ from tfcalc.blocks.latent_attention import LatentAttention
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
@@ -22,9 +21,11 @@ from tfcalc.families.experts import mixture, shared
 from tfcalc.families.experts import mlp_types as mlp_types
 from tfcalc.families.experts import sparse_after as sparse_after
 from tfcalc.families.glm_moe import dense_first, dense_or_sparse, routed
-from tfcalc.families.llama import PRE_NORM, decoder, gated, norms
+from tfcalc.families.llama import PRE_NORM, gated, norms
 from tfcalc.leaves import buffer
+from tfcalc.nn import indexer as nn
 from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.indexer import SparseLatentAttention
 from tfcalc.nn.latent import LatentAttention as LatentModule
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
@@ -179,20 +180,41 @@ def deepseek_v3(c: Config) -> Module:
     return dense_or_sparse(c, dense_first(c), lambda _: latent_module(c), lambda: shared_and_routed(c))
 
 
-@family(
-    "deepseek_v32",
-    architecture="DeepseekV32ForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts", "num_experts": "n_routed_experts"},
-)
-def deepseek_v32(c: Config, run: Workload) -> Component:
+SPARSE: dict[str, Any] = {
+    "heads": tops.CAUSAL_LM,
+    "aliases": {"num_local_experts": "n_routed_experts", "num_experts": "n_routed_experts"},
+}
+
+
+@family("deepseek_v32", architecture="DeepseekV32ForCausalLM", **SPARSE)
+def deepseek_v32(c: Config) -> Module:
     """DeepSeek-V3.2 (arXiv 2512.02556): V3 with an indexer in every layer."""
-    kinds = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0)))
+    kinds = mlp_types(c, dense_first(c))
+    return dense_or_sparse(c, kinds, lambda _: sparse_latent(c), lambda: shared_and_routed(c))
 
-    def parts(kind: str) -> tuple[Component, ...]:
-        return latent(c, run, within=(indexer(c, run),)), feed_forward(kind, c, run)
 
-    return decoder(c, run, *layers(c, run, kinds, parts))
+def sparse_latent(c: Config, *, chooses: bool = True) -> SparseLatentAttention:
+    """Latent attention to chosen keys; what ``chooses`` reads the query's latent vector, so there must be one."""
+    c.size("q_lora_rank")
+    made = latent_module(c)
+    rope = Rope(c.size("qk_rope_head_dim", least=0), pairs=True)
+    chooser = index_module(c) if chooses else None
+    return SparseLatentAttention(**made.__dict__ | {"indexer": chooser, "always_masked": True, "rope": rope})
+
+
+def index_module(c: Config) -> nn.Indexer:
+    """What chooses the keys."""
+    h, heads, width = c.size("hidden_size"), c.size("index_n_heads"), c.size("index_head_dim")
+    return nn.Indexer(
+        "indexer",
+        Linear("wq_b", c.size("q_lora_rank"), heads * width, "IQ"),
+        Linear("wk", h, width, "IK"),
+        Norm("k_norm", "layernorm", width),
+        Linear("weights_proj", h, heads, "Iw"),
+        heads,
+        width,
+        Rope(c.size("qk_rope_head_dim", least=0), partial=True),
+    )
 
 
 def indexer_types(c: Config) -> list[str]:
@@ -214,19 +236,17 @@ def indexer_types(c: Config) -> list[str]:
 @family(
     "glm_moe_dsa",
     architecture="GlmMoeDsaForCausalLM",
-    heads=CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts", "num_experts": "n_routed_experts"},
+    **SPARSE,
     # by __post_init__:
     index_topk_freq=1,
     index_skip_topk_offset=2,
 )
-def glm_moe_dsa(c: Config, run: Workload) -> Component:
+def glm_moe_dsa(c: Config) -> Module:
     """GLM-5 (arXiv 2602.15763): DeepSeek-V3.2 whose layers may share an indexer's choice (arXiv 2603.12201)."""
-    mlps = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0)))
 
-    def parts(kind: tuple[str, str]) -> tuple[Component, ...]:
+    def one(kind: tuple[str, str]) -> Module:
         chooses, mlp = kind
-        within = (indexer(c, run),) if chooses == "full" else ()
-        return latent(c, run, within=within), feed_forward(mlp, c, run)
+        ffn = shared_and_routed(c) if mlp == "sparse" else kit.gated(c)
+        return kit.layer(c, sparse_latent(c, chooses=chooses == "full"), ffn)
 
-    return decoder(c, run, *layers(c, run, list(zip(indexer_types(c), mlps, strict=True)), parts))
+    return kit.decoder(c, one, list(zip(indexer_types(c), mlp_types(c, dense_first(c)), strict=True)))

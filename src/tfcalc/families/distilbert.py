@@ -2,48 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tfcalc.blocks import FeedForward, layer
-from tfcalc.blocks.attention import Attention
-from tfcalc.blocks.grouped_projections import GroupedFeedForward, GroupedProjections
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family
+from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
 from tfcalc.families import bert_tops as tops
-from tfcalc.families.bert import (
-    FFN,
-    NAMES,
-    PAIRED,
-    embeddings,
-    grouped_by,
-    layers,
-    nothing,
-    pooler,
-    positions,
-    stacked,
-    token_types,
-    with_tables,
-)
-from tfcalc.families.bert_heads import (
-    BERT_HEADS,
-    NEXT_SENTENCE,
-    lm,
-    logits,
-    on_top,
-    transform,
-)
+from tfcalc.families.bert_kit import FFN, NAMES
 from tfcalc.families.windows import LAYERS
-from tfcalc.leaves import embedding, linear, norm
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.encoder import Encoder, Layers
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.grouped import GroupedMap
 from tfcalc.nn.layers import PostNorm
+from tfcalc.nn.mobile import MobileLayer, NarrowAttention, Narrowed, Trigrams, WiderPredictions
+from tfcalc.nn.model import Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.workload import Sequences, Workload
 
 PRE_CLASSIFIER = ("pre_classifier", "classifier")
 DISTILBERT_TOPS: dict[str, Top] = {
@@ -83,68 +60,64 @@ def distilbert(c: Config) -> Module:
     return Encoder("distilbert", kit.embeddings(c, kit.positions(c)).but(dropped=drops), (), layers)
 
 
-def mobilebert_predictions(c: Config, run: Workload) -> Iterator[Component]:
+def mobilebert_predictions(c: Config) -> Predictions:
     """Logits by the words' vectors, which are narrower than the stream, and for the rest by columns of their own."""
     h, e, vocabulary = c.size("hidden_size"), c.size("embedding_size"), c.size("vocab_size")
     if c.number("embedding_size") > c.number("hidden_size"):
         raise InvalidModel(f"{c.path('embedding_size')} is larger than hidden_size", "give at most the hidden size")
-    parts = (
-        *transform(c, run, h, ("transform.dense", "transform.LayerNorm")),
-        linear("dense", h - e, vocabulary, run.target.tokens, bias=False),
-        *logits(c, run, e),
-    )
-    yield Component("cls.predictions", "head", parts=parts)
+    made = tops.predicted("cls.predictions", c, h)
+    own = made.__dict__ | {"decoder": made.decoder.but(fan_in=e)}
+    return WiderPredictions(**own, rest=Linear("dense", h - e, vocabulary))
 
 
-MOBILEBERT_HEADS: dict[str, Head] = BERT_HEADS | {
-    **lm(mobilebert_predictions),
-    "ForPreTraining": on_top(mobilebert_predictions, NEXT_SENTENCE),
+MOBILEBERT_TOPS: dict[str, Top] = {
+    **tops.BERT_TOPS,
+    **tops.lm(mobilebert_predictions),
+    "ForPreTraining": tops.pretraining(mobilebert_predictions, "cls.seq_relationship"),
 }
 WIDTHS = ("hidden_size", "intermediate_size")
 NORM_KINDS = {"layer_norm": "layernorm", "no_norm": "affine"}
 
 
-@family("mobilebert", architecture="MobileBertForPreTraining", heads=MOBILEBERT_HEADS)
-def mobilebert(c: Config, run: Workload) -> Component:
+@family("mobilebert", architecture="MobileBertForPreTraining", heads=MOBILEBERT_TOPS)
+def mobilebert(c: Config) -> Module:
     """Sun et al. 2020 (arXiv 2004.02984): layers narrower than the stream, with several feed-forward networks each."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    stack = layer("layer", mobilebert_parts(c, run), tokens * h, copies=c.size("num_hidden_layers"))
-    pooled = pooler(c, run, PAIRED) if c.flag("classifier_activation") else ()
-    return Component("mobilebert", "encoder", parts=(mobilebert_words(c, run), stacked(stack), *pooled))
+    layers = Stack("layer", (mobilebert_layer(c),) * c.number(LAYERS), c.size(LAYERS))
+    pooler = kit.pooler(c, kit.PAIRED) if c.flag("classifier_activation") else None
+    stack = Layers("encoder", (), layers)
+    return Encoder("mobilebert", mobilebert_words(c), (), stack, pooler=pooler, pools=c.head in kit.PAIRED)
 
 
-def mobilebert_words(c: Config, run: Workload) -> Component:
+def mobilebert_words(c: Config) -> Module:
     """Narrow vectors of words; with ``trigram_input`` those of both neighbours are put beside each."""
-    h, e, tokens = c.size("hidden_size"), c.size("embedding_size"), run.target.tokens
-    parts = (
-        embedding("word_embeddings", c.size("vocab_size"), e, tokens),
-        linear("embedding_transformation", 3 * e if c.flag("trigram_input") else e, h, tokens),
-        positions(c, run),
-        token_types(c, run),
-        scaled("LayerNorm", h, c, run.target),
-    )
-    return Component("embeddings", "embeddings", parts=parts)
+    h, e, trigrams = c.size("hidden_size"), c.size("embedding_size"), c.flag("trigram_input")
+    words = Embedding("word_embeddings", c.size("vocab_size"), e)
+    tables = (words, kit.positions(c), kit.token_types(c, indices=TOKENS))
+    widened = Linear("embedding_transformation", 3 * e if trigrams else e, h, "", True)
+    norm = scaled("LayerNorm", h, c)
+    return Trigrams("embeddings", tables, norm, kit.drops(c), widened=widened, neighbours=trigrams)
 
 
-def mobilebert_parts(c: Config, run: Workload) -> Iterator[Component]:
+def mobilebert_layer(c: Config) -> MobileLayer:
     """Down into the bottleneck, attention, feed-forward networks, and up again."""
     h, w, narrow = c.size("hidden_size"), c.size(inner_width(c)), c.flag("use_bottleneck")
-    tokens, further = run.target.tokens, c.number("num_feedforward_networks") - 1
-    if narrow:
-        yield from projected("bottleneck.input", h, c.size("intra_bottleneck_size"), c, run.target)
-    if narrow and c.flag("key_query_shared_bottleneck"):
-        shared = nothing(run) if c.flag("use_bottleneck_attention") else run.target
-        yield from projected("bottleneck.attention", h, c.size("intra_bottleneck_size"), c, shared)
-    yield mobilebert_attention(c, run)
-    yield scaled("attention.output.LayerNorm", w, c, run.target)
-    if further > 0:
-        network = mobilebert_ffn("(network)", c, run)
-        parts = (network, scaled("output.LayerNorm", w, c, run.target))
-        yield layer("ffn", parts, tokens * w, copies=c.size("num_feedforward_networks") - 1)
-    yield mobilebert_ffn("(ffn)", c, run)
-    yield scaled("output.LayerNorm", w, c, run.target)
-    if narrow:
-        yield from projected("output.bottleneck", w, h, c, run.target)
+    bottleneck = c.size("intra_bottleneck_size") if narrow else None
+    shared = narrow and c.flag("key_query_shared_bottleneck")
+    further = c.number("num_feedforward_networks") - 1
+    one = PostNorm("ffn", (mobilebert_ffn("(network)", c),), (scaled("output.LayerNorm", w, c),))
+    return MobileLayer(
+        "layer",
+        projected("bottleneck.input", h, bottleneck, c) if bottleneck is not None else None,
+        projected("bottleneck.attention", h, bottleneck, c) if bottleneck is not None and shared else None,
+        mobilebert_attention(c),
+        scaled("attention.output.LayerNorm", w, c),
+        Stack("ffn", (one,) * further, c.size("num_feedforward_networks") - 1) if further > 0 else None,
+        mobilebert_ffn("(ffn)", c),
+        scaled("output.LayerNorm", w, c),
+        projected("output.bottleneck", w, h, c) if narrow else None,
+        of_narrow=c.flag("use_bottleneck_attention"),
+        dropped=kit.drops(c),
+    )
 
 
 def inner_width(c: Config) -> str:
@@ -154,53 +127,62 @@ def inner_width(c: Config) -> str:
     return "intra_bottleneck_size" if c.flag("use_bottleneck") else "hidden_size"
 
 
-def mobilebert_attention(c: Config, run: Workload) -> Component:
+def mobilebert_attention(c: Config) -> NarrowAttention:
     """Queries and keys of the narrow vectors; values of the stream itself, unless ``use_bottleneck_attention``."""
     field = inner_width(c)
     w, a, d = c.size(field), c.size("num_attention_heads"), c.quotient(field, "num_attention_heads")
     seen = w if c.flag("use_bottleneck_attention") else c.size("hidden_size")
-    block = Attention(w, a, a, d, d, bias=True, value_width=seen, names=NAMES)
-    return block("attention", run.target, run.target, run, causal=False)
+    widths, drops = {"Q": w, "K": w, "V": seen}, bool(c.get("attention_probs_dropout_prob"))
+    maps = (Linear(name, widths[letter], a * d, letter, True) for name, letter in zip(NAMES, "QKV", strict=False))
+    back, code = Linear(NAMES[-1], a * d, w, "O", True), {"softmax": "own", "causal": False, "dropout": drops}
+    return NarrowAttention("attention", a, a, d, d, tuple(maps), (), back, **code)
 
 
-def mobilebert_ffn(name: str, c: Config, run: Workload) -> Component:
+def mobilebert_ffn(name: str, c: Config) -> FeedForward:
     """One of the feed-forward networks."""
-    block = FeedForward(c.size(inner_width(c)), c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=FFN)
-    return block(name, run.target, run)
+    w, f = c.size(inner_width(c)), c.size("intermediate_size")
+    up, down = Linear(FFN[0], w, f, "1", True), Linear(FFN[1], f, w, "2", True)
+    return FeedForward(name, up, down, c.word("hidden_act"))
 
 
-def projected(name: str, fan_in: Num, fan_out: Num, c: Config, stream: Sequences) -> tuple[Component, Component]:
+def projected(name: str, fan_in: Num, fan_out: Num, c: Config) -> Narrowed:
     """A map to another width, and its norm."""
-    dense = linear(f"{name}.dense", fan_in, fan_out, stream.tokens)
-    return dense, scaled(f"{name}.LayerNorm", fan_out, c, stream)
+    return Narrowed(name, Linear(f"{name}.dense", fan_in, fan_out, "", True), scaled(f"{name}.LayerNorm", fan_out, c))
 
 
-def scaled(name: str, width: Num, c: Config, stream: Sequences) -> Component:
+def scaled(name: str, width: Num, c: Config) -> Norm:
     """A norm, or only its scale and shift (``no_norm``)."""
-    return norm(name, NORM_KINDS[c.word("normalization_type", tuple(NORM_KINDS))], width, stream.tokens)
+    return Norm(name, NORM_KINDS[c.word("normalization_type", tuple(NORM_KINDS))], width)
 
 
-@family("squeezebert", architecture="SqueezeBertForMaskedLM", heads=BERT_HEADS)
-def squeezebert(c: Config, run: Workload) -> Component:
+@family("squeezebert", architecture="SqueezeBertForMaskedLM", heads=tops.BERT_TOPS)
+def squeezebert(c: Config) -> Module:
     """Iandola et al. 2020 (arXiv 2006.11316): maps in groups of channels; all classes have the pooler."""
-    h, f = c.size("hidden_size"), c.size("intermediate_size")
     c.size("embedding_size")  # a size, though nothing else reads it
     if c.number("embedding_size") != c.number("hidden_size"):
         raise InvalidModel(f"{c.path('embedding_size')} must be hidden_size", "give the hidden size")
     names = ("attention.query", "attention.key", "attention.value", "post_attention.conv1d")
-    heads, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    mixer = kit.attention(c, name="(attention)", names=names, causal=False)
     q, k, v, o = (grouped_by(c, f"{part}_groups", "hidden_size") for part in ("q", "k", "v", "post_attention"))
+    maps = (grouped(each, groups) for each, groups in zip(mixer.inward, (q, k, v), strict=True))
+    mixer = mixer.but(inward=tuple(maps), output=grouped(mixer.output, o))
+    ffn = kit.network(c, names=("intermediate.conv1d", "output.conv1d"))
     inward, outward = (grouped_by(c, f"{part}_groups", *WIDTHS) for part in ("intermediate", "output"))
-    mixer = GroupedProjections(h, heads, d, (q, k, v, o), names)("(attention)", run.target, run)
-    ffn = GroupedFeedForward(h, f, c.word("hidden_act"), (inward, outward), ("intermediate.conv1d", "output.conv1d"))
+    ffn = ffn.but(up=grouped(ffn.up, inward), down=grouped(ffn.down, outward))
     norms = ("post_attention.layernorm", "", "output.layernorm")
-    stack = layers(c, run, mixer, norms=norms, ffn=ffn("(ffn)", run.target))
-    return Component(
-        "transformer",
-        "encoder",
-        parts=(
-            embeddings(c, run, *with_tables(c, run)),
-            stacked(stack._replace(name="layers")),
-            *pooler(c, run, tuple(BERT_HEADS)),
-        ),
-    )
+    layers = kit.stack(c, mixer, norms=norms, ffn=ffn, name="layers")
+    tables = (kit.positions(c), kit.token_types(c, indices=TOKENS))
+    words, pooler = kit.embeddings(c, *tables), kit.pooler(c, tuple(tops.BERT_TOPS))
+    return Encoder("transformer", words, (), Layers("encoder", (), layers), pooler=pooler, pools=c.head in kit.PAIRED)
+
+
+def grouped(map: Linear, groups: Num) -> GroupedMap:
+    """The same in groups of channels."""
+    return GroupedMap(map.name, map.fan_in, map.fan_out, map.letter, map.bias, groups=groups)
+
+
+def grouped_by(c: Config, name: str, *widths: str) -> Num:
+    """A number of groups of channels, that must divide these widths."""
+    for width in widths:
+        c.quotient(width, name)
+    return c.size(name)

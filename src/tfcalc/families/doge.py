@@ -2,51 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import isqrt
 
-from tfcalc.blocks import GATED, FeedForward
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
-from tfcalc.core.number import minimum
-from tfcalc.families.llama import attention, decoder, gated, head_dim, kv_heads, qk_norms, uniform
-from tfcalc.families.windows import by_window, windows
-from tfcalc.leaves import linear, parameter
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.windows import windows
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear, parameter
+from tfcalc.nn.dynamic_mask import DynamicMaskAttention
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.module import Module
+from tfcalc.nn.neurons import Neurons, WithNeurons
+from tfcalc.nn.weighted_residual import WeightedResidual
 
 
-def mask(c: Config, run: Workload, window: int | None, *, bias: bool) -> tuple[Component, ...]:
-    """How much each key counts, made of its value, anew in each run: which of them each head of keys keeps."""
-    g, seen = kv_heads(c), run.target.seen
-    kept = minimum(seen, window) if run.decoding and window is not None else seen
-    keep = linear("dt_proj", g * head_dim(c), g, run.target.batch * kept, bias=bias)
-    return parameter("A", g, minor=True), keep
+def attention(c: Config, window: int | None) -> Attention:
+    """How much each key counts is made of its value, anew in each run."""
+    bias, made = c.flag("attention_bias"), kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
+    g = made.kv_heads
+    keep = Linear("dt_proj", g * made.key_dim, g, bias=bias)
+    own = {"A": parameter("A", g, minor=True), "dt_proj": keep, "keeps": c.number("keep_window_size", least=0)}
+    return DynamicMaskAttention(**made.__dict__ | own | {"window": window, "always_masked": True})
 
 
-def experts(c: Config, run: Workload) -> Iterator[Component]:
-    """A router with a logit for each row and column of a square of experts; ``num_experts_per_tok`` neurons run."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    stored = c.number("num_experts")  # no symbol: a polynomial has no roots
-    neuron = FeedForward(h, 1, c.word("hidden_act"), names=("down_embed", "up_embed"))("(experts)", run.target, run)
-    active = c.size("num_experts_per_tok")
-    yield linear("router_gate", h, 2 * isqrt(stored), tokens, bias=False)._replace(kind="router")
-    yield neuron._replace(kind="experts", copies=stored, active=active)
+def network(c: Config) -> GatedFeedForward:
+    """A dense network, and a square of experts beside it, of which ``num_experts_per_tok`` neurons run."""
+    dense = kit.gated(c, bias=c.flag("mlp_bias"))
+    if not c.flag("is_moe"):
+        return dense
+    h, stored = c.size("hidden_size"), c.number("num_experts")  # no symbol: a polynomial has no roots
+    maps = Linear("down_embed", h, 1, "1"), Linear("up_embed", 1, h, "2")
+    chosen = c.size("num_experts_per_tok")
+    neurons = Neurons("(experts)", *maps, c.word("hidden_act"), count=stored, chosen=chosen)
+    router = Linear("router_gate", h, 2 * isqrt(stored), kind="router")
+    own = {"router": router, "neurons": neurons, "rows": isqrt(stored), "normalized": c.flag("norm_topk_prob")}
+    return WithNeurons(**dense.__dict__ | own)
 
 
-@family("doge", architecture="DogeForCausalLM", heads=CAUSAL_LM)
-def doge(c: Config, run: Workload) -> Component:
+@family("doge", architecture="DogeForCausalLM", heads=tops.CAUSAL_LM)
+def doge(c: Config) -> Module:
     """Shi et al. 2024 (arXiv 2412.11834); experts as in He 2024 (arXiv 2407.04153), beside a dense network."""
-    bias, h = c.flag("attention_bias"), c.size("hidden_size")
-    mlp = gated(c, run, bias=c.flag("mlp_bias"), names=GATED)
-    if c.flag("is_moe"):
-        mlp = mlp._replace(kind="moe", parts=(*mlp.parts, *experts(c, run)))
-    weights = [parameter(f"{name}_residual", h, minor=True) for name in ("input", "post_attention")]
+    h, names = c.size("hidden_size"), ("input", "post_attention")
+    weights = tuple(parameter(f"{name}_residual", h, minor=True) for name in names)
 
-    def one(window: int | None) -> Component:
-        within = *mask(c, run, window, bias=bias), *qk_norms("rmsnorm", c, run)
-        mixer = attention(c, run, bias=bias, within=within, window=window)
-        return uniform(c, run, mixer, mlp, *weights, ends_with_sum=False)  # the stream is weighted after all products
+    def one(window: int | None) -> PreNorm:
+        made = kit.layer(c, attention(c, window), network(c), dropped=bool(c.get("hidden_dropout")))
+        return WeightedResidual(**made.__dict__ | {"weights": weights})
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda _: True), one))
+    return kit.decoder(c, one, windows(c, lambda _: True))

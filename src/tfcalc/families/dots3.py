@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.blocks.indexer import Indexer
 from tfcalc.blocks.keeping import FP32
 from tfcalc.blocks.latent_attention import LatentAttention
@@ -13,12 +11,11 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.number import Num
 from tfcalc.families.deepseek import DENSE_OR_SPARSE, experts, layers, mlp_types, sparse_after
-from tfcalc.families.images import patches, self_attention
 from tfcalc.families.llama import decoder, gated
-from tfcalc.leaves import activation, buffer, linear, norm
-from tfcalc.workload import Sequences, Workload
+from tfcalc.leaves import activation, linear, norm
+from tfcalc.workload import Workload
 
 WINDOW, SPARSE, FULL = "sliding_attention", "indexed_attention", "full_attention"
 
@@ -131,82 +128,6 @@ def dots3_note_text(c: Config, run: Workload) -> Component:
         return attention(mixer, mixers.index(mixer), c, run), ffn
 
     return decoder(c, run, *layers(c, run, list(zip(mixers, which_are_sparse(c), strict=True)), parts))
-
-
-def expert_counts(c: Config) -> list[int]:
-    """How many experts each layer of the tower has; none in dense layers."""
-    count = c.number("num_hidden_layers")
-    if c.has("pyramid_num_routed") or not c.has("mlp_layer_types"):
-        return [max(number, 0) for number in c.numbers("pyramid_num_routed", count, least=-1)]
-    each, kinds = c.sub("per_layer_config", defaults={}), c.words("mlp_layer_types", count, DENSE_OR_SPARSE)
-    own = {int(key): each.sub(key, defaults={}) for key in each.data if str(key).isdigit()}
-    counts = [of if (of := own.get(place)) and of.has("num_local_experts") else c for place in range(count)]
-    return [of.number("num_local_experts") if kind == "sparse" else 0 for of, kind in zip(counts, kinds, strict=True)]
-
-
-def vision_feed_forward(count: int, c: Config, run: Workload, seen: Sequences) -> Component:
-    """One network, or ``count`` experts without a shared one."""
-    h, act = c.size("hidden_size"), c.word("hidden_act")
-    if not count:
-        dense = FeedForward(h, c.size("intermediate_size"), act, bias=c.flag("mlp_bias"), names=GATED, gated=True)
-        return dense("mlp", seen, run)
-    expert = FeedForward(h, c.size("moe_intermediate_size"), act, names=FUSED, gated=True)
-    active = min(c.number("num_experts_per_tok"), count)
-    correction = buffer("e_score_correction_bias", count)
-    return MixtureOfExperts(h, count, active, expert, within=(correction,))("mlp", seen, run)
-
-
-@family(
-    "dots3_note_vision_encoder",
-    architecture="Dots3NoteVisionModel",
-    heads={"Model": bare},
-    aliases={
-        "embed_dim": "hidden_size",
-        "num_heads": "num_attention_heads",
-        "use_bias": "attention_bias",
-        "capacity_factor": "num_experts_per_tok",
-    },
-    # by __post_init__:
-    num_experts_per_tok=2,
-    pyramid_num_routed=[-1] * 25 + list(range(4, 65, 4)) + [64],
-)
-def dots3_note_vision_encoder(c: Config, run: Workload) -> Component:
-    """Its tower for images of any size, as many patches as the source is long: more experts the higher the layer."""
-    h, patch, seen = c.size("hidden_size"), c.size("patch_size"), run.source
-    t, width, heads = seen.tokens, c.quotient("hidden_size", "num_attention_heads"), c.size("num_attention_heads")
-    bias, within = c.flag("attention_bias"), tuple(norm(f"{of}_norm", "rmsnorm", width, t * heads) for of in "qk")
-    mixer = self_attention(c, run, seen, name="attn", names=("qkv", "proj"), bias=bias, within=within)
-
-    def make(count: int) -> Component:
-        around = (norm(name, "rmsnorm", h, t) for name in ("norm1", "norm2"))
-        return layer("blocks", (mixer, vision_feed_forward(count, c, run, seen), *around), t * h, ends_with_sum=True)
-
-    return Component(
-        "vision_tower",
-        "encoder",
-        parts=(
-            patches("patch_embed.proj", c, t, width=h, kernel=(patch, patch)),
-            norm("patch_embed.norm", "rmsnorm", h, t),
-            *stack("blocks", expert_counts(c), c.size("num_hidden_layers"), make),
-            norm("norm", "rmsnorm", h, t),
-            merger(c, seen),
-        ),
-    )
-
-
-def merger(c: Config, seen: Sequences) -> Component:
-    """Patches that lie in a square become one vector of the text's width."""
-    side = c.size("adapter_merge_size")
-    width, out = c.size("adapter_in_dim"), c.size("adapter_out_dim")
-    inner = width * side * side
-    t = seen.batch * ceil_div(seen.length, side * side)
-    parts = (
-        norm("ln_q", "layernorm", width, seen.tokens),
-        linear("mlp.0", inner, inner, t),
-        activation("activation", "gelu", t * inner),
-        linear("mlp.2", inner, out, t),
-    )
-    return Component("merger", "projector", parts=parts)
 
 
 def text_of(c: Config) -> Config:

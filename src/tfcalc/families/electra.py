@@ -2,53 +2,32 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import stack
-from tfcalc.blocks.grouped_projections import GroupedFeedForward
-from tfcalc.blocks.mixed_attention import MixedAttention
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family
+from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
 from tfcalc.families import bert_tops as tops
-from tfcalc.families.bert import (
-    FFN,
-    PAIRED,
-    attention,
-    cross_attention,
-    embeddings,
-    feed_forward,
-    grouped_by,
-    layers,
-    nothing,
-    pooler,
-    positions,
-    stacked,
-    token_types,
-    width_of_words,
-)
-from tfcalc.families.bert_heads import (
-    ANSWER,
-    TASKS,
-    apart,
-    classes,
-    dense_classes,
-    lm,
-    on_top,
-    predicted,
-    predictions,
-)
-from tfcalc.leaves import linear, sinusoidal_position
-from tfcalc.nn.basic import Linear
-from tfcalc.nn.embeddings import PLACES, Embeddings
+from tfcalc.families.bert_kit import PAIRED
+from tfcalc.nn.basic import Linear, parameter
+from tfcalc.nn.embeddings import BUFFER, PLACES, AngleTable, Embeddings
 from tfcalc.nn.embeddings import TOKENS as EVERY
 from tfcalc.nn.encoder import Encoder, Layers
-from tfcalc.nn.heads import TOKENS
+from tfcalc.nn.grouped import GroupedLinear, GroupedMap
+from tfcalc.nn.heads import POOLED, TOKENS
+from tfcalc.nn.layers import PostNorm
+from tfcalc.nn.mixed import ChannelConvolution, MixedAttention, Nearby
 from tfcalc.nn.model import Predictions
 from tfcalc.nn.module import Module
-from tfcalc.workload import Sequences, Workload
+from tfcalc.nn.repeated import Repeated
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.stack import Stack
+
+
+def width_of_words(c: Config) -> Num:
+    """``embedding_size``, where a config has one."""
+    return c.size("hidden_size" if c.get("embedding_size") is None else "embedding_size")
 
 
 def summed_choice(c: Config, base: Module) -> Module:
@@ -57,72 +36,42 @@ def summed_choice(c: Config, base: Module) -> Module:
     return tops.dense_classes(names, 1, act="gelu", dropped="")(c, base)
 
 
-ALBERT_PREDICTIONS = predictions("predictions", ("dense", "LayerNorm", "decoder"), width="embedding_size")
-ALBERT_HEADS: dict[str, Head] = {
-    **TASKS,
-    **lm(ALBERT_PREDICTIONS),
-    "ForPreTraining": on_top(ALBERT_PREDICTIONS, classes("sop_classifier.classifier", pooled=True)),
+ALBERT_PREDICTIONS = tops.predictions("predictions", ("dense", "LayerNorm", "decoder"), width="embedding_size")
+DROPPED = "classifier_dropout_prob"
+ALBERT_TOPS: dict[str, Top] = {
+    **tops.TASKS,
+    **tops.lm(ALBERT_PREDICTIONS),
+    "ForSequenceClassification": tops.classes("classifier", reads=POOLED, dropped=DROPPED),
+    "ForMultipleChoice": tops.classes("classifier", 1, reads=POOLED, dropped=DROPPED),
+    "ForPreTraining": tops.pretraining(ALBERT_PREDICTIONS, "sop_classifier.classifier"),
 }
 GROUPED = ("num_hidden_layers", "num_hidden_groups")
-GENERATOR = apart(
-    ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head"),
-    width="embedding_size",
-    act="gelu",
-)
 
 
-def summary(c: Config, run: Workload) -> tuple[Component, ...]:
-    """A map of the first token's vector (``summary_use_proj``)."""
-    h = c.size("hidden_size")
-    return (linear("sequence_summary.summary", h, h, run.target.batch),) if c.flag("summary_use_proj") else ()
-
-
-GENERATOR_HEADS: dict[str, Head] = {
-    **TASKS,
-    **lm(GENERATOR),
-    "ForSequenceClassification": on_top(dense_classes()),
-    "ForMultipleChoice": on_top(summary, classes("classifier", 1, pooled=True)),
-}
-
-
-def narrow_words(c: Config, run: Workload, width: Num | None = None) -> Component:
-    """Words, positions and token types of a width of their own."""
-    e = width_of_words(c) if width is None else width
-    return embeddings(c, run, positions(c, run, width=e), token_types(c, run, width=e), width=e)
-
-
-def widened(c: Config, run: Workload) -> tuple[Component, ...]:
-    """The map to the hidden size, where the widths differ."""
-    if c.get("embedding_size") is None or c.number("embedding_size") == c.number("hidden_size"):
-        return ()
-    return (linear("embeddings_project", c.size("embedding_size"), c.size("hidden_size"), run.target.tokens),)
-
-
-@family("albert", architecture="AlbertForMaskedLM", heads=ALBERT_HEADS)
-def albert(c: Config, run: Workload) -> Component:
+@family("albert", architecture="AlbertForMaskedLM", heads=ALBERT_TOPS)
+def albert(c: Config) -> Module:
     """Lan et al. 2019 (arXiv 1909.11942): one group of layers (``num_hidden_groups``) is run again and again."""
     e, h, n, groups = c.size("embedding_size"), c.size("hidden_size"), *map(c.number, GROUPED)
     runs = [[layer * groups // n for layer in range(n)].count(group) for group in range(groups)]
+    inner = Stack("albert_layers", (albert_layer(c),) * c.number("inner_group_num"), c.size("inner_group_num"))
 
-    def group(times: int) -> Component:
-        passes = c.quotient(*GROUPED) if len(set(runs)) == 1 else times
-        return Component("group", "layer", parts=(albert_layer(c, run),), passes=passes)
+    def group(times: int) -> Module:
+        return Repeated("albert_layer_groups", inner, c.quotient(*GROUPED) if len(set(runs)) == 1 else times)
 
-    repeated = stack("albert_layer_groups", runs, c.size("num_hidden_groups"), group)
-    widen = linear("embedding_hidden_mapping_in", e, h, run.target.tokens)
-    return Component(
-        "albert",
-        "encoder",
-        parts=(narrow_words(c, run), stacked(widen, *repeated), *pooler(c, run, PAIRED, "pooler")),
+    repeated = Stack("albert_layer_groups", tuple(map(group, runs)), c.size("num_hidden_groups"))
+    widen = Linear("embedding_hidden_mapping_in", e, h, "", True)
+    pooler = kit.pooler(c, PAIRED, "pooler")
+    return Encoder(
+        "albert", narrow(c), (), Layers("encoder", (widen,), repeated), pooler=pooler, pools=c.head in PAIRED
     )
 
 
-def albert_layer(c: Config, run: Workload) -> Component:
-    """``inner_group_num`` layers, each with weights of its own."""
-    mixer = attention(c, run, names=("query", "key", "value", "dense"))
-    norms = ("attention.LayerNorm", "", "full_layer_layer_norm")
-    made = layers(c, run, mixer, norms=norms, ffn=feed_forward(c, run, names=("ffn", "ffn_output")))
-    return made._replace(name="albert_layers", copies=c.size("inner_group_num"))
+def albert_layer(c: Config) -> PostNorm:
+    """Attention and a network, whose names say nothing of what they are."""
+    mixer = kit.attention(c, names=("query", "key", "value", "dense"))
+    ffn, norms = kit.network(c, names=("ffn", "ffn_output")), ("attention.LayerNorm", "full_layer_layer_norm")
+    made = tuple(kit.norm(c, name) for name in norms)
+    return PostNorm("albert_layers", (mixer, ffn), made, kit.drops(c), undropped=("(ffn)",))
 
 
 GENERATOR_TOPS: dict[str, Top] = {
@@ -144,10 +93,10 @@ GENERATOR_TOPS: dict[str, Top] = {
 }
 
 
-def narrow(c: Config, width: Num | None = None) -> Embeddings:
+def narrow(c: Config, width: Num | None = None, indices: str = "") -> Embeddings:
     """Words, positions and token types of a width of their own."""
     e = width_of_words(c) if width is None else width
-    indices = PLACES if width is None else EVERY
+    indices = indices or (PLACES if width is None else EVERY)
     return kit.embeddings(c, kit.positions(c, width=e), kit.token_types(c, width=e, indices=indices), width=e)
 
 
@@ -166,18 +115,27 @@ def electra(c: Config) -> Module:
     return Encoder("electra", narrow(c), to_hidden(c), Layers("encoder", (), layers))
 
 
-@family("convbert", architecture="ConvBertForMaskedLM", heads=GENERATOR_HEADS)
-def convbert(c: Config, run: Workload) -> Component:
+CONVBERT_TOPS: dict[str, Top] = {
+    **{name: top for name, top in GENERATOR_TOPS.items() if name != "ForPreTraining"},
+    "ForSequenceClassification": tops.dense_classes(act=""),
+}
+
+
+@family("convbert", architecture="ConvBertForMaskedLM", heads=CONVBERT_TOPS)
+def convbert(c: Config) -> Module:
     """Jiang et al. 2020 (arXiv 2008.02496): half of each layer's heads are convolutions; none reads a memory."""
-    h, f = c.size("hidden_size"), c.size("intermediate_size")
-    cross = mixed_attention("crossattention", c, nothing(run), run) if cross_attention(c, run) else None
-    groups = grouped_by(c, "num_groups", "hidden_size", "intermediate_size")
-    ffn = GroupedFeedForward(h, f, c.word("hidden_act"), (groups, groups), FFN, convolved=False)("(ffn)", run.target)
-    body = layers(c, run, mixed_attention("attention", c, run.target, run), ffn=ffn, cross=cross)
-    return Component("convbert", "encoder", parts=(narrow_words(c, run), *widened(c, run), stacked(body)))
+    memory = mixed_attention("crossattention", c).but(reads=False) if kit.cross_attention(c) else None
+    for width in ("hidden_size", "intermediate_size"):
+        c.quotient(width, "num_groups")
+    groups, ffn = c.size("num_groups"), kit.network(c)
+    if c.number("num_groups") > 1:
+        up, down = (GroupedLinear(m.name, m.fan_in, m.fan_out, "", True, groups=groups) for m in (ffn.up, ffn.down))
+        ffn = ffn.but(up=up, down=down)
+    layers = kit.stack(c, mixed_attention("attention", c), ffn=ffn, cross=memory)
+    return Encoder("convbert", narrow(c, indices=BUFFER), to_hidden(c), Layers("encoder", (), layers))
 
 
-def mixed_attention(name: str, c: Config, stream: Sequences, run: Workload) -> Component:
+def mixed_attention(name: str, c: Config) -> MixedAttention:
     """Attention of a part of the heads (one for every ``head_ratio``), beside convolutions."""
     heads = max(c.number("num_attention_heads") // c.number("head_ratio"), 1)
     if c.number("hidden_size") % (2 * heads):
@@ -185,7 +143,31 @@ def mixed_attention(name: str, c: Config, stream: Sequences, run: Workload) -> C
             f"{c.path('hidden_size')} {c.number('hidden_size')} is not divisible by 2 × {heads} heads",
             "give a multiple of it",
         )
-    return MixedAttention(c.size("hidden_size"), heads, c.size("conv_kernel_size"))(name, stream, run)
+    h, k = c.size("hidden_size"), c.size("conv_kernel_size")
+    d = floor_div(h, 2 * heads)
+    half, conv = heads * d, "self.key_conv_attn_layer"
+    inward = tuple(Linear(f"self.{part}", h, half, part[0].upper(), True) for part in ("query", "key", "value"))
+    return MixedAttention(
+        name,
+        heads,
+        heads,
+        d,
+        d,
+        inward,
+        (),
+        Linear("output.dense", h, h, "O", True),
+        dropout=bool(c.get("attention_probs_dropout_prob")),
+        softmax="own",
+        nearby=Nearby(
+            "",
+            ChannelConvolution(f"{conv}.depthwise", h, k),
+            GroupedMap(f"{conv}.pointwise", h, half),
+            parameter(f"{conv}.bias", half, 1, minor=True),
+            Linear("self.conv_kernel_layer", half, heads * k, "", True),
+            Linear("self.conv_out_layer", h, half, "", True),
+            k,
+        ),
+    )
 
 
 def rembert_predictions(c: Config) -> Predictions:
@@ -205,19 +187,25 @@ def rembert(c: Config) -> Module:
     return Encoder("rembert", narrow(c, e), (), layers, pooler=kit.pooler(c, PAIRED), pools=c.head in PAIRED)
 
 
-ROFORMER_HEADS: dict[str, Head] = {
-    **GENERATOR_HEADS,
-    **lm(lambda c, run: [predicted("cls.predictions", c, run, width_of_words(c))]),
-    "ForQuestionAnswering": ANSWER,
+def of_narrow_words(c: Config) -> Predictions:
+    """Logits by the words' own vectors, however wide these are."""
+    return tops.predicted("cls.predictions", c, width_of_words(c))
+
+
+ROFORMER_TOPS: dict[str, Top] = {
+    **tops.TASKS,
+    **tops.lm(of_narrow_words),
+    "ForSequenceClassification": tops.dense_classes(act=""),
+    "ForMultipleChoice": summed_choice,
+    "ForQuestionAnswering": tops.ANSWER,
 }
 
 
-@family("roformer", architecture="RoFormerForCausalLM", heads=ROFORMER_HEADS)
-def roformer(c: Config, run: Workload) -> Component:
+@family("roformer", architecture="RoFormerForCausalLM", heads=ROFORMER_TOPS)
+def roformer(c: Config) -> Module:
     """Su et al. 2021 (arXiv 2104.09864): rotary positions; their sines are a parameter, though not trained."""
     e, d = width_of_words(c), c.quotient("hidden_size", "num_attention_heads")
-    places, tokens = c.size("max_position_embeddings"), run.target.tokens
-    sines = sinusoidal_position("embed_positions", places, d, tokens, stored="parameter")
-    body = layers(c, run, attention(c, run, rotated=True), cross=cross_attention(c, run))
-    words = embeddings(c, run, token_types(c, run, width=e), width=e)
-    return Component("roformer", "encoder", parts=(words, *widened(c, run), stacked(sines, body)))
+    sines = AngleTable("embed_positions", c.size("max_position_embeddings"), d)
+    layers = kit.stack(c, kit.attention(c, rope=Rope(d, by_layer=True)), cross=kit.cross_attention(c))
+    words = kit.embeddings(c, kit.token_types(c, width=e, indices=EVERY), width=e)
+    return Encoder("roformer", words, to_hidden(c), Layers("encoder", (sines,), layers))

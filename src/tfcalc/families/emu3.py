@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import lm_head
-from tfcalc.core.component import Component
-from tfcalc.workload import Workload
+from tfcalc.configs.family import family
+from tfcalc.families.image_kit import nested
+from tfcalc.nn.module import Module
 
 
 def text(c: Config) -> Config:
@@ -16,12 +14,12 @@ def text(c: Config) -> Config:
     return c.sub("text_config", "emu3_text_model")
 
 
-def of_text(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def of_text(c: Config, base: Module) -> Module:
     """Logits over the vocabulary of texts and images."""
-    yield from lm_head()(text(c), run, base)
+    return tops.lm_head()(text(c), base)
 
 
 @family("emu3", architecture="Emu3ForCausalLM", heads={"ForCausalLM": of_text})
-def emu3(c: Config, run: Workload) -> Component:
+def emu3(c: Config) -> Module:
     """Emu3 (arXiv 2409.18869): Llama over tokens of texts and images."""
-    return nested(text(c), run, "model")
+    return nested(text(c), "model")

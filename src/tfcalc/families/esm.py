@@ -2,71 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import output
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import Top, bare, classifier
+from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import floor_div
 from tfcalc.errors import InvalidModel
-from tfcalc.families import llama
-from tfcalc.families.bert import attention, cross_attention, embeddings, layers, pooler, positions, stacked
-from tfcalc.families.bert_heads import TASKS, classes, dense_classes, lm, on_top, transform
-from tfcalc.leaves import buffer, linear, norm, parameter
-from tfcalc.workload import Workload
+from tfcalc.families import bert_kit, kit
+from tfcalc.families.bert_tops import TASKS, dense_classes, lm, predicted
+from tfcalc.nn.basic import Buffer, Linear
+from tfcalc.nn.embeddings import TOKENS
+from tfcalc.nn.embeddings_kin import Residues
+from tfcalc.nn.encoder import Layers, WithUnread
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.model import Predictions
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
+
+NAMES = ("dense", "layer_norm", "decoder")
 
 
-def amino_acids(c: Config, run: Workload) -> Iterator[Component]:
-    """Predictions as in RoBERTa, with one bias whether the matrix is tied or not."""
-    h, vocabulary = c.size("hidden_size"), c.size("vocab_size")
-    decoder = output("decoder", h, vocabulary, run, tied=c.flag("tie_word_embeddings"))
-    parts = (
-        *transform(c, run, h, ("dense", "layer_norm"), "gelu"),
-        decoder,
-        parameter("bias", vocabulary, minor=True),
-    )
-    yield Component("lm_head", "head", parts=parts)
+def amino_acids(c: Config) -> Predictions:
+    """Predictions as in RoBERTa, with one bias whether the matrix is tied or not, which is added by itself."""
+    made = predicted("lm_head", c, c.size("hidden_size"), NAMES, "gelu")
+    return made.but(decoder=made.decoder.but(bias=False, bias_of=None), code="gelu_python")
 
 
-HEADS: dict[str, Head] = {**TASKS, **lm(amino_acids), "ForSequenceClassification": on_top(dense_classes())}
+TOPS: dict[str, Top] = {**TASKS, **lm(amino_acids), "ForSequenceClassification": dense_classes()}
 
 
-@family("esm", architecture="EsmForMaskedLM", heads=HEADS, vocab_size=33, hidden_act="gelu")
-def esm(c: Config, run: Workload) -> Component:
+@family("esm", architecture="EsmForMaskedLM", heads=TOPS, vocab_size=33, hidden_act="gelu")
+def esm(c: Config) -> Module:
     """Lin et al. 2022 (ESM-2, Science 379): norms before the sub-layers and after the last one.
 
     Every class has the regression that tells which residues touch each other; no forward pass runs it.
     """
-    n, a = c.size("num_hidden_layers"), c.size("num_attention_heads")
     norms = ("attention.LayerNorm", "crossattention.LayerNorm", "LayerNorm")
-    mixer = attention(c, run, rotated=placed(c) == "rotary")
-    stack = layers(c, run, mixer, norms=norms, cross=cross_attention(c, run), pre_norm=True)
-    last = norm("emb_layer_norm_after", "layernorm", c.size("hidden_size"), run.target.tokens)
-    return Component(
+    d, turns = c.quotient("hidden_size", "num_attention_heads"), placed(c) == "rotary"
+    mixer = bert_kit.attention(c, rope=Rope(d, in_float32=True) if turns else None)
+    ffn = bert_kit.network(c).but(code="gelu_python")
+    layers = bert_kit.stack(c, mixer, norms=norms, ffn=ffn, cross=bert_kit.cross_attention(c), of=PreNorm)
+    pairs = c.size("num_hidden_layers") * c.size("num_attention_heads")
+    contacts = Linear("contact_head.regression", pairs, 1, "", True)
+    return WithUnread(
         "esm",
-        "encoder",
-        parts=(
-            residues(c, run),
-            *frequencies(c),
-            stacked(stack, last),
-            *pooler(c, run, ("Model",)),
-            linear("contact_head.regression", n * a, 1, 0),
-        ),
+        residues(c),
+        (),
+        Layers("encoder", (), layers, bert_kit.norm(c, "emb_layer_norm_after")),
+        pooler=bert_kit.pooler(c, ("Model",)),
+        pools=c.head == "Model",
+        unread=(*frequencies(c), contacts),
     )
 
 
-def residues(c: Config, run: Workload) -> Component:
+def residues(c: Config) -> Module:
     """A vector of each residue, and of its position where that is ``absolute``."""
-    tables = (positions(c, run),) if placed(c) == "absolute" else ()
-    return embeddings(c, run, *tables, normed="layer_norm" if c.flag("emb_layer_norm_before") else "")
+    tables = (bert_kit.positions(c, indices=TOKENS),) if placed(c) == "absolute" else ()
+    made = bert_kit.embeddings(c, *tables, normed="layer_norm" if c.flag("emb_layer_norm_before") else "")
+    return Residues(made.name, made.tables, made.norm, masks_words=c.flag("token_dropout"))
 
 
-def frequencies(c: Config) -> tuple[Component, ...]:
+def frequencies(c: Config) -> tuple[Module, ...]:
     """Those of the rotation, half as many as a head is wide: ESM is one of few that store them."""
     if placed(c) != "rotary":
         return ()
-    return (buffer("rotary_embeddings.inv_freq", floor_div(c.quotient("hidden_size", "num_attention_heads") + 1, 2)),)
+    half = floor_div(c.quotient("hidden_size", "num_attention_heads") + 1, 2)
+    return (Buffer("rotary_embeddings.inv_freq", Weight("rotary_embeddings.inv_freq", (half,), key="")),)
 
 
 def placed(c: Config) -> str:
@@ -74,31 +75,29 @@ def placed(c: Config) -> str:
     return "absolute" if c.get("position_embedding_type") is None else c.word("position_embedding_type")
 
 
-def amino_acids_untied(c: Config, run: Workload) -> Iterator[Component]:
+def amino_acids_untied(c: Config) -> Predictions:
     """Predictions by a matrix of their own."""
-    h = c.size("hidden_size")
-    decoder = output("decoder", h, c.size("vocab_size"), run, tied=False, bias=True)
-    yield Component("lm_head", "head", parts=(*transform(c, run, h, ("dense", "layer_norm"), "gelu"), decoder))
+    made = predicted("lm_head", c, c.size("hidden_size"), NAMES, "gelu")
+    return made.but(decoder=made.decoder.but(tied_to=None, bias_of=None), bias=None)
 
 
-@family(
-    "esmc",
-    architecture="EsmcForMaskedLM",
-    heads={
-        **TASKS,
-        **lm(amino_acids_untied),
-        "ForSequenceClassification": on_top(dense_classes()),
-        "ForTokenClassification": on_top(classes("score")),
-    },
-)
-def esmc(c: Config, run: Workload) -> Component:
+ESMC_TOPS: dict[str, Top] = {
+    "Model": bare,
+    **lm(amino_acids_untied),
+    "ForSequenceClassification": dense_classes(dropped="classifier_dropout"),
+    "ForTokenClassification": classifier(bias=True),
+}
+
+
+@family("esmc", architecture="EsmcForMaskedLM", heads=ESMC_TOPS)
+def esmc(c: Config) -> Module:
     """ESM Cambrian (EvolutionaryScale 2024): Llama that looks both ways, with LayerNorms, of queries and keys too."""
     if c.optional("num_key_value_heads") is not None and c.number("num_key_value_heads") != c.number(
         "num_attention_heads"
     ):
         raise InvalidModel(f"{c.path('num_key_value_heads')} must be num_attention_heads", "leave it out")
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    within = tuple(norm(f"{part}_norm", "layernorm-no-bias", h, tokens) for part in "qk")
-    mixer = llama.attention(c, run, bias=c.flag("attention_bias"), within=within, causal=False)
-    body = llama.uniform(c, run, mixer, llama.gated(c, run, bias=c.flag("mlp_bias")), norm="layernorm")
-    return llama.decoder(c, run, body, final="layernorm-no-bias")._replace(name="esmc")
+    norms, last = "layernorm", "layernorm-no-bias"
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms=last, whole=True, causal=False)
+    layer = kit.layer(c, mixer.but(softmax="own"), kit.gated(c, bias=c.flag("mlp_bias")), norm=norms)
+    names = ("esmc", "embed_tokens", "norm")
+    return kit.decoder(c, layer.but(scales=True), norm=last, names=names)

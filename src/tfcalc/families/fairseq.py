@@ -2,51 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, classifier, lm_head
-from tfcalc.core.component import Component
+from tfcalc.configs.tops import bare, classifier, lm_head
 from tfcalc.core.number import Num
-from tfcalc.families.gpt2 import (
-    GPT_HEADS,
-    attention,
-    feed_forward,
-    final,
-    fixed_positions,
-    layers,
-    positions,
-    transformer,
-    words,
-)
-from tfcalc.families.images import drops
-from tfcalc.leaves import embedding, linear
-from tfcalc.workload import Workload
+from tfcalc.families.gpt2 import GPT_TOPS, normed, split_attention
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.cross_attention import CrossAttention
+from tfcalc.nn.embeddings import PLACES, TOKENS, Positions, Sines
+from tfcalc.nn.encoder_decoder import Alone
+from tfcalc.nn.feed_forward import FeedForward, InLayer
+from tfcalc.nn.layers import PostNorm, PreNorm
+from tfcalc.nn.model import Decoder
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
 
 NAMES = ("q_proj", "k_proj", "v_proj", "out_proj")
 NORMS = ("self_attn_layer_norm", "final_layer_norm")
+SPARE = 2
+"""Rows of positions: fairseq counted from the padding word's index."""
 
 
-def fairseq_layers(
+def mixer(c: Config, name: str, *, dropout: str = "attention_dropout", **more: Any) -> Module:
+    """Multi-head attention under the names that fairseq gave its projections."""
+    return split_attention(c, name, NAMES, dropout=dropout, **more)
+
+
+def reader(c: Config, key_width: Num | None = None) -> Module:
+    """Attention to an encoder, whose vectors may have another width."""
+    return mixer(c, "encoder_attn", of=CrossAttention, key_width=key_width, softmax="own")
+
+
+def network(
     c: Config,
-    run: Workload,
-    width: Num,
-    activation: str,
+    width: str,
+    kind: str,
     *,
+    of: type[FeedForward] = FeedForward,
+    dropped: str = "activation_dropout",
     bias: bool = True,
-    kind: str = "layernorm",
-    cross: bool = False,
-    key_width: Num | None = None,
-    ends_with_sum: bool,
-) -> Component:
-    """Self-attention, attention to an encoder (``cross``, whose vectors are ``key_width`` wide), two maps."""
-    parts = [attention(c, run, "self_attn", NAMES, bias=bias)]
-    if cross:
-        parts.append(attention(c, run, "encoder_attn", NAMES, key_width=key_width, cross=True))
-        parts.append(final(c, run, "encoder_attn_layer_norm"))
-    parts.append(feed_forward(c, run, "(ffn)", ("fc1", "fc2"), width, activation, bias=bias))
-    return layers(c, run, "layers", *parts, names=NORMS, kind=kind, ends_with_sum=ends_with_sum)
+) -> FeedForward:
+    """Two maps and what stands between them, by the fields that say how wide and of which kind that is."""
+    h, f, drops = c.size("hidden_size"), c.size(width), bool(dropped and c.get(dropped))
+    return of("(ffn)", Linear("fc1", h, f, "1", bias), Linear("fc2", f, h, "2", bias), c.word(kind), drops)
+
+
+def stack(c: Config, *subs: Module, dropped: str = "dropout", form: str = "layernorm", pre_norm: bool = True) -> Stack:
+    """Equal layers: self-attention, perhaps attention to an encoder, and a network, each with a norm."""
+    first, last = NORMS
+    names = (first, *(f"{each.name}_layer_norm" for each in subs[1:-1]), last)
+    norms, drops = tuple(Norm(name, form, c.size("hidden_size")) for name in names), bool(c.get(dropped))
+    layer = PreNorm("layers", subs, norms, drops) if pre_norm else PostNorm("layers", subs, norms, drops, in_line=False)
+    return Stack("layers", (layer,) * c.number(LAYERS), c.size(LAYERS))
+
+
+def words(c: Config) -> Embedding:
+    """The vectors of the vocabulary, which are multiplied by a number."""
+    return Embedding("embed_tokens", c.size("vocab_size"), c.size("hidden_size"), scales=True)
+
+
+def learned(c: Config, indices: str) -> Positions:
+    """A trained vector for each position."""
+    return Positions("embed_positions", c.size("max_position_embeddings") + SPARE, c.size("hidden_size"), indices)
+
+
+def fixed(c: Config, indices: str = PLACES) -> Sines:
+    """Sines and cosines, which are made anew in each process: no checkpoint holds them."""
+    c.size("max_position_embeddings")  # a size, though nothing is stored for it
+    return Sines("embed_positions", c.size("hidden_size"), indices=indices)
 
 
 def word_width(c: Config) -> Num:
@@ -55,22 +81,18 @@ def word_width(c: Config) -> Num:
     return c.size("hidden_size") if given is None else given
 
 
-def opt_decoder(c: Config, run: Workload) -> Iterator[Component]:
+def opt_decoder(c: Config) -> Decoder:
     """Word vectors are mapped to the model's width and back, where they have another."""
-    h, e, tokens, bias = c.size("hidden_size"), word_width(c), run.target.tokens, c.flag("enable_bias")
-    kind = "layernorm" if c.flag("layer_norm_elementwise_affine") else "layernorm-plain"
-    maps = c.get("word_embed_proj_dim") is not None and c.number("word_embed_proj_dim") != c.number("hidden_size")
-    yield embedding("embed_tokens", c.size("vocab_size"), e, tokens)
-    yield positions(c, run, "embed_positions", beside=2)
-    if maps:
-        yield linear("project_in", e, h, tokens, bias=False)
-    sums = c.flag("do_layer_norm_before") and not drops(c, run, "dropout")
-    width, act = c.size("ffn_dim"), c.word("activation_function")
-    yield fairseq_layers(c, run, width, act, bias=bias, kind=kind, ends_with_sum=sums)
-    if c.flag("do_layer_norm_before") and not c.flag("_remove_final_layer_norm"):
-        yield final(c, run, "final_layer_norm", kind)
-    if maps:
-        yield linear("project_out", h, e, tokens, bias=False)
+    h, e, bias = c.size("hidden_size"), word_width(c), c.flag("enable_bias")
+    form = "layernorm" if c.flag("layer_norm_elementwise_affine") else "layernorm-plain"
+    narrower = c.get("word_embed_proj_dim") is not None and c.number("word_embed_proj_dim") != c.number("hidden_size")
+    maps = (Linear("project_in", e, h), Linear("project_out", h, e)) if narrower else ()
+    pre_norm = c.flag("do_layer_norm_before")
+    ffn = network(c, "ffn_dim", "activation_function", of=InLayer, dropped="", bias=bias)
+    layers = stack(c, mixer(c, "self_attn", bias=bias), ffn, form=form, pre_norm=pre_norm)
+    last = Norm("final_layer_norm", form, h) if pre_norm and not c.flag("_remove_final_layer_norm") else None
+    table = Embedding("embed_tokens", c.size("vocab_size"), e)
+    return Decoder("decoder", table, layers, last, added=(learned(c, TOKENS),), maps=maps)
 
 
 @family(
@@ -83,12 +105,12 @@ def opt_decoder(c: Config, run: Workload) -> Iterator[Component]:
         "ForQuestionAnswering": classifier("qa_outputs", width=word_width, bias=True, classes=2),
     },
 )
-def opt(c: Config, run: Workload) -> Component:
+def opt(c: Config) -> Module:
     """Zhang et al. 2022 (arXiv 2205.01068): two rows of positions to spare.
 
     OPT-350m has its norms after the sub-layers, so that none follows the last layer, and narrower word vectors.
     """
-    return transformer(transformer(*opt_decoder(c, run), name="decoder"), name="model")
+    return Alone("model", opt_decoder(c))
 
 
 @family(
@@ -101,44 +123,41 @@ def opt(c: Config, run: Workload) -> Component:
         "num_layers": "num_hidden_layers",
     },
 )
-def xglm(c: Config, run: Workload) -> Component:
+def xglm(c: Config) -> Module:
     """Lin et al. 2021 (arXiv 2112.10668): fixed positions."""
-    cross = c.flag("add_cross_attention")
-    sums, width = not drops(c, run, "dropout"), c.size("ffn_dim")
-    stack = fairseq_layers(c, run, width, c.word("activation_function"), cross=cross, ends_with_sum=sums)
-    tables = words(c, run, "embed_tokens"), fixed_positions(c, run, "embed_positions", beside=2)
-    return transformer(*tables, stack, final(c, run, "layer_norm"), name="model")
+    readers = (reader(c),) if c.flag("add_cross_attention") else ()
+    ffn = network(c, "ffn_dim", "activation_function")
+    layers = stack(c, mixer(c, "self_attn", softmax="own", limits_masked=True), *readers, ffn)
+    last, drops = normed(c, "layer_norm"), bool(c.get("dropout"))
+    return Decoder("model", words(c), layers, last, added=(fixed(c),), dropped=drops)
 
 
-@family("biogpt", architecture="BioGptForCausalLM", heads=GPT_HEADS | {"ForCausalLM": lm_head("output_projection")})
-def biogpt(c: Config, run: Workload) -> Component:
+@family("biogpt", architecture="BioGptForCausalLM", heads=GPT_TOPS | {"ForCausalLM": lm_head("output_projection")})
+def biogpt(c: Config) -> Module:
     """Luo et al. 2022 (arXiv 2210.10341): GPT-2's sizes in the layers of fairseq; two rows of positions to spare."""
-    tables = words(c, run, "embed_tokens"), positions(c, run, "embed_positions", beside=2)
-    width, sums = c.size("intermediate_size"), not drops(c, run)
-    stack = fairseq_layers(c, run, width, c.word("hidden_act"), ends_with_sum=sums)
-    return transformer(*tables, stack, final(c, run, "layer_norm"), name="biogpt")
+    looks = mixer(c, "self_attn", dropout="attention_probs_dropout_prob", softmax="own", given_ones=True)
+    ffn = network(c, "intermediate_size", "hidden_act", of=InLayer)
+    layers = stack(c, looks, ffn, dropped="hidden_dropout_prob")
+    last, drops = normed(c, "layer_norm"), bool(c.get("hidden_dropout_prob"))
+    return Decoder("biogpt", words(c), layers, last, added=(learned(c, PLACES),), dropped=drops)
 
 
 @family(
     "trocr",
     architecture="TrOCRForCausalLM",
-    heads={"ForCausalLM": lm_head("output_projection")},
+    heads={"ForCausalLM": lm_head("output_projection", shifted=False, upcasts=False)},
     aliases={
         "d_model": "hidden_size",
         "decoder_attention_heads": "num_attention_heads",
         "decoder_layers": "num_hidden_layers",
     },
 )
-def trocr(c: Config, run: Workload) -> Component:
+def trocr(c: Config) -> Module:
     """Li et al. 2021 (arXiv 2109.10282): the decoder that reads an image's encoder, whatever the config says of it."""
-    learned = c.flag("use_learned_position_embeddings")
-    parts = [
-        words(c, run, "embed_tokens"),
-        (positions if learned else fixed_positions)(c, run, "embed_positions", beside=2),
-    ]
-    if c.flag("layernorm_embedding"):
-        parts.append(final(c, run, "layernorm_embedding"))
-    width, memory = c.size("decoder_ffn_dim"), c.optional("cross_attention_hidden_size")
-    act = c.word("activation_function")
-    parts.append(fairseq_layers(c, run, width, act, cross=True, key_width=memory, ends_with_sum=False))
-    return transformer(transformer(*parts, name="decoder"), name="model")
+    added = learned(c, TOKENS) if c.flag("use_learned_position_embeddings") else fixed(c, TOKENS)
+    embedding_norm = normed(c, "layernorm_embedding") if c.flag("layernorm_embedding") else None
+    subs = mixer(c, "self_attn", softmax="own"), reader(c, c.optional("cross_attention_hidden_size"))
+    layers = stack(c, *subs, network(c, "decoder_ffn_dim", "activation_function"), pre_norm=False)
+    drops = bool(c.get("dropout"))
+    table, tables = words(c), (added,)
+    return Alone("model", Decoder("decoder", table, layers, None, added=tables, normed=embedding_norm, dropped=drops))

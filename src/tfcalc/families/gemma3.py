@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
 from tfcalc.families.images import part
-from tfcalc.families.unread import unread_heads
-from tfcalc.families.vision_language import heads, reader, seen
-from tfcalc.leaves import linear, norm
-from tfcalc.workload import Workload
+from tfcalc.families.reader_kit import heads, patches_of, reader, text_of, tower
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.module import Module
+from tfcalc.nn.reader import Projector
+
+IMAGE_TOKEN = {"image_token_id": "image_token_index"}
+
+
+def has_no_row(c: Config, text: Config) -> bool:
+    """Whether the word that an image stands for is none of the vocabulary's."""
+    return c.number("image_token_index", least=0) >= text.number("vocab_size")
 
 
 def gemma3_text(c: Config) -> Config:
@@ -17,17 +23,15 @@ def gemma3_text(c: Config) -> Config:
     return part(c, "text_config", "gemma3_text")
 
 
-@family("gemma3", architecture="Gemma3ForConditionalGeneration", heads=heads(gemma3_text))
-def gemma3(c: Config, run: Workload) -> Component:
+@family("gemma3", architecture="Gemma3ForConditionalGeneration", heads=heads(gemma3_text), aliases=IMAGE_TOKEN)
+def gemma3(c: Config) -> Module:
     """Gemma 3 (arXiv 2503.19786): an image's patches are averaged to ``mm_tokens_per_image``, then projected."""
     vision, text = part(c, "vision_config", "siglip_vision_model", free=True), gemma3_text(c)
-    h, tokens = vision.size("hidden_size"), run.beside(c.number("mm_tokens_per_image")).tokens
-    parts = (
-        norm("mm_soft_emb_norm", "rmsnorm", h, tokens),
-        linear("mm_input_projection", h, text.size("hidden_size"), tokens, bias=False),
-    )
-    projector = Component("multi_modal_projector", "projector", parts=parts)
-    return reader(run, text, unread_heads(nested(vision, run, "vision_tower"), run), projector)
+    h = vision.size("hidden_size")
+    map_ = Linear("mm_input_projection", h, text.size("hidden_size"))
+    projector = Projector("multi_modal_projector", (Norm("mm_soft_emb_norm", "rmsnorm", h), map_))
+    made = reader(tower(vision), (projector,), text, vectors=c.number("mm_tokens_per_image"), width=h)
+    return made.but(copies_ids=has_no_row(c, text))
 
 
 SIGLIP_SO = {
@@ -47,18 +51,19 @@ GEMMA_2B = {
     "num_key_value_heads": 1,
     "vocab_size": 257152,
 }
+gemma_text = text_of("gemma", over=GEMMA_2B)
 
 
-def gemma_text(c: Config) -> Config:
-    """Gemma 1 or 2, as the config names it."""
-    return part(c, "text_config", "gemma", over=GEMMA_2B, free=True)
-
-
-@family("paligemma", architecture="PaliGemmaForConditionalGeneration", heads=heads(gemma_text))
-def paligemma(c: Config, run: Workload) -> Component:
+@family(
+    "paligemma",
+    architecture="PaliGemmaForConditionalGeneration",
+    heads=heads(gemma_text, cap="final_logit_softcapping"),
+    aliases=IMAGE_TOKEN,
+)
+def paligemma(c: Config) -> Module:
     """PaliGemma (arXiv 2407.07726): one linear map of each patch's vector."""
-    vision = part(c, "vision_config", "siglip_vision_model", over=SIGLIP_SO, free=True)
-    projector = linear(
-        "multi_modal_projector.linear", vision.size("hidden_size"), c.size("projection_dim"), seen(vision, run)
-    )
-    return reader(run, gemma_text(c), unread_heads(nested(vision, run, "vision_tower"), run), projector)
+    vision, text = part(c, "vision_config", "siglip_vision_model", over=SIGLIP_SO, free=True), gemma_text(c)
+    h = vision.size("hidden_size")
+    projector = Linear("multi_modal_projector.linear", h, c.size("projection_dim"), "", True)
+    made = reader(tower(vision), (projector,), text, vectors=patches_of(vision), width=h)
+    return made.but(copies_ids=has_no_row(c, text))

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer
+from tfcalc.blocks import GATED, LLAMA_NAMES, layer
 from tfcalc.blocks.chunked_attention import ChunkedAttention
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
+from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div, floor_div
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num, ceil_div
+from tfcalc.families import image_kit
 from tfcalc.families.images import norms, part
-from tfcalc.families.llama import SANDWICH, kv_heads
-from tfcalc.families.vision_language import heads
-from tfcalc.leaves import activation, buffer, convolution, learned_position, linear, norm
+from tfcalc.families.kit import SANDWICH, kv_heads
+from tfcalc.families.reader_kit import heads
+from tfcalc.families.windows import LAYERS
+from tfcalc.leaves import activation, buffer, convolution, linear, norm
 from tfcalc.leaves.convolution import depthwise
-from tfcalc.leaves.pool import pool
+from tfcalc.nn.basic import Buffer, Linear, Norm
+from tfcalc.nn.gemma_tower import Embedder, GemmaTower, NormedAttention, PatchEmbedder, Pool, RowsAndColumns
+from tfcalc.nn.layers import Sandwich
+from tfcalc.nn.limits import Clipped, LimitedFeedForward
+from tfcalc.nn.module import Module
+from tfcalc.nn.reader import Senses
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.stack import Stack
 from tfcalc.workload import Sequences, Workload
 
 COLOURS = 3
@@ -34,60 +46,66 @@ def limits(c: Config, names: tuple[str, ...]) -> Iterator[Component]:
         yield from (buffer(f"{name}.{limit}", 1) for name in names for limit in LIMITS)
 
 
-@family("gemma4_vision", architecture="Gemma4VisionModel", heads={"Model": bare})
-def gemma4_vision(c: Config, run: Workload) -> Component:
+def maps(c: Config, names: Sequence[str], sizes: Sequence[tuple[Num, Num]], letters: str) -> tuple[Clipped, ...]:
+    """Matrices whose input and output may be clipped."""
+    clips = c.flag("use_clipped_linears")
+    made = zip(clipped(tuple(names)), sizes, letters, strict=True)
+    return tuple(Clipped(name, *size, letter, clipped=clips) for name, size, letter in made)
+
+
+def held_limits(c: Config, names: Sequence[str]) -> tuple[Buffer, ...]:
+    """Where ``use_clipped_linears``: four numbers, kept with each matrix."""
+    made = (f"{name}.{limit}" for name in names for limit in LIMITS) if c.flag("use_clipped_linears") else ()
+    return tuple(Buffer(name, Weight(name, (1,), key="")) for name in made)
+
+
+@family("gemma4_vision", architecture="Gemma4VisionModel", heads={"Model": tops.bare})
+def gemma4_vision(c: Config) -> Module:
     """A tower built as the text is; a table of positions for rows and one for columns."""
-    h, patch, stream = c.size("hidden_size"), c.size("patch_size"), run.source
+    h, patch, together = c.size("hidden_size"), c.size("patch_size"), c.number("pooling_kernel_size") ** 2
+    layer = Sandwich("encoder.layers", (vision_attention(c), vision_network(c)), tuple(_norms(SANDWICH, h)))
     spread = ("std_bias", "std_scale") if c.flag("standardize") else ()
-    return Component(
+    return GemmaTower(
         "vision_tower",
-        "encoder",
-        parts=(
-            linear(
-                "patch_embedder.input_proj",
-                COLOURS * patch * patch,
-                h,
-                stream.tokens,
-                bias=False,
-                input_gradient=False,
-            ),
-            learned_position(
-                "patch_embedder.position_embedding_table", 2 * c.size("position_embedding_size"), h, 2 * stream.tokens
-            ),
-            _vision_layers(c, run, stream),
-            *_pooled(c, stream),
-            *(buffer(name, h) for name in spread),
-        ),
+        Linear("patch_embedder.input_proj", COLOURS * patch * patch, h),
+        RowsAndColumns("patch_embedder.position_embedding_table", 2 * c.size("position_embedding_size"), h),
+        Stack(layer.name, (layer,) * c.number(LAYERS), c.size(LAYERS)),
+        Pool("pooler", together) if together > 1 else None,
+        tuple(Buffer(name, Weight(name, (h,), key="")) for name in spread),
     )
 
 
-def _pooled(c: Config, stream: Sequences) -> Iterator[Component]:
-    """Squares of patches become their mean, by a matrix that says which lie together."""
-    together = c.number("pooling_kernel_size") ** 2
-    if together > 1:
-        fewer = floor_div(stream.length, together)
-        yield pool("pooler", stream.batch, stream.length, fewer, c.size("hidden_size"))
+def _norms(names: Sequence[str], width: Num, form: str = "rmsnorm") -> Iterator[Norm]:
+    return (Norm(name, form, width, "gemma4") for name in names)
 
 
-def _vision_layers(c: Config, run: Workload, stream: Sequences) -> Component:
+def vision_attention(c: Config) -> NormedAttention:
+    """Norms of each head's query, key and value; angles in two parts, one for rows and one for columns."""
     h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), c.size("head_dim")
-    tokens, act = stream.tokens, c.word("hidden_activation")
-    within = (
-        norm("q_norm", "rmsnorm", d, tokens * a),
-        norm("k_norm", "rmsnorm", d, tokens * g),
-        norm("v_norm", "rmsnorm-plain", d, tokens * g),
-        *limits(c, LLAMA_NAMES),
+    *inward, outward = maps(c, LLAMA_NAMES, [(h, a * d), (h, g * d), (h, g * d), (a * d, h)], "QKVO")
+    (value_norm,) = _norms(("v_norm",), d, "rmsnorm-plain")
+    return NormedAttention(
+        "self_attn",
+        a,
+        g,
+        d,
+        d,
+        tuple(inward),
+        tuple(_norms(("q_norm", "k_norm"), d)),
+        outward,
+        rope=Rope(d, by_sequence=True, copies=True),
+        causal=False,
+        dropout=bool(c.get("attention_dropout")),
+        value_norm=value_norm,
+        limits=held_limits(c, LLAMA_NAMES),
     )
-    mixer = Attention(h, a, g, d, d, names=clipped(LLAMA_NAMES), within=within)
-    mlp = FeedForward(
-        h, c.size("intermediate_size"), act, names=clipped(GATED), gated=True, within=tuple(limits(c, GATED))
-    )
-    parts = (
-        mixer("self_attn", stream, stream, run, causal=False),
-        mlp("mlp", stream, run),
-        *norms(SANDWICH, h, tokens, "rmsnorm"),
-    )
-    return layer("encoder.layers", parts, tokens * h, copies=c.size("num_hidden_layers"))
+
+
+def vision_network(c: Config) -> LimitedFeedForward:
+    """Three maps."""
+    h, f = c.size("hidden_size"), c.size("intermediate_size")
+    gate, up, down = maps(c, GATED, [(h, f), (h, f), (f, h)], "g12")
+    return LimitedFeedForward("mlp", gate, up, down, c.word("hidden_activation"), limits=held_limits(c, GATED))
 
 
 @family("gemma4_audio", architecture="Gemma4AudioModel", heads={"Model": bare})
@@ -185,64 +203,51 @@ def text(c: Config) -> Config:
     return part(c, "text_config", f"{c.model_type}_text")
 
 
-def embedder(name: str, fan_in: Num, width: Num, tokens: Num, *, is_data: bool = False) -> Component:
+def embedder(name: str, fan_in: Num, width: Num, **more: Any) -> Embedder:
     """What a tower gives, or data, normalised without weights, as vectors of the text's width."""
-    return Component(
-        name,
-        "projector",
-        parts=(
-            norm("embedding_pre_projection_norm", "rmsnorm-plain", fan_in, tokens),
-            linear("embedding_projection", fan_in, width, tokens, bias=False, input_gradient=not is_data),
-        ),
-    )
+    (norm,) = _norms(("embedding_pre_projection_norm",), fan_in, "rmsnorm-plain")
+    return Embedder(name, norm, Linear("embedding_projection", fan_in, width), **more)
 
 
 @family("gemma4", architecture="Gemma4ForConditionalGeneration", heads=heads(text))
-def gemma4(c: Config, run: Workload) -> Component:
+def gemma4(c: Config) -> Module:
     """Gemma 4 (Google 2026): a tower for images, one for sounds, both or none."""
-    parts, width = [nested(text(c), run, "language_model")], text(c).size("hidden_size")
+    chains: list[tuple[Module, ...]] = []
+    width = text(c).size("hidden_size")
     if c.get("vision_config") is not None:
         vision = part(c, "vision_config", "gemma4_vision")
-        pooled = run.source.batch * floor_div(run.source.length, vision.number("pooling_kernel_size") ** 2)
-        parts += [
-            nested(vision, run, "vision_tower"),
-            embedder("embed_vision", vision.size("hidden_size"), width, pooled),
-        ]
+        embed = embedder("embed_vision", vision.size("hidden_size"), width)
+        chains.append((image_kit.nested(vision, "vision_tower"), embed))
     if c.get("audio_config") is not None:
         audio = part(c, "audio_config", "gemma4_audio")
-        frames = run.source.batch * ceil_div(run.source.length, 4)
-        parts += [
-            nested(audio, run, "audio_tower"),
-            embedder("embed_audio", audio.size("output_proj_dims"), width, frames),
-        ]
-    return Component("model", "multimodal", parts=tuple(parts))
+        embed = embedder("embed_audio", audio.size("output_proj_dims"), width, step=4)
+        chains.append((image_kit.nested(audio, "audio_tower"), embed))
+    return Senses("model", image_kit.nested(text(c), "language_model"), tuple(chains), copies_ids=True)
 
 
 @family("gemma4_unified", architecture="Gemma4UnifiedForConditionalGeneration", heads=heads(text))
-def gemma4_unified(c: Config, run: Workload) -> Component:
+def gemma4_unified(c: Config) -> Module:
     """Gemma 4 without towers: pixels and samples of sound are projected at once."""
-    parts, width, tokens = [nested(text(c), run, "language_model")], text(c).size("hidden_size"), run.source.tokens
+    chains: list[tuple[Module, ...]] = []
+    width = text(c).size("hidden_size")
     if c.get("vision_config") is not None:
-        parts += [vision_embedder(c.within("vision_config", "gemma4_unified_vision"), width, tokens)]
+        chains.append((vision_embedder(c.within("vision_config", "gemma4_unified_vision"), width),))
     if c.get("audio_config") is not None:
         audio = c.within("audio_config", "gemma4_unified_audio")
-        parts += [embedder("embed_audio", audio.size("audio_embed_dim"), width, tokens, is_data=True)]
-    return Component("model", "multimodal", parts=tuple(parts))
+        chains.append((embedder("embed_audio", audio.size("audio_embed_dim"), width, of_data=True),))
+    return Senses("model", image_kit.nested(text(c), "language_model"), tuple(chains), copies_ids=True)
 
 
-def vision_embedder(c: Config, width: Num, tokens: Num) -> Component:
+def vision_embedder(c: Config, width: Num) -> PatchEmbedder:
     """Patches of patches' pixels, with positions of row and column, normalised before, between and after."""
     side, m = c.size("patch_size") * c.size("pooling_kernel_size"), c.size("mm_embed_dim")
     pixels = COLOURS * side * side
-    return Component(
+    return PatchEmbedder(
         "embed_vision",
-        "embedding",
-        parts=(
-            norm("patch_ln1", "layernorm", pixels, tokens),
-            linear("patch_dense", pixels, m, tokens),
-            norm("patch_ln2", "layernorm", m, tokens),
-            learned_position("pos_embedding", 2 * c.size("mm_posemb_size"), m, 2 * tokens),
-            norm("pos_norm", "layernorm", m, tokens),
-            embedder("multimodal_embedder", c.size("output_proj_dims"), width, tokens),
-        ),
+        Norm("patch_ln1", "layernorm", pixels),
+        Linear("patch_dense", pixels, m, "", True),
+        Norm("patch_ln2", "layernorm", m),
+        RowsAndColumns("pos_embedding", 2 * c.size("mm_posemb_size"), m),
+        Norm("pos_norm", "layernorm", m),
+        embedder("multimodal_embedder", c.size("output_proj_dims"), width),
     )

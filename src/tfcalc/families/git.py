@@ -15,13 +15,14 @@ from tfcalc.families.bert import attention, embeddings, layers, positions
 from tfcalc.families.clip import clip_vision
 from tfcalc.families.images import grid
 from tfcalc.leaves import linear, norm, parameter
+from tfcalc.nn.counted import counted
 from tfcalc.workload import Workload
 
 
 @family("git_vision_model", architecture="GitVisionModel", heads={"Model": bare})
 def git_vision(c: Config, run: Workload) -> Component:
     """CLIP's vision tower."""
-    return Component("image_encoder", "encoder", parts=(clip_vision(c, run),))
+    return Component("image_encoder", "encoder", parts=(counted(clip_vision(c), run),))
 
 
 def projection(c: Config, seen: Num, vectors: Num) -> Component:

@@ -10,6 +10,8 @@ from tfcalc.families import kit
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.module import Module
 
+BOTH_SIDES = ("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")
+
 
 @family("glm", architecture="GlmForCausalLM", heads=tops.CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
 def glm(c: Config) -> Module:
@@ -20,8 +22,7 @@ def glm(c: Config) -> Module:
 @family("glm4", architecture="Glm4ForCausalLM", heads=tops.CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
 def glm4(c: Config) -> Module:
     """GLM-4-0414 (transformers' Glm4DecoderLayer): a norm after each sub-layer too."""
-    names = ("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")
-    return kit.decoder(c, kit.layer(c, *fused(c), of=Sandwich, names=names))
+    return kit.decoder(c, kit.layer(c, *fused(c), of=Sandwich, names=BOTH_SIDES))
 
 
 def fused(c: Config) -> tuple[Module, Module]:

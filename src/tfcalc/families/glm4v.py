@@ -2,71 +2,55 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, layer
+from tfcalc.blocks import FUSED
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import bare
-from tfcalc.core.component import Component
-from tfcalc.core.number import floor_div
-from tfcalc.families.images import feed_forward, image, norms, part, self_attention
-from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, uniform
-from tfcalc.families.qwen_vl import FUSED as QKV
-from tfcalc.families.qwen_vl import NORMS, SIDES, patch_embed
-from tfcalc.families.vision_language import either, heads, reader
-from tfcalc.leaves import activation, convolution, learned_position, linear, norm
-from tfcalc.workload import Sequences, Workload
+from tfcalc.configs.family import family
+from tfcalc.core.number import product
+from tfcalc.families import image_kit, kit, packed_kit
+from tfcalc.families.glm import BOTH_SIDES
+from tfcalc.families.images import grid, part
+from tfcalc.families.packed_kit import SIDES
+from tfcalc.families.reader_kit import either, heads, reader
+from tfcalc.nn.any_size import GatedMerger, PatchRows, Resampled
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.layers import Sandwich
+from tfcalc.nn.module import Module
 
 
-@family("glm4v_vision", architecture="Glm4vVisionModel", heads={"Model": bare}, aliases=SIDES)
-def glm4v_vision(c: Config, run: Workload) -> Component:
+@family("glm4v_vision", architecture="Glm4vVisionModel", heads={"Model": tops.bare}, aliases=SIDES)
+def glm4v_vision(c: Config) -> Module:
     """GLM-4.1V (arXiv 2507.01006): layers are as wide inside as the text, ``intermediate_size`` is the merger's."""
-    h, out, side = c.size("hidden_size"), c.size("out_hidden_size"), c.size("spatial_merge_size")
-    stream = image(c, run)
-    merged = stream._replace(length=floor_div(stream.length, side * side))
-    bias = c.flag("attention_bias")
-    parts = (
-        self_attention(c, run, stream, name="attn", names=QKV, heads="num_heads", bias=bias, output_bias=False),
-        feed_forward(c, run, stream, names=GATED, bias=False, gated=True, inner=out),
-        *norms(NORMS, h, stream.tokens, "rmsnorm"),
+    h, out, side, count = (
+        c.size("hidden_size"),
+        c.size("out_hidden_size"),
+        c.size("spatial_merge_size"),
+        product(grid(c)),
     )
-    return Component(
-        "visual",
-        "encoder",
-        parts=(
-            learned_position("embeddings.position_embedding", stream.length, h, stream.tokens),
-            patch_embed(c, stream, h, bias=True),
-            norm("post_conv_layernorm", "rmsnorm", h, stream.tokens),
-            layer("blocks", parts, stream.tokens * h, copies=c.size("depth"), ends_with_sum=True),
-            norm("post_layernorm", "rmsnorm", h, stream.tokens),
-            convolution("downsample", h, out, (side, side), merged.tokens),
-            merger(c, run, merged),
-        ),
-    )
-
-
-def merger(c: Config, run: Workload, stream: Sequences) -> Component:
-    """A map with a norm and an activation, then a gated network."""
-    out = c.size("out_hidden_size")
-    network = FeedForward(out, c.size("intermediate_size"), c.word("hidden_act"), names=GATED, gated=True)
-    return Component(
-        "merger",
-        "projector",
-        parts=(
-            linear("proj", out, out, stream.tokens, bias=False),
-            norm("post_projection_norm", "layernorm", out, stream.tokens),
-            activation("act1", "gelu", stream.tokens * out),
-            network("(ffn)", stream, run),
-        ),
+    mixer = packed_kit.attention(c, bias=c.flag("attention_bias"), output_bias=False)
+    mixer = mixer.but(dropout=bool(c.get("attention_dropout")))
+    layer = packed_kit.layer(h, mixer, kit.gated(c, width=out), form="rmsnorm")
+    network = kit.gated(c, name="(ffn)", hidden=out)
+    merger = GatedMerger("merger", Linear("proj", out, out), Norm("post_projection_norm", "layernorm", out), network)
+    return packed_kit.tower(
+        packed_kit.patches(c, h, bias=True),
+        packed_kit.stack(c, layer),
+        merger,
+        positions=Resampled("embeddings.position_embedding", count, h),
+        count=count,
+        normed=Norm("post_conv_layernorm", "rmsnorm", h),
+        norm=Norm("post_layernorm", "rmsnorm", h),
+        downsample=PatchRows("downsample", (h, side, side), out),
     )
 
 
-@family("glm4v_text", architecture="Glm4vTextModel", heads={"Model": bare})
-def glm4v_text(c: Config, run: Workload) -> Component:
+@family("glm4v_text", architecture="Glm4vTextModel", heads={"Model": tops.bare})
+def glm4v_text(c: Config) -> Module:
     """GLM-4 with biases of queries, keys and values, and rotary positions in three dimensions."""
     width = c.quotient("hidden_size", "num_attention_heads")
-    mixer = attention(c, run, bias=True, output_bias=False, width=width)
-    names = (*PRE_NORM, "post_self_attn_layernorm", "post_mlp_layernorm")
-    return decoder(c, run, uniform(c, run, mixer, gated(c, run, names=FUSED), names=names, ends_with_sum=False))
+    rope = kit.rope(c, width, by_sequence=True, copies=True)
+    mixer = kit.attention(c, bias=True, output_bias=False, width=width).but(rope=rope)
+    return kit.decoder(c, kit.layer(c, mixer, kit.gated(c, names=FUSED), of=Sandwich, names=BOTH_SIDES))
 
 
 def text(c: Config) -> Config:
@@ -75,6 +59,9 @@ def text(c: Config) -> Config:
 
 
 @family("glm4v", architecture="Glm4vForConditionalGeneration", heads=heads(text, tied=either))
-def glm4v(c: Config, run: Workload) -> Component:
+def glm4v(c: Config) -> Module:
     """GLM-4.1V (arXiv 2507.01006)."""
-    return reader(run, text(c), nested(part(c, "vision_config", "glm4v_vision"), run, "visual"))
+    vision, width = part(c, "vision_config", "glm4v_vision"), text(c).size("hidden_size")
+    side, count = vision.size("spatial_merge_size"), product(grid(vision))
+    tower = image_kit.nested(vision, "visual")
+    return reader(tower, (), text(c), vectors=count, width=width, together=side * side)

@@ -2,90 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tfcalc.blocks import FeedForward, layer, stack
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import bare
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, ceil_div, product
-from tfcalc.families.images import grid, image, norms, pair, part, patches, self_attention
-from tfcalc.families.vision_language import heads, reader
-from tfcalc.leaves import convolution, learned_position, linear, norm, parameter
-from tfcalc.leaves.relative import relative_scores
-from tfcalc.workload import Sequences, Workload
-
-FUSED = ("qkv", "proj")
+from tfcalc.families import image_kit
+from tfcalc.families.images import grid, part
+from tfcalc.families.reader_kit import heads, patches_of, reader, text_of, tower
+from tfcalc.nn.basic import Linear, Norm, parameter
+from tfcalc.nn.convolved import Convolved, ConvolvedProjector, Neck, WithNeck
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+from tfcalc.nn.windowed import AlongSides
 
 
 @family("got_ocr2_vision", architecture="GotOcr2VisionEncoder", heads={"Encoder": bare})
-def got_ocr2_vision(c: Config, run: Workload) -> Component:
+def got_ocr2_vision(c: Config) -> Module:
     """SAM (arXiv 2304.02643): most layers look within windows; trained vectors for distances along either side."""
-    h, stream = c.size("hidden_size"), image(c, run)
-    everywhere = c.numbers("global_attn_indexes")
-    whole = [
-        place in everywhere or not c.number("window_size", least=0) for place in range(c.number("num_hidden_layers"))
-    ]
-
-    def make(full: bool) -> Component:
-        mlp = FeedForward(h, c.size("mlp_dim"), c.word("hidden_act"), bias=True, names=("lin1", "lin2"))
-        parts = (
-            attention(c, run, stream, full),
-            mlp("mlp", stream, run),
-            *norms(("layer_norm1", "layer_norm2"), h, stream.tokens),
-        )
-        return layer("layers", parts, stream.tokens * h, ends_with_sum=True)
-
-    positions = [learned_position("pos_embed", stream.length, h, stream.tokens)] if c.flag("use_abs_pos") else []
-    return Component(
-        "vision_tower",
-        "encoder",
-        parts=(
-            patches("patch_embed.projection", c, stream.tokens, width=h, kernel=pair(c, "patch_size")),
-            *positions,
-            *stack("layers", whole, c.size("num_hidden_layers"), make),
-            Component("neck", "neck", parts=tuple(neck(c, stream.tokens))),
-        ),
-    )
+    h, f, count = c.size("hidden_size"), c.size("mlp_dim"), c.number("num_hidden_layers")
+    everywhere, window = c.numbers("global_attn_indexes"), c.number("window_size", least=0)
+    ffn = FeedForward("mlp", Linear("lin1", h, f, "1", True), Linear("lin2", f, h, "2", True), c.word("hidden_act"))
+    norms = image_kit.norms(c, "layer_norm1", "layer_norm2")
+    kinds = [place in everywhere or not window for place in range(count)]
+    layers = {full: PreNorm("layers", (attention(c, full), ffn), norms) for full in dict.fromkeys(kinds)}
+    stack = Stack("layers", tuple(layers[full] for full in kinds), c.size("num_hidden_layers"))
+    places = image_kit.positions(c, "pos_embed") if c.flag("use_abs_pos") else None
+    table = image_kit.embeddings(c, (), image_kit.patches(c, "patch_embed.projection"), places)
+    return WithNeck("vision_tower", image_kit.pixels(c), product(grid(c)), table, None, stack, None, neck=neck(c))
 
 
-def attention(c: Config, run: Workload, stream: Sequences, full: bool) -> Component:
+def attention(c: Config, full: bool) -> AlongSides:
     """Over the whole image, or within windows that fill it up at its edges."""
-    sides = grid(c)
-    windows = stream
+    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    sides: tuple[Num, ...] = grid(c)
+    windows: Num | None = None
     if not full:
         side = c.size("window_size")
-        count = product(ceil_div(whole, side) for whole in sides)
-        windows = run.beside(side * side)._replace(batch=stream.batch * count)
-        sides = side, side
-    tables = zip(("rel_pos_h", "rel_pos_w"), sides, strict=True) if c.flag("use_rel_pos") else ()
-    return self_attention(
-        c,
-        run,
-        windows,
-        name="attn",
-        names=FUSED,
-        bias=c.flag("qkv_bias"),
-        output_bias=True,
-        within=tuple(part for name, side in tables for part in _distances(c, name, side, windows)),
+        windows, sides = product(ceil_div(whole, side) for whole in sides), (side, side)
+    named = zip(("rel_pos_h", "rel_pos_w"), sides, strict=True) if c.flag("use_rel_pos") else ()
+    tables = tuple(parameter(name, 2 * side - 1, d) for name, side in named)
+    inward, outward = Linear("qkv", h, 3 * h, "QKV", c.flag("qkv_bias")), Linear("proj", h, h, "O", True)
+    dropped = bool(c.get("attention_dropout"))
+    return AlongSides(
+        "attn",
+        *(a, a, d, d, (inward,), (), outward),
+        dropout=dropped,
+        windows=windows,
+        patches=product(sides),
+        sides=sides if tables else (),
+        tables=tables,
     )
 
 
-def _distances(c: Config, name: str, side: Num, windows: Sequences) -> Iterator[Component]:
-    """A trained vector for each distance along a side: how much a query's row (or column) heeds each."""
-    heads, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    yield parameter(name, 2 * side - 1, d)
-    yield relative_scores(f"{name}.scores", heads, d, windows.tokens, side, windows.tokens * windows.length)
-
-
-def neck(c: Config, tokens: Num) -> Iterator[Component]:
+def neck(c: Config) -> Neck:
     """Two convolutions to fewer channels."""
-    h, out = c.size("hidden_size"), c.size("output_channels")
-    yield convolution("conv1", h, out, (1, 1), tokens, bias=False)
-    yield norm("layer_norm1", "layernorm", out, tokens)
-    yield convolution("conv2", out, out, (3, 3), tokens, bias=False)
-    yield norm("layer_norm2", "layernorm", out, tokens)
+    h, out, count = c.size("hidden_size"), c.size("output_channels"), product(grid(c))
+    first, second = Norm("layer_norm1", "layernorm", out), Norm("layer_norm2", "layernorm", out)
+    steps = Convolved("conv1", h, out, (1, 1), count), first, Convolved("conv2", out, out, (3, 3), count), second
+    return Neck("neck", steps)
 
 
 QWEN_SMALL = {
@@ -98,30 +74,23 @@ QWEN_SMALL = {
     "hidden_act": "silu",
     "max_position_embeddings": 32768,
 }
-
-
-def text(c: Config) -> Config:
-    """Any text model, but a small Qwen2 where none is named."""
-    return part(c, "text_config", "qwen2", over=QWEN_SMALL, free=True)
+text = text_of("qwen2", over=QWEN_SMALL)
 
 
 @family("got_ocr2", architecture="GotOcr2ForConditionalGeneration", heads=heads(text))
-def got_ocr2(c: Config, run: Workload) -> Component:
+def got_ocr2(c: Config) -> Module:
     """GOT-OCR 2 (arXiv 2409.01704): each convolution of the projector halves both sides of the image."""
     vision, width = part(c, "vision_config", "got_ocr2_vision"), text(c).size("hidden_size")
-    channels, half, quarter = vision.size("output_channels"), _shrunk(vision, run, 2), _shrunk(vision, run, 4)
-    projector = Component(
-        "multi_modal_projector",
-        "projector",
-        parts=(
-            convolution("conv_upsampler1", channels, 2 * channels, (3, 3), half, bias=False),
-            convolution("conv_upsampler2", 2 * channels, width, (3, 3), quarter, bias=False),
-            linear("multimodal_projector", width, width, quarter),
-        ),
+    channels = vision.size("output_channels")
+    steps = (
+        Convolved("conv_upsampler1", channels, 2 * channels, (3, 3), _shrunk(vision, 2)),
+        Convolved("conv_upsampler2", 2 * channels, width, (3, 3), _shrunk(vision, 4)),
+        Linear("multimodal_projector", width, width, "", True),
     )
-    return reader(run, text(c), nested(vision, run, "vision_tower"), projector)
+    projector = ConvolvedProjector("multi_modal_projector", steps)
+    return reader(tower(vision), (projector,), text(c), vectors=patches_of(vision), width=channels)
 
 
-def _shrunk(vision: Config, run: Workload, times: int) -> Num:
+def _shrunk(vision: Config, times: int) -> Num:
     """The vectors of images whose sides are so many times shorter."""
-    return run.beside(product(ceil_div(side, times) for side in grid(vision))).tokens
+    return product(ceil_div(side, times) for side in grid(vision))

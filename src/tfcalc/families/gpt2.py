@@ -15,13 +15,13 @@ from tfcalc.blocks import layer
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, classifier, labels, lm_head
+from tfcalc.configs.heads import labels
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import norms
 from tfcalc.families.windows import LAYERS
-from tfcalc.leaves import embedding, learned_position, linear, norm, sinusoidal_position
+from tfcalc.leaves import embedding, learned_position, linear, norm
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
@@ -44,15 +44,6 @@ SHORT = {
 }
 """OpenAI's names of the fields, by which GPT-2 and its kin go."""
 
-GPT_HEADS = {
-    "Model": bare,
-    "ForCausalLM": lm_head(),
-    "ForSequenceClassification": classifier("score"),
-    "ForTokenClassification": classifier("classifier", bias=True),
-    "ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2),
-}
-"""Of the GPT-likes that are older than transformers' Generic… classes."""
-
 
 def summary(name: str, c: Config, run: Workload, *, classes: Num | None = None) -> Iterator[Component]:
     """What makes one vector of a sequence's last one: of the ``classes``, of the hidden size, or no map at all."""
@@ -73,7 +64,7 @@ GPT_TOPS = {
     "ForTokenClassification": tops.classifier("classifier", bias=True),
     "ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2),
 }
-"""The same for those that are modules."""
+"""Of the GPT-likes that are older than transformers' Generic… classes."""
 
 
 def double_heads(c: Config, base: Module) -> Module:
@@ -172,12 +163,6 @@ def positions(c: Config, run: Workload, name: str, *, beside: int = 0) -> Compon
     return learned_position(name, rows, c.size("hidden_size"), run.target.tokens)
 
 
-def fixed_positions(c: Config, run: Workload, name: str, *, beside: int = 0) -> Component:
-    """Sines and cosines, which are made anew in each process: no checkpoint holds them."""
-    rows = c.size("max_position_embeddings") + beside
-    return sinusoidal_position(name, rows, c.size("hidden_size"), run.target.tokens, stored="nothing")
-
-
 def final(c: Config, run: Workload, name: str, kind: str = "layernorm") -> Component:
     """A norm of the hidden size."""
     return norm(name, kind, c.size("hidden_size"), run.target.tokens)
@@ -198,14 +183,19 @@ def split_attention(
     output_bias: bool | None = None,
     of: type[Attention] = Attention,
     dropout: str = "attn_pdrop",
+    key_width: Num | None = None,
     **code: Any,
 ) -> Attention:
-    """Heads that split the hidden size; as many of keys and values, or ``groups``."""
+    """Heads that split the hidden size; as many of keys and values, or ``groups``.
+
+    Keys and values may be made of vectors of another width (``key_width``).
+    """
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
     g, (*inward, outward) = a if groups is None else groups, names
     widths = {1: {"QKV": a * d + 2 * g * d}, 2: {"Q": a * d, "KV": 2 * g * d}, 3: {"Q": a * d, "K": g * d, "V": g * d}}
     made = widths[len(inward)].items()
-    maps = (Linear(one, h, width, letter, bias) for one, (letter, width) in zip(inward, made, strict=True))
+    read = {letter: h if "Q" in letter or key_width is None else key_width for letter, _ in made}
+    maps = (Linear(one, read[letter], width, letter, bias) for one, (letter, width) in zip(inward, made, strict=True))
     back = Linear(outward, a * d, h, "O", bias if output_bias is None else output_bias)
     return of(name, a, g, d, d, tuple(maps), (), back, dropout=bool(dropout and c.get(dropout)), **code)
 

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import bare, output
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
 from tfcalc.core.number import Num, product
 from tfcalc.families import kit
 from tfcalc.families.gpt2 import (
     GPT_TOPS,
     inner,
     split_attention,
-    transformer,
 )
+from tfcalc.families.image_kit import nested
 from tfcalc.families.images import grid
 from tfcalc.families.llama import PRE_NORM
+from tfcalc.families.reader_kit import conditional
 from tfcalc.families.windows import LAYERS
-from tfcalc.leaves import linear
 from tfcalc.nn.alibi import Alibi
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.counted import counted
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.indexed import IndexedAttention
 from tfcalc.nn.layers import Parallel, PreNorm
 from tfcalc.nn.module import Module
+from tfcalc.nn.reader import PatchReader, PixelMap
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.stack import Stack
-from tfcalc.workload import Workload
 
 QKV = ("query_key_value", "dense")
 MLP = ("dense_h_to_4h", "dense_4h_to_h")
@@ -168,25 +163,14 @@ def text_of(c: Config) -> Config:
     return c.sub("text_config", "persimmon") if c.has("text_config") else c.read_as("persimmon")
 
 
-def fuyu_logits(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-    """Logits of the language model."""
-    text = text_of(c)
-    yield base
-    yield output("lm_head", text.size("hidden_size"), text.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
-
-
-@family(
-    "fuyu",
-    architecture="FuyuForCausalLM",
-    heads={"Model": bare, "ForCausalLM": fuyu_logits},
-)
-def fuyu(c: Config, run: Workload) -> Component:
+@family("fuyu", architecture="FuyuForCausalLM", heads={"Model": tops.bare, "ForCausalLM": conditional(text_of)})
+def fuyu(c: Config) -> Module:
     """Adept 2023: Persimmon, which reads patches of an image by a single map of their pixels."""
     text, side = text_of(c), c.size("patch_size")
-    language = counted(persimmon(text), run) if text is c else nested(text, run, "language_model")
-    pixels, patches = side * side * c.size("num_channels"), run.beside(product(grid(c))).tokens
-    embed = linear("vision_embed_tokens", pixels, text.size("hidden_size"), patches, input_gradient=False)
-    return transformer(language._replace(name="language_model"), embed, name="model")
+    language = persimmon(text).but(name="language_model") if text is c else nested(text, "language_model")
+    pixels, patches, h = side * side * c.size("num_channels"), product(grid(c)), text.size("hidden_size")
+    embed = PixelMap("vision_embed_tokens", pixels, h, "", True, patches=patches)
+    return PatchReader("model", embed, (), language, patches, h)
 
 
 @family(

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
-from tfcalc.blocks.mamba import Mamba
-from tfcalc.blocks.mamba2 import Mamba2
+from tfcalc.blocks import GATED
+from tfcalc.blocks import FeedForward as Block
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output
+from tfcalc.configs.heads import output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families import kit
-from tfcalc.families.llama import PRE_NORM, attention, norms
-from tfcalc.families.mamba import Channels, backbone, expanded, mamba2_head_dim, mamba2_mixer, time_step_rank
-from tfcalc.families.mixtral import chosen
-from tfcalc.leaves import buffer, linear, norm
+from tfcalc.families import granite_moe, kit
+from tfcalc.families.experts import correction, mixture
+from tfcalc.families.glm_moe import COPIES
+from tfcalc.families.mamba import (
+    Channels,
+    backbone,
+    expanded,
+    mamba2_head_dim,
+    mamba2_mixer,
+    of_channels,
+    time_step_rank,
+)
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.mamba2 import Mamba2
+from tfcalc.nn.mixture import LatentMixture, PlainExperts
 from tfcalc.nn.module import Module
+from tfcalc.nn.multiplied import Mixed, MultipliedAttention, MultipliedFeedForward, MultipliedMamba2
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
@@ -29,7 +40,7 @@ LEGACY = {"mamba": LINEAR, "attention": FULL}
 """What older files call these layers."""
 
 
-LM = {"Model": bare, "ForCausalLM": lm_head()}
+FINAL = ("model", "embed_tokens", "final_layernorm")
 PRE_FF_NORM = ("input_layernorm", "pre_ff_layernorm")
 
 
@@ -53,94 +64,62 @@ def periodic(c: Config, name: str) -> list[bool]:
     return [place % period == offset for place in range(c.number("num_hidden_layers"))]
 
 
-def swiglu(c: Config, width: Num, names: tuple[str, ...] = GATED, *, bias: bool = False) -> FeedForward:
+def swiglu(c: Config, width: Num, names: tuple[str, ...] = GATED, *, bias: bool = False) -> Block:
     """A gated feed-forward network of this width."""
-    return FeedForward(c.size("hidden_size"), width, c.word("hidden_act"), bias=bias, names=names, gated=True)
+    return Block(c.size("hidden_size"), width, c.word("hidden_act"), bias=bias, names=names, gated=True)
 
 
-@family("jamba", architecture="JambaForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
-def jamba(c: Config, run: Workload) -> Component:
+@family("jamba", architecture="JambaForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
+def jamba(c: Config) -> Module:
     """Jamba (arXiv 2403.19887): attention in one layer of eight, experts in one of two; norms inside Mamba."""
-    h, stream = c.size("hidden_size"), run.target
-    mamba = Mamba(
-        h,
-        c.size("mamba_expand") * h,
-        c.size("mamba_d_state"),
-        time_step_rank(c, "mamba_dt_rank"),
-        c.size("mamba_d_conv"),
-        c.word("hidden_act"),
-        bias=c.flag("mamba_proj_bias"),
-        conv_bias=c.flag("mamba_conv_bias"),
-        norms="rmsnorm",
-    )
     several = c.number("num_experts", least=0) > 1
 
-    def made(kind: tuple[bool, bool]) -> Component:
+    def one(kind: tuple[bool, bool]) -> Module:
         attends, sparse = kind
-        mixer = attention(c, run, rotated=False) if attends else mamba("mamba", stream)
-        width = c.size("intermediate_size")
-        if sparse and several:
-            experts = c.size("num_experts"), chosen(c, "num_experts"), swiglu(c, width, FUSED)
-            ffn = MixtureOfExperts(h, *experts, router="router")("feed_forward", stream, run)
-        else:
-            ffn = swiglu(c, width)("feed_forward", stream, run)
-        parts = (mixer, ffn, *norms(PRE_FF_NORM, "rmsnorm", c, run))
-        return layer("layers", parts, stream.tokens * h, ends_with_sum=True)
+        mixer = kit.attention(c).but(rope=None) if attends else jamba_mixer(c)
+        ffn = jamba_experts(c) if sparse and several else kit.gated(c, name="feed_forward")
+        return kit.layer(c, mixer, ffn, names=PRE_FF_NORM)
 
     kinds = list(zip(periodic(c, "attn_layer"), periodic(c, "expert_layer"), strict=True))
-    layers = stack("layers", kinds, c.size("num_hidden_layers"), made)
-    return named_decoder(c, run, *layers)
+    return kit.decoder(c, one, kinds, names=FINAL, masks=(None,))
+
+
+def jamba_mixer(c: Config) -> Module:
+    """Mamba with norms of time step, B and C."""
+    channels = c.size("mamba_expand") * c.size("hidden_size")
+    sizes = time_step_rank(c, "mamba_dt_rank"), c.size("mamba_d_state"), c.size("mamba_d_conv")
+    bias, conv_bias = c.flag("mamba_proj_bias"), c.flag("mamba_conv_bias")
+    return of_channels(c, "mamba", channels, sizes, norms="rmsnorm", bias=bias, conv_bias=conv_bias)
+
+
+def jamba_experts(c: Config) -> Module:
+    """Experts, the sum of whose weights is whatever it is."""
+    return mixture(c, name="feed_forward", experts="num_experts", router="router", result="stream")
 
 
 @family(
     "granitemoehybrid",
     architecture="GraniteMoeHybridForCausalLM",
-    heads=LM,
+    heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(scales=True)},
     aliases={"layers_block_type": "layer_types"},
 )
-def granite_hybrid(c: Config, run: Workload) -> Component:
-    """Granite 4: Mamba-2 or attention, then experts (none of them in a dense model) beside a network for all tokens."""
-    h, stream = c.size("hidden_size"), run.target
-    mamba = granite_mamba2(c)
+def granite_hybrid(c: Config) -> Module:
+    """Granite 4: Mamba-2 or attention, then experts (none of them in a dense model) beside a network for all tokens.
 
-    def made(kind: str) -> Component:
-        mixer = mamba("mamba", stream) if kind == LINEAR else granite_attention(c, run)
-        shared = swiglu(c, c.size("shared_intermediate_size", least=0), ("input_linear", "output_linear"))
-        parts = [mixer, *norms(PRE_NORM, "rmsnorm", c, run)]
+    Attention knows positions only where the config says so.
+    """
+    rope = kit.rope(c) if c.get("position_embedding_type") == "rope" else None
+    width = c.size("shared_intermediate_size", least=0)
+    shared = kit.gated(c, name="shared_mlp", width=width, names=("input_linear", "output_linear"))
+
+    def one(kind: str) -> Module:
+        attention = kit.attention(c, bias=c.flag("attention_bias")).but(rope=rope)
+        mixer = attention if kind == FULL else bamba_mixer(c)
         if c.number("num_local_experts", least=0):
-            experts = c.size("num_local_experts"), chosen(c)
-            expert = swiglu(c, c.size("intermediate_size"), FUSED)
-            parts.append(MixtureOfExperts(h, *experts, expert, router="router")("block_sparse_moe", stream, run))
-        parts.append(shared("shared_mlp", stream, run))
-        return layer("layers", parts, stream.tokens * h, ends_with_sum=True)
+            return granite_moe.layer(c, mixer, shared)
+        return kit.layer(c, mixer, shared).but(scales=True)
 
-    layers = stack("layers", layer_types(c, lambda _: LINEAR), c.size("num_hidden_layers"), made)
-    return named_decoder(c, run, *layers, final="norm")
-
-
-def granite_attention(c: Config, run: Workload) -> Component:
-    """Granite's attention, which knows positions only where the config says so."""
-    rotated = c.get("position_embedding_type") == "rope"
-    return attention(c, run, bias=c.flag("attention_bias"), rotated=rotated)
-
-
-def granite_mamba2(c: Config) -> Mamba2:
-    """Mamba-2 by the names of fields that Granite, Bamba and Falcon-H1 share."""
-    given = c.optional("mamba_d_ssm")
-    channels = expanded(c, "mamba_expand") if given is None else Channels(given, c.number("mamba_d_ssm"))
-    return Mamba2(
-        c.size("hidden_size"),
-        c.size("mamba_n_heads"),
-        mamba2_head_dim(c, "mamba_n_heads", "mamba_d_head", channels),
-        channels.size,
-        c.size("mamba_d_state"),
-        c.size("mamba_n_groups"),
-        c.size("mamba_d_conv"),
-        c.word("hidden_act"),
-        c.size("mamba_chunk_size"),
-        bias=c.flag("mamba_proj_bias"),
-        conv_bias=c.flag("mamba_conv_bias"),
-    )
+    return kit.decoder(c, one, layer_types(c, lambda _: LINEAR), masks=(None,)).but(scales=True)
 
 
 @family(
@@ -159,33 +138,32 @@ def bamba(c: Config) -> Module:
         return kit.layer(c, mixer, ffn, names=PRE_FF_NORM)
 
     kinds = [place in attends for place in range(c.number("num_hidden_layers"))]
-    return kit.decoder(c, one, kinds, names=("model", "embed_tokens", "final_layernorm"), masks=(None,))
+    return kit.decoder(c, one, kinds, names=FINAL, masks=(None,))
 
 
-def bamba_mixer(c: Config) -> Module:
-    """Mamba-2."""
-    channels, heads = expanded(c, "mamba_expand"), c.size("mamba_n_heads")
+def bamba_mixer(c: Config, *, output_bias: bool | None = None, of: type[Mamba2] = Mamba2) -> Mamba2:
+    """Mamba-2 by the names of fields that Bamba, Granite and Falcon-H1 share."""
+    given = c.optional("mamba_d_ssm")
+    channels = expanded(c, "mamba_expand") if given is None else Channels(given, c.number("mamba_d_ssm"))
+    heads, bias = c.size("mamba_n_heads"), c.flag("mamba_proj_bias")
     width = mamba2_head_dim(c, "mamba_n_heads", "mamba_d_head", channels)
     sizes = c.size("mamba_d_state"), c.size("mamba_n_groups"), c.size("mamba_d_conv"), c.size("mamba_chunk_size")
-    bias, conv_bias = c.flag("mamba_proj_bias"), c.flag("mamba_conv_bias")
-    return mamba2_mixer(c, "mamba", (channels.size, heads, width), sizes, bias=bias, conv_bias=conv_bias)
+    made = mamba2_mixer(
+        c, "mamba", (channels.size, heads, width), sizes, bias=bias, conv_bias=c.flag("mamba_conv_bias")
+    )
+    output = made.out_proj if output_bias is None else made.out_proj.but(bias=output_bias)
+    return of(**made.__dict__ | {"out_proj": output})
 
 
-@family("falcon_h1", architecture="FalconH1ForCausalLM", heads=LM)
-def falcon_h1(c: Config, run: Workload) -> Component:
+@family("falcon_h1", architecture="FalconH1ForCausalLM", heads={"Model": tops.bare, **tops.scaled_lm()})
+def falcon_h1(c: Config) -> Module:
     """Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 side by side in every layer, their outputs added."""
-    gated_norm, bias = c.flag("mamba_rms_norm"), c.flag("projectors_bias")
-    mamba = granite_mamba2(c)._replace(gated_norm=gated_norm, output_bias=bias)
-    mixers = mamba("mamba", run.target), attention(c, run, bias=c.flag("attention_bias"))
-    made = pre_ff_layer(c, run, *mixers)
-    return named_decoder(c, run, made._replace(copies=c.size("num_hidden_layers")))
-
-
-def pre_ff_layer(c: Config, run: Workload, *mixers: Component) -> Component:
-    """Mixers, then a gated network, each after a norm."""
-    ffn = swiglu(c, c.size("intermediate_size"), bias=c.flag("mlp_bias"))("feed_forward", run.target, run)
-    parts = (*mixers, ffn, *norms(PRE_FF_NORM, "rmsnorm", c, run))
-    return layer("layers", parts, run.target.tokens * c.size("hidden_size"), ends_with_sum=True)
+    mixer = bamba_mixer(c, output_bias=c.flag("projectors_bias"), of=MultipliedMamba2)
+    mixer = mixer.but(gate_last=c.flag("mamba_norm_before_gate")) if c.flag("mamba_rms_norm") else mixer.but(norm=())
+    attention = MultipliedAttention(**kit.attention(c, bias=c.flag("attention_bias")).__dict__)
+    ffn = MultipliedFeedForward(**kit.gated(c, name="feed_forward", bias=c.flag("mlp_bias")).__dict__)
+    made = kit.layer(c, mixer, attention, ffn, of=Mixed, names=PRE_FF_NORM)
+    return kit.decoder(c, made, names=FINAL).but(scales=True)
 
 
 def named_decoder(c: Config, run: Workload, *layers: Component, final: str = "final_layernorm") -> Component:
@@ -218,72 +196,58 @@ def never_tied(c: Config, run: Workload, base: Component) -> tuple[Component, ..
 @family(
     "nemotron_h",
     architecture="NemotronHForCausalLM",
-    heads={"Model": bare, "ForCausalLM": never_tied},
+    heads={"Model": tops.bare, "ForCausalLM": tops.never_tied},
     aliases={"layer_types": "layers_block_type", "num_local_experts": "n_routed_experts"},
     hybrid_override_pattern="ME*-",  # by __post_init__
 )
-def nemotron_h(c: Config, run: Workload) -> Component:
+def nemotron_h(c: Config) -> Module:
     """Nemotron-H (arXiv 2504.03624), Nemotron 3: one norm and one mixer a layer, be it Mamba-2, attention or an MLP."""
-    h, stream = c.size("hidden_size"), run.target
+    makers: dict[str, Callable[[], Module]] = {
+        LINEAR: lambda: nemotron_mixer(c),
+        FULL: lambda: kit.attention(c).but(name="mixer", rope=None),
+        MOE: lambda: nemotron_experts(c),
+        MLP: lambda: relu2(c, "mixer", c.size("hidden_size"), c.size("intermediate_size")),
+    }
 
-    def mixer(kind: str) -> Component:
-        if kind == LINEAR:
-            return nemotron_mamba2(c)("mixer", stream)
-        if kind == FULL:
-            return attention(c, run, name="mixer", rotated=False)
-        if kind == MOE:
-            return nemotron_experts(c, run)
-        return relu2(c, h, c.size("intermediate_size"))("mixer", stream, run)
+    def one(kind: str) -> Module:
+        return kit.layer(c, makers[kind](), names=("norm",), code="helium")
 
-    def made(kind: str) -> Component:
-        parts = (norm("norm", "rmsnorm", h, stream.tokens), mixer(kind))
-        return layer("layers", parts, stream.tokens * h, ends_with_sum=True)
-
-    kinds = nemotron_layers(c)
-    return backbone(c, run, *stack("layers", kinds, len(kinds), made), name="model")
+    kinds, names = nemotron_layers(c), ("model", "embeddings", "norm_f")
+    return kit.decoder(c, one, kinds, code="helium", names=names, masks=(None,), count=len(kinds))
 
 
-def nemotron_mamba2(c: Config) -> Mamba2:
+def nemotron_mixer(c: Config) -> Module:
     """Mamba-2 whose width is that of its heads, not a multiple of the hidden size."""
     heads, width = c.size("mamba_num_heads"), c.size("mamba_head_dim")
-    return Mamba2(
-        c.size("hidden_size"),
-        heads,
-        width,
-        heads * width,
-        c.size("ssm_state_size"),
-        c.size(first(c, "mamba_n_groups", "n_groups")),
-        c.size(first(c, "mamba_d_conv", "conv_kernel")),
-        c.word("mamba_hidden_act"),
-        c.size(first(c, "mamba_chunk_size", "chunk_size")),
-        bias=c.flag("use_bias"),
-        conv_bias=c.flag(first(c, "mamba_conv_bias", "use_conv_bias")),
-    )
+    groups, kernel = c.size(first(c, "mamba_n_groups", "n_groups")), c.size(first(c, "mamba_d_conv", "conv_kernel"))
+    sizes = c.size("ssm_state_size"), groups, kernel, c.size(first(c, "mamba_chunk_size", "chunk_size"))
+    conv_bias = c.flag(first(c, "mamba_conv_bias", "use_conv_bias"))
+    channels = heads * width, heads, width
+    act, bias = c.word("mamba_hidden_act"), c.flag("use_bias")
+    return mamba2_mixer(c, "mixer", channels, sizes, bias=bias, conv_bias=conv_bias, act=act)
 
 
-def nemotron_experts(c: Config, run: Workload) -> Component:
+def nemotron_experts(c: Config) -> Module:
     """Experts chosen with a correction that is not trained, in a narrower space where ``moe_latent_size`` is given."""
-    h, latent, stream, bias = c.size("hidden_size"), c.optional("moe_latent_size"), run.target, c.flag("mlp_bias")
-    ways: tuple[Component, ...] = ()
+    h, latent, bias = c.size("hidden_size"), c.optional("moe_latent_size"), c.flag("mlp_bias")
+    ways: tuple[Linear, ...] = ()
     if latent is not None:
-        ways = (
-            linear("fc1_latent_proj", h, latent, stream.tokens, bias=bias),
-            linear("fc2_latent_proj", latent, h, stream.tokens, bias=bias),
-        )
-    shared = relu2(c, h, c.size("moe_shared_expert_intermediate_size"))("shared_experts", stream, run)
-    block = MixtureOfExperts(
-        h,
-        c.size("n_routed_experts"),
-        chosen(c, "n_routed_experts"),
-        relu2(c, h if latent is None else latent, c.size("moe_intermediate_size"))._replace(bias=False),
-        within=(buffer("gate.e_score_correction_bias", c.size("n_routed_experts")), *ways, shared),
-    )
-    return block("mixer", stream, run)
+        ways = Linear("fc1_latent_proj", h, latent, bias=bias), Linear("fc2_latent_proj", latent, h, bias=bias)
+    shared = relu2(c, "shared_experts", h, c.size("moe_shared_expert_intermediate_size"))
+    act, width = c.word("mlp_hidden_act"), c.size("moe_intermediate_size")
+    how: dict[str, Any] = COPIES | {"normalized": bool(c.get("norm_topk_prob")), "scales": True}
+    mixed = mixture(c, experts="n_routed_experts", width=width, act=act, name="mixer", **how)
+    read = h if latent is None else latent
+    up, down = Linear("up_proj", read, width, "1"), Linear("down_proj", width, read, "2")
+    many = PlainExperts(**mixed.experts.__dict__ | {"up": up, "down": down})
+    return LatentMixture(mixed.name, mixed.router, many, (shared,), stored=(correction(c),), ways=ways)
 
 
-def relu2(c: Config, width: Num, inner: Num) -> FeedForward:
+def relu2(c: Config, name: str, width: Num, inner: Num) -> FeedForward:
     """A network without a gate."""
-    return FeedForward(width, inner, c.word("mlp_hidden_act"), bias=c.flag("mlp_bias"), names=("up_proj", "down_proj"))
+    bias, (up, down) = c.flag("mlp_bias"), kit.PLAIN
+    maps = Linear(up, width, inner, "1", bias), Linear(down, inner, width, "2", bias)
+    return FeedForward(name, *maps, c.word("mlp_hidden_act"))
 
 
 def first(c: Config, *names: str) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Tensor
-from tfcalc.families.bert import FIRST_TOKEN, attention, embeddings, layers, pooler, stacked, with_tables
-from tfcalc.families.bert_heads import ROBERTA_HEADS
-from tfcalc.leaves import buffer
-from tfcalc.workload import Workload
+from tfcalc.families import bert_kit as kit
+from tfcalc.families.bert_kit import FIRST_TOKEN, POST_NORM
+from tfcalc.families.bert_tops import ROBERTA_TOPS
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.embeddings import TOKENS
+from tfcalc.nn.encoder import Encoder, Layers
+from tfcalc.nn.integers import IntegerEmbeddings, IntegerLayer, in_integers, ranges
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
 
-RANGE = ("x_min", "x_max", "act_scaling_factor")
-"""What is kept of the activations at a place: from where to where they go, and the size of a step."""
 IN_EMBEDDINGS = ("embeddings_act1", "embeddings_act2", "output_activation")
 IN_LAYER = (
     *(f"attention.self.{part}_activation" for part in ("query", "key", "value", "output")),
@@ -27,36 +26,21 @@ IN_LAYER = (
     "pre_intermediate_act",
     "pre_output_act",
 )
-STEPS = {"linear": "fc_scaling_factor", "embedding": "weight_scaling_factor", "position": "weight_scaling_factor"}
 
 
-@family("ibert", architecture="IBertForMaskedLM", heads=ROBERTA_HEADS)
-def ibert(c: Config, run: Workload) -> Component:
-    """Kim et al. 2021 (arXiv 2101.01321): each weight is stored a second time, as an integer, whether used or not."""
-    words = quantised(embeddings(c, run, *with_tables(c, run)))
-    stack = quantised(layers(c, run, attention(c, run)))
-    words = words._replace(parts=(*words.parts, *ranges(IN_EMBEDDINGS)))
-    stack = stack._replace(parts=(*stack.parts, *ranges(IN_LAYER)))
-    return Component("ibert", "encoder", parts=(words, stacked(stack), *pooler(c, run, FIRST_TOKEN)))
+@family("ibert", architecture="IBertForMaskedLM", heads=ROBERTA_TOPS)
+def ibert(c: Config) -> Module:
+    """Kim et al. 2021 (arXiv 2101.01321): each weight is stored a second time, as an integer, whether used or not.
 
-
-def quantised(part: Component) -> Component:
-    """The same with an integer for each weight, and the size of a step: for each row of a map, for all of a table."""
-    weights = part.own.weights
-    if part.kind == "norm":
-        shift = Tensor("shift", (1,), key="shift")
-        kept = (shift, *(Tensor(name, (1,), key=f"activation.{name}") for name in RANGE))
-    elif weights:
-        steps = weights[0].shape[1] if part.kind == "linear" else 1
-        integers = (Tensor(weight.name, weight.shape, key=f"{weight.key}_integer") for weight in weights)
-        kept = (*integers, Tensor("steps", (steps,), key=STEPS[part.kind]))
-    else:
-        kept = ()
-    return part._replace(own=part.own._replace(buffers=kept), parts=tuple(map(quantised, part.parts)))
-
-
-def ranges(places: tuple[str, ...]) -> Iterator[Component]:
-    """Those of the activations at these places."""
-    for place in places:
-        for name in RANGE:
-            yield buffer(f"{place}.{name}", 1)
+    What runs is RoBERTa in numbers, as long as ``quant_mode`` is not set.
+    """
+    norms = (kit.norm(c, name).but(code="quotient") for name in POST_NORM[::2])
+    layer = in_integers(IntegerLayer("layer", (kit.attention(c), kit.network(c)), tuple(norms), kit.drops(c)))
+    stack = Stack("layer", (layer.but(ranges=ranges(*IN_LAYER)),) * c.number(LAYERS), c.size(LAYERS))
+    words = kit.embeddings(c, *kit.with_tables(c, TOKENS))
+    assert words.norm is not None
+    table = in_integers(
+        IntegerEmbeddings(words.name, words.tables, words.norm.but(code="quotient"), words.dropped)
+    ).but(ranges=ranges(*IN_EMBEDDINGS))
+    pooler = kit.pooler(c, FIRST_TOKEN)
+    return Encoder("ibert", table, (), Layers("encoder", (), stack), pooler=pooler, pools=c.head in kit.PAIRED)

@@ -71,9 +71,8 @@ def self_attention(
     output_bias: bool | None = None,
     within: tuple[Component, ...] = (),
     causal: bool = False,
-    pieces: Num | None = None,
 ) -> Component:
-    """Attention among all patches, or within windows of so many (``pieces``), of heads that share nothing."""
+    """Attention among all patches, of heads that share nothing."""
     d = c.quotient(width, heads) if head_dim is None else head_dim
     block = Attention(
         c.size(width),
@@ -87,7 +86,6 @@ def self_attention(
         output_bias=output_bias,
         names=names,
         within=within,
-        pieces=pieces,
     )
     return block(name, stream, stream, run, causal=causal)
 

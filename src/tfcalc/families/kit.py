@@ -46,11 +46,16 @@ def head_dim(c: Config) -> Num:
     return c.quotient("hidden_size", "num_attention_heads") if given is None else given
 
 
-def rotary_width(c: Config, d: Num) -> Num:
-    """How much of a head's width ``d`` is rotated: all, or the part that ``partial_rotary_factor`` says."""
+def rotary_width(c: Config, d: Num, kind: str = "") -> Num:
+    """How much of a head's width ``d`` is rotated: all, or the part that ``partial_rotary_factor`` says.
+
+    Layers of this ``kind`` may have a factor of their own.
+    """
     name = "partial_rotary_factor"
     rope = next((scope for scope in ("rope_parameters", "rope_scaling") if c.get(scope)), "")
     nested = c.get(rope)
+    if isinstance(nested, Mapping) and isinstance(nested.get(kind), Mapping):
+        rope, nested = f"{rope}.{kind}", nested[kind]
     if isinstance(nested, Mapping) and nested.get(name) is not None:
         part = check_factor(f"{rope}.{name}", nested[name])
     else:
@@ -112,13 +117,13 @@ def sinks(c: Config, code: str = "scale") -> Sinks:
     return Sinks("sinks", Weight("sinks", (c.size("num_attention_heads"),), minor=True, key=""), code)
 
 
-def rope(c: Config, width: Num | None = None, **code: Any) -> Rope:
+def rope(c: Config, width: Num | None = None, kind: str = "", **code: Any) -> Rope:
     """Rotary positions of heads of this ``width`` (if not ``head_dim``), or of a part, as the config says.
 
-    ``code`` is what the family's program does its own way.
+    It may say so for each ``kind`` of layer. ``code`` is what the family's program does its own way.
     """
     width = head_dim(c) if width is None else width
-    turned = rotary_width(c, width)
+    turned = rotary_width(c, width, kind)
     return Rope(turned, partial=turned is not width, **code)
 
 
@@ -127,15 +132,17 @@ def gated(
     *,
     name: str = "mlp",
     width: Num | None = None,
+    hidden: Num | None = None,
     bias: bool = False,
     names: Sequence[str] = GATED,
     act: str = "hidden_act",
 ) -> GatedFeedForward:
     """SwiGLU, GeGLU: the feed-forward network with a gate, which two names say is made with the input by one map.
 
-    It is as wide as ``intermediate_size`` says, unless a ``width`` is given.
+    It is as wide as ``intermediate_size`` says, unless a ``width`` is given, and reads vectors of ``hidden_size``,
+    unless a ``hidden`` width is.
     """
-    h, f = c.size("hidden_size"), c.size("intermediate_size") if width is None else width
+    h, f = c.size("hidden_size") if hidden is None else hidden, c.size("intermediate_size") if width is None else width
     *inward, down = names
     gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
     up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
@@ -189,8 +196,11 @@ def decoder(
     code: str = "",
     names: tuple[str, str, str] = ("model", "embed_tokens", "norm"),
     masks: tuple[int | None, ...] = (),
+    count: Num | None = None,
 ) -> Decoder:
     """A table, layers, and a final norm; the layers are all alike, or made by their ``kinds``, such as windows.
+
+    There are as many as the config says, or this ``count``.
 
     The program makes ``masks`` for these windows, whether a layer has them or not.
     """
@@ -200,5 +210,5 @@ def decoder(
     else:
         by_kind = {kind: layers(kind) for kind in dict.fromkeys(kinds)}
         made = [by_kind[kind] for kind in kinds]
-    stack = Stack(made[0].name, tuple(made), c.size(LAYERS))
+    stack = Stack(made[0].name, tuple(made), c.size(LAYERS) if count is None else count)
     return Decoder(whole, Embedding(table, c.size("vocab_size"), h), stack, Norm(last, norm, h, code), masks=masks)

@@ -2,70 +2,47 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, Attention, FeedForward, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
-from tfcalc.blocks.short_convolution import ShortConvolution
+from typing import Any
+
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, output
-from tfcalc.core.component import Component
+from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, floor_div, scaled
+from tfcalc.families import experts, kit
 from tfcalc.families.hybrid import FULL, first, layer_types
-from tfcalc.families.llama import head_dim, kv_heads, norms, qk_norms, rotary_width
-from tfcalc.families.mamba import backbone
-from tfcalc.families.mixtral import chosen
-from tfcalc.leaves import buffer, linear
-from tfcalc.workload import Workload
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Buffer, Linear
+from tfcalc.nn.convolution import ShortConvolution
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.gated_behind import GatedBehind
+from tfcalc.nn.gated_convolution import GatedConvolution
+from tfcalc.nn.layers import PreNorm, Sandwich
+from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.module import Module
 
 CONV, SLIDING = "conv", "sliding_attention"
 KNOWN = (CONV, FULL, SLIDING)
 NORMS = ("operator_norm", "ffn_norm")
-W = ("w1", "w3", "w2")
+SANDWICH = ("operator_norm", "post_operator_norm", "ffn_norm", "post_ffn_norm")
+NAMES = ("model", "embed_tokens", "embedding_norm")
+"""The final norm is called the embedding's."""
+HEADS = {"Model": tops.bare, "ForCausalLM": tops.lm_head(ties=("tie_embedding", "tie_word_embeddings"))}
 
 
-def lm_head(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
-    """Logits; the flag that ties them is ``tie_embedding`` where the file has one."""
-    tied = c.flag(first(c, "tie_embedding", "tie_word_embeddings"))
-    return base, output("lm_head", c.size("hidden_size"), c.size("vocab_size"), run, tied=tied)
-
-
-HEADS = {"Model": bare, "ForCausalLM": lm_head}
-
-
-def convolution(c: Config, run: Workload) -> Component:
+def convolution(c: Config) -> GatedConvolution:
     """The mixer of most layers."""
-    return ShortConvolution(c.size("hidden_size"), c.size("conv_L_cache"), c.flag("conv_bias"))("conv", run.target)
+    h, bias = c.size("hidden_size"), c.flag("conv_bias")
+    conv = ShortConvolution("conv", h, c.size("conv_L_cache"), bias=bias)
+    maps = Linear("in_proj", h, 3 * h, "in", bias), Linear("out_proj", h, h, "out", bias)
+    return GatedConvolution("conv", maps[0], conv, maps[1])
 
 
-def lfm_attention(
-    c: Config, run: Workload, last: str, names: tuple[str, str], *, gate: bool = False, window: int | None = None
-) -> Component:
-    """Attention with norms of queries and keys by these ``names``; a ``gate`` is a number for each head's output."""
-    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c)
-    within = [part._replace(name=name) for part, name in zip(qk_norms("rmsnorm", c, run), names, strict=True)]
-    if gate:
-        within.append(linear("g_proj", h, a, run.target.tokens, bias=False, letter="g"))
-    projections = ("q_proj", "k_proj", "v_proj", last)
-    bias = c.flag("attention_bias")
-    block = Attention(
-        h,
-        a,
-        kv_heads(c),
-        d,
-        d,
-        bias=bias,
-        names=projections,
-        within=tuple(within),
-        window=window,
-        rotary=rotary_width(c, d),
-    )
-    return block("self_attn", run.target, run.target, run, causal=True)
-
-
-def network(c: Config, run: Workload, width: Num) -> Component:
+def network(c: Config, width: Num) -> GatedFeedForward:
     """SwiGLU by Liquid's names."""
-    block = FeedForward(c.size("hidden_size"), width, "silu", names=W, gated=True)
-    return block("feed_forward", run.target, run)
+    h = c.size("hidden_size")
+    gate, up, down = Linear("w1", h, width, "g"), Linear("w3", h, width, "1"), Linear("w2", width, h, "2")
+    return GatedFeedForward("feed_forward", gate, up, down, "silu")
 
 
 def adjusted(c: Config) -> Num:
@@ -79,74 +56,75 @@ def adjusted(c: Config) -> Num:
     return rounded
 
 
-def lfm(c: Config, run: Workload, *layers: Component) -> Component:
-    """Embedding, layers, and the norm that LFM calls the embedding's."""
-    return backbone(c, run, *layers, name="model", tokens="embed_tokens", final="embedding_norm")
-
-
 @family("lfm2", architecture="Lfm2ForCausalLM", heads=HEADS)
-def lfm2(c: Config, run: Workload) -> Component:
+def lfm2(c: Config) -> Module:
     """LFM2 (arXiv 2511.23404); without ``layer_types``, attention is where ``full_attn_idxs`` says, or everywhere."""
     given = None if c.get("full_attn_idxs") is None else c.numbers("full_attn_idxs")
 
-    def made(kind: str) -> Component:
-        mixer = convolution(c, run) if kind == CONV else lfm2_attention(c, run)
-        parts = (mixer, network(c, run, adjusted(c)), *norms(NORMS, "rmsnorm", c, run))
-        return layer("layers", parts, run.target.tokens * c.size("hidden_size"), ends_with_sum=True)
+    def one(kind: str) -> PreNorm:
+        mixer = convolution(c) if kind == CONV else lfm2_attention(c)
+        return kit.layer(c, mixer, network(c, adjusted(c)), names=NORMS)
 
     kinds = layer_types(c, lambda place: FULL if given is None or place in given else CONV, known=KNOWN)
-    return lfm(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))
+    return kit.decoder(c, one, kinds, names=NAMES, masks=(None,))
 
 
-def lfm2_attention(c: Config, run: Workload) -> Component:
+def lfm2_attention(c: Config) -> Attention:
     """LFM2's attention."""
-    return lfm_attention(c, run, "out_proj", ("q_layernorm", "k_layernorm"))
+    names: dict[str, Any] = {
+        "names": ("q_proj", "k_proj", "v_proj", "out_proj"),
+        "norm_names": ("q_layernorm", "k_layernorm"),
+    }
+    return kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", dropout="", **names)
 
 
 @family("lfm2_moe", architecture="Lfm2MoeForCausalLM", heads=HEADS)
-def lfm2_moe(c: Config, run: Workload) -> Component:
+def lfm2_moe(c: Config) -> Module:
     """LFM2 with experts in all but the first layers; the bias that balances them is stored, but not trained."""
-    h, stream = c.size("hidden_size"), run.target
 
-    def made(kind: tuple[str, bool]) -> Component:
-        mixer = convolution(c, run) if kind[0] == CONV else lfm2_attention(c, run)
-        ffn = network(c, run, c.size("intermediate_size")) if kind[1] else lfm2_experts(c, run)
-        parts = (mixer, ffn, *norms(NORMS, "rmsnorm", c, run))
-        return layer("layers", parts, stream.tokens * h, ends_with_sum=True)
+    def one(kind: tuple[str, bool]) -> PreNorm:
+        mixer = convolution(c) if kind[0] == CONV else lfm2_attention(c)
+        return kit.layer(c, mixer, network(c, c.size("intermediate_size")) if kind[1] else lfm2_experts(c), names=NORMS)
 
-    places, dense = range(c.number("num_hidden_layers")), c.number("num_dense_layers", least=0)
+    dense = c.number("num_dense_layers", least=0)
     # transformers needs ``layer_types``; where they are missing, half of the layers attend
     words = layer_types(c, lambda place: FULL if place % 2 else CONV, known=KNOWN)
-    kinds = [(words[place], place < dense) for place in places]
-    return lfm(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))
+    kinds = [(word, place < dense) for place, word in enumerate(words)]
+    return kit.decoder(c, one, kinds, names=NAMES, masks=(None,))
 
 
-def lfm2_experts(c: Config, run: Workload) -> Component:
+def lfm2_experts(c: Config) -> Mixture:
     """The experts of LFM2."""
-    h, experts = c.size("hidden_size"), c.size("num_experts")
-    expert = FeedForward(h, c.size("moe_intermediate_size"), "silu", names=FUSED, gated=True)
-    within = (buffer("expert_bias", experts),) if c.flag("use_expert_bias") else ()
-    block = MixtureOfExperts(h, experts, chosen(c, "num_experts"), expert, within=within)
-    return block("feed_forward", run.target, run)
+    biased = c.flag("use_expert_bias")
+    routing: dict[str, Any] = {"scores": "sigmoid", "corrected": biased, "scales": True}
+    code: dict[str, Any] = {"normalized": bool(c.get("norm_topk_prob")), "in_place": False}
+    fields: dict[str, Any] = {"experts": "num_experts", "width": "moe_intermediate_size", "act": "silu"}
+    made = experts.mixture(c, name="feed_forward", **fields, **routing, **code)
+    bias = Buffer("expert_bias", Weight("expert_bias", (c.size("num_experts"),), key=""))
+    return made.but(stored=(bias,)) if biased else made
 
 
 @family("lfm3", architecture="Lfm3ForCausalLM", heads=HEADS)
-def lfm3(c: Config, run: Workload) -> Component:
+def lfm3(c: Config) -> Module:
     """LFM3 (Liquid AI, 2026): a gate for each head, and norms after both halves of a layer."""
-    h, sandwich = c.size("hidden_size"), ("post_operator_norm", "post_ffn_norm")
-    names = (*NORMS, *sandwich) if c.flag("use_sandwich_norm") else NORMS
+    of, names = (Sandwich, SANDWICH) if c.flag("use_sandwich_norm") else (PreNorm, NORMS)
 
-    def made(kind: str) -> Component:
-        gate = c.flag("use_attention_gate")
-        if kind == CONV:
-            mixer = convolution(c, run)
-        else:
-            window = c.number("sliding_window") if kind == SLIDING and run.tells_masks else None
-            mixer = lfm_attention(c, run, "o_proj", ("q_norm", "k_norm"), gate=gate, window=window)
-        parts = (mixer, network(c, run, c.size("intermediate_size")), *norms(names, "rmsnorm", c, run))
-        return layer("layers", parts, run.target.tokens * h, ends_with_sum=names is NORMS)
+    def one(kind: str) -> PreNorm:
+        mixer = convolution(c) if kind == CONV else lfm3_attention(c, kind)
+        return kit.layer(c, mixer, network(c, c.size("intermediate_size")), of=of, names=names)
 
-    return lfm(c, run, *stack("layers", layer_types(c, lfm3_pattern, known=KNOWN), c.size("num_hidden_layers"), made))
+    return kit.decoder(c, one, layer_types(c, lfm3_pattern, known=KNOWN), names=NAMES)
+
+
+def lfm3_attention(c: Config, kind: str) -> Attention:
+    """Attention with norms of queries and keys, and angles in fp32; a gate is a number for each head's output."""
+    window = c.number("sliding_window") if kind == SLIDING else None
+    made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=window)
+    made = made.but(rope=kit.rope(c, kind=kind, angles="float32", by_window=True))
+    if not c.flag("use_attention_gate"):
+        return made
+    gate = Linear("g_proj", c.size("hidden_size"), made.heads, "g")
+    return GatedBehind(**made.__dict__ | {"gate": gate})
 
 
 def lfm3_pattern(place: int) -> str:

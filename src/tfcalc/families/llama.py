@@ -281,10 +281,15 @@ def qwen2(c: Config) -> Module:
 @family("qwen3", architecture="Qwen3ForCausalLM", heads=tops.CAUSAL_LM)
 def qwen3(c: Config) -> Module:
     """Qwen3 technical report (arXiv 2505.09388): a norm of each head's query and key."""
+    return with_head_norms(c)
+
+
+def with_head_norms(c: Config, *, by_sequence: bool = False) -> Module:
+    """The same, whose angles may be those of each sequence."""
 
     def one(window: int | None) -> PreNorm:
         mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=window)
-        return kit.layer(c, mixer, kit.gated(c))
+        return kit.layer(c, mixer.but(rope=kit.rope(c, by_sequence=by_sequence)), kit.gated(c))
 
     return kit.decoder(c, one, upper_windows(c), masks=(None,))
 

@@ -91,24 +91,29 @@ def falcon_mamba(c: Config) -> Module:
 
 def mamba_mixer(c: Config, norms: str = "") -> nn.Mamba:
     """Mamba's mixer; ``intermediate_size`` rules over ``expand``."""
-    h, given, states = c.size("hidden_size"), c.optional("intermediate_size"), c.size("state_size")
-    inner, rank, bias = (
-        c.size("expand") * h if given is None else given,
-        time_step_rank(c, "time_step_rank"),
-        "use_bias",
-    )
+    given, sizes = c.optional("intermediate_size"), (time_step_rank(c, "time_step_rank"), c.size("state_size"))
+    inner = c.size("expand") * c.size("hidden_size") if given is None else given
+    bias, conv_bias = c.flag("use_bias"), c.flag("use_conv_bias")
+    return of_channels(c, "mixer", inner, (*sizes, c.size("conv_kernel")), norms=norms, bias=bias, conv_bias=conv_bias)
+
+
+def of_channels(
+    c: Config, name: str, inner: Num, sizes: tuple[Num, Num, Num], *, norms: str, bias: bool, conv_bias: bool
+) -> nn.Mamba:
+    """Mamba's mixer of so many channels; the ``sizes`` of the time step's rank, state and kernel."""
+    h, (rank, states, kernel) = c.size("hidden_size"), sizes
     widths = {"dt_layernorm": rank, "b_layernorm": states, "c_layernorm": states}
     return nn.Mamba(
-        "mixer",
-        Linear("in_proj", h, 2 * inner, "in", c.flag(bias)),
-        ShortConvolution("conv1d", inner, c.size("conv_kernel"), c.flag("use_conv_bias")),
+        name,
+        Linear("in_proj", h, 2 * inner, "in", bias),
+        ShortConvolution("conv1d", inner, kernel, conv_bias),
         c.word("hidden_act"),
         Linear("x_proj", inner, rank + 2 * states, "x"),
         tuple(Norm(name, norms, width) for name, width in widths.items()) if norms else (),
         Linear("dt_proj", rank, inner, "Δ", bias=True),
         parameter("A_log", inner, states),
         parameter("D", inner, minor=True),
-        Linear("out_proj", inner, h, "out", c.flag(bias)),
+        Linear("out_proj", inner, h, "out", bias),
         rank,
         states,
     )
@@ -144,6 +149,7 @@ def mamba2_mixer(
     *,
     bias: bool,
     conv_bias: bool,
+    act: str = "",
 ) -> Mamba2:
     """Mamba-2's mixer: its ``channels``, heads and their width; the ``sizes`` of state, groups, kernel and chunk."""
     (inner, heads, width), (states, groups, kernel, chunk) = channels, sizes
@@ -152,7 +158,7 @@ def mamba2_mixer(
         name,
         Linear("in_proj", h, inner + mixed + heads, "in", bias),
         ShortConvolution("conv1d", mixed, kernel, conv_bias),
-        c.word("hidden_act"),
+        act or c.word("hidden_act"),
         parameter("dt_bias", heads, minor=True),
         parameter("A_log", heads, minor=True),
         parameter("D", heads, minor=True),

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
-from tfcalc.families.llama import attention, decoder, gated, qk_norms
-from tfcalc.families.mixtral import layers, mixture
-from tfcalc.families.windows import told, windows
-from tfcalc.workload import Workload
+from tfcalc.families import experts, kit
+from tfcalc.families.glm_moe import dense_or_sparse
+from tfcalc.families.windows import FULL, SLIDING, windows
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.module import Module
 
 
-@family("mellum", architecture="MellumForCausalLM", heads=CAUSAL_LM, aliases={"num_experts": "num_local_experts"})
-def mellum(c: Config, run: Workload) -> Component:
+@family("mellum", architecture="MellumForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_experts": "num_local_experts"})
+def mellum(c: Config) -> Module:
     """Mellum 2 (transformers' MellumDecoderLayer); a layer is sparse unless ``mlp_layer_types`` calls it dense."""
-    count = c.number("num_hidden_layers")
-    given = c.get("mlp_layer_types") is not None
-    kinds = c.words("mlp_layer_types", count, ("sparse", "dense")) if given else ["sparse"] * count
-    seen = told(run, windows(c, lambda _: False))
+    kinds = experts.mlp_types(c, experts.sparse_after(c, 0))
+    routed = experts.mixture(
+        c, width="moe_intermediate_size", normalized=bool(c.get("norm_topk_prob")), result="logits"
+    )
 
-    def parts(kind: tuple[str, int | None]) -> tuple[Component, ...]:
-        ffn, window = kind
-        bias, normed = c.flag("attention_bias"), qk_norms("rmsnorm", c, run)
-        mixer = attention(c, run, bias=bias, within=normed, window=window)
-        return mixer, mixture(c, run, width="moe_intermediate_size") if ffn == "sparse" else gated(c, run)
+    def mixer(window: int | None) -> Attention:
+        made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=window)
+        return made.but(rope=kit.rope(c, kind=FULL if window is None else SLIDING, by_window=True))
 
-    return decoder(c, run, *layers(c, run, list(zip(kinds, seen, strict=True)), parts))
+    return dense_or_sparse(c, kinds, mixer, lambda: routed, seen=windows(c, lambda _: False))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, FeedForward
-from tfcalc.blocks.block_indexer import BlockIndexer
+from typing import Any
+
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.deepseek import mlp_types
-from tfcalc.families.llama import attention, decoder, qk_norms
-from tfcalc.families.mixtral import correction, layers, mixture
-from tfcalc.workload import Workload
+from tfcalc.families import experts, kit
+from tfcalc.families.experts import mlp_types
+from tfcalc.families.gemma import CODE
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.block_indexer import BlockAttention, BlockIndexer
+from tfcalc.nn.clipped import ClippedFeedForward
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.module import Module
 
 FULL, SPARSE = "full_attention", "minimax_m3_sparse"
 ACTIVATION = "silu"  # transformers overrules the config's
@@ -45,35 +51,47 @@ def sparse_layers(c: Config) -> list[str]:
     return mlp_types(c, ["sparse" if flag else "dense" for flag in listed])
 
 
-def dense(name: str, width: str, c: Config, run: Workload) -> Component:
+def dense(name: str, width: str, c: Config) -> GatedFeedForward:
     """A network that every token goes through."""
-    block = FeedForward(c.size("hidden_size"), c.size(width, least=0), ACTIVATION, names=FUSED, gated=True)
-    return block(name, run.target, run)
+    h, f = c.size("hidden_size"), c.size(width, least=0)
+    up, down = Linear("gate_up_proj", h, 2 * f, "1"), Linear("down_proj", f, h, "2")
+    return ClippedFeedForward(name, None, up, down, ACTIVATION)
+
+
+def mixer(kind: str, c: Config) -> Attention:
+    """Attention, to what an indexer has chosen where it is sparse."""
+    made = kit.attention(c, qk_norms="rmsnorm", code=CODE).but(rope=kit.rope(c, copies=True))
+    return BlockAttention(**made.__dict__ | {"indexer": None if kind == FULL else indexer(c)})
+
+
+def indexer(c: Config) -> BlockIndexer:
+    """Queries of so many heads, one key, and norms of both."""
+    h, heads = c.size("hidden_size"), index_size(c, "index_n_heads", "sparse_num_index_heads")
+    width = index_size(c, "index_head_dim", "sparse_index_dim")
+    maps = Linear("q_proj", h, heads * width, "IQ"), Linear("k_proj", h, width, "IK")
+    return BlockIndexer("indexer", *maps, *(Norm(name, "rmsnorm", width, CODE) for name in ("q_norm", "k_norm")), heads)
+
+
+def mixed(c: Config) -> Mixture:
+    """Experts and shared ones, which run first."""
+    beside = dense("shared_experts", "shared_intermediate_size", c)
+    routing: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "normalized": True, "logits": "float32"}
+    made = experts.mixture(c, beside, act=ACTIVATION, **routing)
+    stored = experts.correction(c, experts="num_local_experts")
+    return made.but(experts=made.experts.but(clipped=True), stored=(stored,), shared_first=True, scales=True)
 
 
 @family(
     "minimax_m3_vl_text",
     architecture="MiniMaxM3VLForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={"num_experts": "num_local_experts"},
 )
-def minimax_m3_vl_text(c: Config, run: Workload) -> Component:
+def minimax_m3_vl_text(c: Config) -> Module:
     """MiniMax-M3 (transformers' MiniMaxM3VLTextModel): ``intermediate_size`` is each routed expert's."""
 
-    def mixer(kind: str) -> Component:
-        within = qk_norms("rmsnorm", c, run)
-        if kind == FULL:
-            return attention(c, run, within=within)
-        heads = index_size(c, "index_n_heads", "sparse_num_index_heads")
-        width = index_size(c, "index_head_dim", "sparse_index_dim")
-        indexer = BlockIndexer(c.size("hidden_size"), heads, width)("indexer", run.target, run)
-        return attention(c, run, within=(*within, indexer))
+    def one(kind: tuple[str, str]) -> PreNorm:
+        ffn = dense("mlp", "dense_intermediate_size", c) if kind[1] == "dense" else mixed(c)
+        return kit.layer(c, mixer(kind[0], c), ffn, code=CODE)
 
-    def mlp(kind: str) -> Component:
-        if kind == "dense":
-            return dense("mlp", "dense_intermediate_size", c, run)
-        beside = dense("shared_experts", "shared_intermediate_size", c, run)
-        return mixture(c, run, act=ACTIVATION, first=(beside,), within=(correction(c, experts="num_local_experts"),))
-
-    kinds = list(zip(layer_types(c), sparse_layers(c), strict=True))
-    return decoder(c, run, *layers(c, run, kinds, lambda kind: (mixer(kind[0]), mlp(kind[1]))))
+    return kit.decoder(c, one, list(zip(layer_types(c), sparse_layers(c), strict=True)), code=CODE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
+from tfcalc.blocks import FUSED, FeedForward, layer, stack
 from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
@@ -31,12 +31,6 @@ HEADS = CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True,
 """Most of these call the base ``model`` under every head."""
 TOPS = tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)}
 """The same of modules."""
-
-
-def swiglu(name: str, width: Num, c: Config, run: Workload, *, bias: bool = False) -> Component:
-    """A dense gated network of any ``width``, such as shared experts."""
-    block = FeedForward(c.size("hidden_size"), width, c.word("hidden_act"), bias=bias, names=GATED, gated=True)
-    return block(name, run.target, run)
 
 
 def mixture(

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import output
 from tfcalc.configs.tops import Top, bare, labels
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num
 from tfcalc.families import bert_kit, bert_tops, kit
-from tfcalc.families.bert_heads import ANSWER, TASKS, Make, lm
-from tfcalc.families.llama import attention, decoder, gated, uniform
-from tfcalc.families.windows import LAYERS, SLIDING, by_window, windows
-from tfcalc.leaves import activation, linear, norm
+from tfcalc.families.windows import LAYERS, SLIDING, both, windows
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.embeddings import TOKENS as EVERY
@@ -24,32 +18,10 @@ from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.heads import FIRST, TOKENS, Classifier, Transform, WithTransform
 from tfcalc.nn.layers import PostNorm, PreNorm
-from tfcalc.nn.model import Decoder, Predictions
+from tfcalc.nn.model import Bottleneck, Decoder, Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.stack import Stack
-from tfcalc.workload import Workload
-
-
-def normed(name: str, c: Config, vectors: Num) -> Component:
-    """A LayerNorm, with a bias or without (``norm_bias``)."""
-    kind = "layernorm" if c.flag("norm_bias") else "layernorm-no-bias"
-    return norm(name, kind, c.size("hidden_size"), vectors)
-
-
-def dense(name: str, *, pooled: bool = False) -> Make:
-    """A map, an activation and a norm of every token's vector, or of the sequence's, before the logits."""
-
-    def make(c: Config, run: Workload) -> Iterator[Component]:
-        h, vectors = c.size("hidden_size"), run.target.batch if pooled else run.target.tokens
-        parts = (
-            linear("dense", h, h, vectors, bias=c.flag("classifier_bias")),
-            activation("activation", c.word("classifier_activation"), vectors * h),
-            normed("norm", c, vectors),
-        )
-        yield Component(name, "head", parts=parts)
-
-    return make
 
 
 def transform(c: Config, name: str) -> Transform:
@@ -228,33 +200,39 @@ def jina_embeddings_v3(c: Config) -> Module:
 # -- Llama as an encoder
 
 
-def bottleneck(c: Config, run: Workload) -> tuple[Component, ...]:
-    """Two maps through a narrower width."""
-    h, narrow, tokens = c.size("hidden_size"), c.size("prediction_head_size"), run.target.tokens
-    return (
-        linear("linear1", h, narrow, tokens, bias=False),
-        activation("activation1", "gelu_pytorch_tanh", tokens * narrow),
-        linear("linear2", narrow, h, tokens, bias=False),
-        activation("activation2", "gelu_pytorch_tanh", tokens * h),
+def through_bottleneck(c: Config) -> Predictions:
+    """Logits of the words, after two maps through a narrower width."""
+    h, narrow = c.size("hidden_size"), c.size("prediction_head_size")
+    tied = "embedding" if c.flag("tie_word_embeddings") else None
+    decoder = Linear("decoder", h, c.size("vocab_size"), "vocab", False, tied, "output")
+    return Bottleneck(
+        "head",
+        Linear("linear1", h, narrow),
+        None,
+        decoder,
+        None,
+        "gelu_pytorch_tanh",
+        back=Linear("linear2", narrow, h),
     )
 
 
-def through_bottleneck(c: Config, run: Workload) -> Iterator[Component]:
-    """Logits of the words, after two maps through a narrower width."""
-    logits = output("decoder", c.size("hidden_size"), c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
-    yield Component("head", "head", parts=(*bottleneck(c, run), logits))
+ULTRABERT_TOPS: dict[str, Top] = {
+    "Model": bare,
+    **bert_tops.lm(through_bottleneck),
+    "ForSequenceClassification": bert_tops.classes("classifier", reads=FIRST, dropped="classifier_dropout"),
+    "ForTokenClassification": bert_tops.classes("classifier", dropped="classifier_dropout"),
+    "ForQuestionAnswering": bert_tops.ANSWER,
+}
 
 
-@family(
-    "ultrabert",
-    architecture="UltrabertForMaskedLM",
-    heads={**TASKS, **lm(through_bottleneck), "ForQuestionAnswering": ANSWER},
-)
-def ultrabert(c: Config, run: Workload) -> Component:
+@family("ultrabert", architecture="UltrabertForMaskedLM", heads=ULTRABERT_TOPS)
+def ultrabert(c: Config) -> Module:
     """Transformers' UltrabertModel: Llama that looks both ways, in two layers of three only nearby."""
 
-    def one(window: int | None) -> Component:
-        mixer = attention(c, run, bias=c.flag("attention_bias"), causal=False, window=window)
-        return uniform(c, run, mixer, gated(c, run, bias=c.flag("mlp_bias")))
+    def one(window: int | None) -> PreNorm:
+        mixer = kit.attention(c, bias=c.flag("attention_bias"), causal=False, window=window)
+        mixer = mixer.but(rope=kit.rope(c, by_window=True))
+        return kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias")))
 
-    return decoder(c, run, *by_window(c, run, windows(c, lambda place: (place + 1) % 3 > 0), one))
+    kinds = windows(c, lambda place: (place + 1) % 3 > 0)
+    return kit.decoder(c, one, kinds, masks=both(c)[1:])

@@ -2,94 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tfcalc.blocks import Attention
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import bare, output
-from tfcalc.core.component import Component
-from tfcalc.families.bert_heads import on_top
-from tfcalc.families.llama import feed_forward, kv_heads, qk_norms, uniform
-from tfcalc.leaves import activation, embedding, linear, norm, parameter
-from tfcalc.workload import Workload
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import Top, bare
+from tfcalc.families import kit
+from tfcalc.families.windows import FULL, LAYERS
+from tfcalc.nn.basic import Embedding, Linear, Norm, parameter
+from tfcalc.nn.embeddings import Embeddings
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.neomme import ExclusiveAttention, MixingLayer, NeoMME, Patches, Unembedded
+from tfcalc.nn.stack import Stack
+
+PLAIN, CODE = "rmsnorm-plain", "gemma4"
 
 
-def words(c: Config, run: Workload) -> Iterator[Component]:
+def words(c: Config, base: Module) -> Module:
     """Logits by way of the narrow vectors of words, and of the map that widens them (``tie_word_embeddings``)."""
     h, rank, tied = c.size("hidden_size"), c.size("embedding_rank"), c.flag("tie_word_embeddings")
-    widening = "embedding_projection" if tied else None
-    yield linear("unembedding_projection", h, rank, run.target.tokens, bias=False, tied_to=widening)
-    yield output("lm_head", rank, c.size("vocab_size"), run, tied=tied)
+    narrowed = Linear("unembedding_projection", h, rank, tied_to="embedding_projection" if tied else None)
+    table = "embedding" if tied else None
+    head = Linear("lm_head", rank, c.size("vocab_size"), "vocab", False, table, "output")
+    return Unembedded("", base, head, shifted=False, narrowed=narrowed)
 
 
-def vectors(c: Config, run: Workload) -> Iterator[Component]:
+def vectors(c: Config, base: Module) -> Module:
     """A vector of each token, to be found by."""
-    width = c.size("embedding_dim")
-    yield linear("multi_vector_head.proj", c.size("hidden_size"), width, run.target.tokens, bias=False)
+    return WithHead("", base, Linear("multi_vector_head.proj", c.size("hidden_size"), c.size("embedding_dim")))
 
 
-HEADS: dict[str, Head] = {"Model": bare, "ForMaskedLM": on_top(words), "ForRetrieval": on_top(vectors)}
-NORMS = ("input_layernorm", "post_attention_layernorm")
-PLAIN = "rmsnorm-plain"
+TOPS: dict[str, Top] = {"Model": bare, "ForMaskedLM": words, "ForRetrieval": vectors}
 
 
-@family("neomme", architecture="NeoMMEForMaskedLM", heads=HEADS)
-def neomme(c: Config, run: Workload) -> Component:
+@family("neomme", architecture="NeoMMEForMaskedLM", heads=TOPS)
+def neomme(c: Config) -> Module:
     """Transformers' NeoMMEModel: norms without weights; the first and the last global layer add vectors to the values.
 
     Each layer mixes the stream with what the embeddings gave (``lambdas``).
     """
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    ffn = feed_forward(c, run, bias=c.flag("mlp_bias"), names=("up_proj", "down_proj"), act="hidden_act")
-    layers = uniform(c, run, parameter("lambdas", 2), attention(c, run), ffn, norm=PLAIN, names=NORMS)
-    values = embedding("value_embeddings", c.size("vocab_size"), kv_heads(c) * c.size("head_dim"), tokens)
-    return Component(
+    count = c.number(LAYERS)
+    types = c.words("layer_types", count) if c.get("layer_types") else [FULL] * count
+    everywhere = [place for place, kind in enumerate(types) if kind == FULL]
+    layers = [layer(c, adds_values=place in (*everywhere[:1], *everywhere[-1:])) for place in range(count)]
+    width = kit.kv_heads(c) * c.size("head_dim")
+    return NeoMME(
         "model",
-        "encoder",
-        parts=(
-            narrow_words(c, run),
-            patches(c),
-            norm("embedding_norm", PLAIN, h, tokens),
-            layers,
-            values,
-            norm("final_norm", PLAIN, h, tokens),
-        ),
+        narrow_words(c),
+        patches(c),
+        plain("embedding_norm", c),
+        Stack("layers", tuple(layers), c.size(LAYERS)),
+        Embedding("value_embeddings", c.size("vocab_size"), width),
+        plain("final_norm", c),
     )
 
 
-def narrow_words(c: Config, run: Workload) -> Component:
+def layer(c: Config, *, adds_values: bool) -> MixingLayer:
+    """Attention and a network."""
+    subs = (attention(c).but(adds_values=adds_values), ffn(c))
+    return MixingLayer("layers", subs, norms(c), scales=True, lambdas=parameter("lambdas", 2))
+
+
+def plain(name: str, c: Config) -> Norm:
+    """A norm of the hidden size, without a weight."""
+    return Norm(name, PLAIN, c.size("hidden_size"), CODE)
+
+
+def norms(c: Config) -> tuple[Norm, ...]:
+    """Those before the sub-layers."""
+    return tuple(plain(name, c) for name in ("input_layernorm", "post_attention_layernorm"))
+
+
+def ffn(c: Config) -> Module:
+    """Two maps."""
+    return kit.plain(c, bias=c.flag("mlp_bias"))
+
+
+def narrow_words(c: Config) -> Module:
     """Vectors of words of ``embedding_rank``, widened."""
-    rank, tokens = c.size("embedding_rank"), run.target.tokens
-    parts = (
-        embedding("word_embeddings", c.size("vocab_size"), rank, tokens),
-        linear("embedding_projection", rank, c.size("hidden_size"), tokens, bias=False),
-    )
-    return Component("embed_tokens", "embeddings", parts=parts)
+    rank = c.size("embedding_rank")
+    words = Embedding("word_embeddings", c.size("vocab_size"), rank)
+    projection = Linear("embedding_projection", rank, c.size("hidden_size"))
+    return Embeddings("embed_tokens", (words,), None, projection=projection)
 
 
-def patches(c: Config) -> Component:
+def patches(c: Config) -> Module:
     """What makes vectors of the patches of an image. A text has none."""
     h, side = c.size("hidden_size"), c.size("patch_size")
     pixels = 3 * side * side
-    parts = (
-        norm("norm", "layernorm", pixels, 0),
-        linear("up_proj", pixels, 2 * h, 0, bias=False),
-        activation("act_fn", "gelu", 0),
-        linear("down_proj", 2 * h, h, 0),
-    )
-    return Component("patch_embeddings", "embeddings", parts=parts)
+    up, down = Linear("up_proj", pixels, 2 * h), Linear("down_proj", 2 * h, h, "", True)
+    return Patches("patch_embeddings", Norm("norm", "layernorm", pixels), up, down)
 
 
-def attention(c: Config, run: Workload) -> Component:
+def attention(c: Config) -> ExclusiveAttention:
     """Gated attention that takes from its output what lies along each token's own value, as ``alpha`` says."""
-    h, a, d, tokens = c.size("hidden_size"), c.size("num_attention_heads"), c.size("head_dim"), run.target.tokens
-    within = (
-        *qk_norms(PLAIN, c, run),
-        parameter("exclusive_self_attention.alpha", a),
-        linear("output_projection.gate_proj", h, a * d, tokens, bias=False),
-        activation("output_projection.gate", "sigmoid", tokens * a * d),
-    )
+    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.size("head_dim")
     names = ("q_proj", "k_proj", "v_proj", "output_projection.o_proj")
-    block = Attention(h, a, kv_heads(c), d, d, bias=c.flag("attention_bias"), names=names, within=within)
-    return block("self_attn", run.target, run.target, run, causal=False)
+    made = kit.attention(
+        c, names=names, bias=c.flag("attention_bias"), qk_norms=PLAIN, code=CODE, causal=False, width=d
+    )
+    gate = Linear("output_projection.gate_proj", h, a * d)
+    alpha = parameter("exclusive_self_attention.alpha", a)
+    return ExclusiveAttention(**made.but(gate=gate).__dict__, alpha=alpha)

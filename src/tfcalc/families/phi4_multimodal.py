@@ -5,37 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.blocks import FUSED, LLAMA_NAMES, FeedForward, layer
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare, lm_head
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div, product
+from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel
-from tfcalc.families.clip import pooling, vision_tower
-from tfcalc.families.images import grid, pair, part, patches, self_attention
+from tfcalc.families.clip import pooling, siglip_vision
+from tfcalc.families.images import grid, part, self_attention
 from tfcalc.families.llama import phi3
 from tfcalc.families.unread import read_early, unread_heads
-from tfcalc.leaves import activation, buffer, convolution, embedding, learned_position, linear, norm, parameter
+from tfcalc.leaves import activation, buffer, convolution, embedding, linear, norm, parameter
 from tfcalc.leaves.convolution import grouped_convolution
 from tfcalc.nn.counted import counted
+from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload
 
 CROPS, LATE = 2, 1
 """Of the smallest image: the whole, and a crop; and the layers after the one that is read."""
 
 
-@family("phi4_multimodal_vision", architecture="Phi4MultimodalVisionModel", heads={"Model": bare})
-def phi4_multimodal_vision(c: Config, run: Workload) -> Component:
+@family("phi4_multimodal_vision", architecture="Phi4MultimodalVisionModel", heads={"Model": tops.bare})
+def phi4_multimodal_vision(c: Config) -> Module:
     """SigLIP with its head, though the text reads an earlier layer."""
-    h, stream = c.size("hidden_size"), run.beside(product(grid(c)))
-    whole = vision_tower(
-        c,
-        run,
-        patches("patch_embedding", c, stream.tokens, width=h, kernel=pair(c, "patch_size")),
-        learned_position("position_embedding", stream.length, h, stream.tokens),
-        stream=stream,
-    )
-    return whole._replace(parts=(*whole.parts, pooling(c, run, stream)))
+    return siglip_vision(c).but(pooler=pooling(c))
 
 
 @family("phi4_multimodal_audio", architecture="Phi4MultimodalAudioModel", heads={"Model": bare})

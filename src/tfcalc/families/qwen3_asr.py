@@ -29,7 +29,7 @@ def qwen3_asr_encoder(c: Config) -> Module:
     def mixer(c: Config, side: str, name: str, **more: Any) -> Attention:
         return kit.attention(c, side, name, InPieces, pieces=window, **more)
 
-    stack = kit.layers(c, "encoder", pre_norm=True, mixer=mixer)
+    stack = kit.equal_layers(c, "encoder", pre_norm=True, mixer=mixer)
     return SoundEncoder("encoder", _stem(c, piece), None, stack, kit.norm(c, "ln_post"))
 
 

@@ -2,70 +2,25 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
-from tfcalc.blocks.gated_delta import FUSED as TWO_PROJECTIONS
-from tfcalc.blocks.gated_delta import SPLIT as FOUR_PROJECTIONS
-from tfcalc.blocks.gated_delta import GatedDeltaNet
+from collections.abc import Callable
+from typing import Any
+
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM, bare
-from tfcalc.core.component import Component
-from tfcalc.families import kit
+from tfcalc.families import experts, kit
 from tfcalc.families.gemma import CODE
-from tfcalc.families.hybrid import FULL, LINEAR, layer_types, swiglu
-from tfcalc.families.llama import PRE_NORM, decoder, gated, head_dim, kv_heads, norms, qk_norms, rotary_width
-from tfcalc.families.mixtral import chosen
-from tfcalc.leaves import linear
-from tfcalc.nn import delta as nn
+from tfcalc.families.hybrid import FULL, LINEAR, layer_types
+from tfcalc.families.qwen_moe import of_topk, sparse_steps, with_shared
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.convolution import ShortConvolution
+from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
 from tfcalc.nn.gated_attention import GatedAttention
 from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
-from tfcalc.workload import Workload
-
-
-def delta_net(c: Config, run: Workload, names: tuple[str, ...]) -> Component:
-    """The linear attention of most layers."""
-    block = GatedDeltaNet(
-        c.size("hidden_size"),
-        c.size("linear_num_key_heads"),
-        c.size("linear_num_value_heads"),
-        c.size("linear_key_head_dim"),
-        c.size("linear_value_head_dim"),
-        c.size("linear_conv_kernel_dim"),
-        c.word("hidden_act"),
-        names,
-    )
-    return block("linear_attn", run.target)
-
-
-def gated_attention(c: Config, run: Workload) -> Component:
-    """Attention whose query projection is twice as wide, for a gate of the output; norms of queries and keys."""
-    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), head_dim(c)
-    bias, within = c.flag("attention_bias"), qk_norms("rmsnorm", c, run)
-    block = Attention(
-        h, a, kv_heads(c), d, d, bias=bias, names=LLAMA_NAMES, gated=True, within=within, rotary=rotary_width(c, d)
-    )
-    return block("self_attn", run.target, run.target, run, causal=True)
-
-
-def experts(c: Config, run: Workload) -> Component:
-    """Experts, and one for all tokens behind a gate of its own."""
-    h, stream = c.size("hidden_size"), run.target
-    block = MixtureOfExperts(
-        h,
-        c.size("num_experts"),
-        chosen(c, "num_experts"),
-        swiglu(c, c.size("moe_intermediate_size"), FUSED),
-        within=(
-            swiglu(c, c.size("shared_expert_intermediate_size", least=0))("shared_expert", stream, run),
-            linear("shared_expert_gate", h, 1, stream.tokens, bias=False),
-        ),
-    )
-    return block("mlp", stream, run)
 
 
 def three_to_one(c: Config) -> list[str]:
@@ -73,37 +28,34 @@ def three_to_one(c: Config) -> list[str]:
     return layer_types(c, lambda place: LINEAR if (place + 1) % c.number("full_attention_interval") else FULL)
 
 
-def delta_decoder(c: Config, run: Workload, sparse: list[bool], names: tuple[str, ...]) -> Component:
+def delta_decoder(
+    c: Config,
+    linear: Callable[[Config], Module],
+    attention: Callable[[Config], Attention],
+    mixed: Callable[[], Mixture],
+    sparse: list[bool],
+) -> Module:
     """Layers of both kinds, each with experts or without."""
-    stream = run.target
 
-    def made(kind: tuple[str, bool]) -> Component:
-        mixer = delta_net(c, run, names) if kind[0] == LINEAR else gated_attention(c, run)
-        ffn = experts(c, run) if kind[1] else gated(c, run)
-        parts = (mixer, ffn, *norms(PRE_NORM, "rmsnorm", c, run))
-        # the shared expert's output is multiplied by its gate
-        return layer("layers", parts, stream.tokens * c.size("hidden_size"), ends_with_sum=not kind[1])
+    def one(kind: tuple[str, bool]) -> PreNorm:
+        mixer = linear(c) if kind[0] == LINEAR else attention(c)
+        return kit.layer(c, mixer, mixed() if kind[1] else kit.gated(c), code=CODE)
 
-    kinds = list(zip(three_to_one(c), sparse, strict=True))
-    return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), made))
+    return kit.decoder(c, one, list(zip(three_to_one(c), sparse, strict=True)), code=CODE, masks=(None,))
 
 
 @family(
     "qwen3_next",
     architecture="Qwen3NextForCausalLM",
-    heads=CAUSAL_LM,
-    full_attention_interval=4,  # by __post_init__, for older configs
+    heads=tops.CAUSAL_LM,
+    # by __post_init__, for older configs:
+    full_attention_interval=4,
+    partial_rotary_factor=0.25,
 )
-def qwen3_next(c: Config, run: Workload) -> Component:
+def qwen3_next(c: Config) -> Module:
     """Qwen3-Next (Qwen team, 2025): experts in every ``decoder_sparse_step``-th layer but ``mlp_only_layers``."""
-    step, some = c.number("decoder_sparse_step"), c.number("num_experts", least=0) > 0
-    dense = c.numbers("mlp_only_layers") if c.get("mlp_only_layers") is not None else []
-    places = range(c.number("num_hidden_layers"))
-    sparse = [some and place not in dense and (place + 1) % step == 0 for place in places]
-    return delta_decoder(c, run, sparse, TWO_PROJECTIONS)
-
-
-TEXT_HEADS = CAUSAL_LM | {"TextModel": bare}
+    mixed = lambda: with_shared(c, of_topk(c))  # noqa: E731  # too short for a function
+    return delta_decoder(c, joint_delta_net, gated_attention, mixed, sparse_steps(c))
 
 
 @family(
@@ -116,20 +68,34 @@ TEXT_HEADS = CAUSAL_LM | {"TextModel": bare}
 )
 def qwen3_5_text(c: Config) -> Module:
     """The text model of Qwen3.5 (Qwen team, 2026): Qwen3-Next without experts, four projections instead of two."""
-
-    def one(kind: str) -> PreNorm:
-        mixer = split_delta_net(c) if kind == LINEAR else attention_with_gate(c)
-        return kit.layer(c, mixer, kit.gated(c), code=CODE)
-
-    return kit.decoder(c, one, three_to_one(c), code=CODE, masks=(None,))
+    return delta_decoder(c, split_delta_net, attention_by_sequence, lambda: summing_to_1(c), [False] * c.number(LAYERS))
 
 
-def split_delta_net(c: Config) -> Module:
+@family(
+    "qwen3_5_moe_text",
+    architecture="Qwen3_5MoeForCausalLM",
+    heads=tops.CAUSAL_LM | {"TextModel": tops.bare},
+    # by __post_init__:
+    full_attention_interval=4,
+    partial_rotary_factor=0.25,
+)
+def qwen3_5_moe_text(c: Config) -> Module:
+    """The text model of Qwen3.5 with experts in every layer."""
+    return delta_decoder(c, split_delta_net, attention_by_sequence, lambda: summing_to_1(c), [True] * c.number(LAYERS))
+
+
+def summing_to_1(c: Config) -> Mixture:
+    """Experts whose weights always add up to 1, and one for all tokens behind a gate of its own."""
+    how: dict[str, Any] = {"normalized": True, "result": "logits"}
+    return with_shared(c, experts.mixture(c, experts="num_experts", width="moe_intermediate_size", **how))
+
+
+def split_delta_net(c: Config) -> GatedDeltaNet:
     """The linear attention of most layers, with a map each of what is mixed, of the gate, of strengths and decays."""
     h, keys, values = c.size("hidden_size"), c.size("linear_num_key_heads"), c.size("linear_num_value_heads")
     key, value = c.size("linear_key_head_dim"), c.size("linear_value_head_dim")
     mixed = 2 * keys * key + values * value
-    return nn.GatedDeltaNet(
+    return GatedDeltaNet(
         "linear_attn",
         (Linear("in_proj_qkv", h, mixed),),
         Linear("in_proj_z", h, values * value),
@@ -147,23 +113,22 @@ def split_delta_net(c: Config) -> Module:
     )
 
 
-def attention_with_gate(c: Config) -> Module:
+def joint_delta_net(c: Config) -> JointDeltaNet:
+    """The same, with a map of what is mixed and of the gate, and one of strengths and decays."""
+    h, parts = c.size("hidden_size"), split_delta_net(c)
+    values = parts.output.fan_in
+    mixed = Linear("in_proj_qkvz", h, parts.mixed[0].fan_out + values), Linear("in_proj_ba", h, 2 * parts.value_heads)
+    return JointDeltaNet(**parts.__dict__ | {"mixed": mixed, "gate": None, "strengths": ()})
+
+
+def gated_attention(c: Config) -> GatedAttention:
     """The attention of the others: the map of queries makes the gate, too."""
     made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", code=CODE)
     q, *others = made.inward
     wide = q.but(fan_out=2 * q.fan_out)
-    rope = kit.rope(c, by_sequence=True)
-    return GatedAttention(**made.__dict__ | {"inward": (wide, *others), "rope": rope})
+    return GatedAttention(**made.__dict__ | {"inward": (wide, *others), "rope": kit.rope(c, copies=True)})
 
 
-@family(
-    "qwen3_5_moe_text",
-    architecture="Qwen3_5MoeForCausalLM",
-    heads=TEXT_HEADS,
-    # by __post_init__:
-    full_attention_interval=4,
-    partial_rotary_factor=0.25,
-)
-def qwen3_5_moe_text(c: Config, run: Workload) -> Component:
-    """The text model of Qwen3.5 with experts in every layer."""
-    return delta_decoder(c, run, [True] * c.number("num_hidden_layers"), FOUR_PROJECTIONS)
+def attention_by_sequence(c: Config) -> GatedAttention:
+    """Positions may differ from sequence to sequence."""
+    return gated_attention(c).but(rope=kit.rope(c, by_sequence=True))

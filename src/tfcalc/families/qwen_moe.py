@@ -42,27 +42,28 @@ def decoder_with_steps(
     return kit.decoder(c, one, list(zip(seen, sparse_steps(c), strict=True)))
 
 
-def of_topk(c: Config) -> Mixture:
-    """Experts whose weights may add up to 1, in the format of the logits."""
-    routing: dict[str, Any] = {"normalized": bool(c.get("norm_topk_prob")), "result": "logits"}
+def of_topk(c: Config, *, normalized: bool = False) -> Mixture:
+    """Experts whose weights add up to 1 where a flag says so, or always (``normalized``), in the logits' format."""
+    routing: dict[str, Any] = {"normalized": normalized or bool(c.get("norm_topk_prob")), "result": "logits"}
     return experts.mixture(c, experts="num_experts", width="moe_intermediate_size", **routing)
 
 
 @family("qwen2_moe", architecture="Qwen2MoeForCausalLM", heads=TOPS)
 def qwen2_moe(c: Config) -> Module:
     """Qwen1.5-MoE and Qwen2 (arXiv 2407.10671): a shared expert with a gate of its own, which is one number a token."""
-    shared = kit.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
-    gate = Linear("shared_expert_gate", c.size("hidden_size"), 1)
     slides = c.flag("use_sliding_window")
     seen = windows(c, lambda place: place % 2 == 0 and place < c.number("max_window_layers", least=0))
 
     def mixer(width: int | None) -> Attention:
         return kit.attention(c, bias=c.flag("qkv_bias"), output_bias=False, window=width)
 
-    def mixed() -> Mixture:
-        return of_topk(c).but(shared=(shared,), gate=gate, shared_first=True)
+    return decoder_with_steps(c, seen if slides else [None] * len(seen), mixer, lambda: with_shared(c, of_topk(c)))
 
-    return decoder_with_steps(c, seen if slides else [None] * len(seen), mixer, mixed)
+
+def with_shared(c: Config, mixed: Mixture) -> Mixture:
+    """Beside them a shared expert, which runs first."""
+    shared = kit.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
+    return mixed.but(shared=(shared,), gate=Linear("shared_expert_gate", c.size("hidden_size"), 1), shared_first=True)
 
 
 @family(
@@ -70,12 +71,18 @@ def qwen2_moe(c: Config) -> Module:
 )
 def qwen3_moe(c: Config) -> Module:
     """Qwen3 (arXiv 2505.09388): no shared expert; a norm of each head's query and key."""
+    return with_head_norms(c)
+
+
+def with_head_norms(c: Config, *, by_sequence: bool = False, normalized: bool = False) -> Module:
+    """The same; angles may be those of each sequence, and experts' weights always add up to 1 (``normalized``)."""
     seen = window(c) if c.flag("use_sliding_window") else None
 
     def mixer(width: int | None) -> Attention:
-        return kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)
+        made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)
+        return made.but(rope=kit.rope(c, by_sequence=by_sequence))
 
-    return decoder_with_steps(c, [seen] * c.number(LAYERS), mixer, lambda: of_topk(c))
+    return decoder_with_steps(c, [seen] * c.number(LAYERS), mixer, lambda: of_topk(c, normalized=normalized))
 
 
 @family("flint", architecture="FlintForCausalLM", heads=tops.CAUSAL_LM, mlp_only_layers=[0, 1])  # by __post_init__

@@ -6,19 +6,15 @@ from tfcalc.blocks import GATED
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
 from tfcalc.errors import InvalidModel
-from tfcalc.families import kit
-from tfcalc.families.llama import attention, decoder, gated, qwen2, uniform
-from tfcalc.families.mixtral import mixture
+from tfcalc.families import experts, kit
+from tfcalc.families.llama import qwen2
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
-from tfcalc.workload import Workload
 
 
 @family("baichuan", architecture="BaichuanForCausalLM", heads=tops.CAUSAL_LM, like="llama", vocab_size=64000)
@@ -103,14 +99,22 @@ def mimo(c: Config) -> Module:
 
 
 @family(
-    "minicpm", architecture="MiniCPMForCausalLM", heads=CAUSAL_LM, like="llama", tie_word_embeddings=True, num_experts=0
+    "minicpm",
+    architecture="MiniCPMForCausalLM",
+    heads=tops.CAUSAL_LM,
+    like="llama",
+    tie_word_embeddings=True,
+    num_experts=0,
 )
-def minicpm(c: Config, run: Workload) -> Component:
-    """MiniCPM (arXiv 2404.06395): Llama with a tied head; its mixture of experts has as many as the file says."""
-    mixer = attention(c, run, bias=c.flag("attention_bias"))
-    if not c.number("num_experts", least=0):
-        return decoder(c, run, uniform(c, run, mixer, gated(c, run)))
-    return decoder(c, run, uniform(c, run, mixer, mixture(c, run, experts="num_experts", names=GATED)))
+def minicpm(c: Config) -> Module:
+    """MiniCPM (arXiv 2404.06395): Llama with a tied head and numbers that the stream and its parts are multiplied by.
+
+    Its mixture of experts has as many as the file says.
+    """
+    some = c.number("num_experts", least=0)
+    ffn = experts.mixture(c, experts="num_experts", names=GATED) if some else kit.gated(c)
+    layers = kit.layer(c, kit.attention(c, bias=c.flag("attention_bias")), ffn)
+    return kit.decoder(c, layers.but(scales=True)).but(scales=True)
 
 
 @family(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfcalc.configs.config import Config
@@ -26,6 +26,8 @@ ALONE = "ForCausalLM"
 NAMES = ("q_proj", "k_proj", "v_proj", "out_proj")
 Places = Callable[[Config, str], Module]
 """Makes a stack's table of positions, of the config and the stack's name."""
+Layers = Callable[[Config, str], Stack]
+"""Makes a stack's layers, likewise."""
 
 
 def learned(spare: int = 0, indices: str = PLACES, of_encoder: str = "") -> Places:
@@ -60,11 +62,11 @@ def attention(c: Config, side: str, name: str, of: type[Attention] = Attention, 
     return of(name, a, a, d, d, maps, (), Linear(NAMES[-1], a * d, h, "O", True), dropout=drops, softmax="own", **more)
 
 
-def network(c: Config, side: str) -> FeedForward:
-    """Two maps, which stand in the layer itself."""
+def network(c: Config, side: str, name: str = "(ffn)", of: type[FeedForward] = FeedForward, **more: Any) -> FeedForward:
+    """Two maps, which stand in the layer itself, unless they have a name."""
     h, f, kind = c.size("d_model"), c.size(f"{side}_ffn_dim"), c.word("activation_function")
     up, down = Linear("fc1", h, f, "1", True), Linear("fc2", f, h, "2", True)
-    return FeedForward("(ffn)", up, down, kind, bool(c.get("activation_dropout")))
+    return of(name, up, down, kind, bool(c.get("activation_dropout")), **more)
 
 
 def norm(c: Config, name: str) -> Norm:
@@ -72,20 +74,52 @@ def norm(c: Config, name: str) -> Norm:
     return Norm(name, "layernorm", c.size("d_model"))
 
 
-def layers(c: Config, side: str, *, pre_norm: bool, mixer: Callable[..., Attention] = attention) -> Stack:
-    """Equal layers; a decoder by itself holds what would read an encoder, and never runs it."""
+def mixers(
+    c: Config,
+    side: str,
+    *,
+    reader: str = "encoder_attn",
+    ones: bool = True,
+    mixer: Callable[..., Attention] = attention,
+    **more: Any,
+) -> list[Module]:
+    """Self-attention; in a decoder also attention to the encoder, which a decoder by itself holds and never runs.
+
+    Where the program gives a causal stack a mask of ``ones``, attention is told.
+    """
     causal = side == "decoder"
-    subs: list[Module] = [mixer(c, side, "self_attn", causal=causal, given_ones=causal)]
+    subs: list[Module] = [mixer(c, side, "self_attn", causal=causal, given_ones=causal and ones, **more)]
     if causal:
-        subs.append(mixer(c, side, "encoder_attn", CrossAttention, reads=c.head != ALONE))
-    norms = [norm(c, f"{sub.name}_layer_norm") for sub in subs]
-    subs, norms = [*subs, network(c, side)], [*norms, norm(c, "final_layer_norm")]
-    drops, depth = bool(c.get("dropout")), f"{side}_layers"
+        subs.append(mixer(c, side, reader, CrossAttention, reads=c.head != ALONE, **more))
+    return subs
+
+
+def layer(
+    c: Config, subs: Sequence[Module], last: str = "final_layer_norm", *, pre_norm: bool, inner: bool = False
+) -> PreNorm:
+    """A layer of these sub-layers: each has a norm by its own name, and the ``last``, a network, by another.
+
+    What the network makes may be dropped as often as what is inside it (``inner``).
+    """
+    norms = tuple(norm(c, name) for name in (*(f"{sub.name}_layer_norm" for sub in subs[:-1]), last))
+    drops = {sub.name: bool(c.get("dropout")) for sub in subs}
+    if inner:
+        drops[subs[-1].name] = bool(c.get("activation_dropout"))
+    some, never = any(drops.values()), tuple(name for name, dropped in drops.items() if not dropped)
     if pre_norm:
-        layer = PreNorm("layers", tuple(subs), tuple(norms), drops)
-    else:
-        layer = PostNorm("layers", tuple(subs), tuple(norms), drops, in_line=False)
-    return Stack("layers", (layer,) * c.number(depth), c.size(depth))
+        return PreNorm("layers", tuple(subs), norms, some, undropped=never)
+    return PostNorm("layers", tuple(subs), norms, some, undropped=never, in_line=False)
+
+
+def stack(c: Config, side: str, layers: Sequence[Module] | Module) -> Stack:
+    """Layers one upon another, or so many equal ones."""
+    depth = f"{side}_layers"
+    return Stack("layers", (layers,) * c.number(depth) if isinstance(layers, Module) else tuple(layers), c.size(depth))
+
+
+def equal_layers(c: Config, side: str, *, pre_norm: bool, mixer: Callable[..., Attention] = attention) -> Stack:
+    """BART's layers."""
+    return stack(c, side, layer(c, [*mixers(c, side, mixer=mixer), network(c, side)], pre_norm=pre_norm))
 
 
 def seq2seq(
@@ -97,19 +131,22 @@ def seq2seq(
     rows: str = "vocab_size",
     share: bool = True,
     scales: bool = True,
+    layers: Layers | None = None,
+    last: str = "",
 ) -> Module:
     """Shared table, encoder and decoder; as a ``ForCausalLM`` only the decoder, whose table is its own.
 
     The embedding is ``normed``, or norms stand before sub-layers (``pre_norm``) and behind the last one, or both.
     ``rows`` is the field with the length of the decoder's own table, if it has one: where they do not ``share`` it, or
-    it is not tied.
+    it is not tied. ``layers`` makes those of each stack; a ``last`` norm goes by this name.
     """
     alone, tied, h = c.head == ALONE, share and c.flag("tie_word_embeddings"), c.size("d_model")
+    last = last or ("layer_norm" if pre_norm else "")
 
     def half(side: str, of: type[Decoder], table: Embedding) -> Decoder:
-        first, last = (norm(c, "layernorm_embedding") if normed else None), norm(c, "layer_norm") if pre_norm else None
-        stack = layers(c, side, pre_norm=pre_norm)
-        return of(side, table, stack, last, added=(places(c, side),), dropped=bool(c.get("dropout")), normed=first)
+        first, behind = (norm(c, "layernorm_embedding") if normed else None), norm(c, last) if last else None
+        made = layers(c, side) if layers is not None else equal_layers(c, side, pre_norm=pre_norm)
+        return of(side, table, made, behind, added=(places(c, side),), dropped=bool(c.get("dropout")), normed=first)
 
     own = "shared" if tied and not alone else None
     decoder = half("decoder", Decoder, Embedding("embed_tokens", c.size(rows), h, own, scales))
@@ -121,15 +158,20 @@ def seq2seq(
     return EncoderDecoder("model", table, encoder, decoder)
 
 
+def logits(c: Config, rows: str = "vocab_size") -> Linear:
+    """What makes logits, by the shared table or a matrix of its own."""
+    tied = "embedding" if c.flag("tie_word_embeddings") else None
+    return Linear("lm_head", c.size("d_model"), c.size(rows), "vocab", False, tied, "output")
+
+
 def generation(*, rows: str = "vocab_size", bias: bool = True) -> Top:
-    """Logits by the shared table, and a bias on them that is stored but not trained."""
+    """Logits, and a bias on them that is stored but not trained."""
 
     def top(c: Config, base: Module) -> Module:
-        tied, words = "embedding" if c.flag("tie_word_embeddings") else None, c.size(rows)
-        head = Linear("lm_head", c.size("d_model"), words, "vocab", False, tied, "output")
+        head = logits(c, rows)
         if not bias:
             return WithHead("", base, head, **MASKED)
-        held = Buffer("final_logits_bias", Weight("final_logits_bias", (words,), key=""))
+        held = Buffer("final_logits_bias", Weight("final_logits_bias", (c.size(rows),), key=""))
         return WithBias("", base, head, bias=held, **MASKED)
 
     return top

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from tfcalc.blocks import Attention, FeedForward, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
+from tfcalc.blocks import Attention, layer, stack
+from tfcalc.blocks import FeedForward as FeedForwardTree
 from tfcalc.blocks.local_attention import LocalAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import Head, family
@@ -16,7 +16,11 @@ from tfcalc.core.component import Component
 from tfcalc.families import t5_kit as kit
 from tfcalc.families.bart import sum_last
 from tfcalc.leaves import embedding, norm, parameter
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.mixture import Router
 from tfcalc.nn.module import Module
+from tfcalc.nn.switch import Networks, Switch
 from tfcalc.workload import Sequences, Workload
 
 ALIASES = {
@@ -37,7 +41,7 @@ def dense(c: Config, run: Workload, stream: Sequences) -> Component:
     gated = c.flag("is_gated_act") if c.has("is_gated_act") else gate == "gated"
     kind = "gelu_new" if (gate, kind) == ("gated", "gelu") else kind
     names = ("wi_0", "wi_1", "wo") if gated else ("wi", "wo")
-    made = FeedForward(c.size("d_model"), c.size("d_ff"), kind, names=names, gated=gated)
+    made = FeedForwardTree(c.size("d_model"), c.size("d_ff"), kind, names=names, gated=gated)
     return made("DenseReluDense", stream, run)
 
 
@@ -213,38 +217,24 @@ def _local(c: Config, run: Workload, *, name: str = "LocalSelfAttention", summar
 @family(
     "switch_transformers",
     architecture="SwitchTransformersForConditionalGeneration",
-    heads=HEADS,
+    heads=kit.UNSCALED | {"ForConditionalGeneration": kit.generation(scaled=True)},
     aliases={name: own for name, own in ALIASES.items() if name != "head_dim"},
 )
-def switch_transformers(c: Config, run: Workload) -> Component:
+def switch_transformers(c: Config) -> Module:
     """Fedus et al. 2021 (arXiv 2101.03961): every so many layers, one of many networks for each token."""
-    return seq2seq(c, run, Kin(ffn=_expert, experts=_switch, sparse=_every, tied=False))
+    return kit.seq2seq(c, _sometimes_experts, tied=c.flag("tie_word_embeddings"))
 
 
-def _network(c: Config) -> FeedForward:
-    return FeedForward(c.size("d_model"), c.size("d_ff"), c.word("dense_act_fn"), names=("wi", "wo"))
-
-
-def _expert(c: Config, run: Workload, stream: Sequences) -> Component:
-    return _network(c)("mlp", stream, run)
-
-
-def _switch(c: Config, run: Workload, stream: Sequences) -> Component:
-    block = MixtureOfExperts(
-        c.size("d_model"),
-        c.size("num_experts"),
-        1,
-        _network(c),
-        router="router.classifier",
-        router_bias=c.flag("router_bias"),
-    )
-    return block("mlp", stream, run)
-
-
-def _every(c: Config, side: str, depth: int) -> list[bool]:
-    """Which layers have experts: the second, and each that is ``step`` after it."""
+def _sometimes_experts(c: Config, side: str) -> list[Module]:
+    """The second layer has experts, and each that is ``step`` after it."""
+    h, f, kind, code = c.size("d_model"), c.size("d_ff"), c.word("dense_act_fn"), kit.kept_as(c)
+    up, down, count = Linear("wi", h, f, "1"), Linear("wo", f, h, "2"), c.size("num_experts")
+    experts = Networks("experts", up, down, kind, count=count, **code)
+    router = Router("router.classifier", h, count, bias=c.flag("router_bias"), logits="copies", format="float32")
+    switch = Switch("mlp", router.but(result="stream"), experts, bool(c.get("router_jitter_noise")))
+    dense, depth = FeedForward("mlp", up, down, kind, **code), c.number(kit.depth(c, side))
     some = c.number(f"num_sparse_{side}_layers", least=0)
     step = (
         c.number(f"{side}_sparse_step", least=0) if c.has(f"{side}_sparse_step") else depth // some if some else depth
     )
-    return [step == 1 or (step > 0 and place % step == 1) for place in range(depth)]
+    return [switch if step == 1 or (step > 0 and place % step == 1) else dense for place in range(depth)]

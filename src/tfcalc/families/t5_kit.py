@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfcalc.configs.config import Config
@@ -19,6 +20,8 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.stack import Stack
 
+Networks = Callable[[Config, str], Sequence[Module]]
+"""Makes the networks of a stack's layers, of the config and the stack's name."""
 NAMES = ("q", "k", "v", "o")
 ENCODER_ONLY = ("EncoderModel", "ForTokenClassification")
 
@@ -62,34 +65,66 @@ def relative(c: Config, name: str = "relative_attention_bias") -> RelativeBias:
     return RelativeBias(name, c.size("relative_attention_num_buckets"), c.size("num_heads"))
 
 
-def half(c: Config, side: str, of: type[Decoder], depth: str, *mixers: Attention, everywhere: bool) -> Decoder:
-    """One of the two stacks: each sub-layer has a norm before it.
+def layer(c: Config, *subs: Module) -> PreNorm:
+    """Each sub-layer has a norm before it."""
+    named = tuple(each.but(name=f"layer.{place}.{each.name}") for place, each in enumerate(subs))
+    return PreNorm("block", named, tuple(norm(c, f"layer.{place}.layer_norm") for place in range(len(subs))), drops(c))
 
-    All layers share the first one's table of distances, unless they have one each (``everywhere``).
+
+def half(
+    c: Config,
+    side: str,
+    of: type[Decoder],
+    mixers: Sequence[Attention],
+    networks: Networks,
+    *,
+    everywhere: bool = False,
+    tied: bool = True,
+    table: str = "SelfAttention",
+) -> Decoder:
+    """One of the two stacks.
+
+    All layers share the first one's ``table`` of distances, unless they have one each (``everywhere``).
     """
-    subs = [each.but(name=f"layer.{place}.{each.name}") for place, each in enumerate((*mixers, network(c)))]
-    norms = tuple(norm(c, f"layer.{place}.layer_norm") for place in range(len(subs)))
-    layers = Stack("block", (PreNorm("block", tuple(subs), norms, drops(c)),) * c.number(depth), c.size(depth))
-    bias = None if everywhere else relative(c, "block[0].layer.0.SelfAttention.relative_attention_bias")
-    words = Embedding("embed_tokens", c.size("vocab_size"), c.size("d_model"), "shared")
-    last = norm(c, "final_layer_norm")
-    return of(side, words, layers, last, dropped=drops(c), relative=bias, drops_output=drops(c))
+    layers = [layer(c, *mixers, ffn) for ffn in networks(c, side)]
+    bias = None if everywhere else relative(c, f"block[0].layer.0.{table}.relative_attention_bias")
+    words = Embedding("embed_tokens", c.size("vocab_size"), c.size("d_model"), "shared" if tied else None)
+    stack, last = Stack("block", tuple(layers), c.size(depth(c, side))), norm(c, "final_layer_norm")
+    return of(side, words, stack, last, dropped=drops(c), relative=bias, drops_output=drops(c))
 
 
-def seq2seq(c: Config, *, everywhere: bool = False) -> Module:
+def depth(c: Config, side: str) -> str:
+    """The field with the number of layers: the decoder's are as many as the encoder's unless told otherwise."""
+    return "num_layers" if side == "encoder" or c.get("num_decoder_layers") is None else "num_decoder_layers"
+
+
+def equal_networks(c: Config, side: str) -> list[Module]:
+    """One for each layer."""
+    return [network(c)] * c.number(depth(c, side))
+
+
+def seq2seq(
+    c: Config,
+    networks: Networks = equal_networks,
+    *,
+    everywhere: bool = False,
+    tied: bool = True,
+    mixer: Attention | None = None,
+) -> Module:
     """Shared table of words, encoder, and decoder where the head needs one.
 
-    The decoder's layers are as many as the encoder's unless told otherwise.
+    ``networks`` makes those of a stack's layers. The encoder may have a ``mixer`` of its own. ``tied`` tables of words
+    are one.
     """
     own: dict[str, Any] = {"table": relative(c)} if everywhere else {}
-    kind: dict[str, Any] = {"everywhere": everywhere}
+    kind: dict[str, Any] = {"everywhere": everywhere, "tied": tied}
     table = Embedding("shared", c.size("vocab_size"), c.size("d_model"))
-    encoder = half(c, "encoder", EncoderStack, "num_layers", attention(c, "SelfAttention", causal=False, **own), **kind)
+    looks = attention(c, "SelfAttention", causal=False, **own) if mixer is None else mixer
+    encoder = half(c, "encoder", EncoderStack, [looks], networks, table=looks.name, **kind)
     if c.head in ENCODER_ONLY:
         return EncoderAlone("transformer", table, encoder)
-    depth = "num_layers" if c.get("num_decoder_layers") is None else "num_decoder_layers"
     reader = attention(c, "EncDecAttention", CrossAttention, adds_zeros=everywhere)
-    decoder = half(c, "decoder", Decoder, depth, attention(c, "SelfAttention", **own), reader, **kind)
+    decoder = half(c, "decoder", Decoder, [attention(c, "SelfAttention", **own), reader], networks, **kind)
     return EncoderDecoder("transformer", table, encoder, decoder)
 
 

@@ -6,17 +6,30 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import bare, labels, output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
+from tfcalc.families.gemma import CODE
 from tfcalc.families.llama import head_dim, kv_heads
 from tfcalc.families.unread import unread_heads
 from tfcalc.leaves import embedding, linear, norm, parameter
+from tfcalc.nn.attention import Attention as AttentionModule
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.cross_attention import CrossAttention
+from tfcalc.nn.encoder_decoder import EncoderDecoder, EncoderOnly, EncoderStack
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.layers import Sandwich
+from tfcalc.nn.model import Decoder, Predictions, WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.stack import Stack
 from tfcalc.workload import Sequences, Workload
 
 ENCODER_ONLY = "EncoderModel"
+CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 MODULE: dict[str, Any] = {
     "hidden_size": 2304,
     "intermediate_size": 9216,
@@ -32,7 +45,7 @@ IMAGES: dict[str, Any] = {"mm_tokens_per_image": 256}
 
 def side(c: Config, name: str) -> Config:
     """The nested config of the ``encoder`` or the ``decoder``."""
-    return c.sub(name, defaults=module(c.defaults["vocab_size"]))
+    return c.sub(name, defaults=module(c.defaults["vocab_size"]) | (CAPS if c.model_type == "t5gemma" else {}))
 
 
 def module(words: int) -> dict[str, Any]:
@@ -119,39 +132,90 @@ def classes(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     )
 
 
+def mixer(
+    c: Config,
+    whole: Config,
+    name: str,
+    of: type[AttentionModule] = AttentionModule,
+    *,
+    read: Num | None = None,
+    **more: Any,
+) -> AttentionModule:
+    """The same as a module; probabilities of dropout are those of the ``whole``."""
+    h, a, g, d, bias = (
+        c.size("hidden_size"),
+        c.size("num_attention_heads"),
+        kv_heads(c),
+        head_dim(c),
+        c.flag("attention_bias"),
+    )
+    from_, (q, k, v, o) = h if read is None else read, LLAMA_NAMES
+    maps = Linear(q, h, a * d, "Q", bias), Linear(k, from_, g * d, "K", bias), Linear(v, from_, g * d, "V", bias)
+    rope, caps = Rope(d) if read is None else None, c.get("attn_logit_softcapping") is not None
+    drops, back = bool(whole.get("attention_dropout")), Linear(o, a * d, h, "O", bias)
+    return of(name, a, g, d, d, maps, (), back, rope=rope, capped=caps, dropout=drops, **more)
+
+
+def stacked(c: Config, whole: Config, name: str, of: type[Decoder], *mixers: AttentionModule) -> Decoder:
+    """One of the two stacks as a module."""
+    h, f, drops, layers = (
+        c.size("hidden_size"),
+        c.size("intermediate_size"),
+        bool(whole.get("dropout_rate")),
+        "num_hidden_layers",
+    )
+    gate, up, down = GATED
+    maps = Linear(gate, h, f, "g"), Linear(up, h, f, "1"), Linear(down, f, h, "2")
+    ffn = GatedFeedForward("mlp", *maps, c.word("hidden_activation"), dropout=drops)
+    places = [
+        f"{when}_{each}_layernorm"
+        for each in (*(one.name for one in mixers), "feedforward")
+        for when in ("pre", "post")
+    ]
+    norms = tuple(Norm(place, "rmsnorm", h, CODE) for place in places)
+    layer, last = Sandwich("layers", (*mixers, ffn), norms, drops), Norm("norm", "rmsnorm", h, CODE)
+    stack = Stack("layers", (layer,) * c.number(layers), c.size(layers))
+    words = Embedding("embed_tokens", c.size("vocab_size"), h)
+    return of(name, words, stack, last, True, "float64", dropped=drops, drops_output=drops)
+
+
+def logits(c: Config, base: Module) -> Module:
+    """Logits by the decoder's table of words, or a matrix of their own."""
+    inner, tied = side(c, "decoder"), "embedding" if c.flag("tie_word_embeddings") else None
+    made = Linear("out_proj", inner.size("hidden_size"), inner.size("vocab_size"), "vocab", False, tied, "output")
+    caps = inner.get("final_logit_softcapping") is not None
+    return WithHead("", base, Predictions("lm_head", None, None, made), capped=caps, shifted=False)
+
+
+def scores(c: Config, base: Module) -> Module:
+    """Classes of the decoder's vectors; of the encoder's, where there is no decoder."""
+    inner = side(c, "decoder" if c.flag("is_encoder_decoder") else "encoder")
+    made = Linear("out_proj", inner.size("hidden_size"), labels(c), "", True)
+    return WithHead("", base, Predictions("score", None, None, made))
+
+
 @family(
     "t5gemma",
     architecture="T5GemmaForConditionalGeneration",
     heads={
-        "Model": bare,
-        ENCODER_ONLY: bare,
-        "ForConditionalGeneration": generation,
-        "ForSequenceClassification": classes,
-        "ForTokenClassification": classes,
+        "Model": tops.bare,
+        ENCODER_ONLY: tops.bare,
+        "ForConditionalGeneration": logits,
+        "ForSequenceClassification": scores,
+        "ForTokenClassification": scores,
     },
     vocab_size=256000,  # of each of its stacks
 )
-def t5gemma(c: Config, run: Workload) -> Component:
+def t5gemma(c: Config) -> Module:
     """T5Gemma (arXiv 2504.06225): the two may differ in size, and have a table of words each."""
     reads, alone = side(c, "encoder"), "Classification" in c.head and not c.flag("is_encoder_decoder")
+    encoder = stacked(reads, c, "encoder", EncoderStack, mixer(reads, c, "self_attn", causal=False))
     if c.head == ENCODER_ONLY or alone:
-        return Component("model", "encoder", parts=(_reader(reads, run, run.target),))
-    memory = run.source
-    encoder = _reader(reads, run, memory)
-    writes, stream = side(c, "decoder"), run.target
-    decoder = half(
-        writes,
-        run,
-        "decoder",
-        stream,
-        self_attn=attention(writes, run, "self_attn", stream, stream, causal=True),
-        cross_attn=attention(writes, run, "cross_attn", stream, memory, key_width=reads.size("hidden_size")),
-    )
-    return Component("model", "encoder-decoder", parts=(encoder, decoder))
-
-
-def _reader(c: Config, run: Workload, stream: Sequences) -> Component:
-    return half(c, run, "encoder", stream, self_attn=attention(c, run, "self_attn", stream, stream))
+        return EncoderOnly("model", encoder)
+    writes = side(c, "decoder")
+    reader = mixer(writes, c, "cross_attn", CrossAttention, read=reads.size("hidden_size"))
+    decoder = stacked(writes, c, "decoder", Decoder, mixer(writes, c, "self_attn"), reader)
+    return EncoderDecoder("model", None, encoder, decoder)
 
 
 @family(

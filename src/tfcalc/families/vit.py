@@ -2,197 +2,143 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tfcalc.blocks import GATED, LLAMA_NAMES, FeedForward, layer
+from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div, floor_div, scaled
-from tfcalc.families.images import (
-    drops,
-    feed_forward,
-    image,
-    image_classifier,
-    norms,
-    pair,
-    patches,
-    self_attention,
-)
-from tfcalc.families.llama import head_dim
-from tfcalc.leaves import activation, convolution, learned_position, linear, norm, parameter
-from tfcalc.workload import Sequences, Workload
+from tfcalc.configs.tops import bare
+from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
+from tfcalc.families import image_kit, kit
+from tfcalc.families.images import grid
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear, parameter
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.image_heads import BOTH
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.scaled_layers import LayerScale
+from tfcalc.nn.tower import Pooler, Tower
 
 MASKED = "ForMaskedImageModeling"
 NORMS = ("layernorm_before", "layernorm_after")
+IMAGE_HEADS = {
+    "Model": bare,
+    "ForImageClassification": image_kit.classifier("classifier"),
+    MASKED: image_kit.reconstruction,
+}
 
 
-def reconstruction(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-    """SimMIM (arXiv 2111.09886): each patch's pixels, by a convolution with a kernel of one."""
-    yield base
-    pixels = c.size("encoder_stride") * c.size("encoder_stride") * c.size("num_channels")
-    yield convolution("decoder", c.size("hidden_size"), pixels, (1, 1), image(c, run).tokens)
-
-
-IMAGE_HEADS = {"Model": bare, "ForImageClassification": image_classifier("classifier"), MASKED: reconstruction}
-
-
-def embeddings(c: Config, run: Workload, stream: Sequences, *, tokens: tuple[str, ...], mask: bool) -> Component:
-    """A vector for each patch, ``tokens`` before them, a trained position for all; a ``mask`` for hidden patches."""
-    h, images = c.size("hidden_size"), image(c, run).tokens
-    return Component(
-        "embeddings",
-        "embedding",
-        parts=(
-            *(parameter(name, h) for name in tokens),
-            *([parameter("mask_token", h)] if mask else []),
-            patches("patch_embeddings.projection", c, images, width=h, kernel=pair(c, "patch_size")),
-            learned_position("position_embeddings", stream.length, h, stream.tokens),
-        ),
-    )
-
-
-def attention(c: Config, run: Workload, stream: Sequences) -> Component:
+def attention(c: Config) -> Attention:
     """Queries, keys and values with or without biases (``qkv_bias``), the output always with one."""
-    return self_attention(
-        c,
-        run,
-        stream,
-        name="attention",
-        names=LLAMA_NAMES,
-        head_dim=head_dim(c),
-        bias=c.flag("qkv_bias"),
-        output_bias=True,
-    )
+    drops, width = "attention_probs_dropout_prob", kit.head_dim(c)
+    bias = c.flag("qkv_bias")
+    return image_kit.attention(c, name="attention", names=LLAMA_NAMES, width=width, bias=bias, dropout=drops)
 
 
-def pooler(c: Config, run: Workload) -> Component:
+def pooler(c: Config) -> Pooler | None:
     """A map of the first token: only where nothing else stands on the model."""
-    wide = c.size("pooler_output_size") if c.get("pooler_output_size") else c.size("hidden_size")
-    return Component(
-        "pooler",
-        "pooler",
-        parts=(
-            linear("dense", c.size("hidden_size"), wide, run.batch_size),
-            activation("activation", c.word("pooler_act"), run.batch_size * wide),
-        ),
-    )
+    if c.head != "Model":
+        return None
+    h, wide = c.size("hidden_size"), c.optional("pooler_output_size")
+    return Pooler("pooler", Linear("dense", h, h if wide is None else wide, "", True), c.word("pooler_act"))
 
 
-def encoder(c: Config, run: Workload, tokens: tuple[str, ...], name: str) -> Component:
+def tower(c: Config, tokens: tuple[str, ...], name: str) -> Tower:
     """Embeddings, pre-norm layers, a final norm, and a pooler where no head stands on it."""
-    h, stream = c.size("hidden_size"), image(c, run, len(tokens))
-    parts = (attention(c, run, stream), feed_forward(c, run, stream), *norms(NORMS, h, stream.tokens))
-    return Component(
-        name,
-        "encoder",
-        parts=(
-            embeddings(c, run, stream, tokens=tokens, mask=c.head == MASKED),
-            layer(
-                "layers",
-                parts,
-                stream.tokens * h,
-                copies=c.size("num_hidden_layers"),
-                ends_with_sum=not drops(c, run),
-            ),
-            norm("layernorm", "layernorm", h, stream.tokens),
-            *([pooler(c, run)] if c.head == "Model" else []),
-        ),
-    )
+    drops, mask = bool(c.get("hidden_dropout_prob")), ("mask_token",) if c.head == MASKED else ()
+    subs = attention(c), image_kit.network(c)
+    layer = PreNorm("layers", subs, image_kit.norms(c, *NORMS), drops)
+    patches = image_kit.patches(c, "patch_embeddings.projection")
+    places = image_kit.positions(c, "position_embeddings", len(tokens))
+    table = image_kit.embeddings(c, tokens, patches, places, mask, dropped=drops)
+    (last,) = image_kit.norms(c, "layernorm")
+    count = product(grid(c)) + len(tokens)
+    return Tower(name, image_kit.pixels(c), count, table, None, image_kit.stack(c, layer), last, pooler(c))
 
 
 @family("vit", architecture="ViTForImageClassification", heads=IMAGE_HEADS)
-def vit(c: Config, run: Workload) -> Component:
+def vit(c: Config) -> Module:
     """Dosovitskiy et al. 2020 (arXiv 2010.11929)."""
-    return encoder(c, run, ("cls_token",), "vit")
+    return tower(c, ("cls_token",), "vit")
 
 
 @family(
     "deit",
     architecture="DeiTForImageClassification",
     heads=IMAGE_HEADS
-    | {"ForImageClassificationWithTeacher": image_classifier("cls_classifier", "distillation_classifier")},
+    | {"ForImageClassificationWithTeacher": image_kit.classifier("cls_classifier", "distillation_classifier")},
 )
-def deit(c: Config, run: Workload) -> Component:
+def deit(c: Config) -> Module:
     """Touvron et al. 2020 (arXiv 2012.12877): a second token that learns from a teacher."""
-    return encoder(c, run, ("cls_token", "distillation_token"), "deit")
+    return tower(c, ("cls_token", "distillation_token"), "deit")
 
 
 def _twice(c: Config) -> Num:
     return 2 * c.size("hidden_size")
 
 
+def scales(c: Config) -> tuple[Module, ...]:
+    """What multiplies the outputs of both sub-layers."""
+    return tuple(parameter(f"layer_scale{place}.lambda1", c.size("hidden_size"), minor=True) for place in (1, 2))
+
+
 @family(
     "dinov2",
     architecture="Dinov2ForImageClassification",
-    heads={"Model": bare, "Backbone": bare, "ForImageClassification": image_classifier("classifier", width=_twice)},
+    heads={
+        "Model": bare,
+        "Backbone": bare,
+        "ForImageClassification": image_kit.classifier("classifier", width=_twice, reads=BOTH),
+    },
 )
-def dinov2(c: Config, run: Workload) -> Component:
+def dinov2(c: Config) -> Module:
     """Oquab et al. 2023 (arXiv 2304.07193): scales for what is added; the head reads the class token and the mean."""
-    h, stream = c.size("hidden_size"), image(c, run, 1)
-    parts = (
-        attention(c, run, stream),
-        parameter("layer_scale1.lambda1", h, minor=True),
-        dinov2_feed_forward(c, run, stream),
-        parameter("layer_scale2.lambda1", h, minor=True),
-        *norms(("norm1", "norm2"), h, stream.tokens),
-    )
-    return Component(
-        "dinov2",
-        "encoder",
-        parts=(
-            embeddings(c, run, stream, tokens=("cls_token",), mask=c.flag("use_mask_token")),
-            layer("encoder.layer", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
-            norm("layernorm", "layernorm", h, stream.tokens),
-        ),
-    )
+    mask = ("mask_token",) if c.flag("use_mask_token") else ()
+    norms = image_kit.norms(c, "norm1", "norm2")
+    layer = LayerScale("encoder.layer", (attention(c), dinov2_network(c)), norms, scalers=scales(c))
+    patches = image_kit.patches(c, "patch_embeddings.projection")
+    places = image_kit.positions(c, "position_embeddings", 1)
+    drops = bool(c.get("hidden_dropout_prob"))
+    table = image_kit.embeddings(c, ("cls_token",), patches, places, mask, dropped=drops)
+    (last,) = image_kit.norms(c, "layernorm")
+    return Tower("dinov2", image_kit.pixels(c), product(grid(c)) + 1, table, None, image_kit.stack(c, layer), last)
 
 
-def dinov2_feed_forward(c: Config, run: Workload, stream: Sequences) -> Component:
+def dinov2_network(c: Config) -> Module:
     """Of ``mlp_ratio`` times the hidden size; SwiGLU of two thirds of that, rounded up to a multiple of 8."""
     inner = scaled(c.size("hidden_size"), c.factor("mlp_ratio"))
     if not c.flag("use_swiglu_ffn"):
-        return feed_forward(c, run, stream, inner=inner)
-    inner = 8 * ceil_div(floor_div(2 * inner, 3), 8)
-    block = FeedForward(c.size("hidden_size"), inner, "silu", bias=True, names=GATED, gated=True)
-    return block("mlp", stream, run)
+        return image_kit.network(c, inner=inner)
+    return gated(c, 8 * ceil_div(floor_div(2 * inner, 3), 8), "silu")
+
+
+def gated(c: Config, inner: Num, act: str, *, bias: bool = True) -> GatedFeedForward:
+    """A feed-forward network with a gate, of this ``inner`` width."""
+    h = c.size("hidden_size")
+    maps = (Linear(name, h, inner, letter, bias) for name, letter in zip(kit.GATED[:2], "g1", strict=True))
+    return GatedFeedForward("mlp", *maps, Linear(kit.GATED[2], inner, h, "2", bias), act)
 
 
 @family("dinov3_vit", architecture="DINOv3ViTModel", heads={"Model": bare, "Backbone": bare})
-def dinov3(c: Config, run: Workload) -> Component:
+def dinov3(c: Config) -> Module:
     """Siméoni et al. 2025 (arXiv 2508.10104): rotary positions, and register tokens beside the class token."""
     h, registers = c.size("hidden_size"), c.size("num_register_tokens", least=0)
-    stream, gate = image(c, run, 1 + registers), c.flag("use_gated_mlp")
-    mixer = self_attention(
+    mixer = image_kit.attention(
         c,
-        run,
-        stream,
         name="attention",
         names=LLAMA_NAMES,
-        bias=c.flag("query_bias"),
-        key_bias=c.flag("key_bias"),
-        value_bias=c.flag("value_bias"),
+        bias=(c.flag("query_bias"), c.flag("key_bias"), c.flag("value_bias")),
         output_bias=c.flag("proj_bias"),
+        rope=Rope(c.quotient("hidden_size", "num_attention_heads"), behind=1 + registers),
     )
-    parts = (
-        mixer,
-        parameter("layer_scale1.lambda1", h, minor=True),
-        feed_forward(c, run, stream, names=GATED if gate else GATED[1:], bias=c.flag("mlp_bias"), gated=gate),
-        parameter("layer_scale2.lambda1", h, minor=True),
-        *norms(("norm1", "norm2"), h, stream.tokens),
-    )
-    embedded = (
-        *(parameter(name, h) for name in ("cls_token", "mask_token")),
-        parameter("register_tokens", registers, h),
-        patches("patch_embeddings", c, image(c, run).tokens, width=h, kernel=pair(c, "patch_size")),
-    )
-    return Component(
-        "dinov3",
-        "encoder",
-        parts=(
-            Component("embeddings", "embedding", parts=embedded),
-            layer("model.layer", parts, stream.tokens * h, copies=c.size("num_hidden_layers")),
-            norm("norm", "layernorm", h, stream.tokens),
-        ),
-    )
+    bias, inner = c.flag("mlp_bias"), c.size("intermediate_size")
+    if c.flag("use_gated_mlp"):
+        network: Module = gated(c, inner, c.word("hidden_act"), bias=bias)
+    else:
+        network = image_kit.network(c, names=kit.PLAIN, bias=bias)
+    layer = LayerScale("model.layer", (mixer, network), image_kit.norms(c, "norm1", "norm2"), scalers=scales(c))
+    tokens = parameter("cls_token", h), parameter("register_tokens", registers, h)
+    table = image_kit.embeddings(c, tokens, image_kit.patches(c, "patch_embeddings"), None, ("mask_token",))
+    (last,) = image_kit.norms(c, "norm")
+    count = product(grid(c)) + 1 + registers
+    return Tower("dinov3", image_kit.pixels(c), count, table, None, image_kit.stack(c, layer), last)

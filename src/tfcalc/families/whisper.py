@@ -34,7 +34,7 @@ def encoder(c: Config) -> SoundEncoder:
         "encoder",
         stem(h, c.size("num_mel_bins")),
         FramePlaces("embed_positions", h, frames),
-        kit.layers(c, "encoder", pre_norm=True, mixer=attention),
+        kit.equal_layers(c, "encoder", pre_norm=True, mixer=attention),
         kit.norm(c, "layer_norm"),
         frames,
         dropped=bool(c.get("dropout")),
@@ -47,7 +47,7 @@ def decoder(c: Config) -> Decoder:
     return Decoder(
         "decoder",
         Embedding("embed_tokens", c.size("vocab_size"), h),
-        kit.layers(c, "decoder", pre_norm=True, mixer=attention),
+        kit.equal_layers(c, "decoder", pre_norm=True, mixer=attention),
         kit.norm(c, "layer_norm"),
         added=(Positions("embed_positions", c.size("max_target_positions"), h, TOKENS),),
         dropped=bool(c.get("dropout")),

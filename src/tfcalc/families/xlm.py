@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import bare, classifier, labels, lm_head
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import Top, bare, classifier, labels, lm_head
 from tfcalc.errors import InvalidModel
-from tfcalc.families.gpt2 import attention, feed_forward, final, layers, positions, summary, transformer, words
-from tfcalc.families.xlnet import of_answers
-from tfcalc.leaves import embedding, linear
-from tfcalc.workload import Workload
+from tfcalc.families import bert_kit as kit
+from tfcalc.families.summaries import of_answers, summary
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+from tfcalc.nn.summary import Summarised
+from tfcalc.nn.token_masks import MaskedDecoder, MaskedLayer
+
+LM = lm_head("pred_layer.proj", bias=True, shifted=False)
 
 
-def of_sequences(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def of_words(c: Config, base: Module) -> Module:
+    """Logits of every token, whose labels are those of the tokens."""
+    made = LM(c, base)
+    assert isinstance(made, WithHead)
+    return made.but(upcasts=False)
+
+
+def of_sequences(c: Config, base: Module) -> Module:
     """Classes of whole sequences."""
-    yield base
-    yield from summary("sequence_summary", c, run)
+    return Summarised("", base, summary("sequence_summary", c), None)
 
 
-def of_choices(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def of_choices(c: Config, base: Module) -> Module:
     """One number for each sequence, from the logits of its classes."""
-    yield from of_sequences(c, run, base)
-    yield linear("logits_proj", labels(c), 1, run.target.batch)
+    return Summarised("", base, summary("sequence_summary", c), Linear("logits_proj", labels(c), 1, "", True))
 
 
-HEADS: dict[str, Head] = {
+TOPS: dict[str, Top] = {
     "Model": bare,
-    "WithLMHeadModel": lm_head("pred_layer.proj", bias=True),
+    "WithLMHeadModel": of_words,
     "ForSequenceClassification": of_sequences,
     "ForMultipleChoice": of_choices,
     "ForTokenClassification": classifier("classifier", bias=True),
     "ForQuestionAnsweringSimple": classifier("qa_outputs", bias=True),
-    "ForQuestionAnswering": partial(of_answers, prefix="qa_outputs."),
+    "ForQuestionAnswering": of_answers("qa_outputs."),
 }
 ALIASES = {
     "n_words": "vocab_size",
@@ -45,18 +55,40 @@ ALIASES = {
 }
 
 
-@family("xlm", architecture="XLMWithLMHeadModel", heads=HEADS, aliases=ALIASES)
-@family("flaubert", architecture="FlaubertWithLMHeadModel", heads=HEADS, aliases=ALIASES)
-def xlm(c: Config, run: Workload) -> Component:
-    """Lample and Conneau 2019 (arXiv 1901.07291), Le et al. 2019 (arXiv 1912.05372): a vector for each language."""
+@family("xlm", architecture="XLMWithLMHeadModel", heads=TOPS, aliases=ALIASES)
+def xlm(c: Config) -> Module:
+    """Lample and Conneau 2019 (arXiv 1901.07291): a vector for each language."""
+    return masked(c)
+
+
+@family("flaubert", architecture="FlaubertWithLMHeadModel", heads=TOPS, aliases=ALIASES)
+def flaubert(c: Config) -> Module:
+    """Le et al. 2019 (arXiv 1912.05372): XLM, whose norms may stand before the sub-layers."""
+    return masked(c, first=c.flag("pre_norm"))
+
+
+def masked(c: Config, *, first: bool = False) -> MaskedDecoder:
+    """Layers that mask tokens, with norms behind the sums, or before the sub-layers (``first``)."""
     if c.flag("asm"):
         raise InvalidModel(f"{c.path('asm')} is true", "an adaptive softmax is not supported")
+    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
+    names, drops, scores = ("q_lin", "k_lin", "v_lin"), bool(c.get("dropout")), bool(c.get("attention_dropout"))
+    maps = tuple(Linear(name, h, a * d, letter, True) for name, letter in zip(names, "QKV", strict=True))
+    back, causal = Linear("out_lin", a * d, h, "O", True), c.flag("causal")
+    mixer = Attention("attentions", a, a, d, d, maps, (), back, causal=causal, dropout=scores, masked=False)
+    up, down = Linear("lin1", h, 4 * h, "1", True), Linear("lin2", 4 * h, h, "2", True)
     act = "gelu" if c.flag("gelu_activation") else "relu"
-    names = ("q_lin", "k_lin", "v_lin", "out_lin")
-    mixer = attention(c, run, "attentions", names, causal=c.flag("causal"))
-    mlp = feed_forward(c, run, "ffns", ("lin1", "lin2"), 4 * c.size("hidden_size"), act)
-    stack = layers(c, run, "(layers)", mixer, mlp, names=("layer_norm1", "layer_norm2"))
-    tables = [positions(c, run, "position_embeddings"), words(c, run, "embeddings")]
-    if c.flag("use_lang_emb") and c.number("n_langs") > 1:
-        tables.append(embedding("lang_embeddings", c.size("n_langs"), c.size("hidden_size"), run.target.tokens))
-    return transformer(*tables, final(c, run, "layer_norm_emb"), stack)
+    norms = tuple(kit.norm(c, name) for name in ("layer_norm1", "layer_norm2"))
+    subs = (mixer.but(own_mask=True), FeedForward("ffns", up, down, act))
+    layer = MaskedLayer("(layers)", subs, norms, drops, first=first)
+    told = c.flag("use_lang_emb") and c.number("n_langs") > 1
+    return MaskedDecoder(
+        "transformer",
+        Embedding("embeddings", c.size("vocab_size"), h),
+        Stack("(layers)", (layer,) * c.number(LAYERS), c.size(LAYERS)),
+        None,
+        added=(kit.positions(c),),
+        dropped=drops,
+        normed=kit.norm(c, "layer_norm_emb"),
+        languages=Embedding("lang_embeddings", c.size("n_langs"), h) if told else None,
+    )

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tfcalc.blocks.relative_attention import RelativeAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, classifier, labels, lm_head
-from tfcalc.core.component import Component
-from tfcalc.families.gpt2 import feed_forward, layers, summary, transformer, words
-from tfcalc.leaves import linear, norm, parameter
-from tfcalc.workload import Workload
+from tfcalc.configs.tops import bare, classifier, labels, lm_head
+from tfcalc.core.number import Num
+from tfcalc.families import bert_kit as kit
+from tfcalc.families.summaries import of_answers, summary
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.basic import Embedding, Linear, parameter
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.layers import PostNorm
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+from tfcalc.nn.summary import Summarised
+from tfcalc.nn.transformer_xl import HeadMap, RelativeAttention, XLNet
 
 
-def of_sequences(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def summed(c: Config, base: Module, classes: Num) -> Module:
+    """So many numbers of one vector of each sequence."""
+    logits = Linear("logits_proj", c.size("hidden_size"), classes, "", True)
+    return Summarised("", base, summary("sequence_summary", c), logits)
+
+
+def of_sequences(c: Config, base: Module) -> Module:
     """Classes of whole sequences, by one vector of each."""
-    yield base
-    yield from summary("sequence_summary", c, run)
-    yield linear("logits_proj", c.size("hidden_size"), labels(c), run.target.batch)
+    return summed(c, base, labels(c))
 
 
-def of_choices(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def of_choices(c: Config, base: Module) -> Module:
     """One number for each sequence."""
-    yield base
-    yield from summary("sequence_summary", c, run)
-    yield linear("logits_proj", c.size("hidden_size"), 1, run.target.batch)
+    return summed(c, base, 1)
 
 
-def of_answers(c: Config, run: Workload, base: Component, *, prefix: str = "") -> Iterator[Component]:
-    """Where an answer starts; where it ends, given that; whether there is any.
+LM = lm_head("lm_loss", bias=True, shifted=False)
 
-    Where the start is not known, as it is in training, it looks for the end of ``start_n_top`` guesses.
-    """
-    h, tokens, batch = c.size("hidden_size"), run.target.tokens, run.target.batch
-    ends = tokens if run.training else tokens * c.size("start_n_top")
-    yield base
-    yield linear(prefix + "start_logits.dense", h, 1, tokens)
-    yield linear(prefix + "end_logits.dense_0", 2 * h, h, ends)
-    yield norm(prefix + "end_logits.LayerNorm", "layernorm", h, ends)
-    yield linear(prefix + "end_logits.dense_1", h, 1, ends)
-    yield linear(prefix + "answer_class.dense_0", 2 * h, h, batch)
-    yield linear(prefix + "answer_class.dense_1", h, 1, batch, bias=False)
+
+def of_words(c: Config, base: Module) -> Module:
+    """Logits of every token, whose labels are those of the tokens."""
+    made = LM(c, base)
+    assert isinstance(made, WithHead)
+    return made.but(upcasts=False)
 
 
 @family(
@@ -49,12 +50,12 @@ def of_answers(c: Config, run: Workload, base: Component, *, prefix: str = "") -
     architecture="XLNetLMHeadModel",
     heads={
         "Model": bare,
-        "LMHeadModel": lm_head("lm_loss", bias=True),
+        "LMHeadModel": of_words,
         "ForSequenceClassification": of_sequences,
         "ForMultipleChoice": of_choices,
         "ForTokenClassification": classifier("classifier", bias=True),
         "ForQuestionAnsweringSimple": classifier("qa_outputs", bias=True),
-        "ForQuestionAnswering": of_answers,
+        "ForQuestionAnswering": of_answers(),
     },
     aliases={
         "n_token": "vocab_size",
@@ -63,11 +64,21 @@ def of_answers(c: Config, run: Workload, base: Component, *, prefix: str = "") -
         "n_layer": "num_hidden_layers",
     },
 )
-def xlnet(c: Config, run: Workload) -> Component:
+def xlnet(c: Config) -> Module:
     """Yang et al. 2019 (arXiv 1906.08237): one vector more for words that are to be guessed; no table of positions."""
-    h, d = c.size("hidden_size"), c.quotient("hidden_size", "num_attention_heads")
+    h, f, drops = c.size("hidden_size"), c.size("d_inner"), bool(c.get("dropout"))
+    a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
     causal = c.word("attn_type", ("bi", "uni")) == "uni"
-    mixer = RelativeAttention(h, c.size("num_attention_heads"), d)("rel_attn", run.target, run, causal=causal)
-    mlp = feed_forward(c, run, "ff", ("layer_1", "layer_2"), c.size("d_inner"), c.word("ff_activation"))
-    stack = layers(c, run, "layer", mixer, mlp, names=("rel_attn.layer_norm", "ff.layer_norm"))
-    return transformer(words(c, run, "word_embedding"), parameter("mask_emb", 1, 1, h), stack)
+    q, k, v, r = (HeadMap(name, h, a * d, name.upper(), heads=a, head_dim=d) for name in "qkvr")
+    u, w, s = (parameter(f"r_{letter}_bias", a, d, minor=True) for letter in "wrs")
+    back = HeadMap("o", a * d, h, "O", heads=a, head_dim=d, back=True)
+    mixer = RelativeAttention(
+        "rel_attn", (q, k, v), r, (u, w, s), parameter("seg_embed", 2, a, d), back, causal, dropout=drops
+    )
+    up, down = Linear("layer_1", h, f, "1", True), Linear("layer_2", f, h, "2", True)
+    ffn = FeedForward("ff", up, down, c.word("ff_activation"), dropout=drops)
+    norms = tuple(kit.norm(c, name) for name in ("rel_attn.layer_norm", "ff.layer_norm"))
+    layer = PostNorm("layer", (mixer, ffn), norms, drops, in_line=False)
+    layers = Stack("layer", (layer,) * c.number(LAYERS), c.size(LAYERS))
+    words = Embedding("word_embedding", c.size("vocab_size"), h)
+    return XLNet("transformer", words, parameter("mask_emb", 1, 1, h), layers, causal, drops)

@@ -4,44 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks import FeedForward
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Component
 from tfcalc.core.number import floor_div
-from tfcalc.families.bert import (
-    FIRST_TOKEN,
-    attention,
-    cross_attention,
-    embeddings,
-    layers,
-    pooler,
-    stacked,
-    with_tables,
-)
-from tfcalc.families.bert_heads import ROBERTA_HEADS
-from tfcalc.leaves import norm
-from tfcalc.workload import Workload
+from tfcalc.families import bert_kit as kit
+from tfcalc.families.bert_kit import FIRST_TOKEN, POST_NORM
+from tfcalc.families.bert_tops import ROBERTA_TOPS
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.embeddings import TOKENS
+from tfcalc.nn.encoder import Encoder, Layers
+from tfcalc.nn.language import LanguageAdapter, LanguageLayer
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
 
 
-def adapters(c: Config, run: Workload) -> Iterator[Component]:
+def adapters(c: Config) -> Iterator[LanguageAdapter]:
     """One for each of ``languages``, of which a text goes through its own."""
     h, listed = c.size("hidden_size"), c.get("languages")
     languages = c.words("languages", len(listed) if isinstance(listed, list | tuple) else 1)
-    narrow = floor_div(h, c.number("adapter_reduction_factor"))
-    block = FeedForward(h, narrow, c.word("hidden_act"), bias=True, names=("dense1", "dense2"))
-    if c.flag("adapter_layer_norm"):
-        yield norm("output.adapter_layer_norm", "layernorm", h, run.target.tokens)
+    narrow, act = floor_div(h, c.number("adapter_reduction_factor")), c.word("hidden_act")
     for place, language in enumerate(dict.fromkeys(languages)):
-        made = block(f"output.adapter_modules.{language}", run.target, run)
-        yield made._replace(kind="adapter", active=0 if place else 1)
+        maps = Linear("dense1", h, narrow, "1", True), Linear("dense2", narrow, h, "2", True)
+        yield LanguageAdapter(f"output.adapter_modules.{language}", *maps, act, read=not place)
 
 
-@family("xmod", architecture="XmodForCausalLM", heads=ROBERTA_HEADS)
-def xmod(c: Config, run: Workload) -> Component:
+@family("xmod", architecture="XmodForCausalLM", heads=ROBERTA_TOPS)
+def xmod(c: Config) -> Module:
     """Pfeiffer et al. 2022 (arXiv 2205.06266): with ``pre_norm``, a norm after the last layer too."""
-    h, tokens, cross = c.size("hidden_size"), run.target.tokens, cross_attention(c, run)
-    stack = layers(c, run, attention(c, run), cross=cross, more=tuple(adapters(c, run)))
-    last = (norm("LayerNorm", "layernorm", h, tokens),) if c.flag("pre_norm") else ()
-    parts = (embeddings(c, run, *with_tables(c, run)), stacked(stack, *last), *pooler(c, run, FIRST_TOKEN))
-    return Component("roberta", "encoder", parts=parts)
+    cross, first = kit.cross_attention(c), c.flag("pre_norm")
+    subs = (kit.attention(c), *([cross] if cross else []), kit.network(c))
+    names = POST_NORM if cross else POST_NORM[::2]
+    layer = LanguageLayer(
+        "layer",
+        subs,
+        tuple(kit.norm(c, name) for name in names),
+        kit.drops(c),
+        first=first,
+        adapters=tuple(adapters(c)),
+        adapter_norm=kit.norm(c, "output.adapter_layer_norm") if c.flag("adapter_layer_norm") else None,
+        reuses=c.flag("adapter_reuse_layer_norm"),
+        adds_normed=c.flag("ln_before_adapter"),
+    )
+    layers = Stack("layer", (layer,) * c.number(LAYERS), c.size(LAYERS))
+    return Encoder(
+        "roberta",
+        kit.embeddings(c, *kit.with_tables(c, TOKENS)),
+        (),
+        Layers("encoder", (), layers, kit.norm(c, "LayerNorm") if first else None),
+        pooler=kit.pooler(c, FIRST_TOKEN),
+        pools=c.head in kit.PAIRED,
+    )

@@ -7,8 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
+from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
 from tfcalc.implementations.programs import program
+from tfcalc.tape.envelope import Envelope
 from tfcalc.tape.ledger import Found, Moment, Seen, Witness
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.value import Kept
@@ -45,6 +47,20 @@ def step(
     tape.backward(loss)
     ledger.begin("step")
     return Step(ledger.phases, saved)
+
+
+def envelope(
+    tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str, *, gradients_stay: bool
+) -> list[Polynomial]:
+    """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes."""
+    running = program(model, run, numerics, implementation, ends_alone=True)
+    tape, bytes_live = running.tape, Envelope()
+    tape.ledger = bytes_live
+    tape.gradients_stay = gradients_stay
+    loss = running(tree)
+    running.autocast_ends()
+    tape.backward(loss)
+    return bytes_live.highest
 
 
 def temporary(

@@ -29,11 +29,11 @@ class Attention(Module):
     ``heads`` query heads share ``kv_heads`` key and value heads: as many (multi-head), fewer (grouped-query), or one
     (multi-query). The ``inward`` maps make queries, keys and values: one each, two where the second makes keys and
     values, or one that makes all. ``norms`` are those of queries and keys, of each head or of the ``whole`` map.
-    ``rope`` turns queries and keys by their positions, before their norms if these are ``normed_last``. Causal
-    attention may be masked to a ``window`` (a query's own key and those before it, so many in all) or to a ``chunk``.
-    ``sinks`` are a trained score for each head, beside those of keys; ``sub_norm`` norms what the heads made together
-    (arXiv 2210.06423). What the heads made may be multiplied by the sigmoid of a ``gate``, with a bias for each head
-    (arXiv 2505.06708). With ``alibi`` scores are lowered by distances, which counts for nothing.
+    ``rope`` turns queries and keys by their positions, before their norms if these are ``normed_last`` (then one may be
+    for both). Causal attention may be masked to a ``window`` (a query's own key and those before it, so many in all) or
+    to a ``chunk``. ``sinks`` are a trained score for each head, beside those of keys; ``sub_norm`` norms what the heads
+    made together (arXiv 2210.06423). What the heads made may be multiplied by the sigmoid of a ``gate``, with a bias
+    for each head (arXiv 2505.06708). With ``alibi`` scores are lowered by distances, which counts for nothing.
 
     Where a stack has a mask, its attention is ``masked``. A window may be only that: then a cache ``keeps_all`` keys,
     and a token that is decoded reads them all.
@@ -41,12 +41,15 @@ class Attention(Module):
     A ``table`` of its own may add a number to each score for the distance of two tokens.
 
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
-    in place, queries have a factor for each place (``tempered``), and scores are ``capped`` by a tanh. In eager code
-    scores may be products of copies in fp32 (``scores_in_float32``; ``exact``, even under autocast), and their softmax
-    is in ``float32``, in their ``own`` format, or in that of the ``weights``; what is masked may be filled in rather
-    than added to (``fills_masked``). A kernel may be given a mask that tells it nothing new (``always_masked``).
-    A program may give a causal stack a mask of ones (``given_ones``), which says nothing. Queries may be multiplied
-    before their heads are told apart, and then all heads copied, so that the rows of each lie together (``copied``).
+    in place, queries have a factor for each place (``tempered``, of the format ``temperatures`` if not their own), and
+    scores are ``capped`` by a tanh. In eager code scores may be products of copies in fp32 (``scores_in_float32``;
+    ``exact``, even under autocast), and their softmax is in ``float32``, in their ``own`` format (perhaps ``less
+    highest``: of scores less each row's highest), or in that of the ``weights``; what is masked may be filled in rather
+    than added to (``fills_masked``), or they are kept from falling under the smallest number (``limits_masked``). A
+    kernel may be given a mask that tells it nothing new (``always_masked``). A
+    program may give a causal stack a mask of ones (``given_ones``), which says nothing. Each layer may make a mask of
+    its own, of tokens that are there and of those that are seen (``own_mask``). Queries may be multiplied before
+    their heads are told apart, and then all heads copied, so that the rows of each lie together (``copied``).
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -67,6 +70,7 @@ class Attention(Module):
     causal: bool = True
     dropout: bool = False
     tempered: bool = False
+    temperatures: str = ""
     clipped: bool = False
     capped: bool = False
     normed_last: bool = False
@@ -80,10 +84,12 @@ class Attention(Module):
     scores_in_float32: bool = False
     softmax: str = "float32"
     fills_masked: bool = False
+    limits_masked: bool = False
     always_masked: bool = False
     alibi: Alibi | None = None
     given_ones: bool = False
     table: RelativeBias | None = None
+    own_mask: bool = False
     copied: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -101,11 +107,12 @@ class Attention(Module):
         given.clear()
         gate = None if self.gate is None or x is None else self.gate(x)
         if self.rope is not None:
-            q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
+            behind = 0 if ctx.run.decoding else self.rope.behind
+            q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx), behind)
         if self.normed_last:
-            q, k = (norm(each, ctx) for norm, each in zip(self.norms, (q, k), strict=True))
+            q, k = (norm(each, ctx) for norm, each in zip(self.norms[:1] + self.norms[-1:], (q, k), strict=True))
         if self.tempered:  # arXiv 2501.19399
-            q = q.trace.to(mul(q, q.trace.new((q.shape[2], 1), q.dtype, "temperatures")), q.dtype)
+            q = q.trace.to(mul(q, q.trace.new((q.shape[2], 1), self.temperatures or q.dtype, "temperatures")), q.dtype)
         if ctx.cache is not None:
             k, v = ctx.cache.update(k, v)
         made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
@@ -126,6 +133,10 @@ class Attention(Module):
         """The sequences whose keys are seen."""
         return ctx.stream
 
+    def seen(self, ctx: Context) -> Sequences:
+        """The same with all keys that are seen beside theirs."""
+        return self.sees(ctx)
+
     def with_bias(self, x: Tensor, ctx: Context) -> Context:
         """With the bias of its own table, where it has one."""
         return ctx if self.table is None else ctx._replace(bias=self.table(x, ctx))
@@ -136,8 +147,8 @@ class Attention(Module):
 
     @property
     def mask(self) -> Num | None:
-        """The window of the mask that it is given."""
-        return None if self.keeps_all else self.window
+        """The window of the mask that it is given; a chunk is one."""
+        return None if self.keeps_all else self.window if self.chunk is None else self.chunk
 
     @property
     def looks_at_mask(self) -> bool:
@@ -188,7 +199,7 @@ class Attention(Module):
         """Which queries see which keys."""
         masks = ctx.run.tells_masks if not self.causal else not (self.keeps_all and ctx.run.decoding)
         window = self.window if masks else None
-        return ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal, window=window, chunk=self.chunk)
+        return ctx.run.pairs(ctx.stream, self.seen(ctx), causal=self.causal, window=window, chunk=self.chunk)
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:
         """What queries make of keys and values where kernels run."""
@@ -196,7 +207,7 @@ class Attention(Module):
 
     def _kept(self, ctx: Context) -> tuple[Cached, ...]:
         made = {"K": self.key_dim, "V": self.value_dim}
-        limits: dict[str, Any] = {"window": self.mask, "chunk": self.chunk}
+        limits: dict[str, Any] = {"window": self.mask if self.chunk is None else None, "chunk": self.chunk}
         return by_token(ctx.stream, self.sees(ctx), self.kv_heads, made, causal=self.causal, **limits)
 
 

@@ -134,7 +134,8 @@ class Norm(Module):
 class Embedding(Module):
     """A row of this ``width`` for each of so many words; ``tied_to`` names the table that it shares its storage with.
 
-    The vectors may be multiplied by a number (``scales``).
+    The vectors may be multiplied by a number (``scales``). What is tied to it may run first, and then makes the table
+    by the name that it is ``known_as``.
     """
 
     kind = "embedding"
@@ -143,6 +144,7 @@ class Embedding(Module):
     width: Num
     tied_to: str | None = None
     scales: bool = False
+    known_as: str = ""
 
     def held(self) -> Cost:
         """E."""
@@ -150,7 +152,8 @@ class Embedding(Module):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """The rows of these tokens."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (weight,) = self.held().weights
+        table = x.trace.weight(weight._replace(tied_to=self.known_as) if self.known_as else weight)
         x.trace.alias("embedding", table)  # what heads are tied to, by whatever name
         made = embedding(table, x)
         return scaled(made) if self.scales else made

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tfcalc.nn.model import WithHead
     from tfcalc.nn.module import Module
     from tfcalc.nn.relative import RelativeBias
+    from tfcalc.nn.switch import Networks
 
 
 class Backend(Protocol):
@@ -61,6 +62,10 @@ class Backend(Protocol):
         """What the experts of each token make of it, times their weights."""
         ...
 
+    def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """The same of experts that have matrices of their own."""
+        ...
+
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """What the recurrence of a mixer makes of what it has projected."""
         ...
@@ -84,7 +89,8 @@ class Context(NamedTuple):
     Scores have a ``bias`` for the distance of two tokens, those of an encoder's keys another (``memory_bias``).
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
-    There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys.
+    There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys;
+    ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them.
     """
 
     run: Workload
@@ -99,6 +105,7 @@ class Context(NamedTuple):
     memory_bias: Tensor | None = None
     cache: Cache | None = None
     slopes: Tensor | None = None
+    prompts: Mapping[str, Tensor] = MappingProxyType({})
 
     @property
     def backend(self) -> Backend:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tfcalc.blocks.keeping import FP32, STATE, by_sequence
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, divide
 from tfcalc.leaves.linear_attention import delta_rule
 from tfcalc.leaves.scan import States
 from tfcalc.nn.basic import Linear, Norm, Stored
@@ -30,7 +32,7 @@ class GatedDeltaNet(Module):
     loops = True
 
     mixed: tuple[Linear, ...]
-    gate: Linear
+    gate: Linear | None
     strengths: tuple[Linear, ...]
     conv1d: ShortConvolution
     activation: str
@@ -45,17 +47,25 @@ class GatedDeltaNet(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
-        keys, heads, width = self.key_heads, self.value_heads, self.value_dim
-        rows = x.shape[:2]
         maps = [each(x) for each in self.mixed]
-        mixed = self._convolved(transpose(maps[0] if len(maps) == 1 else cat(maps), 1, 2), ctx)
-        wide = split(mixed, [keys * self.key_dim, keys * self.key_dim, heads * width])
-        shapes = ((keys, self.key_dim), (keys, self.key_dim), (heads, width))
-        q, k, v = (reshape(each, *rows, *shape) for each, shape in zip(wide, shapes, strict=True))
+        q, k, v = self._heads(maps[0] if len(maps) == 1 else cat(maps), ctx)
         strength, decay = (each(x) for each in self.strengths)
-        made = self._mixed(q, k, v, strength, decay, ctx)
-        made = self.norm(reshape(made, x.rows * heads, width), ctx)
-        return self.output(reshape(self._gated(made, x, ctx), *rows, heads * width))
+        gate = self.gate
+        assert gate is not None
+        return self._normed(self._mixed(q, k, v, strength, decay, ctx), lambda: gate(x), ctx)
+
+    def _heads(self, mixed: Tensor, ctx: Context) -> list[Tensor]:
+        """Queries, keys and values, head by head, after the convolution."""
+        keys, width = self.key_heads * self.key_dim, self.value_heads * self.value_dim
+        shapes = ((self.key_heads, self.key_dim),) * 2 + ((self.value_heads, self.value_dim),)
+        wide = split(self._convolved(transpose(mixed, 1, 2), ctx), [keys, keys, width])
+        return [reshape(each, *mixed.shape[:2], *shape) for each, shape in zip(wide, shapes, strict=True)]
+
+    def _normed(self, made: Tensor, gate: Callable[[], Tensor], ctx: Context) -> Tensor:
+        """Head by head, gated, and mapped back."""
+        rows, heads, width = made.shape[:2], self.value_heads, self.value_dim
+        made = self.norm(reshape(made, made.rows, width), ctx)
+        return self.output(reshape(self._gated(made, gate, ctx), *rows, heads * width))
 
     def _convolved(self, x: Tensor, ctx: Context) -> Tensor:
         made = self.conv1d(x.trace.to(x, x.trace.weights_format), ctx)
@@ -73,9 +83,31 @@ class GatedDeltaNet(Module):
         code = lambda: ctx.backend.scan(self, ctx, q, k, v, strength, decay)  # noqa: E731  # too long for one line
         return recurrence(delta_rule("scan", states), v, v.shape, code, cached=cached)
 
-    def _gated(self, made: Tensor, x: Tensor, ctx: Context) -> Tensor:
+    def _gated(self, made: Tensor, opens: Callable[[], Tensor], ctx: Context) -> Tensor:
         """In fp32, and then in the format of the norm."""
-        trace, given = x.trace, x.dtype
-        gate = trace.to(reshape(self.gate(x), *made.shape), "float32")
+        trace, given = made.trace, made.dtype
+        gate = trace.to(reshape(opens(), *made.shape), "float32")
         gate = activation("silu", gate, lambda: ctx.backend.activation("silu", gate), "gate")
         return trace.to(mul(made, gate), given)
+
+
+class JointDeltaNet(GatedDeltaNet):
+    """One map makes queries, keys, values and gates, another strengths and decays: key head by key head.
+
+    Source: transformers' Qwen3NextGatedDeltaNet.
+    """
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the tokens of ``x``, of b × l × h, make of each other."""
+        keys, heads, rows = self.key_heads, self.value_heads, x.shape[:2]
+        each = divide(heads, keys)
+        wide, narrow = (made(x) for made in self.mixed)
+        wide = reshape(wide, *rows, keys, 2 * self.key_dim + 2 * each * self.value_dim)
+        q, k, v, gate = split(wide, [self.key_dim, self.key_dim, each * self.value_dim, each * self.value_dim])
+        strength, decay = split(reshape(narrow, *rows, keys, 2 * each), [each, each])
+        v, gate = (reshape(part, *rows, heads, self.value_dim) for part in (v, gate))
+        strength, decay = (reshape(part, *rows, heads) for part in (strength, decay))
+        q, k = (reshape(part, *rows, keys * self.key_dim) for part in (q, k))
+        v = reshape(v, *rows, heads * self.value_dim)
+        q, k, v = self._heads(cat([q, k, v]), ctx)
+        return self._normed(self._mixed(q, k, v, strength, decay, ctx), lambda: gate, ctx)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.nn.basic import Norm
+from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, dropout
@@ -55,21 +55,45 @@ class Positions(Module):
 
 
 class Sines(Module):
-    """Sines and cosines of each position: made anew in each process, or parameters of so many ``rows``, not trained."""
+    """Sines and cosines of each position: made anew in each process, or stored in so many ``rows``.
+
+    They are parameters that are not trained, or a ``buffer``.
+    """
 
     kind = "position"
 
     width: Num
     rows: Num | None = None
+    indices: str = PLACES
+    buffer: bool = False
 
     def held(self) -> Cost:
         """P, or nothing."""
-        stored = () if self.rows is None else (Weight("P", (self.rows, self.width), frozen=True),)
-        return Cost(weights=stored)
+        if self.rows is None:
+            return Cost()
+        table = Weight("P", (self.rows, self.width))
+        return Cost(buffers=(table,)) if self.buffer else Cost(weights=(table._replace(frozen=True),))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the places of these tokens."""
-        return sines(rows_asked(x, PLACES, ctx), self.width, x.elements, x.trace.weights_format)
+        return sines(rows_asked(x, self.indices, ctx), self.width, x.elements, x.trace.weights_format)
+
+
+class AngleTable(Module):
+    """Sines and cosines of each position, by which layers turn queries and keys: parameters that are not trained."""
+
+    kind = "position"
+
+    rows: Num
+    width: Num
+
+    def held(self) -> Cost:
+        """P."""
+        return Cost(weights=(Weight("P", (self.rows, self.width), frozen=True),))
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """Nothing is added to ``x``."""
+        return x
 
 
 class Segments(Module):
@@ -92,19 +116,24 @@ class Segments(Module):
 
 
 class Embeddings(Module):
-    """The vectors of words and of what is added to them, a norm of their sum, and dropout (BERT)."""
+    """The vectors of words and of what is added to them, a norm of their sum, and dropout (BERT).
+
+    A ``projection`` may stand before that.
+    """
 
     kind = "embeddings"
 
     tables: tuple[Module, ...]
     norm: Norm | None
     dropped: bool = False
+    projection: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         made = self._summed(x, ctx)
         if self.norm is not None:
             made = self.norm(made, ctx)
+        made = made if self.projection is None else self.projection(made)
         return dropout(made, "embedding_dropout") if self.dropped and ctx.drops else made
 
     def _summed(self, x: Tensor, ctx: Context) -> Tensor:

@@ -7,6 +7,7 @@ from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
+from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import pointwise
 from tfcalc.ops.shapes import first
@@ -14,7 +15,10 @@ from tfcalc.tape.tensor import Tensor
 
 
 class Layers(Module):
-    """Layers with what stands before them, and a norm behind the last."""
+    """Layers with what stands before them, and a norm behind the last.
+
+    All may add the numbers of a ``relative`` table to their scores.
+    """
 
     kind = "encoder"
 
@@ -22,11 +26,14 @@ class Layers(Module):
     layers: Stack
     norm: Norm | None = None
     masks: tuple[Num | None, ...] = ()
+    relative: RelativeBias | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the embedding."""
         for part in self.before:
             x = part(x, ctx)
+        if self.relative is not None and x.trace.lowers:
+            ctx = ctx._replace(bias=self.relative(x, ctx))
         x = through(self.layers, x, ctx, self.masks)
         return x if self.norm is None else self.norm(x, ctx)
 
@@ -78,3 +85,9 @@ class Encoder(Module):
 
     def _pooled(self, x: Tensor) -> Tensor | None:
         return None if self.pooler is None else pointwise("tanh", self.pooler(first(x)))
+
+
+class WithUnread(Encoder):
+    """The same with modules that no forward pass of it reads."""
+
+    unread: tuple[Module, ...] = ()

@@ -32,6 +32,12 @@ class Alone(Module):
         return self.decoder(x, ctx)
 
 
+class EncoderOnly(Alone):
+    """An encoder by itself, likewise."""
+
+    kind = "encoder"
+
+
 class EncoderDecoder(Module):
     """An encoder of the source, and a decoder of the target that reads what it made; they may share a table of words.
 
@@ -47,6 +53,7 @@ class EncoderDecoder(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the token ids of the target; those of the source are given beside them."""
         memory, source = self.read(x, ctx)
+        x.trace.forget("embedding")  # heads are tied to the decoder's table
         x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
         x.trace.until_loss_ends(memory)
         return self.decoder(x, ctx._replace(memory=memory, memory_of=source))
@@ -96,6 +103,12 @@ class Open(WithHead):
         """Of token ids."""
         made = self.base.forward(x, ctx)
         return self.read(scaled(made) if self.scaled else made, x, ctx)
+
+
+class OpenDecoder(Open):
+    """A decoder that holds what makes logits."""
+
+    kind = "decoder"
 
 
 class WithBias(WithHead):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
@@ -31,11 +33,24 @@ class FeedForward(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
-        inner, code = self.up(x), self.code or self.activation
+        return self._further([self.up(x)], ctx)
+
+    def _further(self, given: list[Tensor], ctx: Context) -> Tensor:
+        inner, code = given.pop(), self.code or self.activation
         inner = activation(self.activation, inner, lambda: ctx.backend.activation(code, inner))
         if self.dropout and ctx.drops:
             inner = dropout(inner, "activation_dropout")
-        return self.down(x.trace.to(inner, x.trace.weights_format) if self.as_weights else inner)
+        return self.down(inner.trace.to(inner, inner.trace.weights_format) if self.as_weights else inner)
+
+
+class InLayer(FeedForward):
+    """The same, written line by line in the layer: what each makes takes the place of what it was made of."""
+
+    def taking(self, given: list[Tensor], *more: Any) -> Tensor:
+        """Nothing holds what the first map has read."""
+        (ctx,) = more
+        with given[0].trace.inside(self):
+            return self._further([self.up(given.pop())], ctx)
 
 
 class GatedFeedForward(Module):

@@ -47,9 +47,13 @@ class LatentAttention(Attention):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
+        return self._attending(x, self._queries(x, ctx), ctx)
+
+    def _attending(self, x: Tensor, q: Tensor, ctx: Context, read: Tensor | None = None) -> Tensor:
+        """The rest, with queries that may have been made of what something else has ``read``."""
         b, l, _ = x.shape
         *_, down, up = self.inward
-        q = transpose(reshape(self._queries(x, ctx), b, l, self.heads, self.key_dim), 1, 2)
+        q = transpose(reshape(q, b, l, self.heads, self.key_dim), 1, 2)
         q_passed, q_turned = split(q, [self.nope_dim, self.rope_dim])
         latent, k_turned = split(down(x), [self.kv_rank, self.rope_dim])
         latent = reshape(self.norms[-1](latent, ctx), b, 1, l, self.kv_rank)
@@ -59,9 +63,15 @@ class LatentAttention(Attention):
             latent, k_turned = ctx.cache.update(latent, k_turned)
         q = cat([q_passed, q_turned])
         if ctx.run.latent == "absorbed" and not x.trace.lowers:
+            ctx = self.choosing(x, read, ctx)
             return self.output(self._absorbed(q, up(latent), ctx))
         k, v = self._expanded(up(latent if x.trace.lowers else self._of_all(latent, ctx)), k_turned)
+        ctx = self.choosing(x, read, ctx)
         return self.output(merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim))
+
+    def choosing(self, x: Tensor, read: Tensor | None, ctx: Context) -> Context:
+        """With what is seen, where something chooses among the keys."""
+        return ctx
 
     def _queries(self, x: Tensor, ctx: Context) -> Tensor:
         """Of x itself, or of a vector of low rank."""

@@ -32,9 +32,9 @@ class PreNorm(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
         for norm, sub in self.running(ctx):
-            normed = norm(x.trace.to(x, x.trace.weights_format) if self.in_float32 else x, ctx)
+            normed = [norm(x.trace.to(x, x.trace.weights_format) if self.in_float32 else x, ctx)]
             x = x.trace.to(x, "float32") if self.in_float32 else x
-            x = residual(x, self.dropping(sub, sub(normed, ctx), ctx), sub.name)
+            x = residual(x, self.dropping(sub, sub.taking(normed, ctx), ctx), sub.name)
         return x
 
     def running(self, ctx: Context) -> Iterator[tuple[Callable[..., Tensor], Module]]:

@@ -36,7 +36,8 @@ class Mamba2(Module):
     """``heads`` states of ``states`` × ``head_dim``, each decayed by one number; the heads of a group share B and C.
 
     One matrix makes gate, input, B, C and time step; a short convolution mixes input, B and C. A ``norm`` of the output
-    together with its gate may follow, of each group by itself. States are carried over ``chunk`` tokens at a time.
+    together with its gate may follow, of each group by itself, or before the gate (``gate_last``). States are carried
+    over ``chunk`` tokens at a time.
 
     Source: Dao and Gu 2024 (arXiv 2405.21060), section 7; transformers' Mamba2Mixer.
     """
@@ -57,16 +58,20 @@ class Mamba2(Module):
     states: Num
     groups: Num
     chunk: Num
+    gate_last: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
         trace, channels, shared = x.trace, self.out_proj.fan_in, self.groups * self.states
-        gate, mixed, step = split(self.in_proj(x), [channels, self.conv1d.channels, self.heads])
+        gate, mixed, step = split(self._projected(x), [channels, self.conv1d.channels, self.heads])
         made = self.conv1d(trace.to(transpose(mixed, 1, 2), trace.weights_format), ctx)
         made = activation(self.activation, made, lambda: ctx.backend.activation(self.activation, made))
         inner, b, c = split(transpose(trace.to(made, mixed.dtype), 1, 2), [channels, shared, shared])
         made = reshape(self._scanned(inner, b, c, step, ctx), *x.shape[:2], channels)
         return self.out_proj(trace.to(self._gated(made, gate, ctx), x.dtype))
+
+    def _projected(self, x: Tensor) -> Tensor:
+        return self.in_proj(x)
 
     def _scanned(self, x: Tensor, b: Tensor, c: Tensor, step: Tensor, ctx: Context) -> Tensor:
         """The recurrence; in the tree with the softplus of the time step."""
@@ -86,7 +91,7 @@ class Mamba2(Module):
         if self.norm:
             x, gate = trace.to(x, "float32"), trace.to(gate, "float32")
         gate = activation("silu", gate, lambda: ctx.backend.activation("silu", gate), "gate")
-        x = mul(x, gate)
+        x = x if self.gate_last else mul(x, gate)
         for each in self.norm:
             x = each(x, ctx)
-        return x
+        return mul(x, gate) if self.gate_last else x

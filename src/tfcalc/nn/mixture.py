@@ -7,10 +7,10 @@ from typing import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
-from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
-from tfcalc.ops.experts import combined
+from tfcalc.ops.experts import add_in_place, combined
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.tensor import Tensor
 
@@ -35,7 +35,8 @@ class Router(Linear):
     The weights may be ``normalized``, so that they add up to 1, and multiplied by a number (``scales``).
 
     What follows decides on what is kept, not on what is counted. ``logits`` are in the format of the stream, brought to
-    ``float32``, or a product of ``copies`` in fp32; ``format`` is that of W, where it is not that of all weights.
+    ``float32``, or a product of ``copies`` in fp32, and perhaps kept under a cap by a tanh (``capped``); ``format`` is
+    that of W, where it is not that of all weights.
     Autocast may be off (``exact``). The softmax of the best runs as autocast has it, in their ``own`` format, or in
     ``float32`` (``softmax_in``). Weights are normalized ``in_place``, or divided by a ``least`` number if their sum is
     smaller, and then brought to the format of the ``logits``, of the ``stream``, or of neither (``result``).
@@ -59,6 +60,7 @@ class Router(Linear):
     in_place: bool = True
     least: bool = False
     result: str = ""
+    capped: bool = False
 
     def sent(self, x: Tensor, ctx: Context) -> Routed:
         """Where each token goes."""
@@ -101,12 +103,19 @@ class Experts(GatedFeedForward):
             return combined(self.forward(x, ctx), sent.weights)
 
 
+class PlainExperts(Experts):
+    """Without a gate: ``activation(x W_1) W_2``."""
+
+    def _gated(self, x: Tensor, ctx: Context) -> Tensor:
+        return self.activated(self.up(x), ctx)
+
+
 class Mixture(Module):
     """The experts' sum, and what every token goes through beside them.
 
     ``shared`` experts may have a ``gate``, one number for each token; the whole may have a ``norm``. ``stored`` is what
     the router adds to its scores. The shared experts may run before the others, which decides on what is live then.
-    The experts' sum may be multiplied by a number (``scales``).
+    The experts' sum may be multiplied by a number (``scales``), or added to what the shared ones made (``in_place``).
 
     Source: Shazeer et al. 2017 (arXiv 1701.06538), section 2; DeepSeekMoE (arXiv 2401.06066), section 3.
     """
@@ -115,12 +124,13 @@ class Mixture(Module):
 
     router: Router
     experts: Experts
-    shared: tuple[GatedFeedForward, ...] = ()
+    shared: tuple[GatedFeedForward | FeedForward, ...] = ()
     gate: Linear | None = None
     stored: tuple[Stored, ...] = ()
     norm: Norm | None = None
     shared_first: bool = False
     scales: bool = False
+    in_place: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
@@ -130,7 +140,7 @@ class Mixture(Module):
         made = self.experts.routed(rows, sent, ctx)
         made = scaled(made) if self.scales else made
         for each in beside or (each(rows, ctx) for each in self.shared):
-            made = add(made, self._opened(rows, each))
+            made = add_in_place(each, made) if self.in_place else add(made, self._opened(rows, each))
         made = reshape(made, *x.shape)
         return made if self.norm is None else self.norm(made, ctx)
 
@@ -141,3 +151,23 @@ class Mixture(Module):
         logits = self.gate(x)
         name = f"{self.gate.name}.sigmoid"
         return mul(activation("sigmoid", logits, lambda: pointwise("sigmoid", logits), name), shared)
+
+
+class LatentMixture(Mixture):
+    """The experts read what the first of two ``ways`` maps, if there are any, and the second maps back what they make.
+
+    Source: transformers' NemotronHMoE.
+    """
+
+    ways: tuple[Linear, ...] = ()
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """On each token."""
+        rows = reshape(x, x.rows, x.width)
+        sent = self.router.sent(rows, ctx)
+        there, back = self.ways or (None, None)
+        made = self.experts.routed(rows if there is None else there(rows), sent, ctx)
+        made = reshape(made if back is None else back(made), *x.shape)
+        for each in self.shared:
+            made = add(made, each(x, ctx))
+        return made

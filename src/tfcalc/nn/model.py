@@ -23,11 +23,11 @@ class Decoder(Module):
     """A table, layers, and a final norm (Llama).
 
     The vectors of the words may be multiplied by a number (``scales``; with its format, ``scale``, where it is a buffer
-    that the program brings to theirs), further tables are ``added``, their sum may have a norm (``normed``), and some
-    of it is ``dropped``. A norm may run ``first``, before the layers (BLOOM), perhaps the same as behind them
-    (NanoChat). The program makes ``masks`` of these windows, even where no layer has them. All layers may add the
-    numbers of a ``relative`` table to their scores, and some of what leaves the stack may be dropped
-    (``drops_output``).
+    that the program brings to theirs). Where they have another width, ``maps`` lead to that of the layers, and from
+    there back. Further tables are ``added``, their sum may have a norm (``normed``), and some of it is ``dropped``. A
+    norm may run ``first``, before the layers (BLOOM), perhaps the same as behind them (NanoChat). The program makes
+    ``masks`` of these windows, even where no layer has them. All layers may add the numbers of a ``relative`` table to
+    their scores, and some of what leaves the stack may be dropped (``drops_output``).
     """
 
     kind = "decoder"
@@ -44,17 +44,18 @@ class Decoder(Module):
     normed: Norm | None = None
     relative: RelativeBias | None = None
     drops_output: bool = False
+    maps: tuple[Linear, ...] = ()
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Tables, layers, and norms."""
+        """Tables, layers, norms, and maps."""
         first = None if self.first is self.norm else self.first
-        parts = (self.table, *self.added, self.relative, first, self.layers, self.normed, self.norm)
+        parts = (self.table, *self.added, self.relative, first, self.layers, self.normed, self.norm, *self.maps)
         return (part for part in parts if part is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        words = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)
+        words = self._words(x, ctx)
         if any(isinstance(each, Positions) and each.indices == GIVEN for each in self.added):
             ctx = ctx._replace(places=numbered(x, (1, ctx.stream.length)))
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
@@ -64,7 +65,15 @@ class Decoder(Module):
                 ctx = ctx.backend.distances(self.relative, ctx, x)
         x = self.layers.run([self._summed(tables, ctx)], ctx)
         x = x if self.norm is None else self.norm(x, ctx)
+        for back in self.maps[1:]:
+            x = back(x)
         return dropout(x, "output_dropout") if self.drops_output and ctx.drops else x
+
+    def _words(self, x: Tensor, ctx: Context) -> Tensor:
+        x = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)
+        for to_layers in self.maps[:1]:
+            x = to_layers(x)
+        return x
 
     def _scaled(self, x: Tensor) -> Tensor:
         if not self.scale:
@@ -84,7 +93,8 @@ class Decoder(Module):
 class Predictions(Module):
     """A map, an activation and a norm, then logits by the words' own vectors (BERT).
 
-    Without the first three it is logits alone. A ``bias`` of its own stands beside the matrix.
+    Without the first three it is logits alone. A ``bias`` of its own stands beside the matrix. ``code`` says whose
+    program the activation is, where that is not the one that goes by its name.
     """
 
     kind = "head"
@@ -94,6 +104,7 @@ class Predictions(Module):
     decoder: Linear
     bias: Stored | None = None
     activation: str = ""
+    code: str = ""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of each token."""
@@ -102,10 +113,32 @@ class Predictions(Module):
     def transformed(self, x: Tensor, ctx: Context) -> Tensor:
         """What the logits are made of."""
         if self.dense is not None and self.norm is not None:
-            inner = self.dense(x)
-            inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+            inner, code = self.dense(x), self.code or self.activation
+            inner = activation(self.activation, inner, lambda: ctx.backend.activation(code, inner))
             x = self.norm(inner, ctx)
         return x
+
+
+class Bottleneck(Predictions):
+    """Logits of what two maps make through a narrower width, with the activation after each of them."""
+
+    back: Linear | None = None
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """Both maps first."""
+        parts = (self.dense, self.back, self.decoder)
+        return (part for part in parts if part is not None)
+
+    def transformed(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the logits are made of."""
+        for place, each in enumerate((self.dense, self.back), start=1):
+            if each is not None:
+                x = self._activated(each(x), ctx, f"activation{place}")
+        return x
+
+    def _activated(self, x: Tensor, ctx: Context, name: str) -> Tensor:
+        return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x), name)
 
 
 class WithHead(Module):

@@ -33,6 +33,11 @@ class Module(Frozen):
         return 1
 
     @property
+    def passes(self) -> Num:
+        """How often each of them runs, with the same weights."""
+        return 1
+
+    @property
     def active(self) -> Num | None:
         """How many of them a token goes through; None: all."""
         return None
@@ -54,7 +59,7 @@ class Module(Frozen):
     def components(self) -> Iterator[Component]:
         """What it and its parts hold: the tree of parameters, for which nothing needs to run."""
         inside = tuple(each for part in self.parts for each in part.components())
-        yield Component(self.name, self.kind, self.held(), inside, self.copies, self.active)
+        yield Component(self.name, self.kind, self.held(), inside, self.copies, self.active, self.passes)
 
     def all_of(self) -> Iterator[Module]:
         """It, and all modules in it."""
@@ -72,6 +77,10 @@ class Module(Frozen):
         """Run it on this tensor's trace."""
         with x.trace.inside(self):
             return self.forward(x, *given)
+
+    def taking(self, given: list[Tensor], *more: Any) -> Tensor:
+        """The same of what stands in the list, which a module may take out that needs it no longer."""
+        return self(given[0], *more)
 
     def forward(self, x: Tensor, *given: Any) -> Tensor:
         """What it makes of ``x``."""

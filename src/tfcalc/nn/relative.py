@@ -7,13 +7,15 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.ops.shapes import reshape, transpose
+from tfcalc.ops.shapes import copied, expand, reshape, transpose
 from tfcalc.ops.tables import looked_up
 from tfcalc.tape.tensor import Tensor
 
 
 class RelativeBias(Module):
     """A number for each head and each bucket of distances (T5). It is looked up once for all layers, and not counted.
+
+    A program may copy them for each sequence (``by_sequence``).
 
     Source: Raffel et al. 2019 (arXiv 1910.10683), section 2.1.
     """
@@ -22,6 +24,7 @@ class RelativeBias(Module):
 
     rows: Num
     heads: Num
+    by_sequence: bool = False
 
     def held(self) -> Cost:
         """The numbers."""
@@ -32,4 +35,5 @@ class RelativeBias(Module):
         (table,) = (x.trace.weight(each) for each in self.held().weights)
         length = ctx.stream.length
         buckets = x.trace.new((length, length), "int64", "buckets")
-        return transpose(reshape(looked_up(table, buckets), 1, length, length, self.heads), 1, 3)
+        made = transpose(reshape(looked_up(table, buckets), 1, length, length, self.heads), 1, 3)
+        return copied(expand(made, ctx.stream.batch, *made.shape[1:])) if self.by_sequence else made

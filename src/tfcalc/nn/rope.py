@@ -9,7 +9,8 @@ from tfcalc.nn.frozen import Frozen
 class Rope(Frozen):
     """``width`` numbers of each query and key are turned by angles that grow with the position.
 
-    They may be a part of a head's, then (``partial``) an odd number is filled up, as angles come in pairs.
+    They may be a part of a head's, then (``partial``) an odd number is filled up, as angles come in pairs. So many
+    tokens before all others stand nowhere, and are not turned (``behind``).
 
     What follows decides on what is kept, not on what is counted. ``angles`` is the format of cos and sin (that of the
     weights where it is empty); layers with a window have others than those without (``by_window``); each layer makes
@@ -34,3 +35,4 @@ class Rope(Frozen):
     halves: bool = False
     pairs: bool = False
     partial: bool = False
+    behind: Num = 0

@@ -60,14 +60,18 @@ def attend(
     return q.trace.compose(call, code)
 
 
-def rotary(q: Tensor, k: Tensor, width: Num, code: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+def rotary(
+    q: Tensor, k: Tensor, width: Num, code: Callable[[], tuple[Tensor, Tensor]], behind: Num = 0
+) -> tuple[Tensor, Tensor]:
     """``x·cos + rotated(x)·sin`` of queries and keys: 2 multiplications and 1 addition for each number that is turned.
 
-    Of each head's query or key ``width`` numbers are. The angles are those of positions, and made once for all layers.
+    Of each head's query or key ``width`` numbers are, but for those of the first tokens (``behind``). The angles are
+    those of positions, and made once for all layers.
 
     Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
     """
-    work = Elementwise("rotate", (q.rows + k.rows) * width, forward=3, backward=3, width=width)
+    rows = q.rows + k.rows - behind * (q.shape[0] * q.shape[1] + k.shape[0] * k.shape[1])
+    work = Elementwise("rotate", rows * width, forward=3, backward=3, width=width)
     leaf = Leaf("rotary", "rotary")
     q.trace.count(Call("rotary", (q, k), q.shape, q.dtype, elementwise=(work,), leaf=leaf, saves_result=True))
     return code() if q.trace.lowers else (q, k)

@@ -1,10 +1,10 @@
-"""Convolutions over time."""
+"""Convolutions over time, and of patches of images."""
 
 from __future__ import annotations
 
 from tfcalc.core.cost import Cached, Elementwise
-from tfcalc.core.number import Num
-from tfcalc.ops.shapes import part
+from tfcalc.core.number import Num, product
+from tfcalc.ops.shapes import contiguous, part, transpose
 from tfcalc.tape.call import Call, MatMul
 from tfcalc.tape.tensor import Tensor
 
@@ -51,5 +51,105 @@ def summed_step(x: Tensor, weight: Tensor, bias: Tensor | None, *, cached: tuple
     return x.trace.call(call)
 
 
+def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, places: Num) -> Tensor:
+    """``y = w ∗ x + b``: each of so many ``places`` of each image is a linear map of what is under the kernel.
+
+    ====================  =======================================================================
+    parameters            ``o·i·k + o`` (without bias ``o·i·k``), k all numbers under the kernel
+    forward FLOPs         ``2·b·places·o·i·k``
+    backward FLOPs        as many for w's gradient, and for x's where it needs one: pixels do not
+    kept for backward     x for w's gradient, w for x's
+    ====================  =======================================================================
+
+    x of b × i × …, w of o × i × …; of b × o × places.
+
+    Source: torch.nn.Conv2d; torch.utils.flop_counter.conv_flop_count.
+    """
+    trace, b, (o, i, *kernel) = x.trace, x.shape[0], weight.shape
+    x, weight = trace.lower(x), trace.lower_weight(weight)
+    bias = trace.lower_weight(bias) if bias is not None else None
+    call = Call(
+        "conv",
+        (x, weight, bias),
+        (b, o, places),
+        x.dtype,
+        products=(MatMul("w ∗ x", (2, b * places, o, i, product(kernel)), (x, weight)),),
+        elementwise=_bias(b * places * o) if bias is not None else (),
+        saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+        kernels=("convolution",),
+    )
+    return trace.call(call)
+
+
 def _bias(elements: Num) -> tuple[Elementwise, ...]:
     return (Elementwise("+ b", elements, forward=1, backward=1),)
+
+
+def same_convolution(x: Tensor, weight: Tensor) -> Tensor:
+    """``y = w ∗ x`` of each channel by itself, as long as x: of b × c × l, w of c × 1 × k; looks ahead as far as back.
+
+    It costs ``2·b·l·c·k`` FLOPs, backward as above. Source: torch.nn.Conv1d with ``padding=k // 2``, k odd.
+    """
+    trace, (b, c, l), k = x.trace, x.shape, weight.shape[-1]
+    x, weight = trace.lower(x), trace.lower_weight(weight)
+    return trace.call(
+        Call(
+            "conv1d",
+            (x, weight),
+            (b, c, l),
+            x.dtype,
+            products=(MatMul("w ∗ x", (2, b * l, c, 1, k), (x, weight), overcounted=c - 1),),
+            saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+            kernels=("convolution",),
+        )
+    )
+
+
+def head_convolution(x: Tensor, weight: Tensor) -> Tensor:
+    """``y = w ∗ x`` over tokens, of each head by itself: of b × a × l × d, w of a × 1 × k × 1.
+
+    It looks ahead as far as back, and costs ``2·b·l·d·a·k`` FLOPs, backward as above.
+
+    Source: torch.nn.Conv2d with ``groups`` for the heads.
+    """
+    trace, (b, a, l, d), k = x.trace, x.shape, weight.shape[2]
+    x, weight = trace.lower(x), trace.lower_weight(weight)
+    return trace.call(
+        Call(
+            "conv2d",
+            (x, weight),
+            x.shape,
+            x.dtype,
+            products=(MatMul("w ∗ x", (2, b * l * d, a, 1, k), (x, weight), overcounted=a - 1),),
+            saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+            kernels=("convolution",),
+        )
+    )
+
+
+def time_convolution(x: Tensor, weight: Tensor, bias: Tensor, groups: Num) -> Tensor:
+    """``y = w ∗ x + b`` in ``groups``, as long as x: of b × l × c, which is copied channel by channel, and back.
+
+    ====================  =======================================================================
+    parameters            ``c·c/g·k + c``
+    forward FLOPs         ``2·b·l·c·c/g·k``
+    backward FLOPs        twice that, and g − 1 times more by PyTorch's counter
+    kept for backward     the copy for w's gradient, w for x's
+    ====================  =======================================================================
+
+    Source: torch.nn.Conv1d with ``padding=(k - 1) // 2``, k odd; transformers' ConvLayer (DeBERTa).
+    """
+    trace, (b, l, _), (o, i, k) = x.trace, x.shape, weight.shape
+    x = contiguous(transpose(trace.lower(x), 1, 2))
+    weight, bias = trace.lower_weight(weight), trace.lower_weight(bias)
+    call = Call(
+        "conv1d",
+        (x, weight, bias),
+        (b, o, l),
+        x.dtype,
+        products=(MatMul("w ∗ x", (2, b * l, o, i, k), (x, weight), overcounted=groups - 1),),
+        elementwise=_bias(b * l * o),
+        saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+        kernels=("convolution",),
+    )
+    return contiguous(transpose(trace.call(call), 1, 2))

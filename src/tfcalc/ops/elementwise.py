@@ -53,8 +53,8 @@ def add(a: Tensor, b: Tensor) -> Tensor:
     return a.trace.call(Call("add", (a, b), shape, widest(a.dtype, b.dtype), passes=True, strides=strides))
 
 
-def residual(x: Tensor, made: Tensor, name: str) -> Tensor:
-    """``x + f(x)``: 1 addition per element, and 1 where the two gradients meet.
+def residual(x: Tensor, made: Tensor, name: str, *, called: str = "") -> Tensor:
+    """``x + f(x)``: 1 addition per element, and 1 where the two gradients meet; f goes by this ``name``.
 
     Source: He et al. 2016 (arXiv 1512.03385), eq. 1.
     """
@@ -64,7 +64,7 @@ def residual(x: Tensor, made: Tensor, name: str) -> Tensor:
         x.shape,
         widest(x.dtype, made.dtype),
         elementwise=(Elementwise("x + f(x)", x.elements, forward=1, backward=1),),
-        leaf=Leaf(f"{name}.residual", "residual"),
+        leaf=Leaf(called or f"{name}.residual", "residual"),
         passes=True,
     )
     return x.trace.call(call)
@@ -97,6 +97,12 @@ def mul(a: Tensor, b: Tensor, name: str = "mul") -> Tensor:
 def maximum(a: Tensor, b: Tensor) -> Tensor:
     """The larger of the two: keeps both."""
     return a.trace.call(Call("maximum", (a, b), broadcast(a.shape, b.shape), widest(a.dtype, b.dtype), saves=(a, b)))
+
+
+def limited(x: Tensor) -> Tensor:
+    """The larger of each number and one that is a tensor without axes, and so decides on no format: keeps both."""
+    least = x.trace.new((), "float32", "least number")
+    return x.trace.call(Call("maximum", (x, least), x.shape, x.dtype, saves=(x, least), strides=preserved(x)))
 
 
 def quotient(a: Tensor, b: Tensor) -> Tensor:
@@ -168,3 +174,18 @@ def dropping(x: Tensor, elements: Num, name: str) -> Call:
     """
     work = (Elementwise("dropout", elements, forward=2, backward=2),)
     return Call("dropout", (x,), x.shape, x.dtype, elementwise=work, leaf=Leaf(name, "dropout"), saves_result=True)
+
+
+def times_mask(x: Tensor) -> Tensor:
+    """``x`` in place times a number for each token, which says whether it is there: keeps these."""
+    trace = x.trace
+    mask = trace.new((*x.shape[:-1], 1), x.dtype, "tokens that are there")
+    call = Call("mul_", (x,), x.shape, x.dtype, saves=(mask,), shares=x.storage, strides=x.strides, kernels=("mul_",))
+    return trace.call(call)
+
+
+def divided(x: Tensor, *, in_place: bool = False) -> Tensor:
+    """``x`` over a tensor of one number, which is kept."""
+    number = x.trace.new((), x.dtype, "scale")
+    shares, strides = (x.storage, x.strides) if in_place else (None, preserved(x))
+    return x.trace.call(Call("div", (x,), x.shape, x.dtype, saves=(number,), shares=shares, strides=strides))

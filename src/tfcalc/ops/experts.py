@@ -32,6 +32,25 @@ def add_in_place(x: Tensor, other: Tensor) -> Tensor:
     return x.trace.call(call)
 
 
+def each_by_its_own(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Rows in the order of their experts, each times the matrix of its expert: a product for each expert."""
+    saves = (*([rows] if weight.needs_gradient else []), *([weight] if rows.needs_gradient else []))
+    shape = (*rows.shape[:-1], weight.shape[-1])
+    return rows.trace.call(Call("linear", (rows, weight, bias), shape, rows.dtype, saves=saves, kernels=("addmm",)))
+
+
+def jittered(x: Tensor) -> Tensor:
+    """``x`` times noise, in place: keeps the noise."""
+    noise = x.trace.new(x.shape, x.dtype, "noise")
+    call = Call("mul_", (x,), x.shape, x.dtype, saves=(noise,), shares=x.storage, strides=x.strides)
+    return x.trace.call(call)
+
+
+def added_to_rows(made: Tensor, places: Tensor, tokens: Num) -> Tensor:
+    """``index_add_`` to rows of zeros for so many tokens: keeps the places."""
+    return made.trace.call(Call("index_add_", (made,), (tokens, made.width), made.dtype, saves=(places,)))
+
+
 def combined(made: Tensor, weights: Tensor) -> Tensor:
     """``Σ w_e · expert_e(x)`` over the experts e of a token; neither products nor sums are counted.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, product
 from tfcalc.ops.shapes import contiguous, reshape
-from tfcalc.tape.call import Call, MatMul
+from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor, viewed
 
@@ -89,7 +89,40 @@ def matmul(a: Tensor, b: Tensor, name: str = "A B") -> Tensor:
     return reshape(made, *batch, m, o)
 
 
+def similarity(a: Tensor, b: Tensor, name: str) -> Tensor:
+    """``A Bᵀ``: the product of each of n vectors with each of m others, ``2·n·m·h`` FLOPs; keeps both.
+
+    Source: Radford et al. 2021 (CLIP, arXiv 2103.00020), figure 3; transformers' CLIPModel (``logits_per_text``).
+    """
+    trace, n, m, h = a.trace, a.shape[0], b.shape[0], a.width
+    a, b = trace.lower(a), trace.lower(b)
+    product = MatMul("A Bᵀ", (2, n, m, h), (a, b))
+    leaf = Leaf(name, "similarity")
+    return trace.call(Call("mm", (a, b), (n, m), a.dtype, products=(product,), leaf=leaf, saves=(a, b)))
+
+
 def batched(x: Tensor) -> Tensor:
     """All axes but the last two as one."""
     n: Num = product(x.shape[:-2])
     return reshape(x, n, *x.shape[-2:])
+
+
+def row_products(x: Tensor, weight: Tensor, name: str, leaf: str) -> Tensor:
+    """``x · w`` of each row: ``2·t·h`` FLOPs for t rows of width h; keeps both.
+
+    Source: torch.einsum("bsj,j->bs"), which is one product of matrices.
+    """
+    trace = x.trace
+    x, weight = trace.lower(x), trace.lower_weight(weight)
+    return trace.call(
+        Call(
+            "matmul",
+            (x, weight),
+            x.shape[:-1],
+            x.dtype,
+            products=(MatMul(name, (2, x.rows, x.width), (x, weight)),),
+            saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
+            leaf=Leaf(leaf, "linear"),
+            kernels=("bmm",),
+        )
+    )

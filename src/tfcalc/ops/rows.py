@@ -32,6 +32,16 @@ def mean(x: Tensor) -> Tensor:
     return x.trace.call(Call("mean", (x,), (*x.shape[:-1], 1), x.dtype))
 
 
+def mean_of_rows(x: Tensor) -> Tensor:
+    """The mean of each sequence's vectors: keeps nothing."""
+    return x.trace.call(Call("mean", (x,), (x.shape[0], x.width), x.dtype))
+
+
+def row_norm(x: Tensor) -> Tensor:
+    """Each row's length: keeps what it reads and what it makes."""
+    return x.trace.call(Call("linalg_vector_norm", (x,), (*x.shape[:-1], 1), x.dtype, saves=(x,), saves_result=True))
+
+
 def whole_sum(x: Tensor, dtype: str) -> Tensor:
     """The sum of all numbers, in this format: keeps nothing."""
     return x.trace.call(Call("sum", (x,), (), dtype))

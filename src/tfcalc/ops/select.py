@@ -35,3 +35,21 @@ def masked_fill(x: Tensor) -> Tensor:
 def row_sums(x: Tensor) -> Tensor:
     """Each row's sum, which autocast makes in fp32: keeps nothing."""
     return x.trace.call(Call("sum", (x,), (*x.shape[:-1], 1), x.trace.upper_format(x.dtype)))
+
+
+def put(x: Tensor, places: Tensor) -> Tensor:
+    """``x`` at these places of new zeros: keeps the places (torch's index_put_)."""
+    return x.trace.call(Call("index_put_", (x,), x.shape, x.dtype, saves=(places,)))
+
+
+def index_select(x: Tensor, axis: int, count: Num) -> Tensor:
+    """The first ``count`` of an axis, by a list of their numbers, which is kept (torch.index_select)."""
+    places = x.trace.new((count,), "int64", "places")
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    return x.trace.call(Call("index_select", (x,), shape, x.dtype, saves=(places,)))
+
+
+def gathered(x: Tensor, count: Num, places: Shape) -> Tensor:
+    """``count`` numbers of each row, by ``places`` that all heads share: keeps both (torch.gather)."""
+    where = x.trace.new(places, "int64", "places")
+    return x.trace.call(Call("gather", (x,), (*x.shape[:-1], count), x.dtype, saves=(where, x)))

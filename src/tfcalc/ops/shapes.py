@@ -126,6 +126,12 @@ def cat(parts: Sequence[Tensor], axis: int = -1, name: str = "cat") -> Tensor:
     return parts[0].trace.call(Call(name, tuple(parts), tuple(shape), wide, kernels=("cat",)))
 
 
+def beside(parts: Sequence[Tensor], shape: Shape) -> Tensor:
+    """The same of this shape: where nothing runs, there is nothing beside what would stand before it."""
+    wide = max((part.dtype for part in parts), key=WIDTHS.__getitem__)
+    return parts[0].trace.call(Call("cat", tuple(parts), shape, wide))
+
+
 def copied_into(parts: Sequence[Tensor], dtype: str) -> Tensor:
     """Tensors beside each other along the last axis of new memory, which each is copied into, in its format."""
     shape = (*parts[0].shape[:-1], total(part.width for part in parts))

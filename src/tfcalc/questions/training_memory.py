@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
-from tfcalc.core.traced import value_of
+from tfcalc.core.polynomial import Polynomial
+from tfcalc.core.traced import formula_of, value_of
 from tfcalc.defaults import resolve_training
+from tfcalc.errors import UsageError
 from tfcalc.held.training.activations import activations
 from tfcalc.held.training.peak import STEP, Phase, highest, phases
 from tfcalc.held.training.placement import Placed
 from tfcalc.held.training.precisions import precision
-from tfcalc.implementations.training import Step, kept, step, temporary
+from tfcalc.implementations.training import Step, envelope, kept, step, temporary
 from tfcalc.number_formats import WIDTHS
 from tfcalc.questions.alive import TEMPORARY, alive, lump
 from tfcalc.questions.megatron_memory import on_megatron
@@ -69,6 +71,26 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
     """The bytes of the same peak, without what it is made of: several times as fast."""
     return Peaks(model).peak(run, plan)
+
+
+def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
+    """All that may be the peak of a step of this run, whose sizes remember what they are, as closed forms in them."""
+    run, plan = resolve_training(model, run, plan)
+    if plan.backend == MEGATRON:
+        raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
+    check_alone(plan)
+    known_error(model)
+    check_loops(model, run)
+    run = run.telling_masks
+    sized = trained(model.tree(run), plan)
+    stored = stored_as(model, sized)
+    states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
+    stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
+    gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
+    formats = numerics(precision(plan.precision), plan)
+    moments = envelope(sized, model, run, formats, plan.backend, gradients_stay=not stay)
+    there = base + (gradients if stay else 0) + bytes_in(states.gathered)
+    return [*(formula_of(there) + each for each in moments), formula_of(base + gradients + scratch)]
 
 
 class Peaks:

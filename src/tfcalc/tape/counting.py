@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Product
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.tape.call import INPUTS, NOTHING, Call, MatMul
 from tfcalc.tape.ledger import Ledger, Storage
-from tfcalc.tape.record import Record
+from tfcalc.tape.record import Grown, Record
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 from tfcalc.tape.trace import Group, Part, Trace, stacked
 
@@ -70,6 +71,11 @@ class Counting(Trace):
             self.record = outer
             self._ends(since)
 
+    def grown(self, tree: Component, shape: Shape) -> Tensor:
+        """The tree as it is."""
+        self.record.inside[tree.name] = Grown(tree)
+        return self.reached(shape)
+
     def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
         """A tensor that the module holds which runs now."""
         return self._made(stacked(weight, copies), reached=self.gradients and not weight.frozen)
@@ -123,6 +129,10 @@ class Counting(Trace):
     def reached(self, shape: Shape) -> Tensor:
         """A tensor that another model has made, which has a gradient."""
         return self._made(shape, reached=self.gradients)
+
+    def data(self, shape: Shape, label: str) -> Tensor:
+        """One that is given, and whose gradient is asked for."""
+        return self.reached(shape)
 
     def _made(self, shape: Shape, *, reached: bool) -> Tensor:
         return Tensor(self, NOWHERE, shape, "float32", reached=reached)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
+from tfcalc.core.number import Num
 from tfcalc.tape.groups import merged
 from tfcalc.tape.trace import Group, Part
 
@@ -52,8 +53,11 @@ class Record:
                 last=own.last or cost.last,
                 limit=own.limit if cost.limit is None else cost.limit,
             )
-        copies, active = (1, None) if self.part is None else (self.part.copies, self.part.active)
-        return Component(self.name, self.kind, own, tuple(self._parts()), copies, active)
+        copies, active, passes = (1, None, 1) if self.part is None else self._times(self.part)
+        return Component(self.name, self.kind, own, tuple(self._parts()), copies, active, passes)
+
+    def _times(self, part: Part) -> tuple[Num, Num | None, Num]:
+        return part.copies, part.active, part.passes
 
     def _parts(self) -> Iterator[Component]:
         """In the order in which the module has them, each with the leaves that ran behind it.
@@ -77,10 +81,28 @@ class Record:
         return self.group.stack if self.group else self.part.name if self.part else ""
 
 
+class Grown(Record):
+    """A part that is a tree already."""
+
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: Component) -> None:
+        super().__init__(tree.name, tree.kind)
+        self.tree = tree
+
+    def component(self) -> Component:
+        """It."""
+        return self.tree
+
+    @property
+    def home(self) -> str:
+        """Its name."""
+        return self.name
+
+
 def _components(records: Sequence[Record]) -> Iterator[Component]:
     """Those of records that stand side by side; layers of one stack that are alike in what they cost are one."""
-    groups = [record.group for record in records if record.group is not None]
-    if groups:
-        yield from merged(groups, [record.component() for record in records])
-    else:
-        yield from (record.component() for record in records)
+    layers = {id(record): record.group for record in records if record.group is not None}
+    if layers:
+        yield from merged(list(layers.values()), [record.component() for record in records if id(record) in layers])
+    yield from (record.component() for record in records if record.group is None)

@@ -85,6 +85,14 @@ class Running(Trace):
             self.weights[path] = Tensor(self, held.storage, (1,), dtype, (1,), node=held.node)
         return self.weights[path]
 
+    @contextmanager
+    def passes(self, times: Num) -> Iterator[None]:
+        """What runs now is one turn of the module that runs, for so many."""
+        place = self.tape.module[-1]
+        self.tape.module[-1] = place._replace(passes=times)
+        yield
+        self.tape.module[-1] = place
+
     # --- operations
 
     def turns(self, count: Num) -> AbstractContextManager[None]:
@@ -126,6 +134,10 @@ class Running(Trace):
     def alias(self, name: str, weight: Tensor) -> None:
         """Another name of a weight, by which others are tied to it."""
         self.weights.setdefault(name, weight)
+
+    def forget(self, name: str) -> None:
+        """Another table goes by this name from now on."""
+        self.weights.pop(name, None)
 
     def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
         """Run what a library runs for it; what an activation or a loss keeps stands under its own name."""

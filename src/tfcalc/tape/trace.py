@@ -10,6 +10,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 
@@ -30,6 +31,11 @@ class Part(Protocol):
     @property
     def copies(self) -> Num:
         """How many of it there are."""
+        ...
+
+    @property
+    def passes(self) -> Num:
+        """How often each of them runs, with the same weights."""
         ...
 
     @property
@@ -149,8 +155,16 @@ class Trace:
         """Run an operation that is one to the mathematics, and ``code`` to a library."""
         return code() if self.lowers else self.call(call)
 
+    def grown(self, tree: Component, shape: Shape) -> Tensor:
+        """What a part of this tree, which cannot run, would make."""
+        raise InvalidModel(f"{tree.name} of a kind that does not run", "ask for what needs no memory")
+
     def turns(self, count: Num) -> AbstractContextManager[None]:
         """What runs now is one turn of a loop for so many."""
+        return nullcontext()
+
+    def passes(self, times: Num) -> AbstractContextManager[None]:
+        """What runs now is one turn of the module that runs, for so many."""
         return nullcontext()
 
     def count(self, call: Call) -> None:
@@ -167,12 +181,19 @@ class Trace:
     def alias(self, name: str, weight: Tensor) -> None:
         """Another name of a weight, by which others are tied to it."""
 
+    def forget(self, name: str) -> None:
+        """Another table goes by this name from now on."""
+
     def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
         """The same memory in another shape."""
         raise NotImplementedError
 
     def new(self, shape: Shape, dtype: str, label: str) -> Tensor:
         """A tensor that nothing is computed from: a mask, positions, what a kernel keeps."""
+        raise NotImplementedError
+
+    def data(self, shape: Shape, label: str) -> Tensor:
+        """One that is given, and whose gradient is asked for."""
         raise NotImplementedError
 
     def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:

@@ -107,7 +107,7 @@ def build(data: Mapping[str, Any], architecture: str, device: str = "meta") -> A
         raise Unavailable("transformers is not installed", "pip install 'tfcalc[verify]'") from None
     transformers.utils.logging.set_verbosity_error()
     kind = str(data.get("model_type"))
-    made = getattr(transformers, architecture, None)
+    made = getattr(transformers, architecture, None) or _unlisted(kind, architecture)
     if made is None:
         raise Unavailable(
             f"transformers {transformers.__version__} has no {architecture[:80]}",
@@ -127,3 +127,15 @@ def build(data: Mapping[str, Any], architecture: str, device: str = "meta") -> A
             f"transformers cannot build this {kind[:80]}: {type(error).__name__}: {first}", hint
         ) from None
     return model
+
+
+def _unlisted(kind: str, architecture: str) -> Any:
+    """A class beside those of its ``model_type`` that transformers itself does not name (Qwen2-VL's tower)."""
+    from importlib import import_module
+
+    from transformers import CONFIG_MAPPING
+
+    if kind not in CONFIG_MAPPING:
+        return None
+    module = import_module(CONFIG_MAPPING[kind].__module__.replace(".configuration_", ".modeling_"))
+    return getattr(module, architecture, None)

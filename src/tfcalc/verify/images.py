@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedConfig, PreTrainedModel
 
-GRIDS = ("image_grid_thw", "grid_thw")
+TOWERS_GRID = "grid_thw"
+GRIDS = ("image_grid_thw", TOWERS_GRID)
+PLACES = ("image_position_ids", "pixel_position_ids")
 HELD = ("vision_config", "encoder")
 """Where configs hold that of what reads images."""
 
@@ -26,12 +28,14 @@ HELD = ("vision_config", "encoder")
 def images(built: PreTrainedModel, run: Workload) -> dict[str, Tensor]:
     """The arguments that make an image; none where a token is decoded, for then the image has been seen."""
     known = signature(built.forward).parameters
-    if run.decoding or "pixel_values" not in known:
+    if run.decoding or not known.keys() & {"pixel_values", TOWERS_GRID}:
         return {}
     vision, batch = tower(built.config), int(run.batch_size)  # type: ignore[call-overload]
     if vision is None or (vision is built.config and "input_ids" in known and not _has_size(vision)):
         return {}  # words alone: where an encoder takes patches among them (NeoMME), there need be none
     given = _image(built.config, vision, batch, run, known)
+    if "pixel_values" not in known:  # Qwen's towers
+        return {"hidden_states" if name == "pixel_values" else name: one for name, one in given.items()}
     types = {name: torch.zeros(batch, int(run.seq_len), dtype=torch.long) for name in TYPES if name in known}  # type: ignore[call-overload]
     return types | given | _places(built, vision, run, given)
 
@@ -72,8 +76,9 @@ def _image(
             return _packed(grid, vision, batch, run)
     if "spatial_shapes" in known:
         return _cut(vision, batch)
-    if "image_position_ids" in known:
-        return _placed(vision, batch, run)
+    for places in PLACES:
+        if places in known:
+            return _placed(places, vision, batch, run)
     if vision is config and hasattr(
         config, "text_config"
     ):  # no tower at all: a language model reads the patches (Fuyu)
@@ -128,8 +133,8 @@ def _grid(vision: PreTrainedConfig, run: Workload) -> tuple[int, int]:
     if getattr(vision, "image_size", None) is not None:
         rows, columns = _pair(vision.image_size)
         return rows // vision.patch_size, columns // vision.patch_size
-    high = strip(vision)
-    return high, int(run.source.length) // high  # type: ignore[call-overload]
+    high, merged = strip(vision), _merged(vision)
+    return high, max(int(run.source.length) // (high * merged), 1) * merged  # type: ignore[call-overload]
 
 
 def strip(vision: PreTrainedConfig) -> int:
@@ -159,14 +164,15 @@ def _cut(vision: PreTrainedConfig, batch: int) -> dict[str, Tensor]:
     }
 
 
-def _placed(vision: PreTrainedConfig, batch: int, run: Workload) -> dict[str, Tensor]:
+def _placed(name: str, vision: PreTrainedConfig, batch: int, run: Workload) -> dict[str, Tensor]:
     """Each image's patches in a row of its own, with the place of each (Gemma 4): a strip, as high as is pooled."""
-    count, high = int(run.source.length), vision.pooling_kernel_size  # type: ignore[call-overload]
+    high = vision.pooling_kernel_size
+    count = max(int(run.source.length) // high**2, 1) * high**2  # type: ignore[call-overload]
     side = getattr(vision, "model_patch_size", vision.patch_size)
     places = [[place // high, place % high] for place in range(count)]
     return {
         "pixel_values": torch.ones(batch, count, 3 * side**2),
-        "image_position_ids": torch.tensor([places] * batch),
+        name: torch.tensor([places] * batch),
     }
 
 

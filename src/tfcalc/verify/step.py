@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tfcalc.errors import Unavailable
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.verify.hugging_face import build
+from tfcalc.verify.images import images
 from tfcalc.verify.sounds import sounds
 from tfcalc.workload import Workload
 
@@ -99,14 +100,23 @@ def _regular(model: Any, dropout: bool) -> None:
                 setattr(module, name, 0.0)
 
 
-OF_SEQUENCES = ("ForSequenceClassification", "ForNextSentencePrediction", "ForAudioClassification")
-"""Ends of the names of classes that want one label for each sequence."""
+OF_SEQUENCES = (
+    "ForSequenceClassification",
+    "ForNextSentencePrediction",
+    "ForImageClassification",
+    "ForAudioClassification",
+)
+"""Ends of the names of classes that want one label for each sequence, image or recording."""
 
 
 def _inputs(model: Any, batch: int, seq: int, target: int | None) -> dict[str, Any]:
     known = signature(model.forward).parameters
     ids = words = torch.zeros(batch, seq, dtype=torch.long)
-    given: dict[str, Any] = {"input_ids": ids} if "input_ids" in known else _heard(model, batch, seq)
+    given: dict[str, Any] = {"input_ids": ids} if "input_ids" in known else {}
+    if "pixel_values" in known and ("input_ids" not in known or "return_loss" in known):
+        given |= images(model, Workload(batch_size=batch, seq_len=seq))  # images alone, or compared with texts
+    elif not given:
+        given = _heard(model, batch, seq)
     if model.config.is_encoder_decoder and "decoder_input_ids" in known:
         words = torch.zeros(batch, target or seq, dtype=torch.long)
         given["decoder_input_ids"] = words
@@ -134,8 +144,17 @@ def loss_of(model: Any) -> Callable[[Any], Any] | None:
 @contextmanager
 def without_data() -> Iterator[Any]:
     """Tensors are CPU tensors that hold no data, and positions count up from 0 (transformers would look at them)."""
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake, one_sequence_a_row():
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake, one_sequence_a_row(), _as_they_come():
         yield fake
+
+
+def _as_they_come() -> AbstractContextManager[Any]:
+    """Weights have no first values: some ways to draw them look at what they have drawn (``trunc_normal_``)."""
+    try:
+        from transformers import initialization
+    except ImportError:
+        return nullcontext()
+    return cast("AbstractContextManager[Any]", initialization.no_init_weights())
 
 
 @contextmanager

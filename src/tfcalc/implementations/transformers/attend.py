@@ -178,8 +178,6 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
         p = t.result("masked_fill", [p], p.elements, p.dtype, saves=[m.shared.mask])
     elif m.shared.mask is not None:
         p = t.add(p, m.shared.mask, p.elements)
-    if m.habits.limits_scores == "max":
-        p = t.result("max", [p], p.elements, p.dtype, saves=[p, Value(t.new(1, "float32"), 1, "float32")])
     scale = None
     if sizes.sink is not None and m.habits.sinks == "scale":
         scale = scale_by_sink(m, p, sizes.sink, rows)

@@ -8,7 +8,7 @@ from tfcalc.implementations.transformers.attend import Shape, mixed
 from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.differential import difference, is_differential
 from tfcalc.implementations.transformers.gates import gated, with_gate
-from tfcalc.implementations.transformers.head_norms import heads_normed, mixture_normed, unweighted
+from tfcalc.implementations.transformers.head_norms import heads_normed, mixture_normed
 from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.rotation import all_turned, kind_of_angles, turned
@@ -65,10 +65,6 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         q, k, v = heads_normed(m, part, q, k, v)
     if has(part, "rotary"):
         q, k, v = all_turned(m, part, q, k, v)
-        if m.does(m.habits.norms_turned):
-            q, k = unweighted(m, part, q), unweighted(m, part, k)
-    elif m.does(m.habits.tempers):
-        q = tempered(m, q, "float32")
     if m.habits.norms_turned_heads:
         q, k, v = heads_normed(m, part, q, k, v)
     if m.habits.tempers_all:

@@ -20,8 +20,6 @@ from tfcalc.tape.value import Value
 def mixture(m: Running, part: Component, x: Value) -> Value:
     """The experts' sum, and what every token goes through beside them."""
     experts = of_kind(part, "experts")
-    if m.habits.router == "all":
-        return _all_run(m, part, experts, x)
     sent = routed(m, of_kind(part, "router"), experts, x)
     with m.t.inside(experts.name):
         made = EXPERTS[m.experts](m, experts, x, sent)
@@ -38,28 +36,6 @@ def _beside(m: Running, part: Component, shared: Component, x: Value) -> Value:
     for gate in (leaf for leaf in part.parts if leaf.kind == "linear"):
         made = m.t.mul(m.t.of_result("sigmoid", m(gate, x)), made, made.elements)
     return made
-
-
-def _all_run(m: Running, part: Component, experts: Component, x: Value) -> Value:
-    """Llama 4: every expert reads every token, times its weight, and what they make is added to the shared one's."""
-    t, maps, act = m.t, by_letter(experts), of_kind(experts, "activation")
-    scores = routed(m, of_kind(part, "router"), experts, x).weights
-    pairs = scores.elements
-
-    def product(leaf: Component, rows: Value) -> Value:
-        (weight,) = _weights(m, experts, leaf)
-        return t.linear(rows, weight, None, pairs, leaf.own.weights[0].shape[1])
-
-    rows = t.copied(x, pairs * maps["W_1"].own.weights[0].shape[0], "repeat")
-    rows = t.mul(rows, t.copied(scores, pairs, "transposed"))
-    with t.inside(experts.name):
-        inner = product(maps["W_1"], rows)
-        gate, up = t.split(inner, [divide(inner.elements, 2)] * 2)
-        made = product(maps["W_2"], t.mul(up, m(act, gate)))
-        del inner, gate, up
-    out = m(of_kind(part, "ffn"), x)
-    added = t.result("sum", [made], x.elements, made.dtype)
-    return t.result("add_", [out, added], out.elements, out.dtype, passes=True, shares=out.storage)
 
 
 def grouped_mm(m: Running, part: Component, x: Value, sent: Routed) -> Value:

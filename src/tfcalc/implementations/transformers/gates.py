@@ -29,11 +29,8 @@ def with_gate(m: Running, part: Component, queries: Num, q: Value, x: Value) -> 
 
 
 def gated(m: Running, part: Component, x: Value, gate: Value | None) -> Value:
-    """``x`` times an activation of the gate, a sigmoid where the block names none; some families run it in fp32."""
+    """``x`` times an activation of the gate, a sigmoid where the block names none."""
     if gate is None:
         return x
-    kind = gate.dtype
-    if m.habits.gates_in_float32:
-        gate = m.t.to(gate, "float32")
     opened = m(of_kind(part, "activation"), gate) if has(part, "activation") else m.t.of_result("sigmoid", gate)
-    return m.t.mul(x, m.t.to(opened, kind), x.elements)
+    return m.t.mul(x, opened, x.elements)

@@ -34,13 +34,6 @@ def _normed(m: Running, part: Component, x: Value, width: Num) -> Value:
     return made.view(heads=m.habits.norms_heads != "placed")
 
 
-def unweighted(m: Running, part: Component, x: Value) -> Value:
-    """Each head over its root mean square, in fp32; it stays a view."""
-    width = of_kind(part, "attend").own.products[0].factors[-1]
-    made = leaves.over_rms(m, m.t.to(x, "float32"), divide(x.elements, width))
-    return m.t.to(made, x.dtype).view(heads=x.heads)
-
-
 def mixture_normed(m: Running, part: Component, mixture: Value) -> Value:
     """The mixture of all heads behind a norm of its own, where the block has one (BitNet)."""
     for norm in (leaf for leaf in part.parts if leaf.kind == "norm" and LONE[0] in leaf.name):

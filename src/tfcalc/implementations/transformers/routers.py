@@ -83,15 +83,6 @@ def _drawn(m: Running, scores: Value) -> Routed:
     return Routed(t.result("multiplier", given, tokens, gates.dtype, saves=saves), found.chosen)
 
 
-def of_all(m: Running, part: Component, experts: Component, x: Value) -> Routed:
-    """Llama 4: the sigmoid of the best logits, for all experts, as all of them run: it is 0 for the others."""
-    t, logits = m.t, m.rules["linear"](m, part, x)
-    found = best(m, logits, m.stream.tokens * _active(experts))
-    scores = t.result("scatter_", [found.weights], logits.elements, logits.dtype, saves=[found.chosen])
-    scores = t.to(t.of_result("sigmoid", t.to(scores, "float32")), logits.dtype)
-    return Routed(scores, found.chosen, logits)
-
-
 def _gathered(m: Running, scores: Value, pairs: Num) -> Routed:
     """Those of the experts that something else has chosen: keeps which these are."""
     chosen = Value(m.t.new(pairs, "int64", "experts chosen"), pairs, "int64")
@@ -158,7 +149,6 @@ def _active(experts: Component) -> Num:
 
 
 ROUTERS = {
-    "all": of_all,
     "best first": best_first,
     "gathered softmax": of_gathered_softmax,
     "groups": of_groups,

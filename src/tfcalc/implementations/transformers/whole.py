@@ -9,7 +9,6 @@ from tfcalc.core.number import Num, divide
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.activations import activation
 from tfcalc.implementations.transformers.attention import attention, reuses
-from tfcalc.implementations.transformers.convolution import recurrence
 from tfcalc.implementations.transformers.disentangled import (
     CONVOLUTION,
     convolved,
@@ -27,7 +26,16 @@ from tfcalc.implementations.transformers.logits import head, loss, output
 from tfcalc.implementations.transformers.masks import causal, masks, windows
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
 from tfcalc.implementations.transformers.rotation import angles
-from tfcalc.implementations.transformers.running import NOTHING, Rule, Running, Stored, has, of_kind, reading_text
+from tfcalc.implementations.transformers.running import (
+    NOTHING,
+    Rule,
+    Running,
+    Stored,
+    has,
+    in_sequence,
+    of_kind,
+    reading_text,
+)
 from tfcalc.tape.value import Value
 
 
@@ -142,6 +150,6 @@ RULES: dict[str, Rule] = {
     "norm": leaves.norm,
     "output": output,
     "router": leaves.linear,
-    "ssm": recurrence,
+    "ssm": in_sequence,
 }
 """By the kind of a part."""

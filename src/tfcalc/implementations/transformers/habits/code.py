@@ -91,10 +91,6 @@ class Habits(NamedTuple):
     ``split``, or written anew (``placed``)."""
     norms_turned_heads: bool = False
     """They run after the rotation."""
-    norms_turned: Flag = ("", False)
-    """Norms without weights behind the rotation."""
-    tempers: Flag = ("", False)
-    """Queries that are not rotated have a factor for each place."""
     tempers_all: bool = False
     """All queries have one."""
 
@@ -129,7 +125,7 @@ class Habits(NamedTuple):
     """Queries and keys are put into fp32 first."""
     capped_scores: Cap = ("", None)
     limits_scores: str = ""
-    """Scores are the larger of themselves and the smallest number (``max``), or masked ones are ``filled``."""
+    """Masked scores are ``filled``."""
     softmax: str = "float32"
     """The format that it runs in: ``float32``, that of the scores (``own``; ``less highest`` where each row's highest
     is taken off first), or of the ``stream``."""
@@ -138,15 +134,13 @@ class Habits(NamedTuple):
     a sink is a ``scale`` of the mixture."""
     disentangled: bool = False
     """Scores are DeBERTa's, and padding is taken out of them and of the embeddings."""
-    gates_in_float32: bool = False
-    """Gates of heads are put into fp32 for their activation."""
 
     # -- experts
 
     router: str = "softmax"
     """Of all logits, of the best of them (``best first``), or a ``sigmoid``; ``groups`` has a softmax, but may leave
-    out groups of experts; in a ``gathered softmax`` something else says which are chosen; a ``sparse mixer`` draws two;
-    with ``all``, all experts run for every token."""
+    out groups of experts; in a ``gathered softmax`` something else says which are chosen; a ``sparse mixer`` draws
+    two."""
     router_logits: str = "own"
     """Logits stay as they are, are brought to ``float32``, or are a product of ``copies`` in fp32."""
     router_weights: str = "own"

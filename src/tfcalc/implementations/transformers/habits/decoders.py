@@ -53,8 +53,6 @@ DECODERS: dict[str, Habits] = {
     "granite": GRANITE,
     "granite_swa": GRANITE._replace(masks=2, sinks="scale"),
     "helium": Habits(rmsnorm="helium", angles_by_layer=True),
-    "laguna": Habits(masks=2, gates_in_float32=True, angles_by_type=True, joins_turned=True),
-    "lfm3": Habits(masks=2, angles="float32", angles_by_type=True),
     "minicpm3": GRANITE._replace(keeps_multiplier=True),
     "ministral3": Habits(tempers_all=True),
     "nanochat": Habits(norms_turned_heads=True, normed_embedding=True, capped_logits=("final_logit_softcapping", 15.0)),

@@ -60,7 +60,6 @@ ENCODER_DECODERS: dict[str, Habits] = {
         keeps_multiplier=True,
         shifted=False,
     ),
-    "trocr": BART._replace(positions="tokens", given_ones=False, multiplied=()),
     "umt5": T5._replace(scaled_output=()),
 }
 """By ``model_type``."""

@@ -13,14 +13,6 @@ GPT2 = Habits(
 )
 GPTS: dict[str, Habits] = {
     "bloom": Habits(activations="megatron"),
-    "biogpt": Habits(
-        softmax="own",
-        dropped=("hidden_dropout_prob", 0.1),
-        dropped_scores=("attention_probs_dropout_prob", 0.1),
-        dropped_embeddings=("hidden_dropout_prob", 0.1),
-        dropped_inside=("activation_dropout", 0.0),
-        given_ones=True,
-    ),
     "codegen": GPT2._replace(
         dropped=("resid_pdrop", 0.0),
         dropped_scores=("attn_pdrop", 0.0),
@@ -65,21 +57,12 @@ GPTS: dict[str, Habits] = {
     "moshi": Habits(rmsnorm="helium", angles_by_layer=True),
     "mpt": Habits(limits_scores="filled"),
     "openai-gpt": GPT2._replace(norms="post", norms_in_line=True, positions="buffer", activations="tanh"),
-    "opt": Habits(dropped=("dropout", 0.1), positions="tokens"),
     "phi": Habits(
         joins_turned=True,
         norms="parallel",
         norms_heads="placed",
         dropped=("resid_pdrop", 0.0),
         dropped_embeddings=("embd_pdrop", 0.0),
-    ),
-    "xglm": Habits(
-        softmax="own",
-        dropped=("dropout", 0.1),
-        dropped_scores=("attention_dropout", 0.1),
-        dropped_embeddings=("dropout", 0.1),
-        dropped_inside=("activation_dropout", 0.0),
-        limits_scores="max",
     ),
 }
 """By ``model_type``."""

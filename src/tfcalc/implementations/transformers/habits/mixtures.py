@@ -56,18 +56,6 @@ MIXTURES: dict[str, Habits] = {
         norms_turned_heads=True, normalizes=EVERY_SUM, router_logits="copies", router_weights="float32"
     ),
     "hy_v3": SIGMOID._replace(normalizes=EVERY_SUM, normalizes_in_place=False),
-    "lfm2_moe": Habits(router="sigmoid", normalizes=("norm_topk_prob", True), normalizes_in_place=False),
-    "llama4_text": Habits(
-        softmax="own",
-        angles="complex",
-        turns_in_float32=True,
-        norms_turned=("use_qk_norm", True),
-        tempers=("attn_temperature_tuning", True),
-        router="all",
-        masks=2,
-    ),
-    "mellum": Habits(normalizes=("norm_topk_prob", True), masks=2, angles_by_type=True),
-    "mimo_v2_flash": SIGMOID._replace(softmax="scores - row maximum", masks=2, angles_by_type=True, joins_turned=True),
     "minimax": Habits(normalizes=EVERY_SUM, routes_in_float32=True),
     "minimax_m2": Habits(router="sigmoid", router_logits="float32", normalizes=EVERY_SUM, joins_turned=True),
     "mixtral": Habits(normalizes=EVERY_SUM, routes_in_float32=True),

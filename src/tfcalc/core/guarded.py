@@ -1,0 +1,119 @@
+"""A number that remembers its closed form, and what was decided by it on the way: where else the form holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfcalc.core.number import Num
+from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.core.traced import Traced, formula_of
+
+EQUAL, LESS = "= 0", "< 0"
+
+
+class Guards:
+    """What was decided: of closed forms, whether they were 0, or below. Where all of it is the same, so is the rest.
+
+    >>> guards = Guards()
+    >>> l = guarded("l", 200, guards)
+    >>> "long" if l > 128 else "short"
+    'long'
+    >>> guards.hold({"l": 129}), guards.hold({"l": 128})
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self.decided: dict[tuple[Polynomial, str], bool] = {}
+
+    def decide(self, difference: Any, relation: str, value: int) -> bool:
+        """Whether the ``difference``, which is ``value`` here, is as the relation says; remembered, if it could not be.
+
+        Sizes are at least 1, so that a sum of them with factors above 0 is, too.
+        """
+        outcome = value == 0 if relation == EQUAL else value < 0
+        if isinstance(difference, Polynomial) and difference.free_symbols:
+            factors = difference.terms.values()
+            if not all(factor > 0 for factor in factors) and not all(factor < 0 for factor in factors):
+                self.decided[difference, relation] = outcome
+        return outcome
+
+    def hold(self, points: Mapping[str, Num]) -> Any:
+        """Whether all was decided in the same way at these points: a bool, or an array of them."""
+        same: Any = True
+        for (difference, relation), outcome in self.decided.items():
+            value = difference.at(points)
+            found = value == 0 if relation == EQUAL else value < 0
+            same = same & (found == outcome)
+        return same
+
+
+class Guarded(Traced):
+    """A size whose comparisons are remembered in ``guards``, as are those of all that is computed from it."""
+
+    __slots__ = ("guards",)
+
+    def __init__(self, value: int, formula: Any, guards: Guards) -> None:
+        super().__init__(value, formula)
+        self.guards = guards
+
+    def _made(self, value: int, formula: Any) -> Guarded:
+        return Guarded(value, formula, self.guards)
+
+    @property
+    def whole(self) -> Any:
+        """Itself: what is decided by it is remembered."""
+        return self
+
+    def _less(self, other: Any) -> tuple[Any, int]:
+        return self.formula - formula_of(other), self.value - int_of(other)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, int | Traced):
+            return NotImplemented
+        difference, value = self._less(other)
+        return self.guards.decide(difference, EQUAL, value)
+
+    def __lt__(self, other: Any) -> bool:
+        difference, value = self._less(other)
+        return self.guards.decide(difference, LESS, value)
+
+    def __gt__(self, other: Any) -> bool:
+        difference, value = self._less(other)
+        return self.guards.decide(-difference, LESS, -value)
+
+    def __le__(self, other: Any) -> bool:
+        return not self > other
+
+    def __ge__(self, other: Any) -> bool:
+        return not self < other
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def __mod__(self, other: Any) -> Any:
+        return self - self // other * other
+
+    def __rmod__(self, other: Any) -> Any:
+        return other - other // self * self
+
+    def __index__(self) -> int:
+        """The int that it is here: nowhere else does the same hold."""
+        self.guards.decide(self.formula - self.value, EQUAL, 0)
+        return self.value
+
+    __int__ = __index__
+
+    def __hash__(self) -> int:
+        """As of the int, since an equal one may be looked for among ints."""
+        return hash(self.__index__())
+
+
+def guarded(letter: str, value: int, guards: Guards) -> Guarded:
+    """A size that goes by this letter."""
+    return Guarded(value, symbol(letter), guards)
+
+
+def int_of(number: Any) -> int:
+    """The int that a number is here."""
+    return number.value if isinstance(number, Traced) else int(number)

@@ -1,0 +1,39 @@
+"""Idefics3 and SmolVLM: patches that lie side by side, through one linear map, among Llama's words."""
+
+from __future__ import annotations
+
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import bare
+from tfcalc.core.number import product
+from tfcalc.families import image_kit
+from tfcalc.families.clip import encoder
+from tfcalc.families.images import grid, part
+from tfcalc.families.llava import llama_text
+from tfcalc.families.reader_kit import heads, patches_of, reader, tower
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.embeddings import TOKENS
+from tfcalc.nn.module import Module
+from tfcalc.nn.tower import Tower
+
+
+@family("idefics3_vision", architecture="Idefics3VisionTransformer", heads={"Transformer": bare})
+@family("smolvlm_vision", architecture="SmolVLMVisionTransformer", heads={"Transformer": bare})
+def idefics3_vision(c: Config) -> Module:
+    """SigLIP without its head."""
+    places = image_kit.positions(c, "position_embedding", looked_up=TOKENS)
+    table = image_kit.embeddings(c, (), image_kit.patches(c, "patch_embedding"), places)
+    (last,) = image_kit.norms(c, "post_layernorm")
+    return Tower("vision_model", image_kit.pixels(c), product(grid(c)), table, None, encoder(c), last)
+
+
+@family("idefics3", architecture="Idefics3ForConditionalGeneration", heads=heads(llama_text))
+@family("smolvlm", architecture="SmolVLMForConditionalGeneration", heads=heads(llama_text))
+def idefics3(c: Config) -> Module:
+    """Idefics3 (arXiv 2408.12637), SmolVLM (arXiv 2504.05299): patches side by side, through one linear map."""
+    vision, text = part(c, "vision_config", f"{c.model_type}_vision"), llama_text(c)
+    together = c.size("scale_factor") * c.size("scale_factor")
+    wide = vision.size("hidden_size") * together
+    map_ = Linear("connector.modality_projection.proj", wide, text.size("hidden_size"))
+    sees, vectors = tower(vision, "vision_model"), patches_of(vision)
+    return reader(sees, (map_,), text, vectors=vectors, width=wide, together=together, name="text_model")

@@ -1,0 +1,62 @@
+"""InternVL: a tower with scales for what each sub-layer adds, whose neighbouring patches are laid side by side."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import LLAMA_NAMES
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import bare
+from tfcalc.core.number import product
+from tfcalc.errors import InvalidModel
+from tfcalc.families import image_kit
+from tfcalc.families.images import grid, part
+from tfcalc.families.reader_kit import heads, patches_of, reader, text_of, tower, two_maps
+from tfcalc.families.vit import NORMS
+from tfcalc.nn.basic import Norm, parameter
+from tfcalc.nn.module import Module
+from tfcalc.nn.scaled_layers import LayerScale
+from tfcalc.nn.tower import Tower
+
+FORMS = {"layer_norm": "layernorm", "rms_norm": "rmsnorm"}
+
+
+@family("internvl_vision", architecture="InternVLVisionModel", heads={"Model": bare})
+def internvl_vision(c: Config) -> Module:
+    """InternViT (arXiv 2312.14238): scales for what each sub-layer adds; all heads may be normalised together."""
+    h, drops, form = c.size("hidden_size"), bool(c.get("hidden_dropout_prob")), FORMS[c.word("norm_type", list(FORMS))]
+    names = (*LLAMA_NAMES[:3], "projection_layer")
+    mixer = image_kit.attention(c, name="attention", names=names, bias=c.flag("attention_bias"), softmax="own")
+    if c.flag("use_qk_norm"):
+        mixer = mixer.but(norms=image_kit.norms(c, "q_norm", "k_norm", form="rmsnorm"), whole=True)
+    layer = LayerScale(
+        "encoder.layer",
+        (mixer, image_kit.network(c)),
+        image_kit.norms(c, *NORMS, form=form),
+        drops,
+        undropped=("attention",),
+        scalers=tuple(parameter(name, h, minor=True) for name in ("lambda_1", "lambda_2")),
+    )
+    patches = image_kit.patches(c, "patch_embeddings.projection")
+    placed = c.flag("use_absolute_position_embeddings")
+    places = image_kit.positions(c, "position_embeddings", 1) if placed else None
+    mask = ("mask_token",) if c.flag("use_mask_token") else ()
+    table = image_kit.embeddings(c, ("cls_token",), patches, places, mask, dropped=drops)
+    last = None if c.flag("use_mean_pooling") else Norm("layernorm", "layernorm", h)
+    count = product(grid(c)) + 1
+    return Tower("vision_tower", image_kit.pixels(c), count, table, None, image_kit.stack(c, layer), last)
+
+
+qwen_text = text_of("qwen2")
+
+
+@family("internvl", architecture="InternVLForConditionalGeneration", heads=heads(qwen_text))
+def internvl(c: Config) -> Module:
+    """InternVL 3 (arXiv 2504.10479): neighbouring patches are laid side by side, and normalised together."""
+    vision, text = part(c, "vision_config", "internvl_vision"), qwen_text(c)
+    together = int(1 / c.factor("downsample_ratio")) ** 2
+    if not together:
+        raise InvalidModel(f"{c.path('downsample_ratio')} {c.factor('downsample_ratio')} is above 1", "such as 0.5")
+    fan_in = together * vision.size("hidden_size")
+    first = Norm("layer_norm", "layernorm", fan_in)
+    projector = two_maps(c, fan_in, text.size("hidden_size"), first, bias=True)
+    return reader(tower(vision), (projector,), text, vectors=patches_of(vision), width=fan_in, together=together)

@@ -1,0 +1,98 @@
+"""ModernVBERT and UltraVBERT: patches that lie side by side, through one linear map, among an encoder's words."""
+
+from __future__ import annotations
+
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import bare, labels
+from tfcalc.families.images import part
+from tfcalc.families.modernbert import transform
+from tfcalc.families.reader_kit import outer, patches_of, reader, text_of, tower
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.bottleneck import Bottleneck, WithBottleneck
+from tfcalc.nn.heads import FIRST, TOKENS, Classifier, WithTransform
+from tfcalc.nn.module import Module
+
+modernbert_text = text_of("modernbert")
+ultrabert_text = text_of("ultrabert")
+SENTENCES = "ForSequenceClassification"
+
+
+def logits(c: Config, text: Config, *, bias: bool) -> Linear:
+    """Those of every word, by a matrix that the whole's config may tie."""
+    shared = "embedding" if outer(c, text) else None
+    return Linear("lm_head", text.size("hidden_size"), text.size("vocab_size"), "vocab", bias, shared, "output")
+
+
+def words_seen(c: Config, base: Module) -> Module:
+    """Logits of every word."""
+    text = modernbert_text(c)
+    head = logits(c, text, bias=text.flag("decoder_bias"))
+    between = transform(text, "projection_head")
+    return WithTransform("", base, head, shifted=False, upcasts=False, transform=between, inline=False)
+
+
+def sorted_into_classes(c: Config, base: Module) -> Module:
+    """Classes of the text, or of each word."""
+    text = modernbert_text(c)
+    made = Linear("classifier", text.size("hidden_size"), labels(c), "", True)
+    reads = FIRST if c.head == SENTENCES else TOKENS
+    return Classifier("", base, transform(text, "head"), (made,), reads, dropped=bool(text.get("classifier_dropout")))
+
+
+def _shuffled(c: Config, vision: Config, text: Config, *further: Module) -> Module:
+    """Patches that lie side by side through a map of their own, and what is ``further``."""
+    together = c.size("pixel_shuffle_factor") * c.size("pixel_shuffle_factor")
+    wide = vision.size("hidden_size") * together
+    map_ = Linear("connector.modality_projection", wide, text.size("hidden_size"))
+    sees, vectors = tower(vision, "vision_model"), patches_of(vision)
+    between = (map_, *further)
+    return reader(sees, between, text, vectors=vectors, width=wide, together=together, name="text_model")
+
+
+@family(
+    "modernvbert",
+    architecture="ModernVBertForMaskedLM",
+    heads={
+        "Model": bare,
+        "ForMaskedLM": words_seen,
+        SENTENCES: sorted_into_classes,
+        "ForTokenClassification": sorted_into_classes,
+    },
+)
+def modernvbert(c: Config) -> Module:
+    """ModernVBERT (arXiv 2510.01149): patches side by side, through one linear map, among ModernBERT's words."""
+    vision = part(c, "vision_config", "siglip_vision_model", free=True)
+    return _shuffled(c, vision, modernbert_text(c))
+
+
+def words_through_bottleneck(c: Config, base: Module) -> Module:
+    """Logits of every word, after two maps through a narrower width."""
+    text = ultrabert_text(c)
+    h, narrow = text.size("hidden_size"), text.size("prediction_head_size")
+    maps = Linear("linear1", h, narrow), Linear("linear2", narrow, h)
+    between = Bottleneck("projection_head", *maps, "gelu_pytorch_tanh")
+    return WithBottleneck("", base, logits(c, text, bias=False), shifted=False, upcasts=False, bottleneck=between)
+
+
+def ultravbert_classes(c: Config, base: Module) -> Module:
+    """Classes of the text, or of each word."""
+    head = Linear("classifier", ultrabert_text(c).size("hidden_size"), labels(c), "", True)
+    return Classifier("", base, None, (head,), FIRST if c.head == SENTENCES else TOKENS)
+
+
+@family(
+    "ultravbert",
+    architecture="UltraVBertForMaskedLM",
+    heads={
+        "Model": bare,
+        "ForMaskedLM": words_through_bottleneck,
+        SENTENCES: ultravbert_classes,
+        "ForTokenClassification": ultravbert_classes,
+    },
+)
+def ultravbert(c: Config) -> Module:
+    """Transformers' UltraVBertModel: ModernVBERT around an UltraBERT, with a norm after the map of patches."""
+    vision = part(c, "vision_config", "siglip_vision_model", over={"vision_use_head": False}, free=True)
+    text = ultrabert_text(c)
+    return _shuffled(c, vision, text, Norm("connector.norm", "rmsnorm", text.size("hidden_size")))

@@ -1,0 +1,73 @@
+"""Pixtral's tower, for images of any shape, and Mistral Small 3.1 that reads it."""
+
+from __future__ import annotations
+
+from tfcalc.blocks import LLAMA_NAMES
+from tfcalc.configs.config import Config
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import bare
+from tfcalc.core.number import floor_div, product
+from tfcalc.families import image_kit
+from tfcalc.families.images import grid, part
+from tfcalc.families.reader_kit import feature_layers, heads, late, patches_of, reader, text_of, tower, two_maps
+from tfcalc.families.vit import gated
+from tfcalc.nn.basic import Norm
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.module import Module
+from tfcalc.nn.packed import AmongImages, Packed
+from tfcalc.nn.reader import Merger
+from tfcalc.nn.rope import Rope
+
+
+@family("pixtral", architecture="PixtralVisionModel", heads={"Model": bare})
+def pixtral(c: Config) -> Module:
+    """Pixtral's tower (arXiv 2410.07073): a Llama without biases, for images of any shape.
+
+    The images of a batch lie in one sequence, and are masked from each other.
+    """
+    turned = Rope(c.quotient("hidden_size", "num_attention_heads"))
+    none = {"bias": False, "output_bias": False}
+    mixer = image_kit.attention(c, name="attention", names=LLAMA_NAMES, of=AmongImages, rope=turned, **none)
+    ffn = gated(c, c.size("intermediate_size"), c.word("hidden_act"), bias=False).but(name="feed_forward")
+    norms = image_kit.norms(c, "attention_norm", "ffn_norm", form="rmsnorm")
+    stack = image_kit.stack(c, PreNorm("transformer.layers", (mixer, ffn), norms))
+    (first,) = image_kit.norms(c, "ln_pre", form="rmsnorm")
+    patches = image_kit.patches(c, "patch_conv", bias=False)
+    return Packed("vision_tower", image_kit.pixels(c), product(grid(c)), patches, first, stack, None)
+
+
+PIXTRAL_LARGE = {
+    "intermediate_size": 4096,
+    "hidden_size": 1024,
+    "patch_size": 14,
+    "image_size": 1540,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "hidden_act": "gelu",
+}
+MISTRAL_SMALL = {
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 5120,
+    "intermediate_size": 32768,
+    "max_position_embeddings": 131072,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 8,
+    "vocab_size": 131072,
+}
+mistral_text = text_of("mistral", over=MISTRAL_SMALL)
+
+
+@family("mistral3", architecture="Mistral3ForConditionalGeneration", heads=heads(mistral_text))
+def mistral3(c: Config) -> Module:
+    """Mistral Small 3.1 (Mistral AI, 2025): neighbouring patches are merged before the projector."""
+    vision, text = part(c, "vision_config", "pixtral", over=PIXTRAL_LARGE, free=True), mistral_text(c)
+    h, side = vision.size("hidden_size"), c.size("spatial_merge_size")
+    fan_in = len(feature_layers(c)) * h
+    merged = product(floor_div(length, side) for length in grid(vision))
+    merger = Merger("patch_merger.merging_layer", h * side * side, h, merged=merged)
+    before = Norm("norm", "rmsnorm", h), merger
+    projector = two_maps(c, fan_in, text.size("hidden_size"), *before, bias=c.flag("multimodal_projector_bias"))
+    sees = tower(vision, late=late(c, vision))
+    return reader(sees, (projector,), text, vectors=patches_of(vision), width=h)

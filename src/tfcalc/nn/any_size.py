@@ -1,0 +1,217 @@
+"""Towers for images of any size, whose patches lie in one row: those of one image behind those of another."""
+
+from __future__ import annotations
+
+from tfcalc.core.cost import Cost
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num, floor_div, product
+from tfcalc.core.pairs import Pairs, in_pieces
+from tfcalc.core.traced import value_of
+from tfcalc.nn.attention import Attention, attentions
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.context import Context
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+from tfcalc.ops.elementwise import activation, add
+from tfcalc.ops.patches import bag, gathered, patches, sampled
+from tfcalc.ops.select import index
+from tfcalc.ops.shapes import reshape, split, stack, transpose
+from tfcalc.tape.tensor import Tensor
+from tfcalc.workload import Sequences
+
+MANY = 16
+"""Pieces that run one by one; of more that are alike, one stands for all."""
+
+
+class PackedAttention(Attention):
+    """Attention within each image of a row by itself, or within each of an image's windows, of so many (``pieces``).
+
+    There is no mask: the kernel runs for each piece, and what it made is put together in new memory.
+    """
+
+    causal: bool = False
+    pieces: Num | None = None
+
+    def pairs(self, ctx: Context) -> Pairs:
+        """Those of each piece."""
+        if self.pieces is None:
+            return super().pairs(ctx)
+        within = ctx.stream.batch * in_pieces(ctx.stream.length, self.pieces)
+        return Pairs((2, within), within, ctx.run.fused)
+
+    def kernel(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:
+        """What queries make of keys and values, piece by piece."""
+        trace, sizes = q.trace, self._sizes(ctx.stream)
+        few = sum(value_of(count) for count, _ in sizes) <= MANY
+        runs = [(1, size) for count, size in sizes for _ in range(value_of(count))] if few else sizes
+        cut = [split(each, [size for _, size in runs], 2) for each in (q, k, v)]
+        made: list[Tensor] = []
+        for (count, _), one, keys, values in zip(runs, *cut, strict=True):
+            with trace.turns(count):
+                made.append(transpose(ctx.backend.attend(one, keys, values, self, ctx), 1, 2))
+            made[-1].storage.repeat()
+        shape = (1, q.shape[2], q.shape[1], v.width)
+        return transpose(stack(made, shape), 1, 2)
+
+    def _sizes(self, images: Sequences) -> list[tuple[Num, Num]]:
+        """How many pieces there are of which size."""
+        if self.pieces is None:
+            return [(images.batch, images.length)]
+        whole: Num = floor_div(images.length, self.pieces)
+        rest = images.length - whole * self.pieces
+        sizes = [(images.batch * whole, self.pieces), (images.batch, rest)]
+        return [(count, size) for count, size in sizes if value_of(count) and value_of(size)]
+
+
+class PatchRows(Module):
+    """A convolution that makes a vector of each patch: of its colours, frames, rows and columns (``patch``)."""
+
+    kind = "convolution"
+
+    patch: tuple[Num, ...]
+    width: Num
+    bias: bool = True
+
+    def held(self) -> Cost:
+        """W and b."""
+        weight = Weight("w", (self.width, *self.patch))
+        return Cost(weights=(weight, *([Weight("b", (self.width,), minor=True, key="bias")] if self.bias else [])))
+
+    def forward(self, x: Tensor, *given: object) -> Tensor:
+        """Of n patches; of n × h."""
+        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None
+        return patches(x, weight, bias)
+
+
+class Resampled(Module):
+    """A trained vector for each place of a grid, of which an image of another size has the means of neighbours.
+
+    They are looked up, so many ``neighbours`` of each place (and ``summed`` by the same kernel), or a kernel makes them
+    of the whole table (0).
+    """
+
+    kind = "position"
+
+    rows: Num
+    width: Num
+    neighbours: int = 0
+    summed: bool = False
+
+    def held(self) -> Cost:
+        """P."""
+        return Cost(weights=(Weight("P", (self.rows, self.width)),))
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """For rows of patches."""
+        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        if not self.neighbours:
+            return sampled(table, x)
+        return (bag if self.summed else gathered)(table, x, self.neighbours)
+
+
+class Merger(Module):
+    """So many neighbours become one vector, by two maps; normed each by itself, or all of them ``together``.
+
+    There may be several mergers (``count``) of the vectors of other layers. The activation is counted by the name that
+    it has in the program (``activated``).
+    """
+
+    kind = "projector"
+
+    norm: Norm
+    first: Linear
+    last: Linear
+    neighbours: Num
+    together: bool = False
+    count: Num = 1
+    activated: str = "act"
+
+    @property
+    def copies(self) -> Num:
+        """The mergers."""
+        return self.count
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of rows of patches."""
+        shape = floor_div(x.rows, self.neighbours), x.width * self.neighbours
+        x = self.norm(reshape(x, *shape), ctx) if self.together else reshape(self.norm(x, ctx), *shape)
+        inner = self.first(x)
+        inner = activation("gelu", inner, lambda: ctx.backend.activation("gelu", inner), self.activated)
+        return self.last(inner)
+
+
+class GatedMerger(Module):
+    """A map, a norm and an activation of each vector, then a gated network."""
+
+    kind = "projector"
+
+    map: Linear
+    norm: Norm
+    network: GatedFeedForward
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of rows of vectors."""
+        x = self.norm(self.map(x), ctx)
+        x = activation("gelu", x, lambda: ctx.backend.activation("gelu", x), "act1")
+        return self.network(x, ctx)
+
+
+class PackedTower(Module):
+    """Patches, perhaps with positions, layers, and what makes fewer vectors of them.
+
+    Each image has so many patches (``count``), or as many as a source is long. After the last layer and a norm, squares
+    of them may become one vector each (``downsample``). A program may put those of a window
+    beside each other before the layers, so many at once (``sorted_by``). A tower by itself answers with the vectors of
+    its last layer: what is made of them for a text leaves no graph there.
+
+    Source: Wang et al. 2024 (Qwen2-VL, arXiv 2409.12191), section 2.1.
+    """
+
+    kind = "encoder"
+
+    patches: PatchRows
+    positions: Module | None
+    layers: Stack
+    mergers: tuple[Module, ...]
+    count: Num | None = None
+    normed: Norm | None = None
+    norm: Norm | None = None
+    downsample: PatchRows | None = None
+    sorted_by: Num | None = None
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Rows for a text; in a program, those of the last layer. Images are given beside ``x``."""
+        trace = x.trace
+        images = ctx.run.source if self.count is None else ctx.run.beside(self.count)
+        x = self._behind_layers(trace.given((images.tokens, *self.patches.patch), "float32", "pixels"), images, ctx)
+        if not trace.lowers:
+            merged = [each(x, ctx) for each in reversed(self.mergers)]
+            return merged[-1] if merged else x
+        with trace.without_gradients():
+            for each in self.mergers:
+                each(x, ctx)
+        return x
+
+    def _behind_layers(self, x: Tensor, images: Sequences, ctx: Context) -> Tensor:
+        trace, row = x.trace, Sequences(1, images.tokens)
+        x = self.patches(trace.to(x, trace.weights_format))
+        x = x if self.normed is None else self.normed(x, ctx)
+        x = x if self.positions is None else add(x, self.positions(x, ctx))
+        x = reshape(x, 1, *x.shape)
+        if trace.lowers:
+            if self.sorted_by is not None:
+                x = _sorted(x, self.sorted_by)
+            ctx = ctx.backend.begin(ctx._replace(stream=row), x, list(attentions(self.layers)), ())
+        x = self.layers(x, ctx._replace(stream=images))
+        x = x if self.norm is None else self.norm(x, ctx)
+        if self.downsample is None:
+            return x
+        channels, *side = self.downsample.patch
+        squares = images.batch * floor_div(images.length, product(side))
+        return self.downsample(reshape(x, squares, channels, *side))
+
+
+def _sorted(x: Tensor, together: Num) -> Tensor:
+    places = x.trace.new((floor_div(x.rows, together),), "int64", "places by windows")
+    return index(x, places, x.shape)

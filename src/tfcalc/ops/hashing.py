@@ -1,0 +1,39 @@
+"""Attention by the chance that a query and a key have the same hash, as YOSO has it."""
+
+from __future__ import annotations
+
+from tfcalc.ops.elementwise import quotient
+from tfcalc.ops.products import matmul
+from tfcalc.ops.shapes import reshape, transpose
+from tfcalc.tape.call import Call
+from tfcalc.tape.tensor import Tensor
+
+
+def attend_by_hashes(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """``(1 − acos(Q Kᵀ) / π)^τ V`` of normalised queries and keys, normalised: a function of its own.
+
+    It keeps what it reads, the expectation of each pair, and which tokens are there, a number for each head.
+
+    Source: Zeng et al. 2021 (YOSO, arXiv 2111.09714), section 3.1; transformers' YosoCumulation.
+    """
+    trace, (b, a, l, d) = q.trace, q.shape
+    q, k, v = (reshape(each, b * a, l, d) for each in (q, k, v))
+    mask = trace.new((b * a, l), "int32", "tokens that are there")
+    q, k = normalised(q), normalised(k)
+    with trace.without_gradients():
+        scores = matmul(q, transpose(k, 1, 2))
+        expectation = trace.call(Call("expectation", (scores,), scores.shape, scores.dtype, kernels=("acos", "pow")))
+        made = matmul(expectation, v)
+    size = scores.elements * 4
+    del scores
+    saves = (mask, expectation, q, k, v)
+    made = trace.call(Call("YosoCumulation", (q, k, v), made.shape, made.dtype, saves=saves, scratch=size, kernels=()))
+    return reshape(normalised(made), b, a, l, d)
+
+
+def normalised(x: Tensor) -> Tensor:
+    """Each row over its length: keeps the rows, and their lengths twice (torch.nn.functional.normalize)."""
+    trace, shape = x.trace, (*x.shape[:-1], 1)
+    length = trace.call(Call("norm", (x,), shape, x.dtype, saves=(x,), saves_result=True))
+    least = trace.call(Call("clamp_min", (length,), shape, x.dtype, saves=(length,)))
+    return quotient(x, least)

@@ -1,0 +1,48 @@
+"""Attention to what is near on both sides, and to a few tokens that everything sees (Longformer)."""
+
+from __future__ import annotations
+
+from tfcalc.core.cost import Elementwise
+from tfcalc.core.number import Num
+from tfcalc.leaves.attend import SCALE, SOFTMAX
+from tfcalc.tape.call import Call, Leaf, MatMul
+from tfcalc.tape.tensor import Tensor
+
+
+def attend_nearby(q: Tensor, k: Tensor, v: Tensor, window: int, pieces: Num, marked: int) -> Tensor:
+    """Each token with half a ``window`` on each side, all of b × a × l × d, cut into ``pieces`` of half a window.
+
+    Scores are those of two neighbouring pieces with both, so that what stands between two such pairs is computed twice;
+    the values of a piece are mixed from three, the rest of whose scores is zero. ``marked`` tokens are seen by all.
+
+    ====================  =======================================================================
+    forward FLOPs         ``2·b·(p − 1)·w²·a·d`` for Q Kᵀ of p pieces, ``2·b·p·w/2·3w/2·a·d`` for the values
+    backward FLOPs        twice that
+    elementwise FLOPs     6 for each of w + 1 scores of a token, and for each marked one
+    ====================  =======================================================================
+
+    Source: Beltagy et al. 2020 (Longformer, arXiv 2004.05150), section 3.1; transformers' LongformerSelfAttention.
+    """
+    b, a, l, d = q.shape
+    half, scores = window // 2, a * (b * l) * (window + 1 + marked)
+    products = (
+        MatMul("Q Kᵀ", (2, b, pieces - 1, window, window, a, d), (q, k)),
+        MatMul("P V", (2, b, pieces, half, 3 * half, a, d), (q, v)),
+    )
+    work = (Elementwise("scale", scores, *SCALE), Elementwise("softmax", scores, *SOFTMAX))
+    call = Call("attend", (q, k, v), q.shape, q.dtype, products=products, elementwise=work)
+    return q.trace.call(call._replace(leaf=Leaf("attend", "attend"), saves=(q, k, v), saves_result=True))
+
+
+def attend_marked(x: Tensor, asking: Tensor) -> Tensor:
+    """To the marked tokens, and from them (``asking``, of b × n × a·d): twice ``2·b·l·n·a·d`` FLOPs each, and for PV.
+
+    ``x``, of b × a × l × d, is what is seen nearby.
+    """
+    b, a, l, d = x.shape
+    factors = (2, b * l, asking.shape[1], a, d)
+    for name in ("attend_global", "attend_from_global"):
+        products = tuple(MatMul(each, factors, (x, asking)) for each in ("Q Kᵀ", "P V"))
+        call = Call(name, (x, asking), x.shape, x.dtype, products=products, leaf=Leaf(name, "attend"))
+        x = x.trace.call(call._replace(saves=(x, asking), saves_result=True))
+    return x
