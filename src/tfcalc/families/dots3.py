@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, FeedForward, layer
 from tfcalc.blocks.indexer import Indexer
 from tfcalc.blocks.keeping import FP32
 from tfcalc.blocks.latent_attention import LatentAttention
@@ -12,11 +11,11 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, nested
 from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.number import Num
 from tfcalc.families.deepseek import DENSE_OR_SPARSE, experts, layers, mlp_types, sparse_after
-from tfcalc.families.llama import PRE_NORM, decoder, gated
-from tfcalc.leaves import activation, convolution, linear, norm
-from tfcalc.workload import Sequences, Workload
+from tfcalc.families.llama import decoder, gated
+from tfcalc.leaves import activation, linear, norm
+from tfcalc.workload import Workload
 
 WINDOW, SPARSE, FULL = "sliding_attention", "indexed_attention", "full_attention"
 
@@ -129,60 +128,6 @@ def dots3_note_text(c: Config, run: Workload) -> Component:
         return attention(mixer, mixers.index(mixer), c, run), ffn
 
     return decoder(c, run, *layers(c, run, list(zip(mixers, which_are_sparse(c), strict=True)), parts))
-
-
-def stem(c: Config, heard: Sequences) -> Component:
-    """Three convolutions over frequency and time, each of which halves both, and a map of what is left."""
-    width, bands = c.size("downsample_hidden_size"), c.number("feature_size")
-    convolutions = []
-    for place, channels in enumerate((1, width, width)):
-        bands, steps = ceil_div(bands, 2), heard.tokens * 2 ** (2 - place)
-        convolutions.append(
-            convolution(f"convs.{place}", channels, width, (3, 3), steps * bands, input_gradient=place > 0)
-        )
-        convolutions.append(activation(f"activation.{place}", "gelu", steps * bands * width))
-    out = linear("conv_out", width * bands, c.size("hidden_size"), heard.tokens, bias=False)
-    return Component("conv_stem", "stem", parts=(*convolutions, out))
-
-
-@family(
-    "dots3_note_audio_encoder",
-    architecture="Dots3NoteAudioModel",
-    heads={"Model": bare},
-    aliases={
-        "whisper_adapter_in_dim": "adapter_input_size",
-        "whisper_adapter_out_dim": "adapter_out_dim",
-        "adapter_output_size": "adapter_out_dim",
-    },
-)
-def dots3_note_audio_encoder(c: Config, run: Workload) -> Component:
-    """Its tower for sound, as many steps as the source is long: Whisper's shape, but with gated networks."""
-    h, heard = c.size("hidden_size"), run.source
-    t, width, heads = heard.tokens, c.quotient("hidden_size", "num_attention_heads"), c.size("num_attention_heads")
-    mixer = Attention(h, heads, heads, width, width, bias=c.flag("attention_bias"), key_bias=False, names=LLAMA_NAMES)
-    mlp = FeedForward(h, c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=FUSED, gated=True)
-    parts = (
-        mixer("self_attn", heard, heard, run, causal=False),
-        mlp("mlp", heard, run),
-        *(norm(name, "rmsnorm", h, t) for name in PRE_NORM),
-    )
-    into, out = c.size("adapter_input_size"), c.size("adapter_out_dim")
-    adapter = (
-        norm("norm", "layernorm", into, t),
-        linear("fc1", into, out, t),
-        activation("activation", "gelu", t * out),
-        linear("fc2", out, out, t),
-    )
-    return Component(
-        "audio_tower",
-        "encoder",
-        parts=(
-            stem(c, heard),
-            layer("layers", parts, t * h, copies=c.size("num_hidden_layers")),
-            norm("layer_norm", "rmsnorm", h, t),
-            Component("adapter", "projector", parts=adapter),
-        ),
-    )
 
 
 def text_of(c: Config) -> Config:

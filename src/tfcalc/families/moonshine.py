@@ -92,5 +92,6 @@ def _attention(c: Config, name: str = "self_attn", of: type[Attention] = Attenti
         Linear(f"{letter.lower()}_proj", h, heads * d, letter, bias)
         for letter, heads in zip("QKV", (a, g, g), strict=True)
     )
-    how = {"rope": kit.rope(c, d, by_layer=True, copies=True), "dropout": bool(c.get("attention_dropout"))} | more
+    drops = bool(c.get("attention_dropout"))
+    how: dict[str, Any] = {"rope": kit.rope(c, d, by_layer=True, copies=True), "dropout": drops} | more
     return of(name, a, g, d, d, maps, (), Linear("o_proj", a * d, h, "O"), **how)

@@ -12,7 +12,7 @@ from tfcalc.families.bert_tops import MASKED
 from tfcalc.families.sound_kit import ALIASES, ALONE, stem
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, parameter
-from tfcalc.nn.embeddings import TOKENS
+from tfcalc.nn.embeddings import TOKENS, Positions
 from tfcalc.nn.encoder_decoder import Alone, Transcriber
 from tfcalc.nn.frames import FramePlaces, SoundEncoder
 from tfcalc.nn.listener import ClipClassifier
@@ -49,7 +49,7 @@ def decoder(c: Config) -> Decoder:
         Embedding("embed_tokens", c.size("vocab_size"), h),
         kit.equal_layers(c, "decoder", pre_norm=True, mixer=attention),
         kit.norm(c, "layer_norm"),
-        added=(kit.Positions("embed_positions", c.size("max_target_positions"), h, TOKENS),),
+        added=(Positions("embed_positions", c.size("max_target_positions"), h, TOKENS),),
         dropped=bool(c.get("dropout")),
     )
 

@@ -19,13 +19,13 @@ from tfcalc.tape.tensor import Tensor
 class ConvNextLayer(Module):
     """A convolution of each channel over time, and a network; what each adds is scaled (arXiv 2201.03545)."""
 
-    kind: str = "layer"
     norm: Norm
     mixer: Convolution
     gamma: Stored
     ffn_norm: Norm
     ffn: FeedForward
     ffn_gamma: Stored
+    kind: str = "layer"
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × c × n."""

@@ -20,6 +20,13 @@ def ears(random: Random) -> dict[str, Any]:
     }
 
 
+@space("glmasr_encoder")
+def glmasr_encoder(random: Random) -> dict[str, Any]:
+    """The encoder by itself."""
+    groups = {"num_key_value_heads": random.choice([None, 1, 2])}
+    return ears(random) | groups | {"architectures": ["GlmAsrEncoder"]}
+
+
 @space("glmasr")
 def glmasr(random: Random) -> dict[str, Any]:
     """Tied by the outer flag only; grouped heads."""
