@@ -146,7 +146,7 @@ class HFModel:
         if (module := self._made()) is not None:
             from tfcalc.nn.counted import counted
 
-            return counted(module, run)
+            return counted(module, run)._replace(kind="model")
         with self._config() as config:
             parts = self.family.whole(config, run, config.head)
         return Component(self.architecture, "model", parts=parts)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, find, nested
-from tfcalc.configs.heads import bare
+from tfcalc.configs.family import family, find
 from tfcalc.core.component import Component
-from tfcalc.core.gradient import without_gradient
 from tfcalc.errors import InvalidModel
-from tfcalc.leaves import linear
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.encoder import Encoder
+from tfcalc.nn.encoder_decoder import Pair
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.reader import Grown
 from tfcalc.workload import Workload
 
 LANGUAGE = ("ForCausalLM", "LMHeadModel")
 
 
-@family("encoder-decoder", architecture="EncoderDecoderModel", heads={"Model": bare})
-def encoder_decoder(c: Config, run: Workload) -> Component:
+@family("encoder-decoder", architecture="EncoderDecoderModel", heads={"Model": tops.bare})
+def encoder_decoder(c: Config) -> Module:
     """Rothe et al. 2019 (arXiv 1907.12461): any encoder, any decoder with a head; BERT and BERT where none is told.
 
     Whether the decoder attends to the encoder is said in its own config, unless that is left out.
@@ -24,20 +28,34 @@ def encoder_decoder(c: Config, run: Workload) -> Component:
     whole = {} if c.has("decoder") else {"is_decoder": True, "add_cross_attention": True}
     head = _language_head(c.sub("decoder", "bert").model_type)
     writes = c.sub("decoder", "bert", over=whole, head=head)
-    encoder = nested(reads, _on_source(run), "encoder")
-    encoder = encoder._replace(parts=tuple(_unread(part) for part in encoder.parts))
-    decoder = Component("decoder", "decoder", parts=find(writes.model_type).whole(writes, run, head, loss=False))
-    return Component("model", "encoder-decoder", parts=(encoder, decoder, *_bridge(reads, writes, run)))
+    return Pair("model", _encoder(reads), _decoder(writes, head), _bridge(reads, writes))
+
+
+def _encoder(c: Config) -> Module:
+    """The model by itself; a pooler runs, but the decoder reads the vectors that it stands beside."""
+    family = find(c.model_type)
+    if not family.runs:
+        return Grown("encoder", lambda run: family.tree(c, _on_source(run)), c.size(_width(c)))
+    made = family.built(c).but(name="encoder")
+    return made.but(pools=False) if isinstance(made, Encoder) else made
 
 
 def _on_source(run: Workload) -> Workload:
-    """What the encoder runs, which is a model by itself: nothing where a token is decoded."""
+    """What an encoder runs that is a tree of costs: nothing where a token is decoded."""
     return run.replaced(batch_size=0) if run.decoding else run.replaced(seq_len=run.source.length)
 
 
-def _unread(part: Component) -> Component:
-    """A pooler runs, but the decoder reads the vectors that it stands beside."""
-    return without_gradient(part) if part.name.startswith("pooler") else part
+def _decoder(c: Config, head: str) -> Module:
+    """The model with its head, whose labels are not moved: they are given to the whole."""
+    family = find(c.model_type)
+    if family.runs:
+        made = family.module(c, head).but(name="decoder")
+        return made.but(shifted=False, upcasts=False) if isinstance(made, WithHead) else made
+
+    def tree(run: Workload) -> Component:
+        return Component("decoder", "decoder", parts=family.whole(c, run, head))
+
+    return Grown("decoder", tree, c.size(_width(c)))
 
 
 def _language_head(kind: str) -> str:
@@ -47,16 +65,12 @@ def _language_head(kind: str) -> str:
     return heads[0]
 
 
-def _bridge(reads: Config, writes: Config, run: Workload) -> list[Component]:
-    """A map between the two where they differ in width, unless the decoder's attention has one.
-
-    Its result is not cached: it runs again for each token that is decoded.
-    """
+def _bridge(reads: Config, writes: Config) -> Linear | None:
+    """A map between the two where they differ in width, unless the decoder's attention has one."""
     source, target = _width(reads), _width(writes)
     if reads.number(source) == writes.number(target) or writes.get("cross_attention_hidden_size") is not None:
-        return []
-    made = linear("enc_to_dec_proj", reads.size(source), writes.size(target), run.batch_size * run.source.seen)
-    return [made if writes.flag("add_cross_attention") else without_gradient(made)]
+        return None
+    return Linear("enc_to_dec_proj", reads.size(source), writes.size(target), bias=True)
 
 
 def _width(c: Config) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
-from tfcalc.nn.basic import Buffer, Embedding
+from tfcalc.nn.basic import Buffer, Embedding, Linear
 from tfcalc.nn.context import Context
+from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.frames import SoundEncoder
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
@@ -72,6 +74,46 @@ class Transcriber(EncoderDecoder):
         """What the encoder makes of the clips, and of how many frames."""
         assert isinstance(self.encoder, SoundEncoder)
         return self.encoder(x, ctx), self.encoder.heard(ctx)
+
+
+class Pair(Module):
+    """Two published models as one: the decoder reads what the encoder makes, through a ``bridge`` if widths differ.
+
+    A decoder without attention to it is no reason to train the encoder.
+
+    Source: Rothe et al. 2019 (arXiv 1907.12461).
+    """
+
+    kind = "encoder-decoder"
+
+    encoder: Module
+    decoder: Module
+    bridge: Linear | None = None
+
+    @property
+    def reads(self) -> bool:
+        """Whether the decoder attends to what the encoder makes."""
+        return any(isinstance(each, CrossAttention) and each.reads for each in self.decoder.all_of())
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of the token ids of the target; those of the source are given beside them."""
+        source = ctx.run.source
+        ids = x.trace.given((source.batch, source.length), "int64", "source ids")
+        with nullcontext() if self.reads else x.trace.without_gradients():
+            memory = self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None))
+            if self.bridge is not None:
+                memory = self._bridged(memory, self.bridge, source)
+        x.trace.forget("embedding")  # the decoder's head is tied to its own table
+        x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
+        x.trace.until_loss_ends(memory)
+        return self.decoder(x, ctx._replace(memory=memory, memory_of=source))
+
+    def _bridged(self, memory: Tensor, bridge: Linear, source: Sequences) -> Tensor:
+        """What the map makes is not cached, so that it runs again for each token that is decoded."""
+        if source.cached is None:
+            return bridge(memory)
+        bridge(memory.trace.new((source.batch, source.seen, bridge.fan_in), memory.dtype, "encoded"))
+        return memory
 
 
 class EncoderAlone(Module):

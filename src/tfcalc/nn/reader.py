@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, floor_div
+from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
+from tfcalc.nn.encoder_decoder import Pair
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, mul
 from tfcalc.ops.shapes import copied, reshape, split
@@ -171,10 +173,14 @@ class Grown(Module):
         """Its tree where operations are counted; it does not run otherwise."""
         (ctx,) = given
         assert isinstance(ctx, Context)
+        if x.trace.lowers:
+            raise InvalidModel(f"the {self.name} of this model cannot be run", "ask for parameters or FLOPs")
         return x.trace.grown(self.tree(ctx.run)._replace(name=self.name), (*x.shape[:2], self.width))
 
 
 def lacks(module: Module) -> bool:
-    """Whether something in it does not run that reads text."""
+    """Whether something in it does not run that reads text, and its tree is to be run in its place."""
+    if isinstance(module, Pair):  # which has no tree
+        return False
     parts = (module.text,) if isinstance(module, ImageReader | Senses) else module.parts
     return isinstance(module, Grown) or any(map(lacks, parts))
