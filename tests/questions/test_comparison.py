@@ -125,7 +125,7 @@ UNDEFINED = {
     "bert-base-uncased": ("no output head", ["Chinchilla", "Megatron-LM"]),
     "deberta-large": ("attention of other products than Q Kᵀ and P V", ["PaLM"]),
     "dinov2-small": ("attention of other pairs than each token with each", ["PaLM"]),
-    "gemma-4-31b-it-nvfp4": ("layers that are not alike", ["PaLM"]),
+    "gemma-4-31b-it-nvfp4": ("attention of other projections than of queries, keys, values and output", ["PaLM"]),
     "longformer-large-4096": ("attention of other products than Q Kᵀ and P V", ["PaLM"]),
 }
 

@@ -179,8 +179,12 @@ class HFModel:
     @property
     def reading(self) -> Reading:
         """What its family reads of it: the sizes with their letters, and what it left to defaults."""
-        if self._read is None and self._made() is None:
-            self._build(Workload())
+        if self._read is None:
+            from tfcalc.nn.reader import Grown
+
+            made = self._made()
+            if made is None or any(isinstance(each, Grown) for each in made.all_of()):
+                self._build(Workload())  # a tree reads its fields when it is built
         assert self._read is not None
         return self._read
 

@@ -15,8 +15,9 @@ def why_zero(part: Component, of: str, run: Workload) -> str:
     """The reason why ``part`` has 0 of a quantity on this workload, as a sentence."""
     if of in ("params", "memory"):
         return f"0: {_why_nothing_is_stored(part)}"
-    if not any(node.component.own.products for node in part.walk()):
-        rest = "; --count all counts its other work" if any(_works(node.component) for node in part.walk()) else ""
+    parts = [node.component for node in part.walk()]
+    if not any(each.own.products or each.kind == "linear" for each in parts):  # a map without products did not run
+        rest = "; --count all counts its other work" if any(map(_works, parts)) else ""
         return f"0: there is no matrix product in it{rest}"
     if run.decoding:
         return "0: nothing of it runs when a token is decoded"

@@ -134,9 +134,13 @@ def _with_adapter(part: Component, adapter: Adapter, above: tuple[str, ...]) -> 
 
 
 def _is_linear(part: Component) -> bool:
-    """Whether this is torch.nn.Linear, or a Conv1D as GPT-2 has; a router is a parameter of its own in transformers."""
+    """Whether this is torch.nn.Linear, or a Conv1D as GPT-2 has.
+
+    Routers, and maps with an axis for heads, are parameters of their own in transformers.
+    """
     weights = part.own.weights
-    return bool(weights) and weights[0].name.startswith("W_") and part.kind != "router" and len(part.own.products) == 1
+    matrix = bool(weights) and weights[0].name.startswith("W_") and len(weights[0].shape) == 2
+    return matrix and part.kind != "router" and len(part.own.products) == 1
 
 
 def _is_target(path: tuple[str, ...], part: Component, adapter: Adapter) -> bool:
