@@ -19,8 +19,7 @@ from tfcalc.core.number import total
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
 from tfcalc.held.plans import Training
-from tfcalc.implementations.transformers.program import running
-from tfcalc.implementations.transformers.running import Running
+from tfcalc.implementations.programs import Program, program
 from tfcalc.tape.operations import Numerics
 from tfcalc.tape.value import Value
 
@@ -31,19 +30,19 @@ TOKENS = BATCH * LENGTH
 
 def ran(
     name: str, numerics: Numerics, *, batch: Any = BATCH, length: Any = LENGTH, **given: Any
-) -> tuple[Running, Value]:
+) -> tuple[Program, Value]:
     """A step of a model whose config says this beside what is recorded."""
     every_layer = given.pop("every_layer", True)
     model = HFModel(dict(CONFIGS[name]) | given)
     run = Workload(phase="train", batch_size=batch, seq_len=length)
-    m = running(model, run, numerics, implementation="fused", every_layer=every_layer)
-    return m, m(model.tree(run), m.ids)
+    m = program(model, run, numerics, "fused", every_layer=every_layer)
+    return m, m(model.tree(run))
 
 
 def block(name: str, numerics: Numerics, layers: str = "num_hidden_layers") -> int:
     """What one more layer keeps."""
     two, three = (ran(name, numerics, **{layers: count}) for count in (2, 3))
-    return three[0].t.ledger.saved - two[0].t.ledger.saved
+    return three[0].tape.ledger.saved - two[0].tape.ledger.saved
 
 
 @pytest.mark.parametrize("name", ["llama-2-7b", "llama-3-8b", "mistral-7b"])
@@ -82,7 +81,7 @@ def test_beside_its_blocks_a_llama_keeps_the_last_norms_input_the_angles_and_two
     vocabulary, width = CONFIGS["llama-2-7b"]["vocab_size"], 128
     m, _ = ran("llama-2-7b", BF16, num_hidden_layers=2)
     around = TOKENS * (2 * h + 4) + 2 * LENGTH * width * 2 + 2 * TOKENS * h + 2 * vocabulary * h
-    assert m.t.ledger.saved == 2 * block("llama-2-7b", BF16) + around
+    assert m.tape.ledger.saved == 2 * block("llama-2-7b", BF16) + around
 
 
 def test_the_loss_never_holds_more_logits_than_those_of_a_chunk() -> None:
@@ -92,8 +91,8 @@ def test_the_loss_never_holds_more_logits_than_those_of_a_chunk() -> None:
     """
     m, loss = ran("llama-2-7b", BF16, batch=4, length=4096, num_hidden_layers=1)
     rows = 4 * 4096
-    peak = m.t.ledger.new_phase().total
-    assert peak - m.t.ledger.saved == 2048 * 32000 * 2 + rows * (4 + 8 + 2 * 4096)
+    peak = m.tape.ledger.new_phase().total
+    assert peak - m.tape.ledger.saved == 2048 * 32000 * 2 + rows * (4 + 8 + 2 * 4096)
     assert loss.storage.size == 4
 
 
@@ -121,25 +120,25 @@ def test_the_peak_with_sgd_is_in_backward_and_adds_up() -> None:
 def test_backward_hands_out_the_gradients_that_forward_made() -> None:
     """The loss's own backward needs no memory, and all gradients are there in the end: 2 bytes for each parameter."""
     m, loss = ran("llama-2-7b", BF16, num_hidden_layers=1)
-    last = m.t.nodes.pop()
+    last = m.tape.nodes.pop()
     assert last is loss.node
-    m.t.seed(last, 0, m.t.new(1, "float32"))
-    live = m.t.ledger.live
-    m.t.ledger.new_phase()
-    m.t.run_backward(last)
-    assert m.t.ledger.new_phase().total == live
+    m.tape.seed(last, 0, m.tape.new(1, "float32"))
+    live = m.tape.ledger.live
+    m.tape.ledger.new_phase()
+    m.tape.run_backward(last)
+    assert m.tape.ledger.new_phase().total == live
     h, f, _, kv = sizes("llama-2-7b")
-    assert m.t.ledger.gradients == 2 * 32000 * h
+    assert m.tape.ledger.gradients == 2 * 32000 * h
     whole, loss = ran("llama-2-7b", BF16, num_hidden_layers=1)
-    whole.t.backward(loss)
-    assert whole.t.ledger.gradients == 2 * (2 * 32000 * h + h + 2 * h * h + 2 * h * kv + 3 * h * f + 2 * h)
+    whole.tape.backward(loss)
+    assert whole.tape.ledger.gradients == 2 * (2 * 32000 * h + h + 2 * h * h + 2 * h * kv + 3 * h * f + 2 * h)
 
 
 @pytest.mark.parametrize("name", ["llama-3-8b", "gpt2", "bert-base", "opt-125m", "pythia-1b", "t5-small", "bart-base"])
 @pytest.mark.parametrize("numerics", [BF16, FP32, AUTOCAST])
 def test_one_layer_for_all_that_are_alike_keeps_the_same(name: str, numerics: Numerics) -> None:
     every, once = (ran(name, numerics, every_layer=choice)[0] for choice in (True, False))
-    assert total(kept.copies * kept.storage.size for kept in once.t.kept.values()) == every.t.ledger.saved
+    assert total(kept.copies * kept.storage.size for kept in once.tape.kept.values()) == every.tape.ledger.saved
 
 
 def test_sizes_may_be_symbols() -> None:
@@ -148,13 +147,13 @@ def test_sizes_may_be_symbols() -> None:
     h, f, a, kv = sizes("llama-2-7b")
     blocks = 32 * (b * length * (2 * (6 * h + 2 * kv + 3 * f) + 2 * 4 + 4 * a) + 24)
     around = b * length * (2 * h + 4 + 2 * h) + 2 * length * 128 * 2 + 2 * 32000 * h
-    assert total(kept.copies * kept.storage.size for kept in once.t.kept.values()) == blocks + around
+    assert total(kept.copies * kept.storage.size for kept in once.tape.kept.values()) == blocks + around
 
 
 def test_an_unknown_implementation_is_refused_with_the_nearest() -> None:
     model = HFModel(dict(CONFIGS["gpt2"]))
     with pytest.raises(InvalidModel, match=r"'fussed'.*fused"):
-        running(model, Workload(), BF16, implementation="fussed")
+        program(model, Workload(), BF16, "fussed")
 
 
 def sizes(name: str) -> tuple[int, int, int, int]:

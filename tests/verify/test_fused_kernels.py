@@ -11,7 +11,7 @@ import pytest
 from tests.implementations.test_training_rows import NUMERICS
 from tfcalc import Workload
 from tfcalc.configs.published import HFModel
-from tfcalc.implementations.transformers.program import running
+from tfcalc.implementations.programs import program
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
@@ -139,10 +139,10 @@ def test_a_fused_llama_keeps_what_torch_keeps(recipe: str, batch: int) -> None:
         found = saved(module, inputs, recipe=recipe, kernel="flash", loss=lambda out: out)
     run = Workload(phase="train", batch_size=batch, seq_len=32)
     whole = HFModel(CONFIG)
-    m = running(whole, run, NUMERICS[RECIPES[recipe]], implementation="fused")
-    loss = m(whole.tree(run), m.ids)
+    m = program(whole, run, NUMERICS[RECIPES[recipe]], "fused")
+    loss = m(whole.tree(run))
     assert loss.node is not None
-    assert m.t.ledger.saved == found.total
+    assert m.tape.ledger.saved == found.total
 
 
 def beside(*given: Any, run: Callable[[], Any]) -> int:

@@ -18,7 +18,7 @@ from tests.verify.random_configs import coin, grouped, load  # noqa: E402
 from tfcalc import Workload  # noqa: E402
 from tfcalc.configs.published import HFModel  # noqa: E402
 from tfcalc.core.number import total  # noqa: E402
-from tfcalc.implementations.transformers.program import running  # noqa: E402
+from tfcalc.implementations.programs import program  # noqa: E402
 from tfcalc.tape.operations import Numerics  # noqa: E402
 from tfcalc.verify.saved import saved  # noqa: E402
 from tfcalc.verify.step import language_model, step, without_data  # noqa: E402
@@ -213,8 +213,8 @@ def test_what_autograd_keeps_is_what_pytorch_keeps(model_type: str, mode: Mode) 
         phase="train", batch_size=batch, seq_len=length, kernel=ran[0] if mode.attention == "sdpa" else "eager"
     ).telling_masks
     for every_layer in (True, False):
-        ours = running(model, workload, NUMERICS[mode.recipe], every_layer=every_layer)
-        ours.experts = config.get("_experts_implementation", "grouped_mm")
-        loss = ours(model.tree(workload), ours.ids)
+        ours = program(model, workload, NUMERICS[mode.recipe], "transformers", every_layer=every_layer)
+        ours.run_experts_by(config.get("_experts_implementation", "grouped_mm"))
+        loss = ours(model.tree(workload))
         assert loss.node is not None
-        assert total(kept.copies * kept.storage.size for kept in ours.t.kept.values()) == theirs.total
+        assert total(kept.copies * kept.storage.size for kept in ours.tape.kept.values()) == theirs.total

@@ -6,7 +6,7 @@ from tfcalc.backends import activations, attention, norms, relative, rotation, r
 from tfcalc.backends.experts import EXPERTS, every, networks
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
-from tfcalc.core.traced import value_of
+from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
@@ -121,4 +121,4 @@ class Transformers:
         if model.cuts or not model.shifted:
             return ids
         tokens = ids.elements
-        return ids.trace.new((tokens if value_of(ids.shape[0]) != 1 else tokens + 1,), "int64", "labels")
+        return ids.trace.new((tokens + 1 if known(ids.shape[0]) == 1 else tokens,), "int64", "labels")

@@ -115,11 +115,11 @@ def dense_classes(
     return top
 
 
-def pretraining(make: Make, name: str) -> Top:
-    """A model that predicts masked tokens, and two classes of the pooled first one."""
+def pretraining(make: Make, name: str, count: int | None = 2) -> Top:
+    """A model that predicts masked tokens, and two classes of the pooled first one, or as many as there are labels."""
 
     def top(c: Config, base: Module) -> Module:
-        beside = Linear(name, c.size("hidden_size"), 2, "", True)
+        beside = Linear(name, c.size("hidden_size"), count or labels(c), "", True)
         return PreTraining("", base, make(c), beside=beside, **MASKED)
 
     return top

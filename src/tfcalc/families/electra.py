@@ -43,7 +43,7 @@ ALBERT_TOPS: dict[str, Top] = {
     **tops.lm(ALBERT_PREDICTIONS),
     "ForSequenceClassification": tops.classes("classifier", reads=POOLED, dropped=DROPPED),
     "ForMultipleChoice": tops.classes("classifier", 1, reads=POOLED, dropped=DROPPED),
-    "ForPreTraining": tops.pretraining(ALBERT_PREDICTIONS, "sop_classifier.classifier"),
+    "ForPreTraining": tops.pretraining(ALBERT_PREDICTIONS, "sop_classifier.classifier", None),
 }
 GROUPED = ("num_hidden_layers", "num_hidden_groups")
 

@@ -57,6 +57,9 @@ class Disentangled(Module):
         pairs = ctx.run.pairs(ctx.stream, ctx.stream, causal=False)
         for kind, each in vectors.items():
             relative_scores(kind, transpose(q, 1, 2), transpose(each, 0, 2), pairs.scores)
+        if not x.trace.lowers:
+            for each in self.talking:
+                each(x.trace.data((q.shape[0], q.shape[2], q.shape[2], self.heads), "scores"))
         made = attend(q, k, v, pairs, lambda: self._mixed(q, k, v, vectors, ctx))
         if self.dropout and ctx.drops:
             x.trace.count(dropping(made, self.heads * pairs.scores, "attend_dropout"))

@@ -79,7 +79,8 @@ class Transcriber(EncoderDecoder):
 class Pair(Module):
     """Two published models as one: the decoder reads what the encoder makes, through a ``bridge`` if widths differ.
 
-    A decoder without attention to it is no reason to train the encoder.
+    What the encoder makes is a result of the whole, too; but the loss is no reason to train it that a decoder without
+    attention to it has, nor the bridge.
 
     Source: Rothe et al. 2019 (arXiv 1907.12461).
     """
@@ -99,9 +100,11 @@ class Pair(Module):
         """Of the token ids of the target; those of the source are given beside them."""
         source = ctx.run.source
         ids = x.trace.given((source.batch, source.length), "int64", "source ids")
-        with nullcontext() if self.reads else x.trace.without_gradients():
+        counts = not x.trace.lowers
+        with nullcontext() if self.reads or counts else x.trace.without_gradients():
             memory = self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None))
-            if self.bridge is not None:
+        if self.bridge is not None:
+            with nullcontext() if self.reads else x.trace.without_gradients():
                 memory = self._bridged(memory, self.bridge, source)
         x.trace.forget("embedding")  # the decoder's head is tied to its own table
         x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first

@@ -13,7 +13,7 @@ from tfcalc.tape.tensor import Tensor
 class IndexedAttention(Attention):
     """The map makes ``groups`` of keys and values, which are copied, and repeated for all ``kv_heads``.
 
-    Whatever reads them, also a cache, finds so many. Source: transformers' FalconAttention, ``_split_heads``.
+    Queries of several groups are copied, too. Whatever reads keys and values, also a cache, finds so many. Source: transformers' FalconAttention, ``_split_heads``.
     """
 
     groups: Num = 1
@@ -23,6 +23,8 @@ class IndexedAttention(Attention):
         a, g, d = self.heads, self.groups, self.key_dim
         q, k, v = split(self.inward[0](x), [a * d, g * d, g * d])
         k, v = (self._spread(picked(each)) for each in (k, v))
+        if known(g) not in (1, known(self.kv_heads)):  # queries of several groups do not lie in one piece
+            q = copied(q, name="flatten")
         return tuple(transpose(each, 1, 2) for each in (reshape(q, *q.shape[:2], a, d), k, v))  # type: ignore[return-value]  # three
 
     def _spread(self, x: Tensor) -> Tensor:

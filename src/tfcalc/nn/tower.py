@@ -119,7 +119,8 @@ class ReadEarly(Stack):
             x = layer.forward(x, ctx)
         late = Group(self.name, Unread(layer.name, layer), self.late, self.count, mark="[unread]")
         with x.trace.group(late), x.trace.without_gradients():
-            return layer.forward(x, ctx)
+            layer.forward(x, ctx)
+        return x
 
 
 class Unread(Module):

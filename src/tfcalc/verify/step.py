@@ -113,10 +113,8 @@ def _inputs(model: Any, batch: int, seq: int, target: int | None) -> dict[str, A
     known = signature(model.forward).parameters
     ids = words = torch.zeros(batch, seq, dtype=torch.long)
     given: dict[str, Any] = {"input_ids": ids} if "input_ids" in known else {}
-    if "pixel_values" in known and ("input_ids" not in known or "return_loss" in known):
-        given |= images(model, Workload(batch_size=batch, seq_len=seq))  # images alone, or compared with texts
-    elif not given:
-        given = _heard(model, batch, seq)
+    if not given or "return_loss" in known:  # sounds or images alone, or compared with texts
+        given |= _heard(model, batch, seq) or images(model, Workload(batch_size=batch, seq_len=seq))
     if model.config.is_encoder_decoder and "decoder_input_ids" in known:
         words = torch.zeros(batch, target or seq, dtype=torch.long)
         given["decoder_input_ids"] = words
