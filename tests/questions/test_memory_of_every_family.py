@@ -88,7 +88,7 @@ def test_whisper_presets_serve_and_train(preset: str) -> None:
     """What is kept is held against PyTorch in tests/verify/test_memory_of_whisper.py."""
     model = catalog.load(preset)
     assert memory(model, Workload(), serving=Serving()).answer > 0
-    assert memory(model, STEP, training=Training()).totals["activations_bytes"] > 0
+    assert memory(model, STEP, training=Training()).totals["activations_bytes"]
 
 
 def test_a_class_by_another_name_has_the_error_of_that_with_the_same_head() -> None:

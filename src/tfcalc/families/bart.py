@@ -166,7 +166,6 @@ def learned(rows: Num, width: Num, tokens: Num, *, spare: int = 0) -> Component:
     return learned_position("embed_positions", rows + spare, width, tokens)
 
 
-BART_POSITIONS = partial(learned, spare=2)
 SINES = partial(sinusoidal_position, "embed_positions")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tfcalc.blocks import GATED
-from tfcalc.blocks import FeedForward as Block
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -62,11 +60,6 @@ def periodic(c: Config, name: str) -> list[bool]:
             f"{c.path(f'{name}_offset')} {offset} is not below {name}_period {period}", "count it from 0"
         )
     return [place % period == offset for place in range(c.number("num_hidden_layers"))]
-
-
-def swiglu(c: Config, width: Num, names: tuple[str, ...] = GATED, *, bias: bool = False) -> Block:
-    """A gated feed-forward network of this width."""
-    return Block(c.size("hidden_size"), width, c.word("hidden_act"), bias=bias, names=names, gated=True)
 
 
 @family("jamba", architecture="JambaForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"})

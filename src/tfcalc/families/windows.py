@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from tfcalc.blocks import stack
 from tfcalc.configs.config import Config
-from tfcalc.core.component import Component
 from tfcalc.workload import Workload
 
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -39,14 +37,3 @@ def both(c: Config, size: str = "sliding_window") -> tuple[int | None, ...]:
 def told(run: Workload, kinds: Sequence[int | None]) -> list[int | None]:
     """The windows as far as they matter: all alike where no mask changes what is counted."""
     return list(kinds) if run.tells_masks else [None] * len(kinds)
-
-
-def by_window(
-    c: Config,
-    run: Workload,
-    kinds: Sequence[int | None],
-    make: Callable[[int | None], Component],
-    name: str = "layers",
-) -> Iterator[Component]:
-    """The layers, ``make(window)`` each: alike where no mask changes what is counted, and else grouped by window."""
-    return stack(name, told(run, kinds), c.size(LAYERS), make)

@@ -58,8 +58,8 @@ class Disentangled(Module):
         for kind, each in vectors.items():
             relative_scores(kind, transpose(q, 1, 2), transpose(each, 0, 2), pairs.scores)
         if not x.trace.lowers:
-            for each in self.talking:
-                each(x.trace.data((q.shape[0], q.shape[2], q.shape[2], self.heads), "scores"))
+            for mixing in self.talking:
+                mixing(x.trace.data((q.shape[0], q.shape[2], q.shape[2], self.heads), "scores"))
         made = attend(q, k, v, pairs, lambda: self._mixed(q, k, v, vectors, ctx))
         if self.dropout and ctx.drops:
             x.trace.count(dropping(made, self.heads * pairs.scores, "attend_dropout"))

@@ -13,7 +13,8 @@ from tfcalc.tape.tensor import Tensor
 class IndexedAttention(Attention):
     """The map makes ``groups`` of keys and values, which are copied, and repeated for all ``kv_heads``.
 
-    Queries of several groups are copied, too. Whatever reads keys and values, also a cache, finds so many. Source: transformers' FalconAttention, ``_split_heads``.
+    Queries of several groups are copied, too. Whatever reads keys and values, also a cache, finds so many. Source:
+    transformers' FalconAttention, ``_split_heads``.
     """
 
     groups: Num = 1

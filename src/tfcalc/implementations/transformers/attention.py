@@ -6,7 +6,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import divide
 from tfcalc.implementations.transformers.attend import Shape, mixed
 from tfcalc.implementations.transformers.cache import Layer
-from tfcalc.implementations.transformers.differential import difference, is_differential
 from tfcalc.implementations.transformers.gates import gated, with_gate
 from tfcalc.implementations.transformers.head_norms import heads_normed, mixture_normed
 from tfcalc.implementations.transformers.masks import window
@@ -76,10 +75,7 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         m.shared = before._replace(mask=before.masks.get(window(part)))
     if m.shared.stored is not None:
         m.shared.stored[window(part)] = k, v
-    if is_differential(part):
-        made = difference(m, part, v, lambda half: mixed(m, sizes, q, k, half))
-    else:
-        made = mixed(m, sizes, q, k, v)
+    made = mixed(m, sizes, q, k, v)
     result = m(maps["W_O"], gated(m, part, mixture_normed(m, part, made), gate))
     m.shared = before
     return result

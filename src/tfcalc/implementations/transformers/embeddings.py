@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.implementations.transformers import leaves
-from tfcalc.implementations.transformers.disentangled import without_padding
 from tfcalc.implementations.transformers.running import Running, in_sequence
 from tfcalc.tape.value import Value
 
@@ -23,8 +22,6 @@ def embeddings(m: Running, part: Component, x: Value) -> Value:
             else:
                 x = m.rules.get(each.kind, in_sequence)(m, each, x)
         x = _tokens_dropped(m, x) if not place and m.field("token_dropout") else x
-    if m.habits.disentangled:
-        x = without_padding(m, x)
     return embedded(m, x)
 
 

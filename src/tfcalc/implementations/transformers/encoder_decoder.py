@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
-from tfcalc.configs.family import find
 from tfcalc.core.component import Component
-from tfcalc.implementations.transformers.fields import field_of
-from tfcalc.implementations.transformers.habits import habits_of
 from tfcalc.implementations.transformers.running import NOTHING, Running, has, of_memory, reading_text
 from tfcalc.tape.ledger import Place
 from tfcalc.tape.value import Value
@@ -31,28 +27,13 @@ def encoder_decoder(m: Running, part: Component, x: Value) -> Value:
             with m.t.without_gradients():
                 m(each, x)
         else:
-            with _own_family(m, each):
-                x = m(each, x)
+            x = m(each, x)
             if each.kind in ("decoder", "encoder"):
                 m.outputs.append(x)
             x = _behind(m, part, each, x)
     if has(part, "loss"):
         m.outputs.clear()
     return x
-
-
-@contextmanager
-def _own_family(m: Running, part: Component) -> Iterator[None]:
-    """Where encoder and decoder are models of two families, with a config each (BERT's, if none), they run so."""
-    if not m.habits.two_families or part.kind not in ("encoder", "decoder"):
-        yield
-        return
-    habits, field, config = m.habits, m.field, {"model_type": "bert"} | (m.field(part.name) or {})
-    m.habits, m.field = habits_of(config["model_type"]), field_of(config, find(config["model_type"]))
-    try:
-        yield
-    finally:
-        m.habits, m.field = habits, field
 
 
 def _encoded(m: Running, whole: Component, encoder: Component) -> None:
@@ -65,8 +46,7 @@ def _encoded(m: Running, whole: Component, encoder: Component) -> None:
     m.ids = m.t.given(m.stream.tokens, "int64", "source ids")
     is_read = any(of_memory(node.component) for part in whole.parts if part.kind == "decoder" for node in part.walk())
     with nullcontext() if is_read else m.t.without_gradients():
-        with _own_family(m, encoder):
-            memory, memory_of = m(encoder, m.ids), m.stream
+        memory, memory_of = m(encoder, m.ids), m.stream
         for each in whole.parts:
             if each.name == INTO_DECODER:
                 memory = m(each, memory)

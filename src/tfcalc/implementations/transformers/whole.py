@@ -9,13 +9,6 @@ from tfcalc.core.number import Num, divide
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.activations import activation
 from tfcalc.implementations.transformers.attention import attention, reuses
-from tfcalc.implementations.transformers.disentangled import (
-    CONVOLUTION,
-    convolved,
-    disentangled,
-    distances,
-    parts_of_stream,
-)
 from tfcalc.implementations.transformers.embeddings import embedded, embeddings
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
@@ -45,13 +38,13 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
     if groups:
         _share(m, part)
     tables: list[Value] = []  # the model's variables hold what they made, to its end
-    for each in _as_they_run(parts_of_stream(part) if m.habits.disentangled else reading_text(part)):
+    for each in _as_they_run(reading_text(part)):
         if each.kind == "layer":
             if each is groups[0]:
                 x = embedded(m, x) if tables else x
                 x = _normed_first(m, part, x)
                 m.shared = m.shared._replace(inputs=inputs_by_layer(m, part, x))
-                given, read = [x], x if has(part, "convolution") else None
+                given = [x]
                 del x  # the stack alone holds it now
                 x = layers.stack(m, groups, given.pop())
         elif is_relative(each):
@@ -60,8 +53,6 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
             with m.t.inside(each.name):
                 tables.append(leaves.positions(m, each))
                 x = m.t.add(x, tables[-1])
-        elif each.name == CONVOLUTION and read is not None:
-            x = convolved(m, part, read, x)
         elif each.name in BY_LAYER:  # they ran before the layers
             continue
         elif each.name.startswith(BESIDE):
@@ -107,8 +98,6 @@ def _share(m: Running, part: Component) -> None:
         shared = shared._replace(masks=masks(m, m.cache))
     else:
         shared = shared._replace(mask=causal(m, _heads(blocks)) if shared.looks_back else None, masks=windows(m, part))
-    if m.habits.disentangled:
-        shared = shared._replace(distances=distances(m, part))
     turned = [node.component for each in reading_text(part) for node in each.walk() if has(node.component, "rotary")]
     if turned:
         places = Value(m.t.new(m.stream.length, "int64", "positions"), m.stream.length, "int64")
@@ -122,9 +111,7 @@ def _heads(blocks: Sequence[Component]) -> Num:
 
 
 def any_attention(m: Running, part: Component, x: Value) -> Value:
-    """Of queries, keys and values, or by a latent vector, or DeBERTa's."""
-    if m.habits.disentangled:
-        return disentangled(m, part, x)
+    """Of queries, keys and values, or by a latent vector."""
     return latent_attention(m, part, x) if is_latent(part) else attention(m, part, x)
 
 

@@ -1,16 +1,44 @@
-"""How transformers' code of each family is written; a family that is not named here runs as Llama does."""
+"""How transformers' code of each family is written that is a tree of costs yet; one that is not named runs as Llama."""
 
 from tfcalc.implementations.transformers.habits.code import LLAMA, Cap, Flag, Habits, Probability
-from tfcalc.implementations.transformers.habits.decoders import DECODERS
-from tfcalc.implementations.transformers.habits.encoder_decoders import ENCODER_DECODERS
-from tfcalc.implementations.transformers.habits.encoders import ENCODERS
-from tfcalc.implementations.transformers.habits.gpts import GPTS
-from tfcalc.implementations.transformers.habits.mixtures import MIXTURES
-from tfcalc.implementations.transformers.habits.with_images import WITH_IMAGES
 
 __all__ = ["Cap", "Flag", "Habits", "Probability", "habits_of"]
 
-FAMILIES: dict[str, Habits] = DECODERS | GPTS | ENCODERS | ENCODER_DECODERS | MIXTURES | WITH_IMAGES
+GEMMA4 = Habits(
+    norms="gemma4",
+    rmsnorm="gemma4",
+    multiplied=("embedding",),
+    masks=2,
+    angles_by_type=True,
+    normalizes=("", True),
+    routes_in_float32=True,
+    capped_logits=("final_logit_softcapping", None),
+)
+FAMILIES: dict[str, Habits] = {
+    "bigbird_pegasus": Habits(
+        norms="pre",
+        softmax="own",
+        dropped=("dropout", 0.1),
+        dropped_embeddings=("dropout", 0.1),
+        dropped_inside=("activation_dropout", 0.0),
+        loss="own",
+        shifted=False,
+        given_ones=True,
+        multiplied=("embedding",),
+    ),
+    "dots3_note_text": Habits(
+        router="sigmoid",
+        router_logits="copies",
+        normalizes=("norm_topk_prob", True),
+        angles="float32",
+        angles_by_type=True,
+        masks=2,
+    ),
+    "gemma4": GEMMA4._replace(copies_ids=True),
+    "gemma4_text": GEMMA4,
+    "gemma4_unified": GEMMA4._replace(copies_ids=True),
+    "gemma4_unified_text": GEMMA4,
+}
 """By ``model_type``."""
 
 

@@ -47,8 +47,6 @@ class Habits(NamedTuple):
     """A layer's variables hold what its sub-layers made until it ends."""
     multiplied: tuple[str, ...] = ()
     """By a number: the ``embedding``, what is added to the stream (``sub-layers``), or ``logits``."""
-    two_families: bool = False
-    """Encoder and decoder are models of two families, which run as these do."""
     given_ones: bool = False
     """A causal stack gets a mask of ones that only sdpa's reading of its numbers takes away."""
 
@@ -132,8 +130,6 @@ class Habits(NamedTuple):
     sinks: str = "scores - row maximum"
     """The softmax of sinks and scores is that of all ``less highest``, or of scores ``beside`` the sink as they are; or
     a sink is a ``scale`` of the mixture."""
-    disentangled: bool = False
-    """Scores are DeBERTa's, and padding is taken out of them and of the embeddings."""
 
     # -- experts
 
