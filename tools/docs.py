@@ -54,18 +54,18 @@ from tfcalc.leaves import (
 )
 from tfcalc.leaves.batch_norm import batch_norm
 from tfcalc.leaves.convolution import short_convolution
+from tfcalc.leaves.distance import distance_bias, distance_factors, distance_table, query_bias, relative_vectors
 from tfcalc.leaves.elementwise import FURTHER as FURTHER_ACTIVATIONS
 from tfcalc.leaves.linear_attention import delta_rule, lightning, matrix_memory
 from tfcalc.leaves.loss import cross_entropy
 from tfcalc.leaves.norm import FURTHER as FURTHER_NORMS
+from tfcalc.leaves.recurrence import gru
+from tfcalc.leaves.relative import relative_scores
 from tfcalc.leaves.scan import GATED_SUMS, States, gated_sum, selective_scan, state_space
 from tfcalc.leaves.score import score
-from tfcalc.ops import distances
-from tfcalc.ops.gru import gru
 from tfcalc.questions.formula import formula
 from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
-from tfcalc.tape.counting import Counting
 from tfcalc.workload import Workload
 from tools.docs_accuracy import TABLES as TABLES_OF_ACCURACY
 from tools.docs_answers import answers
@@ -223,7 +223,7 @@ def _elementwise() -> Iterator[str]:
         yield f"| {', '.join(names)} | {rest} |"
 
 
-def _leaves() -> Iterator[tuple[str, Callable[..., object], Component]]:
+def _leaves() -> Iterator[tuple[str, Callable[..., Component], Component]]:
     """Every operation that has elementwise work, as its leaf makes it, and what its elements are."""
     pairs = Pairs((2,), 1)
     states = States(1, 1, 1, 1, 1, step=True)
@@ -241,7 +241,14 @@ def _leaves() -> Iterator[tuple[str, Callable[..., object], Component]]:
     yield "the embedded tokens", embedding, embedding("E", 1, 1, 1)
     yield "the embedded tokens", learned_position, learned_position("P", 1, 1, 1)
     yield "the embedded tokens", sinusoidal_position, sinusoidal_position("P", 1, 1, 1)
-    yield from _operations()
+    yield "the embedded tokens", gru, gru("gru", 1, 1, 1)
+    yield "the scores, of all heads", relative_scores, relative_scores("relative", 1, 1, 1, 1, 1)
+    yield "rows looked up for the pairs of a sequence", distance_table, distance_table("table", "K", 1, 1, 1)
+    yield "the scores, of all heads", relative_vectors, relative_vectors("keys", "Q A_Kᵀ", 1, 1, pairs, 1)
+    yield "the scores, of all heads", distance_factors, distance_factors("factors", 1)
+    for trained in (True, False):
+        yield "the scores, of all heads", distance_bias, distance_bias("bias", 1, trained=trained)
+    yield "the queries", query_bias, query_bias("bias", 1, 1, 1)
     yield "the state, for each token, and its channels", selective_scan, selective_scan("scan", 1, 1, 1)
     for made in (states, states._replace(step=False)):
         elements = "the state, in decode" if made.step else "the scores or the state, by chunks"
@@ -260,33 +267,7 @@ def _leaves() -> Iterator[tuple[str, Callable[..., object], Component]]:
     yield "the logits", cross_entropy, cross_entropy("loss", 1)
 
 
-def _operations() -> Iterator[tuple[str, Callable[..., object], Component]]:
-    """The same of operations that are run on tensors."""
-    scores, pairs = "the scores, of all heads", Pairs((2,), 1)
-    calls: list[tuple[str, Callable[..., object], tuple[object, ...], dict[str, bool]]] = [
-        ("the embedded tokens", gru, ([(1, 3), (1, 3)], 1), {}),
-        (scores, distances.with_distances, ("scores", 1, 1), {}),
-        ("rows looked up for the pairs of a sequence", distances.rows_by_distance, (1,), {}),
-        (scores, distances.with_vectors, ("with_keys", "Q A_Kᵀ", 1, pairs, 1), {}),
-        (scores, distances.times_factors, (1,), {}),
-        *((scores, distances.plus_bias, (1,), {"trained": trained}) for trained in (True, False)),
-        ("the queries", distances.plus_vector, ((1, 1),), {}),
-    ]
-    for elements, operation, given, named in calls:
-        trace = Counting()
-        given = tuple(_tensors(trace, each) for each in given)
-        operation(trace.reached((1, 1, 1, 1)), *given, **named)
-        yield elements, operation, Component("", "", next(each.record.costs[each.place] for each in trace.ran))
-
-
-def _tensors(trace: Counting, given: object) -> object:
-    """A shape, or several of them, as tensors; anything else as it is."""
-    if isinstance(given, list):
-        return [trace.reached(shape) for shape in given]
-    return trace.reached(given) if type(given) is tuple else given
-
-
-def _source_of(leaf: Callable[..., object]) -> str:
+def _source_of(leaf: Callable[..., Component]) -> str:
     """What its docstring names as its source, as one line."""
     _, _, source = (inspect.getdoc(leaf) or "").partition("Source: ")
     return " ".join(source.partition("\n\n")[0].split()).rstrip(".")

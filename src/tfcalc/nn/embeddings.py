@@ -55,24 +55,18 @@ class Positions(Module):
 
 
 class Sines(Module):
-    """Sines and cosines of each position: made anew in each process, or stored in so many ``rows``.
-
-    They are parameters that are not trained, or a ``buffer``.
-    """
+    """Sines and cosines of each position: made anew in each process, or parameters of so many ``rows``, not trained."""
 
     kind = "position"
 
     width: Num
     rows: Num | None = None
     indices: str = PLACES
-    buffer: bool = False
 
     def held(self) -> Cost:
         """P, or nothing."""
-        if self.rows is None:
-            return Cost()
-        table = Weight("P", (self.rows, self.width))
-        return Cost(buffers=(table,)) if self.buffer else Cost(weights=(table._replace(frozen=True),))
+        stored = () if self.rows is None else (Weight("P", (self.rows, self.width), frozen=True),)
+        return Cost(weights=stored)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the places of these tokens."""
