@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
@@ -42,15 +43,13 @@ A value comes from the option, else from the variable TFCALC_<OPTION>
 
 
 def application(called: str | None) -> typer.Typer:
-    """The application with the command that is ``called``, or with all of them."""
+    """The application: the command that is ``called`` by itself, which starts sooner, or all of them in a group."""
     app = typer.Typer(
-        name="tfcalc",
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-        add_completion=True,
+        rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}, add_completion=called is None
     )
-    app.callback(help=ABOUT)(_about)
-    for name in [called] if called else COMMANDS:
+    if called is None:
+        app.callback(help=ABOUT)(_about)
+    for name in COMMANDS if called is None else [called]:
         run, options, examples = command(name)
         text = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples), "", COMMANDS[name]])
         app.command(name, help=text, short_help=COMMANDS[name])(_typed(run, options))
@@ -107,7 +106,7 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     """The words with a value behind each option that stands alone and has one for that: ``--lora`` is ``--lora 16``."""
     alone = {flag: option.alone for option in options if option.alone for flag in option.flags}
     found: list[str] = []
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
         found.append(word)
         if word in alone and not following[:1].isdigit():
             found.append(alone[word])

@@ -119,8 +119,9 @@ def _typer(asked: list[str], called: str | None) -> int:
     # The base of all that typer raises of a command line has no public name.
     unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
     try:
-        words = with_values(asked, command(called).options) if called else asked
-        code = application(called)(words, prog_name="tfcalc", standalone_mode=False)
+        words = with_values(asked[1:], command(called).options) if called else asked
+        name = f"tfcalc {called}" if called else "tfcalc"
+        code = application(called)(words, prog_name=name, standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except unusable as error:

@@ -14,7 +14,6 @@ from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
-from tfcalc.plain_data import check_plain
 from tfcalc.printable import quoted
 from tfcalc.questions.common import default_run
 from tfcalc.units import parse_amount, parse_count, parse_length
@@ -252,6 +251,8 @@ def _table(path: Path, section: tuple[str, ...]) -> dict[str, Any] | None:
     if len(raw) > LARGEST_FILE:
         raise BadFile(f"{path} is larger than 1 MiB", "a settings file is a few lines")
     import tomllib
+
+    from tfcalc.plain_data import check_plain
 
     try:
         table: Any = tomllib.loads(raw.decode())

@@ -8,7 +8,6 @@ or sympy's) with its closed form. There is no ``<`` here: an ``if`` looks at str
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Decimal
 from typing import Any, Protocol
 
 
@@ -78,6 +77,8 @@ def scaled(whole: Any, factor: float) -> Any:
     """
     if isinstance(whole, int):
         return int(factor * whole)
+    from decimal import Decimal  # rarely needed, and half a millisecond
+
     numerator, denominator = Decimal(str(factor)).as_integer_ratio()
     return whole * numerator if denominator == 1 else whole * numerator // denominator
 

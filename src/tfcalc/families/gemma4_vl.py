@@ -19,8 +19,8 @@ from tfcalc.families.images import norms, part
 from tfcalc.families.kit import SANDWICH, kv_heads
 from tfcalc.families.reader_kit import heads
 from tfcalc.families.windows import LAYERS
-from tfcalc.leaves import activation, buffer, convolution, linear, norm
-from tfcalc.leaves.convolution import depthwise
+from tfcalc.leaves import activation, buffer, linear, norm
+from tfcalc.leaves.convolution import convolution, depthwise
 from tfcalc.nn.basic import Buffer, Linear, Norm
 from tfcalc.nn.gemma_tower import Embedder, GemmaTower, NormedAttention, PatchEmbedder, Pool, RowsAndColumns
 from tfcalc.nn.layers import Sandwich

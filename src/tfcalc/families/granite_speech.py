@@ -14,8 +14,9 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families.qformer import reader
 from tfcalc.families.sound_kit import language
 from tfcalc.families.vision_language import conditional
-from tfcalc.leaves import activation, convolution, linear, norm, parameter
+from tfcalc.leaves import activation, linear, norm, parameter
 from tfcalc.leaves.batch_norm import batch_norm
+from tfcalc.leaves.convolution import convolution
 from tfcalc.leaves.relative import relative_scores
 from tfcalc.workload import Sequences, Workload
 

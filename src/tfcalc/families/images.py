@@ -10,7 +10,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import find
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide, floor_div, product
-from tfcalc.leaves import convolution, norm
+from tfcalc.leaves import norm
+from tfcalc.leaves.convolution import convolution
 from tfcalc.workload import Sequences, Workload
 
 OUT_PROJ = ("q_proj", "k_proj", "v_proj", "out_proj")

@@ -15,7 +15,8 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import head_dim, kv_heads
 from tfcalc.families.sound_kit import language
 from tfcalc.families.unread import unread
-from tfcalc.leaves import activation, convolution, linear, norm, parameter
+from tfcalc.leaves import activation, linear, norm, parameter
+from tfcalc.leaves.convolution import convolution
 from tfcalc.workload import Sequences, Workload
 
 SPEAKERS = {"hidden_size": 192, "num_speakers": 8, "audio_hidden_size": 512, "subsampling_factor": 8}

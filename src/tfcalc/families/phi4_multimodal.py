@@ -16,8 +16,8 @@ from tfcalc.families.clip import pooling, siglip_vision
 from tfcalc.families.images import grid, part, self_attention
 from tfcalc.families.llama import phi3
 from tfcalc.families.unread import read_early, unread_heads
-from tfcalc.leaves import activation, buffer, convolution, embedding, linear, norm, parameter
-from tfcalc.leaves.convolution import grouped_convolution
+from tfcalc.leaves import activation, buffer, embedding, linear, norm, parameter
+from tfcalc.leaves.convolution import convolution, grouped_convolution
 from tfcalc.nn.counted import counted
 from tfcalc.nn.module import Module
 from tfcalc.workload import Sequences, Workload

@@ -1,7 +1,6 @@
 """The operations that the hardware runs. Every formula of tfcalc stands in one of these files, once."""
 
 from tfcalc.leaves.attend import attend
-from tfcalc.leaves.convolution import convolution
 from tfcalc.leaves.elementwise import ACTIVATIONS, activation, dropout, residual, rotary
 from tfcalc.leaves.embedding import embedding
 from tfcalc.leaves.linear import linear
@@ -15,7 +14,6 @@ __all__ = [
     "activation",
     "attend",
     "buffer",
-    "convolution",
     "dropout",
     "embedding",
     "learned_position",

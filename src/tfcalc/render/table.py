@@ -1,23 +1,17 @@
-"""The table for a terminal, drawn by rich; the only place that imports it."""
+"""The table for a terminal, as wide as there is room; rich measures its characters and gives it its looks."""
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, zip_longest
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from tfcalc.core.notation import wrap as wrap_formula
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.sheet import Cell, Column, Share, Sheet, for_people
 from tfcalc.report.style import Style
 from tfcalc.units import short
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
 AS_WIDE_AS_IT_TAKES = 1_000
 BAR = 10
@@ -26,6 +20,7 @@ LEAST = 12  # width of a column that folds
 MOST_LINES = 4  # of a cell that folds, where its column is to spare
 GAP = 2
 INDENT = "  "
+BOLD, DIM, PLAIN = "bold", "dim", ""
 KEPT_TOGETHER = "\u00a0"
 """A space at which no line is broken: between a flag and its value."""
 UNIT = re.compile(r"([KMGTP]i|[kMGTP])?B[,;.)]*|%[,;.)]*")
@@ -56,30 +51,25 @@ def render(sheet: Sheet, style: Style) -> str:
         for row, kinds in zip(cells, sheet.rows, strict=True)
     ]
     widths = _needed(sheet.columns, cells)
-    needed = sum(widths) + GAP * (len(widths) - 1)
-    out = io.StringIO()
-    console = _console(out, style, max(width, needed))
-    lines = [(line, "bold" if place == 0 else "") for place, line in enumerate(sheet.above())]
-    for line, look in lines:
-        _say(console, filled(style.text(line), width), look)
+    lines = [
+        (filled(style.text(line), width), BOLD if place == 0 else PLAIN) for place, line in enumerate(sheet.above())
+    ]
     if cells:
-        roomy = any(bars) and needed + ROOM_FOR_BARS < width
-        console.print()
-        console.print(_table(sheet, cells, widths, bars if roomy else []))
-        console.print()
-    for line in sheet.below(style):
-        _say(console, filled(style.text(line), width), "dim")
-    return "\n".join(line.rstrip() for line in style.text(out.getvalue()).rstrip().splitlines())
+        roomy = any(bars) and sum(widths) + GAP * (len(widths) - 1) + ROOM_FOR_BARS < width
+        lines += [("", PLAIN), *_table(sheet, cells, widths, bars if roomy else []), ("", PLAIN)]
+    lines += [(filled(style.text(line), width), DIM) for line in sheet.below(style)]
+    while lines and not lines[-1][0]:
+        lines.pop()
+    return "\n".join(_looking(style.text(line.rstrip()), look, style.color) for line, look in lines)
 
 
-def _say(console: Console, text: str, look: str) -> None:
-    """Lines of text; without colour rich has nothing to do for them, and takes its time."""
-    if console.no_color:
-        console.file.write(f"{text}\n")
-        return
-    from rich.text import Text
+def _looking(line: str, look: str, color: bool) -> str:
+    """The line as it looks on a terminal; without colour there is nothing for rich to do, and nobody waits for it."""
+    if not (color and look and line):
+        return line
+    from rich.style import Style as Look
 
-    console.print(Text(text, style=look))
+    return "\n".join(Look.parse(look).render(each) for each in line.split("\n"))
 
 
 def filled(text: str, width: int, indent: str = "") -> str:
@@ -168,47 +158,26 @@ MILLION = 10**6
 """From where on a number is rounded where there is no room for its digits."""
 
 
-def _console(out: io.StringIO, style: Style, width: int) -> Console:
-    from rich.console import Console
-
-    return Console(
-        file=out,
-        width=width,
-        height=1,  # without one, rich reads the size from the environment
-        force_terminal=style.color,
-        color_system="standard" if style.color else None,
-        no_color=not style.color,
-        markup=False,
-        highlight=False,
-        emoji=False,
-        legacy_windows=False,
-        soft_wrap=True,
-    )
+def _table(sheet: Sheet, cells: list[list[str]], widths: list[int], bars: list[str]) -> Iterator[tuple[str, str]]:
+    """The lines of the table, and how each looks: the headings, a rule, and the rows, which may have several lines."""
+    if any(column.heading for column in sheet.columns):
+        yield _spread([column.heading for column in sheet.columns], sheet.columns, widths), BOLD
+        yield (" " * GAP).join("─" * width for width in widths), PLAIN
+    for index, row in enumerate(cells):
+        look = BOLD if sheet.depths and sheet.depth(index) == 0 else PLAIN
+        bar = bars[index] if bars else ""
+        for parts in zip_longest(*(cell.split("\n") for cell in row), fillvalue=""):
+            yield _spread(parts, sheet.columns, widths) + " " * GAP + bar, look
+            bar = ""
 
 
-def _table(sheet: Sheet, cells: list[list[str]], widths: list[int], bars: list[str]) -> Table:
-    """The cells in columns; whole columns are drawn faster than their cells, where none has several lines."""
-    from rich.table import Table
-    from rich.text import Text
+def _spread(parts: Sequence[str], columns: Sequence[Column], widths: list[int]) -> str:
+    """One line of the cells, each as wide as its column: numbers stand flush right."""
+    from rich.cells import cell_len
 
-    headed = any(column.heading for column in sheet.columns)
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
-    for column, width in zip(sheet.columns, widths, strict=True):
-        table.add_column(justify="right" if column.numeric else "left", no_wrap=True, min_width=width)
-    styles = ["bold" if sheet.depths and sheet.depth(index) == 0 else "" for index in range(len(cells))]
-    if bars:
-        table.add_column(no_wrap=True)
-        cells = [[*row, bar] for row, bar in zip(cells, bars, strict=True)]
-    if headed:
-        rest = [""] * bool(bars)
-        table.add_row(*(Text(column.heading, style="bold") for column in sheet.columns), *rest)
-        table.add_row(*("─" * width for width in widths), *rest)
-    if any("\n" in cell for row in cells for cell in row):
-        for row, look in zip(cells, styles, strict=True):
-            table.add_row(*(Text(cell, style=look) for cell in row))
-    else:
-        table.add_row(*(Text("\n").join(map(Text, column, styles)) for column in zip(*cells, strict=True)))
-    return table
+    spaces = [" " * (width - cell_len(part)) for part, width in zip(parts, widths, strict=True)]
+    texts = zip(parts, spaces, columns, strict=True)
+    return (" " * GAP).join(space + part if column.numeric else part + space for part, space, column in texts)
 
 
 def _bar(cell: Cell) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import same, total
-from tfcalc.tape.trace import Group
+
+if TYPE_CHECKING:
+    from tfcalc.tape.trace import Group  # a tree that names its layers needs no tape
 
 
 def named(stack: str, places: Sequence[int] | None) -> str:
