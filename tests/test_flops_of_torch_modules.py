@@ -8,11 +8,16 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import Transformer, Workload, flops
-from tfcalc.blocks import Attention, FeedForward, Layer
 from tfcalc.core.component import Component
 from tfcalc.core.measure import matmul_backward_flops, matmul_flops
-from tfcalc.leaves import linear
-from tfcalc.workload import Sequences
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.classic import Layer
+from tfcalc.nn.context import Context
+from tfcalc.nn.cross_attention import CrossAttention
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.module import Module
+from tfcalc.tape.counting import Counting
 
 ROWS = recorded("modules.public.jsonl")
 
@@ -30,23 +35,14 @@ def component(row: dict[str, Any]) -> Component:
         input_gradient=row.get("input_requires_grad", False),
         dropout=False,
     )
-    asked = run.input_gradient
-    queries, keys = run.target._replace(needs_gradient=asked), run.source._replace(needs_gradient=asked)
+    asked, width = run.input_gradient, row.get("d_model", 512)
     if module.startswith("nn.MultiheadAttention"):
-        width = row["d_model"] // row["heads"]
-        attention = Attention(
-            d_model=row["d_model"],
-            n_heads=row["heads"],
-            n_kv_heads=row["heads"],
-            head_dim=width,
-            value_dim=width,
-            bias=True,
-            key_width=row.get("kdim"),
-            value_width=row.get("vdim"),
-        )
-        return attention("attention", queries, keys, run, causal=False)
+        read = (width, row.get("kdim") or width, row.get("vdim") or width)
+        attention = attends("attention", CrossAttention, width, row["heads"], read, causal=False)
+        return ran(attention, run, width, reached=asked)
     if module.startswith("output head"):
-        return linear("output", row["d_model"], row["vocab"], Sequences(row["batch"], row["length"]).tokens)
+        head = Linear("output", width, row["vocab"], "vocab")
+        return ran(head, run.replaced(seq_len=row["length"], source_len=None), width, reached=True)
     sizes = {
         name: row[key] for name, key in (("d_model", "d_model"), ("n_heads", "heads"), ("d_ff", "d_ff")) if key in row
     }
@@ -56,15 +52,32 @@ def component(row: dict[str, Any]) -> Component:
     if module.startswith("nn.TransformerEncoderLayer"):
         return Transformer(kind="encoder", n_layers=1, **sizes).tree(run)
     assert module == "nn.TransformerDecoderLayer"
-    pre_norm, parts = sizes.pop("pre_norm"), Transformer(**sizes)
-    layer = Layer(*blocks_of(parts), parts.d_model, "layernorm", causal=True, post_norm=not pre_norm)
-    return layer(queries._replace(needs_gradient=asked or pre_norm), keys, run)
+    model = Transformer(**sizes)
+    f, heads, names = model.size("d_ff"), model.n_heads, ("self", "cross", "ffn")
+    subs = (
+        attends("self_attention", Attention, width, heads, (width,) * 3, causal=True),
+        attends("cross_attention", CrossAttention, width, heads, (width,) * 3, causal=False),
+        FeedForward("ffn", Linear("up", width, f, "1", True), Linear("down", f, width, "2", True), "relu"),
+    )
+    norms = tuple(Norm(f"{name}_norm", "layernorm", width) for name in names)
+    layer = Layer("layer", subs, norms, called=names, first=model.pre_norm)
+    return ran(layer, run, width, reached=asked)
 
 
-def blocks_of(model: Transformer) -> tuple[Attention, FeedForward]:
-    """The blocks that torch.nn.TransformerDecoderLayer is made of."""
-    h, a, width = model.d_model, model.n_heads, model.size("head_dim")
-    return Attention(h, a, a, width, width, bias=True), FeedForward(h, model.size("d_ff"), "relu", bias=True)
+def attends(name: str, of: type[Attention], h: int, heads: int, read: tuple[int, ...], *, causal: bool) -> Attention:
+    """Multi-head attention whose queries, keys and values are made of vectors that are so wide."""
+    maps = tuple(Linear(f"W_{letter}", width, h, letter, True) for letter, width in zip("QKV", read, strict=True))
+    return of(name, heads, heads, h // heads, h // heads, maps, (), Linear("W_O", h, h, "O", True), causal=causal)
+
+
+def ran(module: Module, run: Workload, width: int, *, reached: bool) -> Component:
+    """What it counts, where the gradient of what it reads is asked for, or is not."""
+    trace, queries, keys = Counting(), run.target, run.source
+    shapes = [(each.batch, each.length, width) for each in (queries, keys)]
+    x, memory = (trace.reached(shape) if reached else trace.given(shape, "float32", "input") for shape in shapes)
+    module(x, Context(run, queries, memory=memory, memory_of=keys))
+    (record,) = trace.record.inside.values()
+    return record.component()
 
 
 @pytest.mark.parametrize("module", sorted({row["module"] for row in ROWS}))

@@ -5,6 +5,6 @@ Those that most models have can be imported from here; the others from their mod
 
 from tfcalc.blocks.attention import LLAMA_NAMES, Attention
 from tfcalc.blocks.feed_forward import FUSED, GATED, FeedForward
-from tfcalc.blocks.layer import Layer, layer, stack
+from tfcalc.blocks.layer import layer, stack
 
-__all__ = ["FUSED", "GATED", "LLAMA_NAMES", "Attention", "FeedForward", "Layer", "layer", "stack"]
+__all__ = ["FUSED", "GATED", "LLAMA_NAMES", "Attention", "FeedForward", "layer", "stack"]

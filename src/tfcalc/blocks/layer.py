@@ -1,66 +1,16 @@
-"""A transformer layer, and stacks of layers that need not be alike."""
+"""Layers of these parts, and stacks of layers that need not be alike."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from tfcalc.blocks.attention import Attention
-from tfcalc.blocks.feed_forward import FeedForward
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.leaves import dropout, norm, residual
+from tfcalc.leaves import residual
 from tfcalc.tape.groups import span
-from tfcalc.workload import Sequences, Workload
 
 Kind = TypeVar("Kind", bound=Hashable)
 STORED = ("parameter", "buffer")
 NO_RESIDUAL = ("norm", "dropout", *STORED)
-
-
-class Layer(NamedTuple):
-    """Self-attention, cross-attention where there is a memory to read, feed-forward.
-
-    A norm before its sub-layer (pre-norm) costs what one after it does (``post_norm``), so their places are not told
-    apart; but what is saved last is. ``causal`` says whether self-attention looks only back. ``reading`` is the
-    attention to the memory, where that is another (without the positions of self-attention).
-
-    Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.1.
-    """
-
-    attention: Attention
-    ffn: FeedForward
-    d_model: Num
-    norm: str
-    causal: bool
-    post_norm: bool
-    reading: Attention | None = None
-
-    def __call__(self, stream: Sequences, memory: Sequences | None, run: Workload, copies: Num = 1) -> Component:
-        """``copies`` layers on ``stream``, each reading ``memory`` (the encoder's output) if there is one."""
-        sublayers = {"self": self.attention("self_attention", stream, stream, run, causal=self.causal)}
-        stream = stream._replace(needs_gradient=True)  # behind trained weights
-        if memory is not None:
-            sublayers["cross"] = (self.reading or self.attention)("cross_attention", stream, memory, run, causal=False)
-        sublayers["ffn"] = self.ffn("ffn", stream, run)
-        if not (self.post_norm or run.drops):
-            sublayers["ffn"] = ending(sublayers["ffn"])
-        parts = (part for name, sublayer in sublayers.items() for part in self._wrapped(name, sublayer, stream, run))
-        return Component("layer", "layer", parts=tuple(parts), copies=copies)
-
-    def stack(self, stream: Sequences, memory: Sequences | None, run: Workload, count: Num) -> Iterator[Component]:
-        """``count`` of them; in training the first stands by itself where what it reads needs no gradient."""
-        if stream.needs_gradient or not run.training:
-            yield self(stream, memory, run, count)
-            return
-        yield self(stream, memory, run)._replace(name="layer[first]", places=(0,))
-        yield self(stream._replace(needs_gradient=True), memory, run, count - 1)._replace(name="layer[others]", under=1)
-
-    def _wrapped(self, name: str, sublayer: Component, stream: Sequences, run: Workload) -> Iterator[Component]:
-        elements = stream.tokens * self.d_model
-        yield sublayer
-        if run.drops:
-            yield dropout(f"{name}_dropout", elements)
-        yield residual(f"{name}_residual", elements)
-        yield norm(f"{name}_norm", self.norm, self.d_model, stream.tokens)
 
 
 def layer(

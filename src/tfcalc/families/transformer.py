@@ -1,24 +1,14 @@
 """The classic Transformer: encoder-decoder, encoder only, or decoder only."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from tfcalc.blocks import Attention, FeedForward, Layer
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.dimensions import Described, choice, dimension, documented
-from tfcalc.leaves import (
-    ACTIVATIONS,
-    NORMS,
-    dropout,
-    embedding,
-    learned_position,
-    linear,
-    norm,
-    sinusoidal_position,
-)
-from tfcalc.workload import Sequences, Workload
+from tfcalc.leaves.elementwise import ACTIVATIONS
+from tfcalc.leaves.norm import NORMS
+from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.core.patterns import Pattern
@@ -121,19 +111,10 @@ class Transformer(Described):
 
     def tree(self, workload: Workload) -> Component:
         """The component tree of this model on this workload: ints in, ints out; symbols in, symbols out."""
-        core = self._core(workload)
-        if self.vocab_size is None:
-            return core
-        parts = [*self._input(workload, self.vocab_size), core]
-        if self.output_head != "none":
-            parts.append(
-                self._head(workload, self.vocab_size if self.target_vocab_size is None else self.target_vocab_size)
-            )
-        if workload.training:
-            from tfcalc.blocks.training import with_loss
+        from tfcalc.families.classic import module
+        from tfcalc.nn.counted import counted
 
-            parts = list(with_loss(parts))
-        return Component(self.root, "model", parts=tuple(parts))
+        return counted(module(self), workload)
 
     def with_vocabulary(self, vocabulary: Num) -> Self:
         """The same with this vocabulary, where it has none."""
@@ -146,7 +127,7 @@ class Transformer(Described):
 
     def remarks(self, workload: Workload) -> tuple[str, ...]:
         """What a pattern leaves of the pairs that are counted; nothing else, for what does not fit is refused."""
-        found = self._pattern
+        found = self.attention_pattern
         return (
             ()
             if found is None
@@ -169,7 +150,8 @@ class Transformer(Described):
         return self.vocab_size is not None and self.positions in TABLES
 
     @property
-    def _pattern(self) -> "Pattern | None":
+    def attention_pattern(self) -> "Pattern | None":
+        """Which pairs of query and key are left."""
         if self.pattern == "dense":
             return None
         from tfcalc.core.patterns import Pattern
@@ -196,112 +178,3 @@ class Transformer(Described):
         found |= {"buckets": BUCKETS} if self.positions == "t5" else {}
         found |= {} if self.pattern == "dense" else {"reach": int(self.pattern.partition(":")[2])}
         return {name: size for name, size in found.items() if getattr(self, name) is None}
-
-    def _core(self, run: Workload) -> Component:
-        attention = Attention(
-            d_model=self.d_model,
-            n_heads=self.n_heads,
-            n_kv_heads=self.size("n_kv_heads"),
-            head_dim=self.size("head_dim"),
-            value_dim=self.size("value_dim"),
-            bias=self.attention_bias,
-            dropout=True,
-        )
-        ffn = FeedForward(
-            d_model=self.d_model,
-            d_ff=self.size("d_ff"),
-            activation=self.activation,
-            bias=self.ffn_bias,
-            dropout=True,
-        )
-        parts: list[Component] = []
-        for stack in self.stacks:
-            stream, memory = self._streams(stack, run)
-            within, shared = self._looking(attention, stack, run)
-            layer = Layer(
-                within,
-                ffn,
-                self.d_model,
-                self.norm,
-                causal=stack == "decoder",
-                post_norm=not self.pre_norm,
-                reading=attention,
-            )
-            layers = layer.stack(self._entering(stream, run), memory, run, self.size(f"{stack}_layers"))
-            parts.append(Component(stack, stack, parts=(*shared, *layers)))
-            if self.final_norm == "always" or (self.final_norm == "pre-norm" and self.pre_norm):
-                parts.append(norm(f"{stack}_norm", self.norm, self.d_model, stream.tokens))
-        return Component("core", "core", parts=tuple(parts))
-
-    def _looking(self, attention: Attention, stack: str, run: Workload) -> tuple[Attention, tuple[Component, ...]]:
-        """Self-attention with this model's pattern and positions, and what its layers share."""
-        attention = attention._replace(pattern=self._pattern)
-        if self.positions not in INSIDE_ATTENTION:
-            return attention, ()
-        from tfcalc.blocks.positions import Positions
-
-        positions = Positions(
-            self.positions,
-            self.max_distance,
-            self.size("buckets") if self.positions == "t5" else None,
-            attention,
-            self._streams(stack, run)[0],
-            run,
-            causal=stack == "decoder",
-            runs=self._runs(stack, run),
-        )
-        return positions.within(), positions.shared()
-
-    def _runs(self, stack: str, run: Workload) -> bool:
-        """Whether the stack runs: when a token is decoded, an encoder before it does not."""
-        return not run.decoding or stack == self.stacks[-1]
-
-    def _entering(self, stream: Sequences, run: Workload) -> Sequences:
-        """What the first layer reads: data without an embedding before it; a norm's output has a gradient anyway."""
-        is_data = self.vocab_size is None and not self.pre_norm
-        return stream._replace(needs_gradient=run.input_gradient or not is_data)
-
-    def _streams(self, stack: str, run: Workload) -> tuple[Sequences, Sequences | None]:
-        if self.kind != "encoder-decoder":
-            return run.target, None
-        return (run.source, None) if stack == "encoder" else (run.target, run.source)
-
-    def _input(self, run: Workload, vocabulary: Num) -> Iterator[Component]:
-        h, target = self.d_model, run.target.tokens
-        tokens = run.source.tokens + target if self.kind == "encoder-decoder" else target
-        if self.target_vocab_size is None:
-            yield embedding("embedding", vocabulary, h, tokens)
-        else:
-            yield embedding("source_embedding", vocabulary, h, run.source.tokens)
-            yield embedding("target_embedding", self.target_vocab_size, h, target)
-        if self.positions in TABLES:
-            table = learned_position if self.positions == "learned" else sinusoidal_position
-            yield table("position", self.size("max_len"), h, tokens)
-        if self.positions == "recurrent":
-            yield from self._recurrent(run)
-        if run.drops:
-            yield dropout("embedding_dropout", tokens * h)
-
-    def _recurrent(self, run: Workload) -> Iterator[Component]:
-        """A network over the sequence that each stack reads, in the place of a table (Neishi and Yoshinaga 2019)."""
-        from tfcalc.leaves.recurrence import gru
-
-        names = {"encoder": "source_position", "decoder": "target_position"} if len(self.stacks) == 2 else {}
-        for stack in self.stacks:
-            stream, _ = self._streams(stack, run)
-            starts: Num = stream.batch if self._runs(stack, run) else 0
-            yield gru(names.get(stack, "position"), self.d_model, stream.tokens, starts)
-
-    def _head(self, run: Workload, vocabulary: Num) -> Component:
-        embedded = "embedding" if self.target_vocab_size is None else "target_embedding"
-        tied_to = embedded if self.output_head == "tied" else None
-        head = linear(
-            "output",
-            self.d_model,
-            vocabulary,
-            run.positions_with_logits,
-            bias=self.output_bias,
-            letter="vocab",
-            tied_to=tied_to,
-        )
-        return head._replace(kind="output")

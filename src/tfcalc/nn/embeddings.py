@@ -55,18 +55,24 @@ class Positions(Module):
 
 
 class Sines(Module):
-    """Sines and cosines of each position: made anew in each process, or parameters of so many ``rows``, not trained."""
+    """Sines and cosines of each position: made anew in each process, or stored in so many ``rows``.
+
+    They are parameters that are not trained, or a ``buffer``.
+    """
 
     kind = "position"
 
     width: Num
     rows: Num | None = None
     indices: str = PLACES
+    buffer: bool = False
 
     def held(self) -> Cost:
         """P, or nothing."""
-        stored = () if self.rows is None else (Weight("P", (self.rows, self.width), frozen=True),)
-        return Cost(weights=stored)
+        if self.rows is None:
+            return Cost()
+        table = Weight("P", (self.rows, self.width))
+        return Cost(buffers=(table,)) if self.buffer else Cost(weights=(table._replace(frozen=True),))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the places of these tokens."""

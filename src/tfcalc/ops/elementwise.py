@@ -53,8 +53,8 @@ def add(a: Tensor, b: Tensor) -> Tensor:
     return a.trace.call(Call("add", (a, b), shape, widest(a.dtype, b.dtype), passes=True, strides=strides))
 
 
-def residual(x: Tensor, made: Tensor, name: str) -> Tensor:
-    """``x + f(x)``: 1 addition per element, and 1 where the two gradients meet.
+def residual(x: Tensor, made: Tensor, name: str, *, called: str = "") -> Tensor:
+    """``x + f(x)``: 1 addition per element, and 1 where the two gradients meet; f goes by this ``name``.
 
     Source: He et al. 2016 (arXiv 1512.03385), eq. 1.
     """
@@ -64,7 +64,7 @@ def residual(x: Tensor, made: Tensor, name: str) -> Tensor:
         x.shape,
         widest(x.dtype, made.dtype),
         elementwise=(Elementwise("x + f(x)", x.elements, forward=1, backward=1),),
-        leaf=Leaf(f"{name}.residual", "residual"),
+        leaf=Leaf(called or f"{name}.residual", "residual"),
         passes=True,
     )
     return x.trace.call(call)

@@ -1,0 +1,44 @@
+"""A recurrent network over a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfcalc.core.cost import Elementwise
+from tfcalc.core.number import Num
+from tfcalc.tape.call import Call, MatMul
+from tfcalc.tape.tensor import Tensor
+
+GRU = (20, 22)
+"""Per element of the state. Forward: six biases, three sums, two sigmoids (3 each), r times, tanh, (h − n)·z + n.
+Backward: six biases, the mixture's (h − n, ·g, g·z, g − g·z), tanh's (3), r's (2), the sigmoids' (3 each), one sum."""
+
+
+def gru(x: Tensor, weights: Sequence[Tensor], starts: Num) -> Tensor:
+    """A gated recurrent unit as wide as what it reads, over tokens of which ``starts`` have no state before them.
+
+    ====================  =======================================================================
+    parameters            ``3(h² + h²) + 6h``: for two gates and the new state, of input and state, two biases each
+    forward FLOPs         ``12·t·h²``: 2·t·h·3h of the input, as many of the state
+    backward FLOPs        twice that, but for a first state, which is data: ``6·h²`` less for each sequence
+    elementwise FLOPs     20 per element of the state; backward 22
+    ====================  =======================================================================
+
+    Source: Cho et al. 2014 (arXiv 1406.1078), eq. 5 to 8; torch.nn.GRU.
+    """
+    of_input, of_state, *_ = weights
+    return x.trace.call(
+        Call(
+            "gru",
+            (x, *weights),
+            x.shape,
+            x.dtype,
+            products=(
+                MatMul("X W_x", (2, x.rows, *of_input.shape), (x, of_input)),
+                MatMul("S W_s, first", (2, starts, *of_state.shape), (None, of_state)),
+                MatMul("S W_s, others", (2, x.rows - starts, *of_state.shape), (x, of_state)),
+            ),
+            elementwise=(Elementwise("gates of a GRU", x.elements, *GRU),),
+            saves_result=True,
+        )
+    )
