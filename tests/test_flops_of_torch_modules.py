@@ -53,7 +53,7 @@ def component(row: dict[str, Any]) -> Component:
         return Transformer(kind="encoder", n_layers=1, **sizes).tree(run)
     assert module == "nn.TransformerDecoderLayer"
     model = Transformer(**sizes)
-    f, heads, names = model.size("d_ff"), model.n_heads, ("self", "cross", "ffn")
+    f, heads, names = model.size("d_ff"), row.get("heads", 8), ("self", "cross", "ffn")
     subs = (
         attends("self_attention", Attention, width, heads, (width,) * 3, causal=True),
         attends("cross_attention", CrossAttention, width, heads, (width,) * 3, causal=False),
