@@ -15,9 +15,9 @@ from tests.implementations.test_training_rows import NUMERICS
 from tfcalc import Transformer, Workload
 from tfcalc.core.number import total
 from tfcalc.errors import InvalidModel
-from tfcalc.implementations.torch_nn.program import running
-from tfcalc.implementations.transformers.running import Running
-from tfcalc.tape.value import Value
+from tfcalc.implementations.torch_nn import of_torch
+from tfcalc.implementations.modules import ModuleProgram
+from tfcalc.tape.tensor import Tensor
 
 ROWS = recorded("memory/nn-transformer.public.jsonl")
 
@@ -27,7 +27,7 @@ def named(row: dict[str, Any]) -> str:
     return "-".join(str(row[key]) for key in keys)
 
 
-def ran(row: dict[str, Any], *, every_layer: bool = True) -> tuple[Running, Value]:
+def ran(row: dict[str, Any], *, every_layer: bool = True) -> tuple[ModuleProgram, Tensor]:
     """The recorded step's forward pass, and its loss."""
     run = Workload(
         phase="train",
@@ -38,8 +38,8 @@ def ran(row: dict[str, Any], *, every_layer: bool = True) -> tuple[Running, Valu
         dropout=bool(row["dropout"]),
     )
     model = Transformer(pre_norm=row["norm_first"])
-    m = running(model, run, NUMERICS[row["recipe"]], every_layer=every_layer)
-    return m, m(model.tree(run), m.ids)
+    m = of_torch(model, run, NUMERICS[row["recipe"]], every_layer=every_layer)
+    return m, m(model.tree(run))
 
 
 def as_recorded(path: str) -> str:
@@ -52,35 +52,35 @@ def as_recorded(path: str) -> str:
 def test_what_each_module_keeps_is_equal_to_the_byte(row: dict[str, Any]) -> None:
     m, _ = ran(row)
     found: Counter[str] = Counter()
-    for kept in m.t.kept.values():
+    for kept in m.tape.kept.values():
         size = kept.storage.size
         assert isinstance(size, int)
         found[as_recorded(kept.path)] += size
     assert found == row["saved_by_module"]
-    assert m.t.ledger.saved == row["saved_bytes"]
+    assert m.tape.ledger.saved == row["saved_bytes"]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
 def test_one_layer_for_all_that_are_alike_keeps_the_same(row: dict[str, Any]) -> None:
     m, _ = ran(row, every_layer=False)
-    assert total(kept.copies * kept.storage.size for kept in m.t.kept.values()) == row["saved_bytes"]
+    assert total(kept.copies * kept.storage.size for kept in m.tape.kept.values()) == row["saved_bytes"]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
 def test_the_peaks_are_within_one_percent_and_the_highest_is_the_recorded_one(row: dict[str, Any]) -> None:
     m, loss = ran(row)
-    m.t.autocast_ends()
-    forward = m.t.ledger.new_phase()
-    m.t.backward(loss)
-    backward = m.t.ledger.new_phase()
+    m.autocast_ends()
+    forward = m.tape.ledger.new_phase()
+    m.tape.backward(loss)
+    backward = m.tape.ledger.new_phase()
     phases = row["phases"]
     base = phases["start"]["Total"]
     # foreach AdamW's step: the gradients, the loss, and a copy of the parameters (tests/oracle/README.md)
-    step = m.t.ledger.gradients + loss.storage.size + row["param_bytes"]
+    step = m.tape.ledger.gradients + loss.storage.size + row["param_bytes"]
     peaks = {"fwd_peak": base + forward.total, "bwd_peak": base + backward.total, "step_peak": base + step}
     for phase, peak in peaks.items():
         assert peak == pytest.approx(phases[phase]["Total"], rel=0.01), phase
-    assert m.t.ledger.gradients == phases["bwd_end"]["Gradient"]
+    assert m.tape.ledger.gradients == phases["bwd_end"]["Gradient"]
     assert max(peaks, key=lambda phase: peaks[phase]) == row["peak_phase"]
 
 
@@ -96,4 +96,4 @@ def test_the_peaks_are_within_one_percent_and_the_highest_is_the_recorded_one(ro
 )
 def test_what_torch_nn_transformer_cannot_be_is_refused(sizes: dict[str, Any], refused: str) -> None:
     with pytest.raises(InvalidModel, match=refused):
-        running(Transformer(**sizes), Workload(phase="train"), NUMERICS["fp32"])
+        of_torch(Transformer(**sizes), Workload(phase="train"), NUMERICS["fp32"])

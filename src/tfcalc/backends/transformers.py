@@ -71,6 +71,10 @@ class Transformers:
         assert attention.rope is not None
         return rotation.turned(q, k, ctx.angles[rotation.key(attention)], attention.rope)
 
+    def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
+        """By maps of their own."""
+        return attention.by_maps(x, ctx)
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:
         """By the kernel of the run."""
         return attention.attended(q, k, v, block, ctx)

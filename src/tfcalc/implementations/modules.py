@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tfcalc.backends.cache import Cache
-from tfcalc.backends.fused import Fused
 from tfcalc.backends.transformers import Transformers
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor as Weight
@@ -75,9 +74,11 @@ _plain = lru_cache(maxsize=4096)(plain)
 class ModuleProgram:
     """A model that can be run on its tape."""
 
-    def __init__(self, module: Module, run: Workload, numerics: Numerics, *, fused: bool, every_layer: bool) -> None:
+    def __init__(
+        self, module: Module, run: Workload, numerics: Numerics, backend: Transformers, *, every_layer: bool = True
+    ) -> None:
         self.module = module
-        self.backend = Fused() if fused else Transformers()
+        self.backend = backend
         self.run = self.backend.workload(run, numerics)
         self.tape = Tape(Ledger(watch=every_layer))
         self.trace = Tuning(self.tape, numerics, every_layer=every_layer)

@@ -78,9 +78,15 @@ def program(
     from tfcalc.families.transformer import Transformer
 
     if isinstance(model, HFModel) and implementation in PUBLISHED and (module := model.module()) is not None:
+        from tfcalc.backends.transformers import Transformers
         from tfcalc.implementations.modules import ModuleProgram
 
-        made = ModuleProgram(module, run, numerics, fused=implementation == "fused", every_layer=every_layer)
+        backend = Transformers()
+        if implementation == "fused":
+            from tfcalc.backends.fused import Fused
+
+            backend = Fused()
+        made = ModuleProgram(module, run, numerics, backend, every_layer=every_layer)
         made.trace.ends_alone = ends_alone
         return made
     if isinstance(model, HFModel) and implementation in PUBLISHED:
@@ -89,9 +95,11 @@ def program(
         code = {"implementation": "fused"} if implementation == "fused" else {}
         return Ran(running(model, run, numerics, every_layer=every_layer, **code))
     if isinstance(model, Transformer) and implementation in CLASSIC:
-        from tfcalc.implementations.torch_nn.program import running as of_torch
+        from tfcalc.implementations.torch_nn import of_torch
 
-        return Ran(of_torch(model, run, numerics, every_layer=every_layer))
+        made = of_torch(model, run, numerics, every_layer=every_layer)
+        made.trace.ends_alone = ends_alone
+        return made
     known = PUBLISHED if isinstance(model, HFModel) else CLASSIC
     raise InvalidModel(f"backend {implementation!r} cannot run {model.summary}", f"choose {' or '.join(known)}")
 

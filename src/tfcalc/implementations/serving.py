@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.backends.cache import Cache as CacheOfModules
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.backends.transformers import Transformers
 from tfcalc.implementations.modules import ModuleProgram
 from tfcalc.implementations.programs import program
 from tfcalc.implementations.transformers.cache import Cache
@@ -88,7 +89,7 @@ def _of_module(
     cache: CacheOfModules,
     ledger: Ledger | None,
 ) -> Served:
-    program = ModuleProgram(module, run, numerics, fused=False, every_layer=True)
+    program = ModuleProgram(module, run, numerics, Transformers())
     program.cache = cache
     if ledger is not None:
         program.tape.ledger = ledger

@@ -13,6 +13,7 @@ from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add, dropout, residual
+from tfcalc.ops.rows import whole_sum
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 
@@ -90,6 +91,8 @@ class Core(Module):
         """Of the vectors of the target, or of the only stack, and those of the ``source``."""
         if source is not None:
             memory = self._run(0, source, ctx._replace(stream=ctx.run.source))
+            if not x.trace.every_layer:
+                x.trace.belongs(memory)  # to no layer of the decoder: one keeps it for all
             ctx = ctx._replace(memory=memory, memory_of=ctx.run.source)
         return self._run(-1, x, ctx)
 
@@ -107,16 +110,19 @@ class OnData(Core):
     normed: bool = False
 
     def forward(self, x: Tensor, ctx: Context, source: Tensor | None = None) -> Tensor:
-        """Of as many vectors as there are tokens."""
+        """Of as many vectors as there are tokens; in training, where it runs, the sum of all that it makes, in fp32."""
         source = self._data(x, ctx, ctx.run.source) if len(self.sides) == 2 else None
-        return super().forward(self._data(x, ctx, ctx.stream), ctx, source)
+        made = super().forward(self._data(x, ctx, ctx.stream), ctx, source)
+        if not (ctx.run.training and x.trace.lowers):
+            return made
+        return whole_sum(x.trace.to(made, "float32"), "float32")
 
     def _data(self, x: Tensor, ctx: Context, stream: Sequences) -> Tensor:
         layer = self.sides[0].layers.layers[0]
         assert isinstance(layer, Layer)
         shape = (stream.batch, stream.length, next(norm.width for norm in layer.norms if norm is not None))
-        reached = self.normed or ctx.run.input_gradient
-        return x.trace.data(shape, "input") if reached else x.trace.given(shape, "float32", "input")
+        reached = ctx.run.input_gradient or (self.normed and not x.trace.lowers)
+        return x.trace.data(shape, "input") if reached else x.trace.given(shape, x.trace.weights_format, "input")
 
 
 class Network(WithHead):

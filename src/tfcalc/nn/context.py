@@ -46,6 +46,10 @@ class Backend(Protocol):
         """Queries and keys turned by their positions."""
         ...
 
+    def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
+        """An attention block as a whole."""
+        ...
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
         """What queries make of keys and values, head by head."""
         ...

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
@@ -39,7 +40,7 @@ class Group(NamedTuple):
 
 
 class Stack(Module):
-    """Layers one upon another, a module for each place; ``count`` is how many, as a size (which may be a symbol)."""
+    """Layers one upon another, a module for each place, or one for all; ``count`` is how many, perhaps a symbol."""
 
     kind = "stack"
 
@@ -74,9 +75,10 @@ class Stack(Module):
         x = given.pop()
         trace, every = x.trace, ctx.run.every
         if trace.lowers and trace.every_layer:
+            layers = self.layers if len(self.layers) > 1 else self.layers * value_of(self.count)
             groups = [
                 Group(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)
-                for place, layer in enumerate(self.layers)
+                for place, layer in enumerate(layers)
             ]
             if trace.ends_alone:
                 groups = list(_ends(groups))

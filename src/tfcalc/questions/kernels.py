@@ -8,6 +8,7 @@ from tfcalc.backends.cache import Cache
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.implementations.kernel_choice import chosen
+from tfcalc.backends.transformers import Transformers
 from tfcalc.implementations.modules import ModuleProgram
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.tape.kernels import Kernel
@@ -50,7 +51,7 @@ def kernels(model: Model, workload: Workload | None = None, *, precision: str = 
         raise InvalidModel(f"precision {precision!r}", f"choose {', '.join(COMPUTED)}")
     if run.kernel == "auto":
         run = run.replaced(kernel=chosen(model, run, precision))
-    program = ModuleProgram(module, run, Numerics(NUMBERS[precision].torch), fused=False, every_layer=True)
+    program = ModuleProgram(module, run, Numerics(NUMBERS[precision].torch), Transformers())
     found: list[Kernel] = []
     with program.tape.without_gradients():
         if run.phase in ("prefill", "decode"):

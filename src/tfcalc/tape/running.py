@@ -158,6 +158,11 @@ class Running(Trace):
         """A tensor that is there before anything runs, and is counted elsewhere."""
         return Tensor(self, self.tape.given(product(shape), dtype, label).storage, shape, dtype, dense(shape))
 
+    def data(self, shape: Shape, label: str) -> Tensor:
+        """One that is given, and whose gradient is asked for."""
+        held = self.tape.parameter(product(shape), self.weights_format, label)
+        return Tensor(self, held.storage, shape, held.dtype, dense(shape), node=held.node)
+
     def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
         """Views of parts of the last axis; their gradients are put together again."""
         node = None

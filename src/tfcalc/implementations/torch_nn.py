@@ -1,48 +1,29 @@
-"""The classic Transformer as PyTorch's modules run it, on a new tape."""
+"""The classic Transformer as PyTorch's modules run it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfcalc.backends.torch_nn import TorchNN
 from tfcalc.errors import InvalidModel
-from tfcalc.implementations.torch_nn.whole import RULES
-from tfcalc.implementations.transformers.habits import Habits, Probability
-from tfcalc.implementations.transformers.running import Running
-from tfcalc.tape.ledger import Ledger
-from tfcalc.tape.operations import Numerics, Torch
+from tfcalc.families.classic import module
+from tfcalc.implementations.modules import ModuleProgram
+from tfcalc.tape.operations import Numerics
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.families.transformer import Transformer
 
-DROPPED: Probability = ("dropout", 0.1)
-"""nn.Transformer's default; one probability for all places."""
-
 POSITIONS = ("none", "sinusoidal", "learned")
 """Those outside the layers, whose code is an addition."""
 
 
-def running(
+def of_torch(
     model: Transformer, run: Workload, numerics: Numerics, *, every_layer: bool = True, batch_first: bool = True
-) -> Running:
-    """The model's parts, ready to run; its tape counts what is live if every layer runs.
-
-    Attention wants the batch as the second axis: with ``batch_first`` it copies what it reads, if there is more than
-    one sequence. Raises InvalidModel where torch.nn.Transformer has no such layers.
-    """
+) -> ModuleProgram:
+    """The model on a new tape. Raises InvalidModel where torch.nn.Transformer has no such layers."""
     check(model)
-    habits = Habits(
-        norms="pre" if model.pre_norm else "post",
-        rmsnorm="fused",
-        dropped=DROPPED,
-        dropped_scores=DROPPED,
-        dropped_embeddings=DROPPED,
-        dropped_inside=DROPPED,
-        loss="own",
-        shifted=False,
-    )
-    tape = Torch(Ledger(watch=every_layer), numerics, apart=run.batch_size != 1)
-    return Running(tape, run, {"batch_first": batch_first}.get, habits, RULES, every_layer=every_layer)
+    return ModuleProgram(module(model), run, numerics, TorchNN(batch_first=batch_first), every_layer=every_layer)
 
 
 def check(model: Transformer) -> None:
