@@ -8,7 +8,7 @@ import pytest
 
 from tfcalc import Transformer, Workload
 from tfcalc.core.number import total
-from tfcalc.implementations.torch_nn.program import running
+from tfcalc.implementations.torch_nn import of_torch
 from tfcalc.tape.operations import Numerics
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
@@ -130,10 +130,10 @@ def test_what_is_kept_is_what_torch_keeps(
         inputs = {"source": source, "target": target, "labels": labels}
         found = saved(module, inputs, recipe=recipe, kernel=kernel, loss=lambda out: out)
     assert kernel in found.kernels
-    m = running(model, run, numerics, batch_first=batch_first)
-    loss = m(model.tree(run), m.ids)
+    m = of_torch(model, run, numerics, batch_first=batch_first)
+    loss = m(model.tree(run))
     assert loss.node is not None
-    assert m.t.ledger.saved == found.total
-    once = running(model, run, numerics, batch_first=batch_first, every_layer=False)
-    once(model.tree(run), once.ids)
-    assert total(kept.copies * kept.storage.size for kept in once.t.kept.values()) == found.total
+    assert m.tape.ledger.saved == found.total
+    once = of_torch(model, run, numerics, batch_first=batch_first, every_layer=False)
+    once(model.tree(run))
+    assert total(kept.copies * kept.storage.size for kept in once.tape.kept.values()) == found.total

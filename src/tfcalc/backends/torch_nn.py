@@ -61,8 +61,9 @@ class TorchNN(Transformers):
         return self._batch_second(attention.output(reshape(made, length, batch, attention.heads * attention.value_dim)))
 
     def _batch_second(self, x: Tensor) -> Tensor:
-        """A view with the first two axes in each other's place, where the batch is the first."""
-        return transpose(x, 0, 1) if self.batch_first else x
+        """A view with the first two axes in each other's place; as they lie in memory, where the batch is not first."""
+        one, other, *rest = x.shape
+        return transpose(x, 0, 1) if self.batch_first else reshape(x, other, one, *rest)
 
 
 def _projected(attention: Attention, x: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -40,7 +40,7 @@ def module(t: Transformer) -> Module:
     tied = tables[-1].name if t.output_head == "tied" else None
     head = Linear("output", h, words, "vocab", t.output_bias, tied, "output")
     more: dict[str, Any] = {"tables": tables, "places": _places(t), "writes": t.output_head != "none"}
-    return Network(t.root, Core("core", sides, norms), head, shifted=False, **more)
+    return Network(t.root, Core("core", sides, norms), head, shifted=False, upcasts=False, **more)
 
 
 def _places(t: Transformer) -> tuple[Module, ...]:

@@ -14,6 +14,9 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from tfcalc.families.transformer import Transformer
 
+DROPPED = 0.1
+"""nn.Transformer's default probability; one for all places."""
+
 POSITIONS = ("none", "sinusoidal", "learned")
 """Those outside the layers, whose code is an addition."""
 

@@ -42,11 +42,15 @@ class Layer(PreNorm):
         """One after another."""
         for name, sub, norm in zip(self.called, self.subs, self.norms, strict=True):
             assert norm is not None
-            made = sub(norm(x, ctx) if self.first else x, ctx)
-            made = dropout(made, f"{name}_dropout") if ctx.drops else made
-            x = residual(x, made, sub.name, called=f"{name}_residual")
-            x = x if self.first else norm(x, ctx)
+            x = self._summed(x, name, sub, norm, ctx)
         return x
+
+    def _summed(self, x: Tensor, name: str, sub: Module, norm: Norm, ctx: Context) -> Tensor:
+        """``x + dropout(f(norm(x)))``, or ``norm(x + dropout(f(x)))``."""
+        made = sub(norm(x, ctx) if self.first else x, ctx)
+        made = dropout(made, f"{name}_dropout") if ctx.drops else made
+        made = residual(x, made, sub.name, called=f"{name}_residual")
+        return made if self.first else norm(made, ctx)
 
 
 class Side(Module):

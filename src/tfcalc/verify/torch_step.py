@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tfcalc.core.traced import value_of
-from tfcalc.implementations.torch_nn.program import DROPPED
+from tfcalc.implementations.torch_nn import DROPPED
 from tfcalc.verify.reference import Reference
 from tfcalc.verify.step import RECIPES, Step
 
@@ -53,7 +53,7 @@ def torch_step(model: Transformer, run: Workload, recipe: str) -> Step:
     """The model in training mode, and its arguments: vectors or ids, and labels. Within ``without_data()``."""
     batch, source, target = (value_of(size) for size in (run.batch_size, run.source.length, run.target.length))
     with torch.device("meta"):  # nn.Transformer copies its layers
-        module = Trained(model, DROPPED[1] if run.drops else 0.0, max(source, target))
+        module = Trained(model, DROPPED if run.drops else 0.0, max(source, target))
     _on_cpu(module.train(), RECIPES[recipe])
     if model.vocab_size is None:
         kind, needs = RECIPES[recipe], run.input_gradient
