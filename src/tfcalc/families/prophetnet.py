@@ -12,7 +12,7 @@ from tfcalc.configs.family import family
 from tfcalc.configs.heads import bare, lm_head, renamed
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
-from tfcalc.families.bart import ALONE
+from tfcalc.families.seq2seq_kit import ALONE
 from tfcalc.leaves import embedding, learned_position, norm
 from tfcalc.workload import Sequences, Workload
 
