@@ -7,7 +7,6 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare, renamed
-from tfcalc.families.bert_tops import MASKED
 from tfcalc.families.seq2seq_kit import ALONE
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
@@ -60,7 +59,7 @@ def guesses(*, copies_first: bool) -> Any:
     def top(c: Config, base: Module) -> Module:
         tied = "embedding" if c.flag("tie_word_embeddings") else None
         head = Linear("lm_head", c.size("hidden_size"), c.size("vocab_size"), "vocab", False, tied, "output")
-        return WithGuesses("", base, head, ngram=c.size("ngram"), copies_first=copies_first, **MASKED)
+        return WithGuesses("", base, head, ngram=c.size("ngram"), copies_first=copies_first, shifted=False)
 
     return renamed("prophetnet", top)
 

@@ -56,9 +56,9 @@ class GlobalLocalAttention(Module):
         with unread(x, read=read):
             answers = self._of_marked(asking, keys, values, k, v, ctx)
         made = self._of_blocks(q, k, v, keys, values, ctx)
+        made = self.output(self._merged(made, x.shape[1]))
         with unread(x, read=read):
-            answers = self.output(self._merged(answers, marked.shape[1]))
-        return [self.output(self._merged(made, x.shape[1])), answers]
+            return [made, self.output(self._merged(answers, marked.shape[1]))]
 
     def _headed(self, x: Tensor) -> Tensor:
         return contiguous(transpose(reshape(x, *x.shape[:2], self.heads, self.head_dim), 1, 2))
