@@ -59,6 +59,11 @@ def never_tied(c: Config, base: Module) -> Module:
     return WithHead("", base, head)
 
 
+def renamed(name: str, top: Top) -> Top:
+    """The same where the base goes by this name."""
+    return lambda c, base: top(c, base.but(name=name))
+
+
 def scaled_lm() -> dict[str, Top]:
     """A language model whose logits are multiplied by a number."""
     return {"ForCausalLM": lm_head(scales=True)}

@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tfcalc.blocks import Attention, stack
-from tfcalc.blocks.global_local_attention import GlobalLocalAttention
-from tfcalc.blocks.sparse_blocks import SparseBlocks
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, lm_head, output
-from tfcalc.core.component import Component
-from tfcalc.core.gradient import reached
-from tfcalc.core.number import Num, ceil_div
-from tfcalc.core.sharing import without_weights
 from tfcalc.families import seq2seq_kit as kit
-from tfcalc.families.bart import (
-    ALIASES,
-    ALONE,
-    HEADS,
-    NAMES,
-    SINES,
-    Side,
-    decoder_layer,
-    encoder_layer,
-    feed_forward,
-    learned,
-    seq2seq,
-)
+from tfcalc.families.bart import ALIASES
 from tfcalc.families.bert_tops import MASKED
-from tfcalc.leaves import embedding, norm
 from tfcalc.nn.basic import Embedding, Linear
 from tfcalc.nn.embeddings import TOKENS, Positions
 from tfcalc.nn.encoder_decoder import Alone, EncoderDecoder, EncoderStack, Open, OpenDecoder
+from tfcalc.nn.filled import BlockAttention, FilledStack
+from tfcalc.nn.global_local import GlobalLocalAttention, GlobalLocalLayer, MarkedStack
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Router
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
+from tfcalc.nn.paired import PairStack
 from tfcalc.nn.prompts import Prompt, Prompted, PromptedCross, PromptedDecoder
+from tfcalc.nn.sparse_blocks import SparseBlocks
 from tfcalc.nn.stack import Stack
 from tfcalc.nn.switch import Networks, Switch
-from tfcalc.workload import Sequences, Workload
-
-BARE_AND_GENERATION = {"Model": bare, "ForConditionalGeneration": lm_head(width="d_model")}
 
 
 @family(
@@ -100,93 +79,57 @@ def _prompted(c: Config, side: str) -> Stack:
 @family(
     "bigbird_pegasus",
     architecture="BigBirdPegasusForCausalLM",
-    heads=HEADS | {ALONE: lambda c, run, base: _untied(c, run, base)},
+    heads=kit.HEADS | {kit.ALONE: tops.lm_head(width="d_model", ties=(), shifted=False, upcasts=False)},
     aliases=ALIASES,
 )
-def bigbird_pegasus(c: Config, run: Workload) -> Component:
+def bigbird_pegasus(c: Config) -> Module:
     """Zaheer et al. 2020 (arXiv 2007.14062): the encoder's attention is sparse, or full; a flag for biases of all.
 
-    Where it is sparse, long sequences are filled up to whole blocks, and a block sees only a few others.
+    Where it is sparse, long sequences are filled up to whole blocks, and a block sees only a few others. Its
+    ``ForCausalLM`` is the one that transformers does not tie.
     """
     sparse = c.word("attention_type", ("block_sparse", "original_full")) == "block_sparse"
-    bias, blocks, filled = c.flag("use_bias"), None, run
-    if sparse and not run.decoding:
-        blocks = SparseBlocks(c.number("block_size"), c.number("num_random_blocks"))
-        filled = run.replaced(source_len=blocks.filled(run.size("source_len")))
-    return seq2seq(
-        c,
-        run,
-        positions=learned,
-        norms=("layernorm_embedding",),
-        reader=partial(_sparse, bias=bias, blocks=blocks, length=run.size("source_len")),
-        writer=partial(_plain_writer, bias=bias),
-        pre_norm=True,
-        filled=filled,
-    )
+    blocks = SparseBlocks(c.number("block_size"), c.number("num_random_blocks")) if sparse else None
+    layers, reader = partial(_sparse, blocks), partial(FilledStack, filling=blocks)
+    return kit.seq2seq(c, kit.learned(), pre_norm=True, layers=layers, last="layernorm_embedding", reader=reader)
 
 
-def _sparse(s: Side, run: Workload, *, bias: bool, blocks: SparseBlocks | None, length: Num) -> Iterator[Component]:
-    """``length`` is that of the sequences before they are filled up."""
-    stream, names = run.source, ("self.query", "self.key", "self.value", "output")
-    block = Attention(s.width, s.heads, s.heads, s.head_dim, s.head_dim, bias=bias, names=names)
-    mixer = block("self_attn", stream, stream, run, causal=False)
-    mixer = blocks.instead(mixer, s.heads, run, length) if blocks else mixer
-    yield encoder_layer(s, stream, mixer, feed_forward(s, stream, run))._replace(copies=s.layers)
+def _sparse(blocks: SparseBlocks | None, c: Config, side: str) -> Stack:
+    bias = c.flag("use_bias")
+    if side == "decoder":
+        subs = kit.mixers(c, side, bias=bias)
+    else:
+        names = ("self.query", "self.key", "self.value", "output")
+        subs = [
+            kit.attention(c, side, "self_attn", BlockAttention, bias=bias, names=names, causal=False, blocks=blocks)
+        ]
+    return kit.stack(c, side, kit.layer(c, [*subs, kit.network(c, side)], pre_norm=True))
 
 
-def _plain_writer(s: Side, run: Workload, memory: Sequences | None, *, bias: bool) -> Iterator[Component]:
-    yield decoder_layer(s, run, memory, bias=bias)._replace(copies=s.layers)
-
-
-def _untied(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-    """Its ``ForCausalLM`` is the one that transformers does not tie."""
-    yield base
-    yield output("lm_head", c.size("d_model"), c.size("vocab_size"), run, tied=False)
-
-
-@family("pegasus_x", architecture="PegasusXForConditionalGeneration", heads=BARE_AND_GENERATION, aliases=ALIASES)
-def pegasus_x(c: Config, run: Workload) -> Component:
+@family(
+    "pegasus_x",
+    architecture="PegasusXForConditionalGeneration",
+    heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)},
+    aliases=ALIASES,
+)
+def pegasus_x(c: Config) -> Module:
     """Phang et al. 2022 (arXiv 2208.04347): blocks of tokens, and global tokens with a norm of their own; no biases."""
-    return seq2seq(
-        c,
-        run,
-        positions=partial(SINES, stored="nothing"),
-        reader=partial(_global_tokens, c),
-        writer=partial(_plain_writer, bias=False),
-        pre_norm=True,
-    )
+    marked = Embedding("embed_global", c.size("num_global_tokens"), c.size("d_model"))
+    reader = partial(MarkedStack, marked=marked, block=c.number("block_size"))
+    return kit.seq2seq(c, kit.sines(stored=False), pre_norm=True, layers=_global_tokens, reader=reader)
 
 
-def _global_tokens(c: Config, s: Side, run: Workload) -> Iterator[Component]:
-    """The last block is filled up; staggered, every other layer's blocks have half a block more at both ends.
-
-    Nothing reads what the last layer makes of the global tokens.
-    """
-    rows, side, depth = c.size("num_global_tokens"), c.number("block_size"), c.number("encoder_layers")
-    length = ceil_div(run.size("source_len"), side) * side
-    marked, everything = run.beside(rows), run.beside(length + rows)
-    mixer = GlobalLocalAttention(s.width, s.heads, s.head_dim, side, rows, NAMES)
-
-    def make(kind: tuple[bool, bool]) -> Component:
-        staggered, read = kind
-        attends = mixer("self_attn", length + (2 * (side // 2) if staggered else 0), run, read=read)
-        ffn = feed_forward(s, run.beside(length), run)
-        beside = without_weights(feed_forward(s, marked, run))._replace(name="(ffn)[global]")
-        ffn = ffn._replace(parts=(*ffn.parts, reached(beside, int(read))))
-        made = encoder_layer(s, everything, attends, ffn)
-        global_norm = norm("global_self_attn_layer_norm", "layernorm", s.width, marked.tokens)
-        return made._replace(parts=(*made.parts, global_norm))
-
-    yield embedding("embed_global", rows, s.width, marked.tokens)
-    staggers, unread = c.flag("stagger_local_blocks"), _last_is_unread(depth, run)
-    kinds = [(staggers and place % 2 == 1, not (unread and place == depth - 1)) for place in range(depth)]
-    yield from stack("layers", kinds, s.layers, make)
-
-
-def _last_is_unread(depth: int, run: Workload) -> bool:
-    """Whether backward passes by what is not read: reentrant checkpointing gives it a gradient of zeros."""
-    zeros = run.every > 0 and (depth - 1) % run.every == 0 and not run.early_stop
-    return run.training and not zeros
+def _global_tokens(c: Config, side: str) -> Stack:
+    """Staggered, every other layer's blocks begin in the middle of those of the others."""
+    if side == "decoder":
+        return kit.equal_layers(c, side, pre_norm=True, mixer=partial(kit.attention, bias=False))
+    like = kit.attention(c, side, "self_attn", bias=False)
+    block, depth, staggers = c.number("block_size"), c.number("encoder_layers"), c.flag("stagger_local_blocks")
+    mixer = GlobalLocalAttention(like.name, like.heads, like.key_dim, like.inward, like.output, block, like.dropout)
+    first, last, marked = (kit.norm(c, f"{name}_layer_norm") for name in ("self_attn", "final", "global_self_attn"))
+    one = GlobalLocalLayer("layers", mixer, first, kit.network(c, side), last, marked, bool(c.get("dropout")))
+    layers = [one.but(staggered=staggers and place % 2 == 1) for place in range(depth)]
+    return PairStack("layers", (*layers[:-1], layers[-1].but(last_of=depth)), c.size("encoder_layers"))
 
 
 @family(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks.sparse_blocks import SparseBlocks
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top
@@ -12,6 +11,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.families import bert_kit as kit
 from tfcalc.families import bert_tops
 from tfcalc.families.bert_tops import BERT_TOPS
+from tfcalc.families.windows import attention_windows
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear
 from tfcalc.nn.convolved_attention import HashedAttention, HashedEncoder, HeadConvolution, LandmarkAttention
@@ -21,6 +21,7 @@ from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.filled import AnswerNetwork, BlockAttention, FilledEncoder, SlidingAttention, Windows, WithAnswers
 from tfcalc.nn.fourier import Fourier
 from tfcalc.nn.module import Module
+from tfcalc.nn.sparse_blocks import SparseBlocks
 from tfcalc.nn.stack import Stack
 
 MARKED = ("ForSequenceClassification", "ForQuestionAnswering", "ForMultipleChoice")
@@ -34,11 +35,7 @@ def longformer(c: Config) -> Module:
     Sequences are filled up to whole windows.
     """
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    count, marked = c.number("num_hidden_layers"), int(c.head in MARKED)
-    given = c.get("attention_window")
-    windows = (
-        c.numbers("attention_window", count) if isinstance(given, list) else [c.number("attention_window")] * count
-    )
+    marked, windows = int(c.head in MARKED), attention_windows(c)
     names = ("self.query", "self.key", "self.value")
 
     def layer(window: int) -> Module:

@@ -2,72 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from typing import Any
 
-from tfcalc.blocks import Attention, FeedForward, layer
-from tfcalc.blocks.ngram_attention import NAMES, NgramAttention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, lm_head, renamed
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num
-from tfcalc.families.bart import ALONE
-from tfcalc.leaves import embedding, learned_position, norm
-from tfcalc.workload import Sequences, Workload
+from tfcalc.configs.tops import bare, renamed
+from tfcalc.families.seq2seq_kit import ALONE
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.cross_attention import CrossAttention
+from tfcalc.nn.embeddings import TOKENS, Positions
+from tfcalc.nn.encoder_decoder import EncoderDecoder, EncoderStack
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.layers import PostNorm
+from tfcalc.nn.module import Module
+from tfcalc.nn.ngram import BesideDecoder, NgramAttention, NgramDecoder, WithGuesses
+from tfcalc.nn.stack import Stack
+
+NAMES = ("query_proj", "key_proj", "value_proj", "out_proj")
 
 
-def attention(
-    c: Config,
-    run: Workload,
-    side: str,
-    name: str,
-    queries: Sequences,
-    keys: Sequences,
-    *within: Component,
-    causal: bool = False,
-) -> Component:
+def attention(c: Config, side: str, name: str, of: type[Attention] = Attention, **more: Any) -> Attention:
     """Multi-head attention with biases."""
     h, heads = c.size("hidden_size"), f"num_{side}_attention_heads"
     a, d = c.size(heads), c.quotient("hidden_size", heads)
-    return Attention(h, a, a, d, d, bias=True, names=NAMES, within=within)(name, queries, keys, run, causal=causal)
+    *maps, back = (Linear(each, h, h, letter, True) for each, letter in zip(NAMES, "QKVO", strict=True))
+    drops = bool(c.get("attention_dropout"))
+    return of(name, a, a, d, d, tuple(maps), (), back, causal=False, masked=False, dropout=drops, softmax="own", **more)
 
 
-def half(
-    c: Config, run: Workload, side: str, stream: Sequences, *tables: Component, mixers: dict[str, Component], tied: bool
-) -> Component:
-    """One of the two stacks; ``mixers`` are the layers' by the name of the norm that follows each."""
-    h, t = c.size("hidden_size"), stream.tokens
-    ffn = FeedForward(
-        h, c.size(f"{side}_ffn_dim"), c.word("activation_function"), bias=True, names=("intermediate", "output")
-    )
-    sublayers = mixers | {"feed_forward_layer_norm": ffn("feed_forward", stream, run)}
-    return Component(
-        side,
-        side,
-        parts=(
-            _words(c, t, name="word_embeddings", tied_to="word_embeddings" if tied else None),
-            learned_position("position_embeddings", c.size("max_position_embeddings"), h, t),
-            *tables,
-            norm("embeddings_layer_norm", "layernorm", h, t),
-            layer("layers", _normed(sublayers, h, t), t * h, copies=c.size(f"num_{side}_layers")),
-        ),
-    )
+def layers(c: Config, side: str, *mixers: Module) -> Stack:
+    """Equal ones, of these and a network, with a norm behind each."""
+    h, depth = c.size("hidden_size"), f"num_{side}_layers"
+    f, kind = c.size(f"{side}_ffn_dim"), c.word("activation_function")
+    maps = Linear("intermediate", h, f, "1", True), Linear("output", f, h, "2", True)
+    subs = (*mixers, FeedForward("feed_forward", *maps, kind, bool(c.get("activation_dropout"))))
+    norms = tuple(norm(c, f"{sub.name}_layer_norm") for sub in subs)
+    return Stack("layers", (PostNorm("layers", subs, norms, bool(c.get("dropout"))),) * c.number(depth), c.size(depth))
 
 
-def _normed(sublayers: dict[str, Component], width: Num, tokens: Num) -> Iterator[Component]:
-    for name, sublayer in sublayers.items():
-        yield sublayer
-        yield norm(name, "layernorm", width, tokens)._replace(passes=sublayer.passes)
+def norm(c: Config, name: str) -> Norm:
+    """A LayerNorm of the model's width."""
+    return Norm(name, "layernorm", c.size("hidden_size"))
 
 
-def _words(c: Config, tokens: Num, *, name: str = "word_embeddings", tied_to: str | None = None) -> Component:
-    return embedding(name, c.size("vocab_size"), c.size("hidden_size"), tokens, tied_to=tied_to)
+def tables(c: Config, *, tied: bool) -> tuple[Embedding, Positions]:
+    """Those of words and of positions."""
+    h, words = c.size("hidden_size"), "word_embeddings"
+    places = Positions("position_embeddings", c.size("max_position_embeddings"), h, TOKENS)
+    return Embedding(words, c.size("vocab_size"), h, words if tied else None), places
 
 
-def logits(c: Config, run: Workload, base: Component) -> Iterable[Component]:
+def guesses(*, copies_first: bool) -> Any:
     """Logits of the guesses alone, not of the words themselves."""
-    return lm_head()(c, replace(run, batch_size=run.batch_size * c.size("ngram")), base)
+
+    def top(c: Config, base: Module) -> Module:
+        tied = "embedding" if c.flag("tie_word_embeddings") else None
+        head = Linear("lm_head", c.size("hidden_size"), c.size("vocab_size"), "vocab", False, tied, "output")
+        return WithGuesses("", base, head, ngram=c.size("ngram"), copies_first=copies_first, shifted=False)
+
+    return renamed("prophetnet", top)
 
 
 @family(
@@ -75,30 +69,41 @@ def logits(c: Config, run: Workload, base: Component) -> Iterable[Component]:
     architecture="ProphetNetForCausalLM",
     heads={
         "Model": bare,
-        "ForConditionalGeneration": renamed("prophetnet", logits),
-        ALONE: renamed("prophetnet", logits),
+        "ForConditionalGeneration": guesses(copies_first=True),
+        ALONE: guesses(copies_first=False),
     },
     aliases={"num_attention_heads": "num_encoder_attention_heads"},
 )
-def prophetnet(c: Config, run: Workload) -> Component:
+def prophetnet(c: Config) -> Module:
     """Qi et al. 2020 (arXiv 2001.04063): beside the words themselves, the decoder has ``ngram`` streams of guesses."""
-    decoder = _decoder(c, run)
+    tied, dropped = c.flag("tie_word_embeddings"), bool(c.get("dropout"))
+    first = norm(c, "embeddings_layer_norm")
+    shared, places = tables(c, tied=False)
+    words, _ = tables(c, tied=tied)
+    decoder = NgramDecoder(
+        "decoder",
+        words,
+        layers(c, "decoder", *_mixers(c)),
+        None,
+        added=(places,),
+        dropped=dropped,
+        normed=first,
+        guesses=Embedding("ngram_embeddings", c.size("ngram"), c.size("hidden_size")),
+        ngram=c.size("ngram"),
+    )
     if c.head == ALONE:
-        return Component("model", "decoder", parts=(_words(c, 0), decoder))
-    stream, tied = run.source, c.flag("tie_word_embeddings")
-    mixers = {"self_attn_layer_norm": attention(c, run, "encoder", "self_attn", stream, stream)}
-    encoder = half(c, run, "encoder", stream, mixers=mixers, tied=tied)
-    return Component("model", "encoder-decoder", parts=(_words(c, 0), encoder, decoder))
+        return BesideDecoder("model", shared, decoder)
+    stack = layers(c, "encoder", attention(c, "encoder", "self_attn"))
+    encoder = EncoderStack("encoder", words, stack, None, added=(places,), dropped=dropped, normed=first)
+    return EncoderDecoder("model", shared, encoder, decoder)
 
 
-def _decoder(c: Config, run: Workload) -> Component:
-    h, ngram, words = c.size("hidden_size"), c.size("ngram"), run.target
-    streams = Sequences(words.batch, words.length * (ngram + 1))
-    heads, d = c.size("num_decoder_attention_heads"), c.quotient("hidden_size", "num_decoder_attention_heads")
-    mixer = NgramAttention(h, heads, d, ngram, c.size("num_buckets"))("self_attn", words, run)
-    mixers = {"self_attn_layer_norm": mixer}
+def _mixers(c: Config) -> list[Module]:
+    """Attention of the streams; and to the encoder, which a decoder by itself may hold and never runs."""
+    sizes = {"ngram": c.size("ngram"), "buckets": c.size("num_buckets")}
+    letters = c.size("num_buckets") * c.size("num_decoder_attention_heads")
+    distances = Linear("relative_pos_embeddings", c.size("hidden_size"), letters, "rel", True)
+    subs: list[Module] = [attention(c, "decoder", "self_attn", NgramAttention, distances=distances, **sizes)]
     if c.flag("add_cross_attention"):
-        read = attention(c, run, "decoder", "cross_attn", streams, run.source)
-        mixers["cross_attn_layer_norm"] = read._replace(passes=0 if c.head == ALONE else 1)
-    guesses = embedding("ngram_embeddings", ngram, h, ngram)
-    return half(c, run, "decoder", streams, guesses, mixers=mixers, tied=c.flag("tie_word_embeddings"))
+        subs.append(attention(c, "decoder", "cross_attn", CrossAttention, reads=c.head != ALONE))
+    return subs

@@ -30,12 +30,17 @@ Layers = Callable[[Config, str], Stack]
 """Makes a stack's layers, likewise."""
 
 
-def learned(spare: int = 0, indices: str = PLACES, of_encoder: str = "") -> Places:
-    """A trained table of positions. BART's has two ``spare`` rows: fairseq counted from the padding word's index."""
+def learned(
+    spare: int = 0, indices: str = PLACES, of_encoder: str = "", rows: str = "max_position_embeddings"
+) -> Places:
+    """A trained table of positions. BART's has two ``spare`` rows: fairseq counted from the padding word's index.
+
+    ``rows`` is the field with the number of positions (``{}`` stands for the stack's name).
+    """
 
     def make(c: Config, side: str) -> Module:
-        rows, numbers = c.size("max_position_embeddings") + spare, of_encoder if side == "encoder" else indices
-        return Positions("embed_positions", rows, c.size("d_model"), numbers or indices)
+        count, numbers = c.size(rows.format(side)) + spare, of_encoder if side == "encoder" else indices
+        return Positions("embed_positions", count, c.size("d_model"), numbers or indices)
 
     return make
 
@@ -53,13 +58,22 @@ def sines(*, stored: bool) -> Places:
     return make
 
 
-def attention(c: Config, side: str, name: str, of: type[Attention] = Attention, **more: Any) -> Attention:
-    """Multi-head attention under the names that fairseq gave its projections."""
+def attention(
+    c: Config,
+    side: str,
+    name: str,
+    of: type[Attention] = Attention,
+    *,
+    bias: bool = True,
+    names: Sequence[str] = NAMES,
+    **more: Any,
+) -> Attention:
+    """Multi-head attention under the names that fairseq gave its projections, if not by others."""
     heads = f"{side}_attention_heads"
     h, a, d = c.size("d_model"), c.size(heads), c.quotient("d_model", heads)
-    maps = tuple(Linear(one, h, a * d, letter, True) for one, letter in zip(NAMES, "QKV", strict=False))
-    drops = bool(c.get("attention_dropout"))
-    return of(name, a, a, d, d, maps, (), Linear(NAMES[-1], a * d, h, "O", True), dropout=drops, softmax="own", **more)
+    maps = tuple(Linear(one, h, a * d, letter, bias) for one, letter in zip(names, "QKV", strict=False))
+    back, drops = Linear(names[-1], a * d, h, "O", bias), bool(c.get("attention_dropout"))
+    return of(name, a, a, d, d, maps, (), back, dropout=drops, softmax="own", **more)
 
 
 def network(c: Config, side: str, name: str = "(ffn)", *, as_weights: bool = False) -> FeedForward:
@@ -133,17 +147,18 @@ def seq2seq(
     scales: bool = True,
     layers: Layers | None = None,
     last: str = "",
+    reader: Callable[..., EncoderStack] = EncoderStack,
 ) -> Module:
     """Shared table, encoder and decoder; as a ``ForCausalLM`` only the decoder, whose table is its own.
 
     The embedding is ``normed``, or norms stand before sub-layers (``pre_norm``) and behind the last one, or both.
     ``rows`` is the field with the length of the decoder's own table, if it has one: where they do not ``share`` it, or
-    it is not tied. ``layers`` makes those of each stack; a ``last`` norm goes by this name.
+    it is not tied. ``layers`` makes those of each stack, ``reader`` the encoder; a ``last`` norm goes by this name.
     """
     alone, tied, h = c.head == ALONE, share and c.flag("tie_word_embeddings"), c.size("d_model")
     last = last or ("layer_norm" if pre_norm else "")
 
-    def half(side: str, of: type[Decoder], table: Embedding) -> Decoder:
+    def half(side: str, of: Callable[..., Decoder], table: Embedding) -> Decoder:
         first, behind = (norm(c, "layernorm_embedding") if normed else None), norm(c, last) if last else None
         made = layers(c, side) if layers is not None else equal_layers(c, side, pre_norm=pre_norm)
         return of(side, table, made, behind, added=(places(c, side),), dropped=bool(c.get("dropout")), normed=first)
@@ -153,7 +168,7 @@ def seq2seq(
     if alone:
         return Alone("model", decoder)
     read = Embedding("embed_tokens", c.size("vocab_size"), h, "shared" if tied else None, scales)
-    encoder = half("encoder", EncoderStack, read)
+    encoder = half("encoder", reader, read)
     table = Embedding("shared", c.size("vocab_size"), h) if share else None
     return EncoderDecoder("model", table, encoder, decoder)
 

@@ -34,6 +34,12 @@ def both(c: Config, size: str = "sliding_window") -> tuple[int | None, ...]:
     return (None,) if width is None else (None, width)
 
 
+def attention_windows(c: Config, layers: str = LAYERS) -> Sequence[int]:
+    """Longformer's: one for all of so many layers, or one for each."""
+    size, count = "attention_window", c.number(layers)
+    return c.numbers(size, count) if isinstance(c.get(size), list) else [c.number(size)] * count
+
+
 def told(run: Workload, kinds: Sequence[int | None]) -> list[int | None]:
     """The windows as far as they matter: all alike where no mask changes what is counted."""
     return list(kinds) if run.tells_masks else [None] * len(kinds)

@@ -7,10 +7,12 @@ from typing import NamedTuple, Protocol
 
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.pairs import Pairs
+from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Encoder
+from tfcalc.nn.encoder_decoder import EncoderStack
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import attend
@@ -54,12 +56,31 @@ class FilledEncoder(Encoder):
 
     def _run(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
         if self.filling is None or ctx.run.decoding:
-            return super()._run(x, ctx, reads=reads)
+            return super()._run(x, _longer(ctx, ctx.stream.length), reads=reads)
         batch, length = x.shape
         whole = self.filling.filled(length)
         ids = x.trace.given((batch, whole), "int64", "token ids")
-        made, pooled = super()._run(ids, ctx._replace(stream=ctx.stream._replace(length=whole)), reads=reads)
+        made, pooled = super()._run(ids, _longer(ctx, whole), reads=reads)
         return narrow(made, length), pooled
+
+
+class FilledStack(EncoderStack):
+    """The same of an encoder-decoder, whose decoder reads what it makes of the tokens that it was given."""
+
+    filling: Filling | None = None
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        if self.filling is None or ctx.run.decoding:
+            return super().forward(x, ctx)
+        batch, length = x.shape
+        whole = self.filling.filled(length)
+        ids = x.trace.given((batch, whole), "int64", "source ids")
+        return narrow(super().forward(ids, _longer(ctx, whole)), length)
+
+
+def _longer(ctx: Context, length: Num) -> Context:
+    return ctx._replace(stream=ctx.stream._replace(length=length), unfilled=ctx.stream.length)
 
 
 class BlockAttention(Attention):
@@ -75,7 +96,7 @@ class BlockAttention(Attention):
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
         if self.blocks is None or ctx.run.decoding:
             return super()._attended(q, k, v, ctx, name)
-        number = q.shape[0] * self.blocks.pairs(ctx.run.target.length)
+        number = q.shape[0] * self.blocks.pairs(ctx.unfilled)
         pairs = Pairs((2, number), number, ctx.run.fused)
         return attend(q, k, v, pairs, lambda: ctx.backend.attend(q, k, v, self, ctx), name=name)
 
@@ -100,11 +121,15 @@ class SlidingAttention(Module):
     widest: int
     marked: int = 0
 
+    def runs(self, ctx: Context) -> bool:
+        """Where there is a sequence: what an encoder has read is not read again."""
+        return known(ctx.stream.length) != 0
+
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x`` make of each other."""
         (b, l, _), a, d = x.shape, self.heads, self.head_dim
         q, k, v = (transpose(reshape(each(x), b, l, a, d), 1, 2) for each in self.inward)
-        pieces = ceil_div(ctx.run.target.length, self.widest) * (2 * self.widest // self.window)
+        pieces = ceil_div(ctx.unfilled, self.widest) * (2 * self.widest // self.window)
         made = attend_nearby(q, k, v, self.window, pieces, self.marked)
         if self.marked:
             query, *others = self.of_marked

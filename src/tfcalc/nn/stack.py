@@ -73,6 +73,13 @@ class Stack(Module):
     def run(self, given: list[Tensor], ctx: Context) -> Tensor:
         """The same with what nobody else holds any more, which is taken out of the list."""
         x = given.pop()
+        for group in self.running(x, ctx):
+            with x.trace.group(group):
+                x = self._one(group, x, ctx)
+        return x
+
+    def running(self, x: Tensor, ctx: Context) -> list[Group]:
+        """Those that run, where ``x`` is what the first reads."""
         trace, every = x.trace, ctx.run.every
         if trace.lowers and trace.every_layer:
             layers = self.layers if len(self.layers) > 1 else self.layers * value_of(self.count)
@@ -80,16 +87,10 @@ class Stack(Module):
                 Group(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)
                 for place, layer in enumerate(layers)
             ]
-            if trace.ends_alone:
-                groups = list(_ends(groups))
-        else:
-            groups = [each for group in self.groups for each in _unlike(group, every)]
-            alike = trace.like_others(x) or not (ctx.run.training and trace.gradients)
-            groups = groups if alike else [*_first(groups[0]), *groups[1:]]
-        for group in groups:
-            with trace.group(group):
-                x = self._one(group, x, ctx)
-        return x
+            return list(_ends(groups)) if trace.ends_alone else groups
+        groups = [each for group in self.groups for each in _unlike(group, every)]
+        alike = trace.like_others(x) or not (ctx.run.training and trace.gradients)
+        return groups if alike else [*_first(groups[0]), *groups[1:]]
 
     def _one(self, group: Group, x: Tensor, ctx: Context) -> Tensor:
         if group.again:  # what backward computes again is given the layer's own masks alone

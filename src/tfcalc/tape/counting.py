@@ -33,6 +33,7 @@ class Counting(Trace):
 
     def __init__(self) -> None:
         self.reaches = True
+        self.read = True
         self.record = Record("", "")
         self.ran: list[Ran] = []
 
@@ -49,6 +50,15 @@ class Counting(Trace):
             yield
         finally:
             self.reaches = before
+
+    @contextmanager
+    def unread(self) -> Iterator[None]:
+        """Backward passes what runs now by."""
+        self.read = False
+        try:
+            yield
+        finally:
+            self.read = True
 
     @contextmanager
     def inside(self, part: Part) -> Iterator[None]:
@@ -83,9 +93,12 @@ class Counting(Trace):
     def call(self, call: Call) -> Tensor:
         """Count an operation."""
         reached = self.gradients and any(each is not None and each.needs_gradient for each in call.inputs)
+        runs_back = reached and self.read
         cost = Cost(
-            products=tuple(_product(each, reached) for each in call.products),
-            elementwise=call.elementwise if reached else tuple(each._replace(backward=0) for each in call.elementwise),
+            products=tuple(_product(each, runs_back) for each in call.products),
+            elementwise=call.elementwise
+            if runs_back
+            else tuple(each._replace(backward=0) for each in call.elementwise),
             lookups=call.lookups,
             cached=call.cached,
             limit=call.limit,

@@ -249,12 +249,12 @@ class Torch(Tape):
         made = Value(result.storage, result.elements, result.dtype, heads=result.heads)
         made.node = self.node("checkpoint", given, given)
 
-        def again() -> Value:
+        def again() -> list[Value]:
             before, self.module = self.module, module
             computed = run(*given)
             self.module = before
             self.autocast_ends()
-            return computed
+            return [computed]
 
         made.node.again = again
         return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
@@ -41,20 +41,17 @@ class Record:
         return self.inside.setdefault(group.name, Record(group.name, group.layer.kind, group.layer, group))
 
     def component(self) -> Component:
-        """What it holds and costs, and its parts."""
-        own = Cost() if self.part is None else self.part.held()
-        for cost in self.costs:
-            own = own._replace(
-                products=(*own.products, *cost.products),
-                elementwise=(*own.elementwise, *cost.elementwise),
-                lookups=own.lookups + cost.lookups,
-                cached=(*own.cached, *cost.cached),
-                again=own.again or cost.again,
-                last=own.last or cost.last,
-                limit=own.limit if cost.limit is None else cost.limit,
-            )
+        """What it holds and costs, and its parts.
+
+        A module that runs twice may end its layer with one of them: backward need not compute that again.
+        """
+        held = Cost() if self.part is None else self.part.held()
         copies, active, passes = (1, None, 1) if self.part is None else self._times(self.part)
-        return Component(self.name, self.kind, own, tuple(self._parts()), copies, active, passes)
+        kept, ending = ([each for each in self.costs if each.last is last] for last in (False, True))
+        if any(each.products for each in kept) and any(each.products for each in ending):
+            last = Component(f"{self.name}[last]", self.kind, _summed(Cost(), ending))
+            return Component(self.name, self.kind, _summed(held, kept), (*self._parts(), last), copies, active, passes)
+        return Component(self.name, self.kind, _summed(held, self.costs), tuple(self._parts()), copies, active, passes)
 
     def _times(self, part: Part) -> tuple[Num, Num | None, Num]:
         return part.copies, part.active, part.passes
@@ -79,6 +76,20 @@ class Record:
     def home(self) -> str:
         """The part of the module above that it is; none for a leaf."""
         return self.group.stack if self.group else self.part.name if self.part else ""
+
+
+def _summed(own: Cost, costs: Iterable[Cost]) -> Cost:
+    for cost in costs:
+        own = own._replace(
+            products=(*own.products, *cost.products),
+            elementwise=(*own.elementwise, *cost.elementwise),
+            lookups=own.lookups + cost.lookups,
+            cached=(*own.cached, *cost.cached),
+            again=own.again or cost.again,
+            last=own.last or cost.last,
+            limit=own.limit if cost.limit is None else cost.limit,
+        )
+    return own
 
 
 class Grown(Record):

@@ -110,17 +110,20 @@ class Running(Trace):
             self.kernels += launched(call, made, self.tape.path)
         return made
 
-    def checkpoint(self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False) -> Tensor:
+    def checkpoints(self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False) -> list[Tensor]:
         """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint)."""
         if not self.tape.gradients:
             return run(*given)
         module = list(self.tape.module)
         with self.without_gradients():
-            result = run(*given)
-        made = Tensor(self, result.storage, result.shape, result.dtype, result.strides)
-        made.node = self.tape.node("checkpoint", given, given)
+            results = run(*given)
+        node = self.tape.node("checkpoint", given, given, outputs=len(results))
+        made = [
+            Tensor(self, each.storage, each.shape, each.dtype, each.strides, node=node, output=place)
+            for place, each in enumerate(results)
+        ]
 
-        def again() -> Tensor:
+        def again() -> list[Tensor]:
             before, self.tape.module = self.tape.module, module
             computed = run(*given)
             self.tape.module = before
@@ -128,7 +131,7 @@ class Running(Trace):
             self.autocast_ends()
             return computed
 
-        made.node.again = again
+        node.again = again
         return made
 
     def alias(self, name: str, weight: Tensor) -> None:

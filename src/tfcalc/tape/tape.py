@@ -183,19 +183,24 @@ class Tape:
             node.pending[output] = total
 
     def repeated(self, node: Node) -> None:
-        """A checkpoint: run forward again, now with nodes, and backward through these."""
+        """A checkpoint: run forward again, now with nodes, and backward through these.
+
+        The gradient of what nothing has read is made of zeros.
+        """
         assert node.again is not None
         outer, self.nodes = self.nodes, []
-        result = node.again()
-        gradient = node.pending[0]
-        assert gradient is not None
-        if result.node is None:  # nothing in it is trained
-            self.nodes, node.pending = outer, [None]
-            return
+        results, pending = node.again(), node.pending
         inner, self.nodes = self.nodes, outer
-        node.pending = [None]
-        self.seed(result.node, result.output, gradient)
-        del gradient, result
+        node.pending = [None] * len(pending)
+        for place, result in enumerate(results):
+            if result.node is not None:  # something in it is trained
+                gradient = pending[place] or self.new(result.elements, result.dtype, "zeros")
+                self.seed(result.node, result.output, gradient)
+                del gradient
+            pending[place] = None
+        if all(result.node is None for result in results):
+            return
+        del results, pending, result
         node.again = None
         while inner:
             self.run_backward(inner.pop())

@@ -128,6 +128,10 @@ class Trace:
         """What runs now is not reached by backward (torch.no_grad)."""
         raise NotImplementedError
 
+    def unread(self) -> AbstractContextManager[None]:
+        """Nothing reads what runs now, so that backward passes it by; but what it would need is kept until then."""
+        return self.without_gradients()
+
     def inside(self, part: Part) -> AbstractContextManager[None]:
         """What runs now belongs to this module."""
         raise NotImplementedError
@@ -172,6 +176,11 @@ class Trace:
 
     def checkpoint(self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False) -> Tensor:
         """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint)."""
+        (made,) = self.checkpoints(lambda *given: [run(*given)], *given, early_stop=early_stop)
+        return made
+
+    def checkpoints(self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False) -> list[Tensor]:
+        """The same of what makes several."""
         raise NotImplementedError
 
     def adapted(self, part: Part, x: Tensor, made: Tensor) -> Tensor:

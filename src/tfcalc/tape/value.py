@@ -78,7 +78,7 @@ class Node:
         self.passes = passes
         self.scratch = scratch
         self.pending: list[Storage | None] = [None] * outputs
-        self.again: Callable[[], Value] | None = None
+        self.again: Callable[[], Sequence[Value]] | None = None
         self.ready: Sequence[Storage | None] = ()
         for storage in self.saved:
             storage.keep()

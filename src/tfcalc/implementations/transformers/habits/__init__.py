@@ -15,17 +15,6 @@ GEMMA4 = Habits(
     capped_logits=("final_logit_softcapping", None),
 )
 FAMILIES: dict[str, Habits] = {
-    "bigbird_pegasus": Habits(
-        norms="pre",
-        softmax="own",
-        dropped=("dropout", 0.1),
-        dropped_embeddings=("dropout", 0.1),
-        dropped_inside=("activation_dropout", 0.0),
-        loss="own",
-        shifted=False,
-        given_ones=True,
-        multiplied=("embedding",),
-    ),
     "dots3_note_text": Habits(
         router="sigmoid",
         router_logits="copies",
