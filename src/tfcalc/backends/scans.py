@@ -8,6 +8,7 @@ from tfcalc.backends.delta import gated_delta
 from tfcalc.backends.kimi_delta import forgetting, kimi_delta
 from tfcalc.backends.lightning import lightning
 from tfcalc.backends.mamba2 import state_space
+from tfcalc.core.traced import value_of
 from tfcalc.nn.context import Context
 from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
 from tfcalc.nn.griffin import RGLRU
@@ -15,13 +16,14 @@ from tfcalc.nn.kimi_delta import ForgetGate, KimiDelta
 from tfcalc.nn.lightning import LightningAttention
 from tfcalc.nn.mamba import Mamba
 from tfcalc.nn.mamba2 import Mamba2
+from tfcalc.nn.mamba_heads import MambaOfHeads
 from tfcalc.nn.module import Module
 from tfcalc.nn.multiplied import MultipliedMamba2
 from tfcalc.nn.rwkv import TimeMixing
 from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scaled, shifted
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import linear, matmul
-from tfcalc.ops.shapes import contiguous, select, stack, transpose, unsqueeze
+from tfcalc.ops.shapes import cat, contiguous, reshape, select, stack, transpose, unsqueeze
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
@@ -32,19 +34,28 @@ def decay(log: Tensor) -> Tensor:
 
 
 def mamba(mixer: Mamba, ctx: Context, x: Tensor, gate: Tensor, step: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """mamba_selective_scan: of all places at once what is written to the states, and then token by token.
-
-    A turn of its loop keeps the state that it reads, and the state that it makes where the product with C reads that in
-    a narrower format. ``x``, ``step``, ``b`` and ``c`` are of b × l × …, ``gate`` of b × c × l.
-    """
-    trace, given = x.trace, x.dtype
+    """MambaMixer; ``x``, ``step``, ``b`` and ``c`` are of b × l × …, ``gate`` of b × c × l."""
+    trace = x.trace
     a = decay(mixer.A_log.weight(trace))
     with trace.inside(mixer.dt_proj):
         weight, bias = (trace.weight(each) for each in mixer.dt_proj.held().weights)
         step = contiguous(transpose(linear(step, weight), 1, 2))
-    step = add(step, unsqueeze(trace.to(trace.to(bias, "float32"), step.dtype), -1))
+    bias, skip = trace.to(bias, "float32"), trace.to(mixer.D.weight(trace), "float32")
+    made = selective_scan(transpose(x, 1, 2), step, bias, a, b, c, skip, gate)
+    return trace.to(transpose(made, 1, 2), x.dtype)
+
+
+def selective_scan(
+    x: Tensor, step: Tensor, bias: Tensor, a: Tensor, b: Tensor, c: Tensor, skip: Tensor, gate: Tensor
+) -> Tensor:
+    """mamba_selective_scan: of all places at once what is written to the states, and then token by token.
+
+    A turn of its loop keeps the state that it reads, and the state that it makes where the product with C reads that in
+    a narrower format. ``x``, ``step`` and ``gate`` are of b × c × l, ``b`` and ``c`` of b × l × states.
+    """
+    trace, given = x.trace, x.dtype
+    step = add(step, unsqueeze(trace.to(bias, step.dtype), -1))
     step = pointwise("softplus", trace.upper(step))
-    x = transpose(x, 1, 2)
     decays = pointwise("exp", mul(unsqueeze(a, 1), unsqueeze(step, -1)))
     b = mul(unsqueeze(step, -1), unsqueeze(trace.to(b, "float32"), 1))
     written = mul(b, unsqueeze(trace.to(x, "float32"), -1))
@@ -56,10 +67,24 @@ def mamba(mixer: Mamba, ctx: Context, x: Tensor, gate: Tensor, step: Tensor, b: 
 
     batch, channels, length, states = decays.shape
     made = stack(loop(length, turn, trace.new((batch, channels, states), given, "state")), (batch, channels, length))
-    skip = trace.to(mixer.D.weight(trace), "float32")
     made = add(made, mul(x, unsqueeze(skip, -1)))
-    made = mul(made, pointwise("silu", gate))
-    return trace.to(transpose(made, 1, 2), given)
+    return mul(made, pointwise("silu", gate))
+
+
+def mamba_of_heads(
+    mixer: MambaOfHeads, ctx: Context, x: Tensor, gate: Tensor, step: Tensor, b: Tensor, c: Tensor
+) -> Tensor:
+    """ZambaMambaMixer: head by head; all are of heads × b × …, and so are the parameters."""
+    trace, heads, width = x.trace, mixer.heads, x.shape[2]
+    a = decay(reshape(mixer.A_log.weight(trace), heads, width, mixer.states))
+    with trace.inside(mixer.dt_proj):
+        bias = trace.weight(mixer.dt_proj.held().weights[1], heads)
+    bias, skip = trace.to(bias, "float32"), reshape(mixer.D.weight(trace), heads, width)
+    made = []
+    for _ in range(value_of(heads)):
+        one = [select(each, 0) for each in (x, step, bias, a, b, c)]
+        made.append(selective_scan(*one, trace.to(select(skip, 0), "float32"), select(gate, 0)))
+    return trace.to(transpose(cat(made, 1), 1, 2), x.dtype)
 
 
 def griffin(mixer: RGLRU, ctx: Context, x: Tensor, let_in: Tensor, let_stay: Tensor) -> Tensor:
@@ -135,6 +160,7 @@ def written(made: Tensor, one: Tensor) -> Tensor:
 
 CODE: dict[type[Module], Callable[..., Tensor]] = {
     Mamba: mamba,
+    MambaOfHeads: mamba_of_heads,
     RGLRU: griffin,
     TimeMixing: rwkv,
     GatedDeltaNet: gated_delta,

@@ -2,52 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
-from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
-from tfcalc.blocks.mamba import Mamba
-from tfcalc.blocks.mamba2 import Mamba2
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, classifier, lm_head
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
-from tfcalc.families.hybrid import LINEAR, layer_types, named_decoder
-from tfcalc.families.llama import kv_heads
-from tfcalc.families.mamba import expanded, time_step_rank
-from tfcalc.leaves import linear, norm
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.hybrid import FINAL, LINEAR, layer_types
+from tfcalc.families.mamba import Channels, expanded, mamba2_mixer, of_channels, time_step_rank
+from tfcalc.nn.adapted import AdaptedAttention, AdaptedNetwork, Adapters, AdaptersOf, LowRank
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.mamba_heads import HeadMap, MambaOfHeads
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.shared_blocks import AfterBlock, Block, Hybrid, Shared, SharingDecoder
 
 HYBRID = "hybrid"
-HEADS = {"Model": bare, "ForCausalLM": lm_head(), "ForSequenceClassification": classifier()}
+HEADS = {"Model": tops.bare, "ForCausalLM": tops.lm_head(), "ForSequenceClassification": tops.classifier()}
+FUSED = ("gate_up_proj", "down_proj")
+MAPS = ("q_proj", "k_proj", "v_proj")
 
 
-def mamba_layers(c: Config, run: Workload, kinds: Sequence[str], mixer: Component) -> Iterator[Component]:
-    """What each layer has of its own: Mamba, and in hybrid ones a map of what the shared block gives."""
-    h, t = c.size("hidden_size"), run.target.tokens
-    own = (mixer, norm("input_layernorm", "rmsnorm", h, t))
-
-    def made(kind: str) -> Component:
-        if kind == LINEAR:
-            return layer("layers", own, t * h)
-        parts = (layer("mamba_decoder", own, t * h), linear("linear", h, h, t, bias=False))
-        return Component("layers", "layer", parts=parts)
-
-    return stack("layers", kinds, c.size("num_hidden_layers"), made)
-
-
-def shared_attention(c: Config, run: Workload) -> Component:
+def shared_attention(c: Config) -> Attention:
     """Attention that reads a layer's input beside the embedding, and so is twice as wide as what it gives."""
-    width, a = attention_width(c), c.size("num_attention_heads")
+    width, a, g = attention_width(c), c.size("num_attention_heads"), kit.kv_heads(c)
     given = c.optional("attention_head_dim")
     d = divide(2 * c.size("hidden_size"), a) if given is None else given
     if given is None and 2 * c.number("hidden_size") % c.number("num_attention_heads"):
         raise InvalidModel(
             f"2·{c.path('hidden_size')} is not divisible by {c.path('num_attention_heads')}", "give attention_head_dim"
         )
-    block = Attention(width, a, kv_heads(c), d, d, names=LLAMA_NAMES, output_to=c.size("hidden_size"))
-    return block("self_attn", run.target, run.target, run, causal=True)
+    maps = [
+        Linear(name, width, heads * d, letter) for name, heads, letter in zip(MAPS, (a, g, g), "QKV", strict=True)
+    ]
+    back = Linear("o_proj", a * d, c.size("hidden_size"), "O")
+    return Attention("self_attn", a, g, d, d, tuple(maps), (), back, dropout=bool(c.get("attention_dropout")))
 
 
 def attention_width(c: Config) -> Num:
@@ -56,12 +49,28 @@ def attention_width(c: Config) -> Num:
     return 2 * c.size("hidden_size") if given is None else given
 
 
-def shared_block(c: Config, run: Workload, name: str, ffn: FeedForward, *, uses: int, stored: int) -> Component:
-    """A transformer block that so many layers use; it stands beside them, for none of them owns it."""
-    h, t = c.size("hidden_size"), run.target.tokens
-    norms = norm("input_layernorm", "rmsnorm", attention_width(c), t), norm("pre_ff_layernorm", "rmsnorm", h, t)
-    block = layer(name, (shared_attention(c, run), ffn("feed_forward", run.target, run), *norms), t * h)
-    return Component(f"layers[{uses} share]", "layer", parts=(block,), copies=stored, passes=divide(uses, stored))
+def shared_block(c: Config, name: str, attention: Attention, network: Module) -> Block:
+    """A transformer block that layers may share."""
+    norms = Norm("input_layernorm", "rmsnorm", attention_width(c)), Norm(
+        "pre_ff_layernorm", "rmsnorm", c.size("hidden_size")
+    )
+    return Block(name, attention, network, norms)
+
+
+def decoder(
+    c: Config, kinds: Sequence[str], mixer: Module, blocks: Sequence[tuple[Block, str]], shared: Sequence[Module]
+) -> Module:
+    """Layers of a ``mixer``, of which the hybrid ones read these ``blocks`` with their keys in turn."""
+    h, places = c.size("hidden_size"), (place for place in range(len(kinds)))
+    own = kit.layer(c, mixer, names=("input_layernorm",))
+    after = AfterBlock("mamba_decoder", own.subs, own.norms)
+    made: list[Module] = []
+    for kind in kinds:
+        block, key = blocks[next(places) % len(blocks)] if kind == HYBRID else (None, "")
+        made.append(own if block is None else Hybrid("layers", after, Linear("linear", h, h), block, key))
+    by_place = dict(enumerate(made))
+    base = kit.decoder(c, lambda place: by_place[place], range(len(made)), names=FINAL, masks=(None,))
+    return SharingDecoder(**base.__dict__ | {"shared": tuple(shared), "width": attention_width(c)})
 
 
 @family(
@@ -70,28 +79,39 @@ def shared_block(c: Config, run: Workload, name: str, ffn: FeedForward, *, uses:
     heads=HEADS,
     aliases={"layer_types": "layers_block_type", "head_dim": "attention_head_dim"},
 )
-def zamba(c: Config, run: Workload) -> Component:
+def zamba(c: Config) -> Module:
     """Zamba (arXiv 2405.16712): one block for all hybrid layers; with untied embeddings transformers unties it too."""
-    h, channels = c.size("hidden_size"), expanded(c, "mamba_expand")
-    channels.split(c, "n_mamba_heads")
-    mixer = Mamba(
-        h,
-        channels.size,
-        c.size("mamba_d_state"),
+    kinds = layer_types(c, lambda place: zamba_pattern(c, place), "layers_block_type", (LINEAR, HYBRID))
+    ffn = kit.gated(c, name="feed_forward")
+    block, uses = shared_block(c, "shared_transf", shared_attention(c), ffn), kinds.count(HYBRID)
+    tied = c.flag("tie_word_embeddings")
+    stored = 1 if tied else uses
+    shared = [Shared(f"layers[{uses} share]", block, stored, divide(uses, stored))] if uses else ()
+    return decoder(c, kinds, zamba_mixer(c), [(block, block.name if tied else "")], shared)
+
+
+def zamba_mixer(c: Config) -> MambaOfHeads:
+    """Mamba with heads."""
+    channels, heads = expanded(c, "mamba_expand"), c.size("n_mamba_heads")
+    width, rank, states = (
+        channels.split(c, "n_mamba_heads"),
         time_step_rank(c, "mamba_dt_rank"),
-        c.size("mamba_d_conv"),
-        c.word("hidden_mamba_act"),
+        c.size("mamba_d_state"),
+    )
+    mixer = of_channels(
+        c,
+        "mamba",
+        channels.size,
+        (rank, states, c.size("mamba_d_conv")),
+        norms="",
         bias=c.flag("mamba_proj_bias"),
         conv_bias=c.flag("mamba_conv_bias"),
-        heads=c.size("n_mamba_heads"),
     )
-    kinds = layer_types(c, lambda place: zamba_pattern(c, place), "layers_block_type", (LINEAR, HYBRID))
-    ffn = FeedForward(h, c.size("intermediate_size"), c.word("hidden_act"), names=GATED, gated=True)
-    layers = list(mamba_layers(c, run, kinds, mixer("mamba", run.target)))
-    if uses := kinds.count(HYBRID):
-        stored = 1 if c.flag("tie_word_embeddings") else uses
-        layers.append(shared_block(c, run, "shared_transf", ffn, uses=uses, stored=stored))
-    return named_decoder(c, run, *layers)
+    maps = {
+        "x_proj": HeadMap("x_proj", width, rank + 2 * states, "x", blocks=heads),
+        "dt_proj": HeadMap("dt_proj", rank, width, "Δ", bias=True, blocks=heads),
+    }
+    return MambaOfHeads(**mixer.__dict__ | maps | {"activation": c.word("hidden_mamba_act"), "heads": heads})
 
 
 def zamba_pattern(c: Config, place: int) -> str:
@@ -109,53 +129,54 @@ ZAMBA2_HYBRID = (*range(6, 43, 6), 47, 51)
     heads=HEADS,
     aliases={"layer_types": "layers_block_type", "head_dim": "attention_head_dim"},
 )
-def zamba2(c: Config, run: Workload) -> Component:
+def zamba2(c: Config) -> Module:
     """Zamba2 (arXiv 2411.15242): ``num_mem_blocks`` shared blocks in turn, adapted to each layer by low-rank maps."""
-    h, bias, channels = c.size("hidden_size"), c.flag("add_bias_linear"), expanded(c, "mamba_expand")
-    mixer = Mamba2(
-        h,
-        c.size("n_mamba_heads"),
-        channels.split(c, "n_mamba_heads"),
-        channels.size,
-        c.size("mamba_d_state"),
-        c.size("mamba_ngroups"),
-        c.size("mamba_d_conv"),
-        "silu",
-        c.size("chunk_size"),
-        bias=bias,
-    )
-    kinds = zamba2_kinds(c)
-    given = c.optional("intermediate_size")
-    inner = 4 * h if given is None else given
-    ffn = FeedForward(h, inner, c.word("hidden_act"), bias=bias, names=FUSED, gated=True)
-    layers = mamba_layers(c, run, kinds, mixer("mamba", run.target))
+    kinds, block = zamba2_kinds(c), zamba2_block(c)
     uses, blocks, tied = kinds.count(HYBRID), c.number("num_mem_blocks"), c.flag("tie_word_embeddings")
     # which layers have the same block as a layer: those that are a multiple of ``blocks`` away
     sharing = [len(range(place % blocks, uses, blocks)) for place in range(uses)]
-    if tied:
-        sharing = sharing[:blocks]
-    blocks_in_turn = (
-        shared_block(c, run, "shared_transformer", ffn, uses=users if tied else 1, stored=1) for users in sharing
-    )
-    adapted = adapters(c, run, inner)._replace(copies=sum(sharing), active=uses)
-    return named_decoder(c, run, *layers, *blocks_in_turn, adapted)
+    sharing = sharing[:blocks] if tied else sharing
+    users = Counter(sharing if tied else [1] * uses)
+    shared: list[Module] = [Shared(f"layers[{each} share]", block, stored, each) for each, stored in users.items()]
+    if uses:
+        adapters = Adapters("layers[adapters]", adapters_of(block), sum(sharing), uses)
+        shared.append(adapters)
+    in_turn = [(block, f"{block.name}.{each}" if tied else "") for each in range(blocks)]
+    return decoder(c, kinds, zamba2_mixer(c), in_turn, shared)
 
 
-def adapters(c: Config, run: Workload, inner: Num) -> Component:
-    """Low-rank maps that are added to a shared block's own, one set for each layer that uses it."""
-    width, t = attention_width(c), run.target.tokens
-    maps = ("q", "k", "v") if c.flag("use_shared_attention_adapter") else ()
-    pairs = [low_rank(f"linear_{each}_adapter_list", width, width, c.size("adapter_rank"), t) for each in maps]
-    up = low_rank("gate_up_proj_adapter_list", c.size("hidden_size"), 2 * inner, c.size("adapter_rank"), t)
-    parts = (Component("self_attn", "adapter", parts=tuple(pairs)), Component("feed_forward", "adapter", parts=(up,)))
-    block = Component("shared_transformer", "adapter", parts=parts)
-    return Component("layers[adapters]", "layer", parts=(block,))
+def zamba2_mixer(c: Config) -> Module:
+    """Mamba-2; all its channels together are as wide as its heads."""
+    channels, bias = expanded(c, "mamba_expand"), c.flag("add_bias_linear")
+    widths = channels.size, c.size("n_mamba_heads"), channels.split(c, "n_mamba_heads")
+    sizes = c.size("mamba_d_state"), c.size("mamba_ngroups"), c.size("mamba_d_conv"), c.size("chunk_size")
+    return mamba2_mixer(c, "mamba", widths, sizes, bias=bias, conv_bias=True, act="silu")
 
 
-def low_rank(name: str, fan_in: Num, fan_out: Num, rank: Num, tokens: Num) -> Component:
+def zamba2_block(c: Config) -> Block:
+    """A shared block whose maps have adapters."""
+    h, width, rank = c.size("hidden_size"), attention_width(c), c.size("adapter_rank")
+    letters = "qkv" if c.flag("use_shared_attention_adapter") else ""
+    adapters = tuple(low_rank(f"linear_{each}_adapter_list", width, width, rank) for each in letters)
+    plain = shared_attention(c)
+    rope = Rope(plain.key_dim) if c.flag("use_mem_rope") else None
+    attention = AdaptedAttention(**plain.__dict__ | {"adapters": adapters, "rope": rope})
+    given = c.optional("intermediate_size")
+    inner = 4 * h if given is None else given
+    ffn = kit.gated(c, name="feed_forward", width=inner, bias=c.flag("add_bias_linear"), names=FUSED)
+    adapter = low_rank("gate_up_proj_adapter_list", h, 2 * inner, rank)
+    return shared_block(c, "shared_transformer", attention, AdaptedNetwork(**ffn.__dict__ | {"adapters": (adapter,)}))
+
+
+def low_rank(name: str, fan_in: Num, fan_out: Num, rank: Num) -> LowRank:
     """Two matrices, one after the other."""
-    down, up = linear("0", fan_in, rank, tokens, bias=False), linear("1", rank, fan_out, tokens, bias=False)
-    return Component(name, "adapter", parts=(down, up))
+    return LowRank(name, Linear("0", fan_in, rank), Linear("1", rank, fan_out))
+
+
+def adapters_of(block: Block) -> AdaptersOf:
+    """Those of its attention and its network, by the same names."""
+    adapted = [each for each in (block.attention, block.network) if isinstance(each, AdaptedAttention | AdaptedNetwork)]
+    return AdaptersOf(block.name, tuple(AdaptersOf(each.name, each.adapters) for each in adapted))
 
 
 def zamba2_kinds(c: Config) -> list[str]:

@@ -94,9 +94,10 @@ class Context(NamedTuple):
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
     There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys;
-    ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them.
     Where the stream was filled up, ``unfilled`` is how long it was before.
     Where operations are counted, backward computes each so many layers again as a whole (``every_whole``).
+    ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them. Layers may
+    read the vectors of ``words`` again.
     """
 
     run: Workload
@@ -114,6 +115,7 @@ class Context(NamedTuple):
     prompts: Mapping[str, Tensor] = MappingProxyType({})
     unfilled: Num = 0
     every_whole: int = 0
+    words: Tensor | None = None
 
     @property
     def backend(self) -> Backend:

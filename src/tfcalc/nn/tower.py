@@ -138,3 +138,7 @@ class Unread(Module):
     def held(self) -> Cost:
         """What the layer does."""
         return self.layer.held()
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """As the layer does."""
+        return self.layer.forward(x, ctx)

@@ -37,6 +37,8 @@ class Running(Trace):
         self.casts: dict[int, Tensor] = {}
         self.held: list[Tensor] = []
         self.outputs: list[Tensor] = []
+        self.shared: tuple[str, int] | None = None
+        """The name of the weights that run and other layers have, too, and how many modules are around these."""
         self.kernels: list[Kernel] | None = None
         """Those that have been launched, where somebody asks for them."""
 
@@ -69,13 +71,30 @@ class Running(Trace):
 
     def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
         """A parameter of the module that runs, the same each time; a tied one is that which it is tied to."""
-        path, shape = weight.tied_to or f"{self.tape.path}.{weight.name}", stacked(weight, copies)
+        path, shape = weight.tied_to or f"{self._home}.{weight.name}", stacked(weight, copies)
         if path not in self.weights:
             trained = not weight.frozen and self.trained(self.tape.path)
             held = self.tape.parameter(product(shape), dtype or self.numerics.weights, path, trained=trained)
             self.weights[path] = Tensor(self, held.storage, shape, held.dtype, dense(shape), node=held.node)
         # a matrix that is a table elsewhere is read the other way round
         return self.weights[path] if weight.tied_to is None else self.view(self.weights[path], shape, dense(shape))
+
+    @property
+    def _home(self) -> str:
+        """Where the weights of the module that runs are."""
+        if self.shared is None:
+            return self.tape.path
+        name, depth = self.shared
+        return ".".join((name, *(place.name for place in self.tape.module[depth:])))
+
+    @contextmanager
+    def shares(self, name: str) -> Iterator[None]:
+        """What runs now has the weights that go by this name, wherever it runs; by none, those of its own place."""
+        before, self.shared = self.shared, (name, len(self.tape.module)) if name else None
+        try:
+            yield
+        finally:
+            self.shared = before
 
     def scalar(self, name: str, dtype: str) -> Tensor:
         """A trained number of the module that runs, in a format of its own."""
@@ -204,7 +223,8 @@ class Running(Trace):
         key = id(weight.storage)
         if key not in self.casts:
             cast = self.casts[key] = self.to(weight, self.numerics.autocast)
-            cast.storage.home = tuple(place._replace(passes=1) for place in self.tape.module)
+            once = {"passes": 1} if self.shared is None else {"passes": 1, "copies": 1}
+            cast.storage.home = tuple(place._replace(**once) for place in self.tape.module)
         return self.casts[key]
 
     @property

@@ -171,6 +171,10 @@ class Trace:
         """What runs now is one turn of the module that runs, for so many."""
         return nullcontext()
 
+    def shares(self, name: str) -> AbstractContextManager[None]:
+        """What runs now has the weights that go by this name, wherever it runs; by none, those of its own place."""
+        return nullcontext()
+
     def count(self, call: Call) -> None:
         """Count an operation whose result something else makes."""
 
