@@ -17,6 +17,9 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import SANDWICH, decoder, head_dim, kv_heads, norms
 from tfcalc.families.windows import SLIDING, told, window
 from tfcalc.leaves import activation, embedding, linear, norm
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.per_layer import LayerInput, LayerVectors
+from tfcalc.nn.stack import Stack
 from tfcalc.workload import Workload
 
 
@@ -112,6 +115,24 @@ def per_layer_tables(c: Config, run: Workload, layers: Sequence[Component]) -> t
         embedding("embed_tokens_per_layer", c.size("vocab_size_per_layer_input"), n * p, tokens),
         linear("per_layer_model_projection", c.size("hidden_size"), n * p, tokens, bias=False),
         norm("per_layer_projection_norm", "rmsnorm", p, tokens * n),
+    )
+
+
+def layer_input(c: Config) -> LayerInput:
+    """In a layer: its own vector of the token, gated by the stream, is added to it."""
+    h, p = c.size("hidden_size"), c.size("hidden_size_per_layer_input")
+    gate, back = Linear("per_layer_input_gate", h, p), Linear("per_layer_projection", p, h)
+    return LayerInput("(per_layer_input)", gate, back, c.word("hidden_activation"))
+
+
+def layer_vectors(c: Config, layers: Stack) -> LayerVectors:
+    """A vector for each of the ``layers``, from a table of its own and from the token's embedding."""
+    h, p, n = c.size("hidden_size"), c.size("hidden_size_per_layer_input"), total(each.copies for each in layers.groups)
+    return LayerVectors(
+        "",
+        Embedding("embed_tokens_per_layer", c.size("vocab_size_per_layer_input"), n * p, scales=True),
+        Linear("per_layer_model_projection", h, n * p),
+        Norm("per_layer_projection_norm", "rmsnorm", p, "gemma4"),
     )
 
 

@@ -46,6 +46,10 @@ class Backend(Protocol):
         """Queries and keys turned by their positions."""
         ...
 
+    def rotate_alone(self, q: Tensor, attention: Attention, ctx: Context) -> Tensor:
+        """Queries alone, which read keys that have been turned."""
+        ...
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
         """What queries make of keys and values, head by head."""
         ...
@@ -91,6 +95,9 @@ class Context(NamedTuple):
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
     There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys;
     ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them.
+
+    ``stored`` are the keys and values of the last layer that has made any, by the kind of layers that share them; with
+    ``reentrant`` checkpoints no gradient reaches them. Layers may have vectors of their own (``layer_vectors``).
     """
 
     run: Workload
@@ -106,6 +113,9 @@ class Context(NamedTuple):
     cache: Cache | None = None
     slopes: Tensor | None = None
     prompts: Mapping[str, Tensor] = MappingProxyType({})
+    stored: dict[str, tuple[Tensor, Tensor]] = {}  # noqa: RUF012  # a stack that shares has one of its own
+    reentrant: bool = False
+    layer_vectors: Tensor | None = None
 
     @property
     def backend(self) -> Backend:

@@ -15,10 +15,11 @@ def counted(module: Module, run: Workload) -> Component:
     What backward computes again is marked later, in the tree (:mod:`tfcalc.core.recomputation`). Attention to another
     model's output finds some that a gradient reaches.
     """
+    reentrant = run.recompute == "full" and not run.early_stop
     trace, run = Counting(), run.replaced(recompute="none", early_stop=False)
     ids = trace.given((run.target.batch, run.target.length), "int64", "token ids")
     source = run.source
     memory = trace.reached((source.batch, source.length, 1))  # a map knows itself how wide rows are
-    module(ids, Context(run, run.target, memory=memory, memory_of=source))
+    module(ids, Context(run, run.target, memory=memory, memory_of=source, reentrant=reentrant))
     (record,) = trace.record.inside.values()
     return record.component()
