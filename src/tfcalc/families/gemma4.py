@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Tensor as Weight
@@ -13,17 +12,14 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families import experts, kit
 from tfcalc.families.gemma import CAPPED
-from tfcalc.families.gemma3n import layer_input, layer_types, layer_vectors, reusing
+from tfcalc.families.gemma3n import CODE, attention, layer_input, layer_types, layer_vectors, norms, reusing
 from tfcalc.families.kit import SANDWICH
-from tfcalc.families.windows import FULL, SLIDING, both, window
-from tfcalc.nn.basic import Buffer, Linear, Norm, parameter
+from tfcalc.families.windows import FULL, both
+from tfcalc.nn.basic import Buffer, Norm, parameter
 from tfcalc.nn.experts_beside import Beside, ScaledRouting
 from tfcalc.nn.module import Module
 from tfcalc.nn.per_layer import SharingDecoder
-from tfcalc.nn.rope import Rope
 from tfcalc.nn.shared_keys import SharingAttention
-
-CODE = "gemma4"
 
 
 class Kind(NamedTuple):
@@ -72,42 +68,12 @@ def _groups(c: Config, kind: Kind) -> Num:
     return kind.kv_heads or c.size(name)
 
 
-def sharing(c: Config, letters: str, width: Num, groups: Num, **more: Any) -> SharingAttention:
-    """Norms of each head's query, key and value (that of the value without weights).
-
-    It makes what the ``letters`` say: queries, and perhaps keys and values, for ``groups`` of heads of this ``width``.
-    """
-    h, a, bias = c.size("hidden_size"), c.size("num_attention_heads"), c.flag("attention_bias")
-    sizes = {"Q": a * width, "K": groups * width, "V": groups * width}
-    names = dict(zip(sizes, LLAMA_NAMES, strict=False))
-    norms = {"Q": "q_norm", "K": "k_norm"}
-    return SharingAttention(
-        "self_attn",
-        a,
-        groups,
-        width,
-        width,
-        tuple(Linear(names[letter], h, sizes[letter], letter, bias) for letter in letters),
-        tuple(Norm(norms[letter], "rmsnorm", width, CODE) for letter in letters if letter in norms),
-        Linear(LLAMA_NAMES[-1], a * width, h, "O", bias),
-        rope=Rope(width, by_window=True),
-        dropout=bool(c.get("attention_dropout")),
-        value_norm=Norm("v_norm", "rmsnorm-plain", width, CODE) if "K" in letters else None,
-        **more,
-    )
-
-
 def mixer(c: Config, kind: Kind) -> SharingAttention:
     """Layers that see everything have wider heads, and may have values that are the keys."""
-    return sharing(
-        c,
-        "Q" if kind.reuses else "QK" if kind.full and c.flag("attention_k_eq_v") else "QKV",
-        kind.head_dim or c.size("global_head_dim" if kind.full else "head_dim"),
-        _groups(c, kind),
-        causal=c.get("use_bidirectional_attention") != "all",
-        window=None if kind.full else window(c),
-        shares="" if not c.number("num_kv_shared_layers", least=0) else FULL if kind.full else SLIDING,
-    )
+    made = "" if kind.reuses else "K" if kind.full and c.flag("attention_k_eq_v") else "KV"
+    width = kind.head_dim or c.size("global_head_dim" if kind.full else "head_dim")
+    causal = c.get("use_bidirectional_attention") != "all"
+    return attention(c, made, width, _groups(c, kind), full=kind.full, causal=causal)
 
 
 def moe(c: Config) -> ScaledRouting:
@@ -128,22 +94,18 @@ def decoder(c: Config, *, sparse: bool = False, by_layer: bool = False) -> Shari
     further: dict[str, Any] = {"scalar": Buffer("layer_scalar", Weight("layer_scalar", (1,), key=""))}
     if sparse:
         names = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
-        further |= {"moe": moe(c), "moe_norms": _norms(c, *names)}
+        further |= {"moe": moe(c), "moe_norms": norms(c, *names)}
     if by_layer:
-        (norm,) = _norms(c, "post_per_layer_input_norm")
+        (norm,) = norms(c, "post_per_layer_input_norm")
         further |= {"input": layer_input(c), "input_norm": norm}
 
     def one(kind: Kind) -> Module:
         wide = c.flag("use_double_wide_mlp") and kind.reuses
         network = kit.gated(c, width=(2 if wide else 1) * c.size("intermediate_size"), act="hidden_activation")
-        return Beside("layers", (mixer(c, kind), network), _norms(c, *SANDWICH), **further)
+        return Beside("layers", (mixer(c, kind), network), norms(c, *SANDWICH), **further)
 
     made = kit.decoder(c, one, kinds(c), code=CODE, masks=both(c)).but(scales=True)
     return SharingDecoder(**made.__dict__, vectors=layer_vectors(c, made.layers) if by_layer else None)
-
-
-def _norms(c: Config, *names: str) -> tuple[Norm, ...]:
-    return tuple(Norm(name, "rmsnorm", c.size("hidden_size"), CODE) for name in names)
 
 
 @family("gemma4_text", architecture="Gemma4ForCausalLM", heads=CAPPED, global_head_dim=512)  # by __post_init__

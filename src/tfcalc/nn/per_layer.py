@@ -10,24 +10,26 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, add, mul, scaled
-from tfcalc.ops.shapes import reshape, select
+from tfcalc.ops.shapes import copied, reshape, select
 from tfcalc.tape.tensor import Tensor
 
 
 class LayerVectors(Module):
     """What makes them: a table, and a map of the token's embedding, whose norm is of each layer's part.
 
-    Their sum is multiplied by a number. The vectors are as wide as the norm. Source: transformers'
+    Their sum is multiplied by a number. The vectors are as wide as the norm. A program may first put another word in
+    the place of those that are not in the table, in a copy of the ids (``replaces``). Source: transformers'
     Gemma4TextModel.project_per_layer_inputs.
     """
 
     table: Embedding
     map: Linear
     norm: Norm
+    replaces: bool = False
 
     def forward(self, ids: Tensor, words: Tensor, ctx: Context) -> Tensor:
         """Of b × l tokens, as b × l × layers × width."""
-        own = self.table(ids, ctx)
+        own = self.table(copied(ids, name="where") if self.replaces else ids, ctx)
         made = scaled(self.map(words))
         made = reshape(made, *made.shape[:2], divide(made.width, self.norm.width), self.norm.width)
         made = scaled(add(self.norm(made, ctx), reshape(own, *made.shape)))
