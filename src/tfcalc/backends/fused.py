@@ -60,6 +60,10 @@ class Fused(Transformers):
         angles = ctx.angles[rotation.key(attention)]
         return _turned_in_place(q, angles), _turned_in_place(k, angles)
 
+    def rotate_alone(self, q: Tensor, attention: Attention, ctx: Context) -> Tensor:
+        """The same of queries."""
+        return _turned_in_place(q, ctx.angles[rotation.key(attention)])
+
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """Not known: mamba-ssm's and flash-linear-attention's kernels keep other tensors than PyTorch's loops do."""
         what = f"the fused kernel of {type(mixer).__name__} is not supported"

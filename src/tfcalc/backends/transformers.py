@@ -75,6 +75,11 @@ class Transformers:
         """By maps of their own."""
         return attention.by_maps(x, ctx)
 
+    def rotate_alone(self, q: Tensor, attention: Attention, ctx: Context) -> Tensor:
+        """The same of queries."""
+        assert attention.rope is not None
+        return rotation.rotated(q, ctx.angles[rotation.key(attention)], attention.rope)
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:
         """By the kernel of the run."""
         return attention.attended(q, k, v, block, ctx)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer, stack
-from tfcalc.blocks.alt_up import AltUp
+from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num, total
-from tfcalc.core.recomputation import ATTENTION as ATTEND
 from tfcalc.errors import InvalidModel
-from tfcalc.families.llama import SANDWICH, decoder, head_dim, kv_heads, norms
-from tfcalc.families.windows import SLIDING, told, window
-from tfcalc.leaves import activation, embedding, linear, norm
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.gemma import CAPPED
+from tfcalc.families.kit import SANDWICH, head_dim, kv_heads
+from tfcalc.families.windows import FULL, LAYERS, SLIDING, both, window
+from tfcalc.nn.alt_up import AltUp, AltUpDecoder, AltUpLayer, EachStream, LowRank, SparseFeedForward
+from tfcalc.nn.basic import Embedding, Linear, Norm, parameter
+from tfcalc.nn.module import Module
+from tfcalc.nn.per_layer import LayerInput, LayerVectors
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.shared_keys import SharingAttention
+from tfcalc.nn.stack import Stack
+
+CODE = "gemma4"
+"""Norms in fp32, whose 1/rms is a power."""
 
 
 def reusing(c: Config, layer_types: list[str]) -> list[bool]:
@@ -37,142 +42,133 @@ def reusing(c: Config, layer_types: list[str]) -> list[bool]:
 
 def layer_types(c: Config, every: int) -> list[str]:
     """The kind of each layer; where none is given, all see a window but one in ``every``."""
-    count = c.number("num_hidden_layers")
+    count = c.number(LAYERS)
     if c.get("layer_types") is not None:
         return c.words("layer_types", count)
-    return ["sliding_attention" if (place + 1) % every else "full_attention" for place in range(count)]
+    return [SLIDING if (place + 1) % every else FULL for place in range(count)]
 
 
-def attention(
-    c: Config,
-    run: Workload,
-    *,
-    width: Num,
-    groups: Num,
-    made: str = "KV",
-    causal: bool = True,
-    window: int | None = None,
-) -> Component:
-    """Norms of each head's query, key and value (that of the value without weights); ``made`` is Attention's."""
-    h, a, tokens = c.size("hidden_size"), c.size("num_attention_heads"), run.target.tokens
-    own = (norm("k_norm", "rmsnorm", width, tokens * groups), norm("v_norm", "rmsnorm-plain", width, tokens * groups))
-    block = Attention(
-        h,
+def attention(c: Config, made: str, width: Num, groups: Num, *, full: bool, causal: bool = True) -> SharingAttention:
+    """Norms of each head's query, key and value (that of the value without weights).
+
+    It makes queries and what the letters of ``made`` say, keys and values, for ``groups`` of heads of this ``width``.
+    """
+    h, a, bias = c.size("hidden_size"), c.size("num_attention_heads"), c.flag("attention_bias")
+    sizes = {"Q": a * width, "K": groups * width, "V": groups * width}
+    names = dict(zip(sizes, LLAMA_NAMES, strict=False))
+    normed = ("q_norm", "k_norm") if made else ("q_norm",)
+    return SharingAttention(
+        "self_attn",
         a,
         groups,
         width,
         width,
-        bias=c.flag("attention_bias"),
-        names=LLAMA_NAMES,
-        within=(norm("q_norm", "rmsnorm", width, tokens * a), *(own if made else ())),
-        made=made,
-        window=window,
-        rotary=width,
-    )
-    mixer = block("self_attn", run.target, run.target, run, causal=causal)
-    reentrant = run.recompute == "full" and not run.early_stop
-    return mixer if made or not reentrant else without_memory(mixer)
-
-
-def without_memory(mixer: Component) -> Component:
-    """The same where no gradient reaches the keys and values that it reads.
-
-    torch.utils.checkpoint with ``use_reentrant=True`` runs the layers that made them without a graph.
-    """
-    own = mixer.own
-    return mixer._replace(
-        own=own._replace(
-            products=tuple(one._replace(backward=one.backward - (mixer.kind == ATTEND)) for one in own.products)
-        ),
-        parts=tuple(without_memory(part) for part in mixer.parts),
+        tuple(Linear(names[letter], h, sizes[letter], letter, bias) for letter in f"Q{made}"),
+        tuple(Norm(name, "rmsnorm", width, CODE) for name in normed),
+        Linear(LLAMA_NAMES[-1], a * width, h, "O", bias),
+        rope=Rope(width, by_window=True),
+        window=None if full else window(c),
+        causal=causal,
+        dropout=bool(c.get("attention_dropout")),
+        value_norm=Norm("v_norm", "rmsnorm-plain", width, CODE) if made else None,
+        shares="" if not c.number("num_kv_shared_layers", least=0) else FULL if full else SLIDING,
     )
 
 
-def sliding(c: Config, run: Workload, types: list[str]) -> list[int | None]:
-    """The window of each layer, as far as it matters."""
-    return told(run, [window(c) if kind == SLIDING else None for kind in types])
-
-
-def per_layer_input(c: Config, run: Workload) -> Iterator[Component]:
+def layer_input(c: Config) -> LayerInput:
     """In a layer: its own vector of the token, gated by the stream, is added to it."""
-    h, p, tokens = c.size("hidden_size"), c.size("hidden_size_per_layer_input"), run.target.tokens
-    parts = (
-        linear("per_layer_input_gate", h, p, tokens, bias=False),
-        activation("activation", c.word("hidden_activation"), tokens * p),
-        linear("per_layer_projection", p, h, tokens, bias=False),
-    )
-    yield Component("(per_layer_input)", "per_layer_input", parts=parts)
-    yield norm("post_per_layer_input_norm", "rmsnorm", h, tokens)
+    h, p = c.size("hidden_size"), c.size("hidden_size_per_layer_input")
+    gate, back = Linear("per_layer_input_gate", h, p), Linear("per_layer_projection", p, h)
+    return LayerInput("(per_layer_input)", gate, back, c.word("hidden_activation"))
 
 
-def per_layer_tables(c: Config, run: Workload, layers: Sequence[Component]) -> tuple[Component, ...]:
-    """Before the ``layers``: a vector for each of them, from a table of its own and from the token's embedding."""
-    p, n, tokens = c.size("hidden_size_per_layer_input"), total(each.copies for each in layers), run.target.tokens
-    return (
-        embedding("embed_tokens_per_layer", c.size("vocab_size_per_layer_input"), n * p, tokens),
-        linear("per_layer_model_projection", c.size("hidden_size"), n * p, tokens, bias=False),
-        norm("per_layer_projection_norm", "rmsnorm", p, tokens * n),
+def layer_vectors(c: Config, layers: Stack, **more: bool) -> LayerVectors:
+    """A vector for each of the ``layers``, from a table of its own and from the token's embedding."""
+    h, p, n = c.size("hidden_size"), c.size("hidden_size_per_layer_input"), total(each.copies for each in layers.groups)
+    return LayerVectors(
+        "",
+        Embedding("embed_tokens_per_layer", c.size("vocab_size_per_layer_input"), n * p, scales=True),
+        Linear("per_layer_model_projection", h, n * p),
+        Norm("per_layer_projection_norm", "rmsnorm", p, CODE),
+        **more,
     )
+
+
+def norms(c: Config, *names: str) -> tuple[Norm, ...]:
+    """Of the hidden size, by these names."""
+    return tuple(Norm(name, "rmsnorm", c.size("hidden_size"), CODE) for name in names)
 
 
 class Kind(NamedTuple):
     """How a layer differs from others: it may reuse keys and values, or have a width of its own (0: the usual)."""
 
+    full: bool
     reuses: bool
     width: int
-    window: int | None
+    cuts: bool
 
 
-def laurel(c: Config, run: Workload) -> Component:
-    """Learned augmented residual layer: a map of low rank beside the attention."""
-    h, r, tokens = c.size("hidden_size"), c.size("laurel_rank"), run.target.tokens
-    return Component(
-        "laurel",
-        "laurel",
-        parts=(
-            linear("linear_left", h, r, tokens, bias=False),
-            linear("linear_right", r, h, tokens, bias=False),
-            norm("post_laurel_norm", "rmsnorm", h, tokens),
-        ),
-    )
-
-
-def gemma3n_layer(c: Config, run: Workload, kind: Kind) -> Component:
-    """Attention, a feed-forward network and what is particular to Gemma 3n, in one layer of this kind."""
-    h, act = c.size("hidden_size"), c.word("hidden_activation")
-    inner = kind.width or c.size("intermediate_size")
-    return layer(
-        "layers",
-        (
-            AltUp(h, c.size("altup_num_inputs"))("altup", run.target),
-            attention(
-                c, run, width=head_dim(c), groups=kv_heads(c), made="" if kind.reuses else "KV", window=kind.window
-            ),
-            laurel(c, run),
-            FeedForward(h, inner, act, names=GATED, gated=True)("mlp", run.target, run),
-            *per_layer_input(c, run),
-            *norms(SANDWICH, "rmsnorm", c, run),
-        ),
-        run.target.tokens * h,
-    )
-
-
-def widths(c: Config, count: int) -> list[int]:
-    """``intermediate_size`` of each layer, where it is a list; else zeros."""
+def kinds(c: Config) -> list[Kind]:
+    """One for each layer."""
+    types, count = layer_types(c, 5), c.number(LAYERS)
     listed = isinstance(c.get("intermediate_size"), list | tuple)
-    return c.numbers("intermediate_size", count, least=1) if listed else [0] * count
+    widths = c.numbers("intermediate_size", count, least=1) if listed else [0] * count
+    each = zip(types, reusing(c, types), widths, sparse(c, count), strict=True)
+    return [Kind(kind == FULL, reads, width, cuts) for kind, reads, width, cuts in each]
 
 
-@family("gemma3n_text", architecture="Gemma3nForCausalLM", heads=CAUSAL_LM)
-def gemma3n_text(c: Config, run: Workload) -> Component:
-    """Gemma 3n (Google 2025; MatFormer, arXiv 2310.07707; AltUp, arXiv 2301.13310; LAuReL, arXiv 2411.07501)."""
-    h, streams, tokens = c.size("hidden_size"), c.size("altup_num_inputs"), run.target.tokens
-    types = layer_types(c, 5)
-    kinds = [Kind(*one) for one in zip(reusing(c, types), widths(c, len(types)), sliding(c, run, types), strict=True)]
-    layers = list(stack("layers", kinds, c.size("num_hidden_layers"), lambda kind: gemma3n_layer(c, run, kind)))
-    whole = decoder(c, run, *layers)
-    further = (
-        linear(name, h, h, tokens, bias=False)._replace(copies=streams - 1)
-        for name in ("altup_projections", "altup_unembed_projections")
+def sparse(c: Config, count: int) -> list[bool]:
+    """Whose gates are cut off: those of the first ten layers, where nothing is said and there are more."""
+    given: Any = c.get("activation_sparsity_pattern")
+    if given is None:
+        return [count > 10 and place < 10 for place in range(count)]
+    each = given if isinstance(given, list | tuple) else [given] * count
+    return [place < len(each) and each[place] != 0 for place in range(count)]
+
+
+def altup(c: Config) -> AltUp:
+    """Streams and what mixes them."""
+    h, s = c.size("hidden_size"), c.size("altup_num_inputs")
+    return AltUp(
+        "altup",
+        parameter("correct_output_scale", h, minor=True),
+        Norm("router_norm", "rmsnorm", h, CODE),
+        Linear("modality_router", h, s),
+        Linear("prediction_coefs", s, s * s),
+        Linear("correction_coefs", s, s),
+        s,
+        clips=c.get("altup_coef_clip") is not None,
+        scales=c.flag("altup_correct_scale"),
     )
-    return whole._replace(parts=(*whole.parts, *per_layer_tables(c, run, layers), *further))
+
+
+def laurel(c: Config) -> LowRank:
+    """Learned augmented residual layer: a map of low rank beside the attention."""
+    h, r = c.size("hidden_size"), c.size("laurel_rank")
+    return LowRank("laurel", Linear("linear_left", h, r), Linear("linear_right", r, h), *norms(c, "post_laurel_norm"))
+
+
+@family("gemma3n_text", architecture="Gemma3nForCausalLM", heads=CAPPED)
+def gemma3n_text(c: Config) -> Module:
+    """Gemma 3n (Google 2025; MatFormer, arXiv 2310.07707; AltUp, arXiv 2301.13310; LAuReL, arXiv 2411.07501)."""
+    h, s = c.size("hidden_size"), c.size("altup_num_inputs")
+
+    def one(kind: Kind) -> Module:
+        network = kit.gated(c, width=kind.width or None, act="hidden_activation")
+        return AltUpLayer(
+            "layers",
+            altup(c),
+            attention(c, "" if kind.reuses else "KV", head_dim(c), kv_heads(c), full=kind.full),
+            laurel(c),
+            SparseFeedForward(**network.__dict__, cuts=kind.cuts),
+            layer_input(c),
+            norms(c, *SANDWICH, "post_per_layer_input_norm"),
+        )
+
+    made = kit.decoder(c, one, kinds(c), code=CODE, masks=both(c)).but(scales=True)
+    return AltUpDecoder(
+        **made.__dict__,
+        vectors=layer_vectors(c, made.layers, replaces=True),
+        up=EachStream("altup_projections", h, h, streams=s),
+        down=EachStream("altup_unembed_projections", h, h, streams=s),
+    )

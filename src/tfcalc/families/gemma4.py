@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
+from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.gemma3n import attention, layer_types, per_layer_input, per_layer_tables, reusing, sliding
-from tfcalc.families.llama import SANDWICH, decoder, norms
-from tfcalc.leaves import buffer, norm, parameter
-from tfcalc.workload import Workload
-
-FULL, SLIDING = "full_attention", "sliding_attention"
+from tfcalc.families import experts, kit
+from tfcalc.families.gemma import CAPPED
+from tfcalc.families.gemma3n import CODE, attention, layer_input, layer_types, layer_vectors, norms, reusing
+from tfcalc.families.kit import SANDWICH
+from tfcalc.families.windows import FULL, both
+from tfcalc.nn.basic import Buffer, Norm, parameter
+from tfcalc.nn.experts_beside import Beside, ScaledRouting
+from tfcalc.nn.module import Module
+from tfcalc.nn.per_layer import SharingDecoder
+from tfcalc.nn.shared_keys import SharingAttention
 
 
 class Kind(NamedTuple):
@@ -28,19 +29,16 @@ class Kind(NamedTuple):
     reuses: bool
     head_dim: int = 0
     kv_heads: int = 0
-    window: int | None = None
 
 
-def kinds(c: Config, run: Workload) -> list[Kind]:
+def kinds(c: Config) -> list[Kind]:
     """One for each layer; the last always sees everything."""
     types = layer_types(c, 6)
     types[-1] = FULL
     each = "per_layer_config" in c.data
     return [
-        Kind(kind == FULL, shared, *(_overridden(c, place) if each else (0, 0)), width)
-        for place, (kind, shared, width) in enumerate(
-            zip(types, reusing(c, types), sliding(c, run, types), strict=True)
-        )
+        Kind(kind == FULL, reads, *(_overridden(c, place) if each else (0, 0)))
+        for place, (kind, reads) in enumerate(zip(types, reusing(c, types), strict=True))
     ]
 
 
@@ -57,10 +55,6 @@ def _overridden(c: Config, place: int) -> tuple[int, int]:
     return layer_config.number("head_dim"), layer_config.number("num_key_value_heads")
 
 
-def _width(c: Config, kind: Kind) -> Num:
-    return kind.head_dim or c.size("global_head_dim" if kind.full else "head_dim")
-
-
 def _groups(c: Config, kind: Kind) -> Num:
     """Key and value heads, which share the query heads evenly."""
     of_its_own = kind.full and c.flag("attention_k_eq_v") and c.get("num_global_key_value_heads") is not None
@@ -74,70 +68,59 @@ def _groups(c: Config, kind: Kind) -> Num:
     return kind.kv_heads or c.size(name)
 
 
-def gemma4_layer(c: Config, run: Workload, kind: Kind, *further: Component) -> Component:
-    """Attention and a feed-forward network, and what is ``further`` in each layer."""
-    h, wide = c.size("hidden_size"), c.flag("use_double_wide_mlp") and kind.reuses
-    same = kind.full and c.flag("attention_k_eq_v")
-    inner, act = (2 if wide else 1) * c.size("intermediate_size"), c.word("hidden_activation")
-    mixer = attention(
-        c,
-        run,
-        width=_width(c, kind),
-        groups=_groups(c, kind),
-        made="" if kind.reuses else "K" if same else "KV",
-        causal=c.get("use_bidirectional_attention") != "all",
-        window=kind.window,
-    )
-    mlp = FeedForward(h, inner, act, names=GATED, gated=True)("mlp", run.target, run)
-    parts = (mixer, mlp, *further, *norms(SANDWICH, "rmsnorm", c, run), buffer("layer_scalar", 1))
-    return layer("layers", parts, run.target.tokens * h)
+def mixer(c: Config, kind: Kind) -> SharingAttention:
+    """Layers that see everything have wider heads, and may have values that are the keys."""
+    made = "" if kind.reuses else "K" if kind.full and c.flag("attention_k_eq_v") else "KV"
+    width = kind.head_dim or c.size("global_head_dim" if kind.full else "head_dim")
+    causal = c.get("use_bidirectional_attention") != "all"
+    return attention(c, made, width, _groups(c, kind), full=kind.full, causal=causal)
 
 
-def layers(c: Config, run: Workload, *further: Component) -> Iterator[Component]:
-    """All of them."""
-    return stack(
-        "layers", kinds(c, run), c.size("num_hidden_layers"), lambda kind: gemma4_layer(c, run, kind, *further)
+def moe(c: Config) -> ScaledRouting:
+    """The router's scales are trained."""
+    routing: dict[str, Any] = {"experts": "num_experts", "each": "top_k_experts", "router": "router.proj"}
+    width, act, h = "moe_intermediate_size", c.word("hidden_activation"), c.size("hidden_size")
+    made = experts.mixture(c, name="(moe)", width=width, act=act, normalized=True, **routing)
+    return ScaledRouting(
+        **made.__dict__,
+        reads=Norm("router.norm", "rmsnorm-plain", h, CODE),
+        scale=parameter("router.scale", h, minor=True),
+        expert_scale=parameter("router.per_expert_scale", c.size("num_experts"), minor=True),
     )
 
 
-def experts(c: Config, run: Workload) -> Iterator[Component]:
-    """Experts beside the dense network, both with norms of their own; the router's scales are trained."""
-    h, count, tokens = c.size("hidden_size"), c.size("num_experts"), run.target.tokens
-    expert = FeedForward(h, c.size("moe_intermediate_size"), c.word("hidden_activation"), names=FUSED, gated=True)
-    within = (
-        norm("router.norm", "rmsnorm-plain", h, tokens),
-        parameter("router.scale", h, minor=True),
-        parameter("router.per_expert_scale", count, minor=True),
-    )
-    moe = MixtureOfExperts(h, count, c.size("top_k_experts"), expert, router="router.proj", within=within)
-    yield moe("(moe)", run.target, run)
-    yield from norms(
-        ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"),
-        "rmsnorm",
-        c,
-        run,
-    )
+def decoder(c: Config, *, sparse: bool = False, by_layer: bool = False) -> SharingDecoder:
+    """The layers have experts, and vectors of their own, where they may."""
+    further: dict[str, Any] = {"scalar": Buffer("layer_scalar", Weight("layer_scalar", (1,), key=""))}
+    if sparse:
+        names = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
+        further |= {"moe": moe(c), "moe_norms": norms(c, *names)}
+    if by_layer:
+        (norm,) = norms(c, "post_per_layer_input_norm")
+        further |= {"input": layer_input(c), "input_norm": norm}
+
+    def one(kind: Kind) -> Module:
+        wide = c.flag("use_double_wide_mlp") and kind.reuses
+        network = kit.gated(c, width=(2 if wide else 1) * c.size("intermediate_size"), act="hidden_activation")
+        return Beside("layers", (mixer(c, kind), network), norms(c, *SANDWICH), **further)
+
+    made = kit.decoder(c, one, kinds(c), code=CODE, masks=both(c)).but(scales=True)
+    return SharingDecoder(**made.__dict__, vectors=layer_vectors(c, made.layers) if by_layer else None)
 
 
-@family("gemma4_text", architecture="Gemma4ForCausalLM", heads=CAUSAL_LM, global_head_dim=512)  # by __post_init__
-def gemma4_text(c: Config, run: Workload) -> Component:
+@family("gemma4_text", architecture="Gemma4ForCausalLM", heads=CAPPED, global_head_dim=512)  # by __post_init__
+def gemma4_text(c: Config) -> Module:
     """Gemma 4 (Google 2026): layers that see everything have wider heads, and may have values that are the keys."""
     by_layer = c.number("hidden_size_per_layer_input", least=0) > 0
-    further = (
-        *(experts(c, run) if c.flag("enable_moe_block") else ()),
-        *(per_layer_input(c, run) if by_layer else ()),
-    )
-    stacked = list(layers(c, run, *further))
-    whole = decoder(c, run, *stacked)
-    return whole._replace(parts=(*whole.parts, *(per_layer_tables(c, run, stacked) if by_layer else ())))
+    return decoder(c, sparse=c.flag("enable_moe_block"), by_layer=by_layer)
 
 
 @family(
     "gemma4_unified_text",
     architecture="Gemma4UnifiedForCausalLM",
-    heads=CAUSAL_LM,
+    heads=CAPPED,
     global_head_dim=512,  # by __post_init__
 )
-def gemma4_unified_text(c: Config, run: Workload) -> Component:
+def gemma4_unified_text(c: Config) -> Module:
     """The same without experts, and without tables for each layer."""
-    return decoder(c, run, *layers(c, run))
+    return decoder(c)

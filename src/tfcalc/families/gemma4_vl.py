@@ -203,13 +203,16 @@ def text(c: Config) -> Config:
     return part(c, "text_config", f"{c.model_type}_text")
 
 
+HEADS = heads(text, cap="final_logit_softcapping")
+
+
 def embedder(name: str, fan_in: Num, width: Num, **more: Any) -> Embedder:
     """What a tower gives, or data, normalised without weights, as vectors of the text's width."""
     (norm,) = _norms(("embedding_pre_projection_norm",), fan_in, "rmsnorm-plain")
     return Embedder(name, norm, Linear("embedding_projection", fan_in, width), **more)
 
 
-@family("gemma4", architecture="Gemma4ForConditionalGeneration", heads=heads(text))
+@family("gemma4", architecture="Gemma4ForConditionalGeneration", heads=HEADS)
 def gemma4(c: Config) -> Module:
     """Gemma 4 (Google 2026): a tower for images, one for sounds, both or none."""
     chains: list[tuple[Module, ...]] = []
@@ -225,7 +228,7 @@ def gemma4(c: Config) -> Module:
     return Senses("model", image_kit.nested(text(c), "language_model"), tuple(chains), copies_ids=True)
 
 
-@family("gemma4_unified", architecture="Gemma4UnifiedForConditionalGeneration", heads=heads(text))
+@family("gemma4_unified", architecture="Gemma4UnifiedForConditionalGeneration", heads=HEADS)
 def gemma4_unified(c: Config) -> Module:
     """Gemma 4 without towers: pixels and samples of sound are projected at once."""
     chains: list[tuple[Module, ...]] = []

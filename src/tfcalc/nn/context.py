@@ -50,6 +50,10 @@ class Backend(Protocol):
         """An attention block as a whole."""
         ...
 
+    def rotate_alone(self, q: Tensor, attention: Attention, ctx: Context) -> Tensor:
+        """Queries alone, which read keys that have been turned."""
+        ...
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
         """What queries make of keys and values, head by head."""
         ...
@@ -94,10 +98,13 @@ class Context(NamedTuple):
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
     There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys;
-    Where the stream was filled up, ``unfilled`` is how long it was before.
-    Where operations are counted, backward computes each so many layers again as a whole (``every_whole``).
     ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them. Layers may
-    read the vectors of ``words`` again.
+    read the vectors of ``words`` again, or have vectors of their own (``layer_vectors``). Where the stream was filled
+    up, ``unfilled`` is how long it was before.
+
+    ``stored`` are the keys and values of the last layer that has made any, by the kind of layers that share them; with
+    ``reentrant`` checkpoints no gradient reaches them. Where operations are counted, backward computes each so many
+    layers again as a whole (``every_whole``).
     """
 
     run: Workload
@@ -116,6 +123,9 @@ class Context(NamedTuple):
     unfilled: Num = 0
     every_whole: int = 0
     words: Tensor | None = None
+    stored: dict[str, tuple[Tensor, Tensor]] = {}  # noqa: RUF012  # a stack that shares has one of its own
+    reentrant: bool = False
+    layer_vectors: Tensor | None = None
 
     @property
     def backend(self) -> Backend:

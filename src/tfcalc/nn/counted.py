@@ -16,10 +16,12 @@ def counted(module: Module, run: Workload) -> Component:
     model's output finds some that a gradient reaches.
     """
     every = 0 if run.early_stop else run.every
+    reentrant = run.recompute == "full" and not run.early_stop
     trace, run = Counting(), run.replaced(recompute="none", early_stop=False)
     ids = trace.given((run.target.batch, run.target.length), "int64", "token ids")
     source = run.source
     memory = trace.reached((source.batch, source.length, 1))  # a map knows itself how wide rows are
-    module(ids, Context(run, run.target, memory=memory, memory_of=source, every_whole=every))
+    ctx = Context(run, run.target, memory=memory, memory_of=source, every_whole=every, reentrant=reentrant)
+    module(ids, ctx)
     (record,) = trace.record.inside.values()
     return record.component()

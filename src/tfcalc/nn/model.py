@@ -61,6 +61,7 @@ class Decoder(Module):
         if any(isinstance(each, Positions) and each.indices == GIVEN for each in self.added):
             ctx = ctx._replace(places=numbered(x, (1, ctx.stream.length)))
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
+        ctx = self.sharing(x, words, ctx)
         if words.trace.lowers:
             ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
             if self.relative is not None:
@@ -70,6 +71,10 @@ class Decoder(Module):
         for back in self.maps[1:]:
             x = back(x)
         return dropout(x, "output_dropout") if self.drops_output and ctx.drops else x
+
+    def sharing(self, ids: Tensor, words: Tensor, ctx: Context) -> Context:
+        """With what layers read beside the stream."""
+        return ctx
 
     def _words(self, x: Tensor, ctx: Context) -> Tensor:
         x = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)

@@ -71,10 +71,20 @@ def rotary(
     Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
     """
     rows = q.rows + k.rows - behind * (q.shape[0] * q.shape[1] + k.shape[0] * k.shape[1])
-    work = Elementwise("rotate", rows * width, forward=3, backward=3, width=width)
-    leaf = Leaf("rotary", "rotary")
-    q.trace.count(Call("rotary", (q, k), q.shape, q.dtype, elementwise=(work,), leaf=leaf, saves_result=True))
+    q.trace.count(_rotating((q, k), rows, width))
     return code() if q.trace.lowers else (q, k)
+
+
+def rotary_alone(q: Tensor, width: Num, code: Callable[[], Tensor]) -> Tensor:
+    """The same of queries that read keys which have been turned."""
+    q.trace.count(_rotating((q,), q.rows, width))
+    return code() if q.trace.lowers else q
+
+
+def _rotating(turned: tuple[Tensor, ...], rows: Num, width: Num) -> Call:
+    work = Elementwise("rotate", rows * width, forward=3, backward=3, width=width)
+    shape, dtype = turned[0].shape, turned[0].dtype
+    return Call("rotary", turned, shape, dtype, elementwise=(work,), leaf=Leaf("rotary", "rotary"), saves_result=True)
 
 
 def fused_attention(

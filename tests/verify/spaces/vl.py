@@ -41,11 +41,14 @@ def gemma3n_text(random: Random) -> dict[str, Any]:
     drawn = gemma_text(random)
     if coin(random):
         drawn["intermediate_size"] = random.choices([16, 24, 40], k=drawn["num_hidden_layers"])
-    return drawn | {
+    drawn |= {
         "architectures": [random.choice(["Gemma3nForCausalLM", "Gemma3nTextModel"])],
         "altup_num_inputs": random.choice([2, 3, 4]),
         "laurel_rank": random.choice([2, 5]),
     }
+    if coin(random):
+        drawn["activation_sparsity_pattern"] = random.choices([0.0, 0.95], k=drawn["num_hidden_layers"])
+    return drawn
 
 
 @space("gemma4_text")

@@ -1,0 +1,214 @@
+"""Alternating updates: several residual streams, of which a layer computes one and predicts the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
+from tfcalc.nn.attention import Attention, attentions
+from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.context import Context
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.module import Module
+from tfcalc.nn.per_layer import LayerInput, SharingDecoder
+from tfcalc.ops.elementwise import add, mul, pointwise, power, quotient, residual, scaled, shifted
+from tfcalc.ops.products import linear
+from tfcalc.ops.rows import mean
+from tfcalc.ops.shapes import contiguous, copied, permute, reshape, select, stack, transpose, unsqueeze
+from tfcalc.ops.streams import added_in_place, added_to_others, mixed_streams
+from tfcalc.tape.call import Call
+from tfcalc.tape.tensor import Tensor
+
+
+class AltUp(Module):
+    """Of ``streams`` vectors the active one says, through a router, how all are mixed before the layer and after it.
+
+    The router runs twice: for the prediction (s · s weights of the mixture) and for the correction (s weights). The
+    prediction is a product with each token's own matrix; the correction adds to each stream what it is weighted by.
+    In training the weights of the correction may be kept under a number (``clips``), which makes a copy of them; what
+    a layer reads of the corrected stream may be multiplied by a trained ``scale`` (``scales``).
+
+    Source: Baykal et al. 2023 (arXiv 2301.13310), algorithm 1; transformers' Gemma3nTextAltUp.
+    """
+
+    kind = "altup"
+
+    scale: Stored
+    norm: Norm
+    router: Linear
+    prediction: Linear
+    correction: Linear
+    streams: Num
+    clips: bool = False
+    scales: bool = True
+
+    def predict(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the layer will make of all streams, of s × b × l × h."""
+        with x.trace.inside(self):
+            first = select(x, 0)
+            routed = self._routed(first, ctx) if x.trace.lowers else self._both_routed(first, ctx)
+            matrices = reshape(self.prediction(routed), *first.shape[:-1], self.streams, self.streams)
+            made = mixed_streams(permute(x, (1, 2, 3, 0)), transpose(matrices, 2, 3), "predict")
+            made = added_in_place(permute(made, (3, 0, 1, 2)), x)
+            return x.trace.to(contiguous(made), x.dtype)
+
+    def correct(self, predicted: Tensor, activated: Tensor, innovation: Tensor, ctx: Context) -> Tensor:
+        """All streams, by what the layer has ``activated`` of one of them, and how far that is from the prediction."""
+        trace = activated.trace
+        with trace.inside(self):
+            rows = (*activated.shape[:-1], self.streams)
+            routed = self._routed(activated, ctx) if trace.lowers else trace.view(activated, rows, None)
+            innovation = copied(innovation, predicted.shape, "repeat")
+            weights = unsqueeze(permute(shifted(self._weighted(routed, ctx), "+ 1"), (2, 0, 1)), -1)
+            return trace.to(added_in_place(mul(innovation, weights), predicted), activated.dtype)
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """What a layer reads of the corrected stream."""
+        x = copied(x, name="clone")
+        if not self.scales:
+            return x
+        with x.trace.inside(self):
+            return mul(x, self.scale.weight(x.trace))
+
+    def _routed(self, x: Tensor, ctx: Context) -> Tensor:
+        made = self.router(scaled(self.norm(x, ctx)))
+        return x.trace.to(pointwise("tanh", x.trace.to(made, "float32")), x.dtype)
+
+    def _both_routed(self, x: Tensor, ctx: Context) -> Tensor:
+        """Where operations are only counted: for prediction and correction at once."""
+        twice = x.trace.view(x, (2, *x.shape), None)
+        return x.trace.view(self.router(self.norm(twice, ctx)), (*x.shape[:-1], self.streams), None)
+
+    def _weighted(self, x: Tensor, ctx: Context) -> Tensor:
+        if not (self.clips and x.trace.lowers and ctx.run.training):
+            return self.correction(x)
+        with x.trace.inside(self.correction):
+            (weight,) = (x.trace.weight(each) for each in self.correction.held().weights)
+            return linear(x, pointwise("clamp", weight))
+
+
+class LowRank(Module):
+    """``x + norm(x W_l W_r)``: a map of low rank beside the attention (LAuReL, arXiv 2411.07501)."""
+
+    kind = "laurel"
+
+    left: Linear
+    right: Linear
+    norm: Norm
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of b × l × h."""
+        return add(x, self.norm(self.right(self.left(x)), ctx))
+
+
+class SparseFeedForward(GatedFeedForward):
+    """A gated network whose gate is 0 but where it is above its row's mean by so many deviations (``cuts``)."""
+
+    cuts: bool = False
+
+    def activated(self, x: Tensor, ctx: Context) -> Tensor:
+        """The activation of what is left."""
+        if self.cuts and x.trace.lowers:
+            trace, middle = x.trace, mean(x)
+            std = trace.call(Call("std", (x,), middle.shape, x.dtype, saves=(x,), saves_result=True))
+            cut = add(middle, mul(std, trace.new((), x.dtype, "deviations")))
+            x = pointwise("relu", add(x, cut))
+        return super().activated(x, ctx)
+
+
+class AltUpLayer(Module):
+    """A layer of several streams: attention and a map of low rank beside it, a network, and the layer's own vector.
+
+    The norms stand before and behind attention and network; that of the layer's own vector is the last.
+    Source: transformers' Gemma3nTextDecoderLayer.
+    """
+
+    kind = "layer"
+
+    altup: AltUp
+    mixer: Attention
+    laurel: LowRank
+    network: GatedFeedForward
+    input: LayerInput
+    norms: tuple[Norm, ...]
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of s × b × l × h."""
+        predicted = self.altup.predict(x, ctx)
+        active = select(predicted, 0)
+        before, behind, before_network, behind_network, last = self.norms
+        normed = before(active, ctx)
+        beside = self.laurel(normed, ctx)
+        made = residual(active, behind(self.mixer(normed, ctx), ctx), self.mixer.name)
+        made = scaled(residual(made, beside, self.laurel.name))
+        made = residual(made, behind_network(self.network(before_network(made, ctx), ctx), ctx), self.network.name)
+        innovation = residual(made, select(predicted, 0), self.altup.name)
+        corrected = self.altup.correct(predicted, made, innovation, ctx)
+        own = last(self.input(self.altup.scaled(select(corrected, 0)), ctx), ctx)
+        if x.trace.lowers:
+            return added_to_others(corrected, own)
+        residual(select(corrected, 0), own, self.input.name)
+        return corrected
+
+
+class EachStream(Linear):
+    """A matrix for each stream but the first."""
+
+    streams: Num = 2
+
+    @property
+    def copies(self) -> Num:
+        """How many there are."""
+        return self.streams - 1
+
+    def of(self, place: int) -> Linear:
+        """That of a stream."""
+        return Linear(f"{self.name}.{place}", self.fan_in, self.fan_out)
+
+
+class AltUpDecoder(SharingDecoder):
+    """A decoder of several streams: each but the first is a map of the embedding, and is mapped back at the end.
+
+    Mapped vectors are brought to the length of those of the first stream. The result is the mean of all.
+    """
+
+    up: EachStream | None = None
+    down: EachStream | None = None
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """And the maps."""
+        yield from super().parts
+        yield from (each for each in (self.up, self.down) if each is not None)
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of token ids."""
+        assert self.up is not None
+        assert self.down is not None
+        assert self.norm is not None
+        words = self._words(x, ctx)
+        ctx = self.sharing(x, words, ctx)
+        if words.trace.lowers:
+            ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
+        shape = (self.up.streams, *words.shape)
+        x = self.layers.run([stack([words, *_mapped(self.up, [words])], shape)], ctx)
+        streams = [select(x, 0) for _ in range(value_of(self.up.streams) if x.trace.lowers else 1)]
+        made = stack([streams[0], *_mapped(self.down, streams)], shape)
+        del x, streams
+        return self.norm(made.trace.call(Call("mean", (made,), words.shape, made.dtype)), ctx)
+
+
+def _mapped(maps: EachStream, streams: list[Tensor]) -> list[Tensor]:
+    """Each stream's map of its vectors (or of the first's), as long as those of the first."""
+    first, trace = streams[0], streams[0].trace
+    if not trace.lowers:
+        return [maps(first)]
+    wanted = power(mean(power(first)))
+    others = streams[1:] or [first] * (value_of(maps.streams) - 1)
+    made: list[Tensor] = []
+    for place, x in enumerate(others):
+        mapped = trace.to(maps.of(place)(x), first.dtype)
+        length = pointwise("sqrt", pointwise("clamp", mean(power(mapped))))
+        made.append(quotient(mul(mapped, wanted), length))
+    return made
