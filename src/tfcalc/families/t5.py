@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import NamedTuple
+from typing import Any
 
-from tfcalc.blocks import Attention, layer
-from tfcalc.blocks import FeedForward as FeedForwardTree
-from tfcalc.blocks.local_attention import LocalAttention
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import bare, output
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
 from tfcalc.families import t5_kit as kit
-from tfcalc.families.bart import sum_last
-from tfcalc.leaves import embedding, norm, parameter
 from tfcalc.nn.basic import Linear
+from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder
 from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.local_attention import LocalAttention, LocalStack
 from tfcalc.nn.mixture import Router
 from tfcalc.nn.module import Module
 from tfcalc.nn.switch import Networks, Switch
-from tfcalc.workload import Sequences, Workload
 
 ALIASES = {
     "hidden_size": "d_model",
@@ -29,118 +21,7 @@ ALIASES = {
     "num_hidden_layers": "num_layers",
     "head_dim": "d_kv",
 }
-NAMES = ("q", "k", "v", "o")
-ENCODER_ONLY = ("EncoderModel", "ForTokenClassification")
-Mixer = Callable[..., Component]
-
-
-def dense(c: Config, run: Workload, stream: Sequences) -> Component:
-    """The feed-forward network; ``feed_forward_proj`` says its activation, and with ``gated-`` before it its gate."""
-    gate, _, kind = c.word("feed_forward_proj").rpartition("-")
-    gated = c.flag("is_gated_act") if c.has("is_gated_act") else gate == "gated"
-    kind = "gelu_new" if (gate, kind) == ("gated", "gelu") else kind
-    names = ("wi_0", "wi_1", "wo") if gated else ("wi", "wo")
-    made = FeedForwardTree(c.size("d_model"), c.size("d_ff"), kind, names=names, gated=gated)
-    return made("DenseReluDense", stream, run)
-
-
-def relative_bias(c: Config, name: str = "relative_attention_bias") -> Component:
-    """What is added to a score, by head and by the distance of the two tokens, in buckets."""
-    table = parameter(name, c.size("relative_attention_num_buckets"), c.size("num_heads"))
-    return table._replace(kind="position")
-
-
-def attention(
-    c: Config,
-    run: Workload,
-    name: str,
-    queries: Sequences,
-    keys: Sequences,
-    *within: Component,
-    causal: bool = False,
-) -> Component:
-    """Without biases; the heads together need not be as wide as the model."""
-    h, a, d = c.size("d_model"), c.size("num_heads"), c.size("d_kv")
-    block = Attention(h, a, a, d, d, names=NAMES, within=within)
-    return block(name, queries, keys, run, causal=causal)
-
-
-def looking_around(c: Config, run: Workload, *within: Component) -> Component:
-    """The encoder's self-attention."""
-    return attention(c, run, "SelfAttention", run.source, run.source, *within)
-
-
-class Kin(NamedTuple):
-    """What differs among them.
-
-    ``mixer`` is the encoder's self-attention, and ``tables`` are those of its first layer that all layers add to their
-    scores.
-    """
-
-    mixer: Mixer = looking_around
-    tables: tuple[str, ...] = ("SelfAttention.relative_attention_bias",)
-
-
-def block(c: Config, run: Workload, stream: Sequences, *sublayers: Component) -> Component:
-    """A layer: each of its sub-layers has a norm beside it."""
-    h = c.size("d_model")
-    parts: list[Component] = []
-    for place, each in enumerate(sublayers):
-        parts.append(each._replace(name=f"layer.{place}.{each.name}"))
-        parts.append(norm(f"layer.{place}.layer_norm", "rmsnorm", h, stream.tokens))
-    return layer("block", parts, stream.tokens * h, ends_with_sum=sum_last(c, run, name="dropout_rate"))
-
-
-def encoder(c: Config, run: Workload, kin: Kin) -> Component:
-    """Its layers attend both ways."""
-    return _half(c, run, "encoder", run.source, "num_layers", kin.mixer(c, run), tables=kin.tables)
-
-
-def decoder(c: Config, run: Workload) -> Component:
-    """Its layers look back, and at what the encoder made. They are as many as the encoder's unless told otherwise."""
-    stream, depth = run.target, "num_layers" if c.get("num_decoder_layers") is None else "num_decoder_layers"
-    mixer = attention(c, run, "SelfAttention", stream, stream, causal=True)
-    reader = attention(c, run, "EncDecAttention", stream, run.source)
-    return _half(c, run, "decoder", stream, depth, mixer, reader, tables=Kin().tables)
-
-
-def _half(
-    c: Config,
-    run: Workload,
-    name: str,
-    stream: Sequences,
-    depth: str,
-    *mixers: Component,
-    tables: tuple[str, ...],
-) -> Component:
-    h, blocks = c.size("d_model"), block(c, run, stream, *mixers, dense(c, run, stream))
-    return Component(
-        name,
-        name,
-        parts=(
-            embedding("embed_tokens", c.size("vocab_size"), h, stream.tokens, tied_to="shared"),
-            *(relative_bias(c, f"block[0].layer.0.{table}") for table in tables),
-            blocks._replace(copies=c.size(depth)),
-            norm("final_layer_norm", "rmsnorm", h, stream.tokens),
-        ),
-    )
-
-
-def seq2seq(c: Config, run: Workload, kin: Kin) -> Component:
-    """Shared table of words, encoder, and decoder where the head needs one."""
-    table = embedding("shared", c.size("vocab_size"), c.size("d_model"), 0)
-    if c.head in ENCODER_ONLY:
-        return Component("transformer", "encoder-decoder", parts=(table, encoder(c, run.by_itself, kin)))
-    return Component("transformer", "encoder-decoder", parts=(table, encoder(c, run, kin), decoder(c, run)))
-
-
-def generation(c: Config, run: Workload, base: Component) -> Iterator[Component]:
-    """Logits by the table of words, or (T5 1.1 and later) by a matrix of their own."""
-    yield from base.parts
-    yield output("lm_head", c.size("d_model"), c.size("vocab_size"), run, tied=c.flag("tie_word_embeddings"))
-
-
-HEADS: dict[str, Head] = {"Model": bare, "EncoderModel": bare, "ForConditionalGeneration": generation}
+LONG_HEADS = {name: kit.HEADS[name] for name in ("Model", "EncoderModel", "ForConditionalGeneration")}
 
 
 @family(
@@ -176,27 +57,22 @@ def umt5(c: Config) -> Module:
     return kit.seq2seq(c, everywhere=True)
 
 
-@family("longt5", architecture="LongT5ForConditionalGeneration", heads=HEADS, aliases=ALIASES)
-def longt5(c: Config, run: Workload) -> Component:
-    """Guo et al. 2021 (arXiv 2112.07916): the encoder sees what is near, and summaries of blocks of the rest."""
-    if c.word("encoder_attention_type", ("local", "transient-global")) == "local":
-        return seq2seq(c, run, Kin(mixer=_local, tables=("LocalSelfAttention.relative_attention_bias",)))
-    name = "TransientGlobalSelfAttention"
-    tables = (f"{name}.relative_attention_bias", f"{name}.global_relative_attention_bias")
-    return seq2seq(c, run, Kin(mixer=partial(_local, name=name, summarised="global_block_size"), tables=tables))
+@family("longt5", architecture="LongT5ForConditionalGeneration", heads=LONG_HEADS, aliases=ALIASES)
+def longt5(c: Config) -> Module:
+    """Guo et al. 2021 (arXiv 2112.07916): the encoder sees what is near, and summaries of blocks of the rest.
 
-
-def _local(c: Config, run: Workload, *, name: str = "LocalSelfAttention", summarised: str = "") -> Component:
-    """A block is the token itself and as many as ``local_radius`` says."""
-    block = LocalAttention(
-        c.size("d_model"),
-        c.size("num_heads"),
-        c.size("d_kv"),
-        c.number("local_radius") + 1,
-        NAMES,
-        c.number(summarised) if summarised else None,
-    )
-    return block(name, run.source, run)
+    A block is the token itself and as many as ``local_radius`` says.
+    """
+    far = c.word("encoder_attention_type", ("local", "transient-global")) != "local"
+    name = "TransientGlobalSelfAttention" if far else "LocalSelfAttention"
+    more: dict[str, Any] = {"block": c.number("local_radius") + 1}
+    if far:
+        more |= {"summarised": c.number("global_block_size"), "summary_norm": kit.norm(c, "global_input_layer_norm")}
+    whole = kit.seq2seq(c, mixer=kit.attention(c, name, LocalAttention, causal=False, **more))
+    assert isinstance(whole, EncoderDecoder | EncoderAlone)
+    table = f"block[0].layer.0.{name}.global_relative_attention_bias"
+    own = {"near": whole.encoder.relative, "far": kit.relative(c, table) if far else None, "relative": None}
+    return whole.but(encoder=LocalStack(**whole.encoder.__dict__ | own))
 
 
 @family(

@@ -15,12 +15,15 @@ def einsum(equation: str, a: Tensor, b: Tensor) -> Tensor:
     """One product of matrices for all axes that both have and that stay.
 
     The axes of each operand are put in order, those that both have first, and made three; where memory does not allow
-    that, it is copied, and the copy is kept. What is summed must be wider than one.
+    that, it is copied, and the copy is kept. What is summed must be wider than one. The operand whose axis the result
+    has first is the first of the product, so that the result lies in order.
 
-    Source: torch's sumproduct_pair (aten/src/ATen/native/Linear.cpp).
+    Source: torch's einsum and sumproduct_pair (aten/src/ATen/native/Linear.cpp).
     """
     operands, result = equation.split("->")
     left, right = operands.split(",")
+    if next((letter for letter in result if (letter in left) != (letter in right)), left[0]) not in left:
+        left, right, a, b = right, left, b, a
     sizes = dict(zip(left, a.shape, strict=True)) | dict(zip(right, b.shape, strict=True))
     wide_left = {letter for letter in left if value_of(sizes[letter]) != 1}
     wide_right = {letter for letter in right if value_of(sizes[letter]) != 1}

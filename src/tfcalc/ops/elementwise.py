@@ -53,6 +53,14 @@ def add(a: Tensor, b: Tensor) -> Tensor:
     return a.trace.call(Call("add", (a, b), shape, widest(a.dtype, b.dtype), passes=True, strides=strides))
 
 
+def added_in_place(x: Tensor, more: Tensor) -> Tensor:
+    """``x`` in place plus ``more``, in the format of ``x``: keeps nothing."""
+    shares, strides = x.storage, x.strides
+    return x.trace.call(
+        Call("add_", (x, more), x.shape, x.dtype, shares=shares, strides=strides, passes=True, kernels=("add_",))
+    )
+
+
 def residual(x: Tensor, made: Tensor, name: str, *, called: str = "") -> Tensor:
     """``x + f(x)``: 1 addition per element, and 1 where the two gradients meet; f goes by this ``name``.
 
