@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
+from tfcalc.blocks import FUSED, GATED, FeedForward, layer
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -10,12 +10,15 @@ from tfcalc.configs.heads import CAUSAL_LM
 from tfcalc.core.component import Component
 from tfcalc.core.number import ceil_div
 from tfcalc.families import kit
-from tfcalc.families.deepseek import feed_forward, indexer, latent_attention, latent_module, shared_and_routed
+from tfcalc.families.deepseek import latent_attention, latent_module, shared_and_routed, sparse_latent
 from tfcalc.families.experts import mlp_types, sparse_after
 from tfcalc.families.glm_moe import dense_or_sparse
 from tfcalc.families.llama import PRE_NORM, decoder, norms
-from tfcalc.leaves import activation, buffer, linear, norm
-from tfcalc.nn.basic import Norm
+from tfcalc.leaves import buffer, linear
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.gated_norm import GatedNorm, NormGate
+from tfcalc.nn.indexer import GatedQueries
+from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
 from tfcalc.workload import Workload
@@ -68,45 +71,41 @@ def axk1(c: Config) -> Module:
     return dense_or_sparse(c, kinds, lambda _: latent_module(c), mixed)
 
 
-def gated_norm(name: str, c: Config, run: Workload) -> Component:
-    """A norm whose output is gated by a small network of itself."""
-    h, rank, t = c.size("hidden_size"), c.size("gated_norm_rank"), run.target.tokens
-    gate = (
-        linear("fc1", h, rank, t, bias=False),
-        activation("activation", "silu", t * rank),
-        linear("fc2", rank, h, t, bias=False),
-        activation("gate", "sigmoid", t * h),
-    )
-    return Component(name, "norm", parts=(norm("norm", "rmsnorm", h, t), Component("mlp", "gate", parts=gate)))
-
-
 @family(
     "axk2",
     architecture="AXK2ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts"},
     # by __post_init__, for older configs:
     first_k_dense_replace=1,
     moe_layer_freq=1,
 )
-def axk2(c: Config, run: Workload) -> Component:
+def axk2(c: Config) -> Module:
     """A.X K2 (SK Telecom 2026): an indexer, gated values, and gated norms before attention and before experts."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    block = latent_attention(c, within=(indexer(c, run),))._replace(gated=True)
-    mixer = block("self_attn", run.target, run)
     kinds = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0), c.number("moe_layer_freq")))
-    before, between = PRE_NORM
+    mixer, (before, between) = gated_queries(c), kit.PRE_NORM
 
-    def make(kind: str) -> Component:
-        second = gated_norm(between, c, run) if kind == "sparse" else norm(between, "rmsnorm", h, tokens)
-        return layer(
-            "layers",
-            (mixer, feed_forward(kind, c, run), gated_norm(before, c, run), second),
-            tokens * h,
-            ends_with_sum=True,
-        )
+    def one(kind: str) -> Module:
+        if kind == "sparse":
+            return PreNorm("layers", (mixer, shared_and_routed(c)), (gated_norm(c, before), gated_norm(c, between)))
+        plain = Norm(between, "rmsnorm", c.size("hidden_size"))
+        return PreNorm("layers", (mixer, kit.gated(c)), (gated_norm(c, before), plain))
 
-    return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
+    return kit.decoder(c, one, kinds)
+
+
+def gated_queries(c: Config) -> GatedQueries:
+    """Attention to chosen keys; one map makes queries and a gate for the values."""
+    made = sparse_latent(c)
+    down, _, *others = made.inward
+    up = Linear("q_gate_proj", 2 * c.size("q_lora_rank"), made.heads * (made.key_dim + made.value_dim), "UQ")
+    return GatedQueries(**made.__dict__ | {"inward": (down, up, *others)})
+
+
+def gated_norm(c: Config, name: str) -> GatedNorm:
+    """A norm with a gate of ``gated_norm_rank``."""
+    h, rank = c.size("hidden_size"), c.size("gated_norm_rank")
+    return GatedNorm(name, Norm("norm", "rmsnorm", h), NormGate("mlp", Linear("fc1", h, rank), Linear("fc2", rank, h)))
 
 
 def with_zero_experts(c: Config, run: Workload) -> Component:
