@@ -1,0 +1,39 @@
+"""Several residual streams beside each other: b × l × n × h."""
+
+from __future__ import annotations
+
+from tfcalc.ops.products import batched
+from tfcalc.ops.shapes import reshape, transpose
+from tfcalc.tape.call import Call, Leaf, MatMul
+from tfcalc.tape.tensor import Tensor
+
+
+def collapsed(x: Tensor) -> Tensor:
+    """The sum of all streams, one vector for each token: keeps nothing."""
+    return x.trace.call(Call("sum", (x,), (*x.shape[:2], x.width), x.trace.upper_format(x.dtype)))
+
+
+def sums(x: Tensor, axis: int) -> Tensor:
+    """The sums of rows (-1) or of columns (-2), in their place: keeps nothing."""
+    shape = list(x.shape)
+    shape[axis] = 1
+    return x.trace.call(Call("sum", (x,), tuple(shape), x.trace.upper_format(x.dtype)))
+
+
+def mixed(h: Tensor, x: Tensor) -> Tensor:
+    """``Hᵀ X``: each token's n × n matrix times its n residual vectors.
+
+    ====================  =======================================================================
+    parameters            none: the matrix is made of the token
+    forward FLOPs         ``2·t·n·n·h``
+    backward FLOPs        twice that
+    ====================  =======================================================================
+
+    Source: Xie et al. 2025 (mHC, arXiv 2512.24880), eq. 3; transformers' DeepseekV4DecoderLayer.
+    """
+    trace, (b, l, n, width) = x.trace, x.shape
+    h, x = batched(trace.lower(transpose(h, -1, -2))), batched(trace.lower(x))
+    product = MatMul("Hᵀ X", (2, b * l, n, n, width), (h, x))
+    saves = (*([h] if x.needs_gradient else []), *([x] if h.needs_gradient else []))
+    call = Call("matmul", (h, x), (b * l, n, width), x.dtype, products=(product,), saves=saves, kernels=("bmm",))
+    return reshape(trace.call(call._replace(leaf=Leaf("mix", "mixing"))), b, l, n, width)
