@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.backends import activations, attention, norms, relative, rotation, routers, scans
-from tfcalc.backends.experts import EXPERTS, every, networks
+from tfcalc.backends.experts import EXPERTS, every, networks, some_idle
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known
@@ -15,6 +15,7 @@ from tfcalc.nn.mixture import Experts, Routed, Router
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
+from tfcalc.nn.shortcut import IdleExperts
 from tfcalc.nn.switch import Networks
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
@@ -83,11 +84,11 @@ class Transformers:
 
     def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """By the products that were asked for, where the family does not have its own."""
-        return (
-            every(experts, x, sent, ctx)
-            if isinstance(experts, AllExperts)
-            else EXPERTS[self.experts_by](experts, x, sent, ctx)
-        )
+        if isinstance(experts, AllExperts):
+            return every(experts, x, sent, ctx)
+        if isinstance(experts, IdleExperts):
+            return some_idle(experts, x, sent, ctx)
+        return EXPERTS[self.experts_by](experts, x, sent, ctx)
 
     def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """One after another."""

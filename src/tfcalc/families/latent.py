@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, layer
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
+from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import ceil_div
 from tfcalc.families import kit
-from tfcalc.families.deepseek import latent_attention, latent_module, shared_and_routed, sparse_latent
-from tfcalc.families.experts import mlp_types, sparse_after
+from tfcalc.families.deepseek import latent_module, shared_and_routed, sparse_latent
+from tfcalc.families.experts import FUSED, mlp_types, sparse_after
 from tfcalc.families.glm_moe import dense_or_sparse
-from tfcalc.families.llama import PRE_NORM, decoder, norms
-from tfcalc.leaves import buffer, linear
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Buffer, Linear, Norm
 from tfcalc.nn.gated_norm import GatedNorm, NormGate
 from tfcalc.nn.indexer import GatedQueries
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.mixture import Mixture, Router
 from tfcalc.nn.module import Module
-from tfcalc.workload import Workload
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.shortcut import IdleExperts, OfSome, ShortcutLayer
 
 
 @family("minicpm3", architecture="MiniCPM3ForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
@@ -108,33 +105,33 @@ def gated_norm(c: Config, name: str) -> GatedNorm:
     return GatedNorm(name, Norm("norm", "rmsnorm", h), NormGate("mlp", Linear("fc1", h, rank), Linear("fc2", rank, h)))
 
 
-def with_zero_experts(c: Config, run: Workload) -> Component:
+def with_idle(c: Config) -> Mixture:
     """Experts, and some that do nothing, of which transformers stores the first matrix all the same."""
-    h, t, width = c.size("hidden_size"), run.target.tokens, c.size("expert_ffn_hidden_size")
+    h, f = c.size("hidden_size"), c.size("expert_ffn_hidden_size")
     real, chosen = c.size("n_routed_experts"), c.size("moe_topk")
     every = real + (0 if c.get("zero_expert_num") is None else c.size("zero_expert_num", least=0))
-    inward, act, down = FeedForward(h, width, c.word("hidden_act"), names=FUSED, gated=True)("", run.target, run).parts
-    parts = (
-        inward._replace(copies=every, active=chosen),
-        act._replace(passes=chosen),
-        down._replace(copies=real, active=chosen),
+    router = Router(
+        "router.classifier",
+        h,
+        every,
+        bias=c.flag("router_bias"),
+        chosen=chosen,
+        corrected=True,
+        scales=True,
+        logits="copies",
+        result="logits",
     )
-    router = linear("router.classifier", h, every, t, bias=c.flag("router_bias"), letter="router")
-    return Component(
-        "mlp",
-        "moe",
-        parts=(
-            router._replace(kind="router"),
-            Component("experts", "experts", parts=parts),
-            buffer("router.e_score_correction_bias", every),
-        ),
-    )
+    up = OfSome(FUSED[0], h, 2 * f, "1", stored=every, chosen=chosen)
+    down = OfSome(FUSED[1], f, h, "2", stored=real, chosen=chosen)
+    many = IdleExperts("experts", None, up, down, c.word("hidden_act"), count=real, chosen=chosen)
+    correction = Weight("router.e_score_correction_bias", (every,), key="")
+    return Mixture("mlp", router, many, stored=(Buffer(correction.name, correction),))
 
 
 @family(
     "longcat_flash",
     architecture="LongcatFlashForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={
         "num_local_experts": "n_routed_experts",
         "num_experts_per_tok": "moe_topk",
@@ -142,14 +139,23 @@ def with_zero_experts(c: Config, run: Workload) -> Component:
         "moe_intermediate_size": "expert_ffn_hidden_size",
     },
 )
-def longcat_flash(c: Config, run: Workload) -> Component:
+def longcat_flash(c: Config) -> Module:
     """LongCat-Flash (arXiv 2509.01322): a layer holds attention and a dense network twice, and experts beside them."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    dense = FeedForward(h, c.size("ffn_hidden_size"), c.word("hidden_act"), names=GATED, gated=True)
-    block = latent_attention(c)._replace(query_dim=c.optional("qk_head_dim"))
-    twice = (block("self_attn", run.target, run), *norms(PRE_NORM, "rmsnorm", c, run))
-    both = (dense(f"mlps[{place}]", run.target, run) for place in range(2))
-    parts = (with_zero_experts(c, run), *(part._replace(copies=2) for part in twice), *both)
+    h, mixer, twice = c.size("hidden_size"), latent_module(c), ("[0]", "[1]")
+    given, (first, up, *others) = c.optional("qk_head_dim"), mixer.inward
+    up = up if given is None else up.but(fan_out=mixer.heads * given)
+    mixer = mixer.but(inward=(first, up, *others), scales="queries", rope=Rope(c.size("qk_rope_head_dim"), pairs=True))
+    before, between = (tuple(Norm(f"{name}{place}", "rmsnorm", h) for place in twice) for name in kit.PRE_NORM)
+    layer = ShortcutLayer(
+        "layers",
+        with_idle(c),
+        tuple(mixer.but(name=f"self_attn{place}") for place in twice),
+        before,
+        between,
+        tuple(kit.gated(c, name=f"mlps{place}", width=c.size("ffn_hidden_size")) for place in twice),
+    )
     # transformers gives these models twice as many layers as it builds, one for each attention
-    count = ceil_div(c.size("num_hidden_layers") - 1, 2) if c.has("num_hidden_layers") else c.size("num_layers")
-    return decoder(c, run, layer("layers", parts, tokens * h, copies=count, ends_with_sum=True))
+    each = c.has("num_hidden_layers")
+    count = ceil_div(c.size("num_hidden_layers") - 1, 2) if each else c.size("num_layers")
+    kinds = range(c.number("num_hidden_layers") // 2 if each else c.number("num_layers"))
+    return kit.decoder(c, lambda _: layer, kinds, count=count)
