@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, floor_div, same
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
 from tfcalc.nn.mixture import Experts, PlainExperts, Routed
+from tfcalc.nn.shortcut import IdleExperts
 from tfcalc.nn.switch import Networks
 from tfcalc.ops.elementwise import activation, dropout, mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, added_to_rows, each_by_its_own, grouped_mm, summed
@@ -105,6 +106,28 @@ def networks(experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor
     inner = trace.to(inner, trace.weights_format) if experts.as_weights else inner
     made = mul(product(experts.down, inner), index(sent.weights, places, (pairs, 1)))
     return added_to_rows(trace.to(made, x.dtype), places, x.rows)
+
+
+def some_idle(experts: IdleExperts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    """The same with experts that hand on what they read, to which tokens are sent as often as to others."""
+    trace, pairs = x.trace, _pairs(sent)
+    busy = floor_div(pairs * experts.down.stored, experts.up.stored)
+    places = _places(x, 2 * busy, "places of tokens")
+    rows = index(x, places, (busy, x.width))
+
+    def product(map_: Linear, rows: Tensor) -> Tensor:
+        with trace.inside(map_):
+            (weight,) = (trace.weight(each, map_.copies) for each in map_.held().weights)
+        return each_by_its_own(trace.lower(rows), trace.lower_weight(weight), None)
+
+    made = mul(_one(experts, rows, product, ctx), index(sent.weights, places, (busy, 1)))
+    made = added_to_rows(trace.to(made, x.dtype), places, x.rows)
+    if same((experts.up.stored,), (experts.down.stored,)):
+        return made
+    places = _places(x, 2 * (pairs - busy), "places of tokens")
+    rows = index(x, places, (pairs - busy, x.width))
+    idle = mul(rows, index(sent.weights, places, (pairs - busy, 1)))
+    return added_to_rows(trace.to(idle, x.dtype), places, x.rows, made)
 
 
 def _one(experts: Experts, rows: Tensor, product: Products, ctx: Context) -> Tensor:

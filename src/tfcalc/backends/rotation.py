@@ -17,14 +17,14 @@ from tfcalc.tape.tensor import Tensor, preserved
 Angles = tuple[Tensor, Tensor]
 ANGLES = {"cos": ("_to_copy", "mul", "cat", "cos", "mul"), "sin": ("sin", "mul")}
 """Of each what makes it: positions times frequencies, twice beside each other, their cosine, times a number."""
-Key = tuple[Num | None, int] | None
+Key = tuple[Num | None, int, str] | None
 
 
 def key(attention: Attention) -> Key:
-    """What tells the angles of a layer from those of others: its window and its width, or nothing."""
+    """What tells the angles of a layer from those of others: its window, its width and their format, or nothing."""
     rope = attention.rope
     assert rope is not None
-    return (attention.window, known(turned_width(rope)) or 0) if rope.by_window else None
+    return (attention.window, known(turned_width(rope)) or 0, rope.angles) if rope.by_window else None
 
 
 def turned_width(rope: Rope) -> Num:

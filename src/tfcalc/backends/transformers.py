@@ -98,11 +98,15 @@ class Transformers:
 
     def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """By the products that were asked for, where the family does not have its own."""
-        from tfcalc.backends.experts import EXPERTS, every
+        from tfcalc.backends.experts import EXPERTS, every, some_idle
         from tfcalc.nn.every_expert import AllExperts
+        from tfcalc.nn.shortcut import IdleExperts
 
-        code = every if isinstance(experts, AllExperts) else EXPERTS[self.experts_by]
-        return code(experts, x, sent, ctx)
+        if isinstance(experts, AllExperts):
+            return every(experts, x, sent, ctx)
+        if isinstance(experts, IdleExperts):
+            return some_idle(experts, x, sent, ctx)
+        return EXPERTS[self.experts_by](experts, x, sent, ctx)
 
     def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """One after another."""

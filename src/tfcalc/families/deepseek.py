@@ -58,14 +58,19 @@ def latent(c: Config, run: Workload, *, within: tuple[Component, ...] = ()) -> C
 
 def latent_module(c: Config, *, value: Num | None = None, low_rank: bool = True) -> LatentModule:
     """Multi-head latent attention. It has no use for ``head_dim`` and ``num_key_value_heads``."""
-    h, a, rank, bias = (
-        c.size("hidden_size"),
+    return latent_of(
+        c,
         c.size("num_attention_heads"),
+        c.optional("q_lora_rank") if low_rank else None,
         c.size("kv_lora_rank"),
-        c.flag("attention_bias"),
+        (c.size("qk_nope_head_dim", least=0), c.size("qk_rope_head_dim", least=0)),
+        c.size("v_head_dim") if value is None else value,
     )
-    nope, rope = c.size("qk_nope_head_dim", least=0), c.size("qk_rope_head_dim", least=0)
-    d_v, q_rank = c.size("v_head_dim") if value is None else value, c.optional("q_lora_rank") if low_rank else None
+
+
+def latent_of(c: Config, a: Num, q_rank: Num | None, rank: Num, key: tuple[Num, Num], d_v: Num) -> LatentModule:
+    """The same of these sizes: heads, ranks of the vectors of low rank, the two parts of a ``key``, and values."""
+    h, bias, (nope, rope) = c.size("hidden_size"), c.flag("attention_bias"), key
     width = a * (nope + rope)
     norms: tuple[Norm, ...] = (Norm("kv_a_layernorm", "rmsnorm", rank),)
     maps = [Linear("q_proj", h, width, "Q")]
@@ -202,18 +207,20 @@ def sparse_latent(c: Config, *, chooses: bool = True) -> SparseLatentAttention:
     return SparseLatentAttention(**made.__dict__ | {"indexer": chooser, "always_masked": True, "rope": rope})
 
 
-def index_module(c: Config) -> nn.Indexer:
-    """What chooses the keys."""
+def index_module(c: Config, rank: Num | None = None, rope: Num | None = None) -> nn.Indexer:
+    """What chooses the keys, of a vector of low rank; so much of its own (``rope``) is turned."""
     h, heads, width = c.size("hidden_size"), c.size("index_n_heads"), c.size("index_head_dim")
+    rank = c.size("q_lora_rank") if rank is None else rank
+    rope = c.size("qk_rope_head_dim", least=0) if rope is None else rope
     return nn.Indexer(
         "indexer",
-        Linear("wq_b", c.size("q_lora_rank"), heads * width, "IQ"),
+        Linear("wq_b", rank, heads * width, "IQ"),
         Linear("wk", h, width, "IK"),
         Norm("k_norm", "layernorm", width),
         Linear("weights_proj", h, heads, "Iw"),
         heads,
         width,
-        Rope(c.size("qk_rope_head_dim", least=0), partial=True),
+        Rope(rope, partial=True),
     )
 
 

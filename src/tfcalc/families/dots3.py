@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from tfcalc.blocks.indexer import Indexer
 from tfcalc.blocks.keeping import FP32
-from tfcalc.blocks.latent_attention import LatentAttention
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import CAUSAL_LM, bare, lm_head, output
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
 from tfcalc.core.number import Num
-from tfcalc.families.deepseek import DENSE_OR_SPARSE, experts, layers, mlp_types, sparse_after
-from tfcalc.families.llama import decoder, gated
-from tfcalc.leaves import activation, linear, norm
-from tfcalc.workload import Workload
+from tfcalc.families import kit
+from tfcalc.families.deepseek import index_module, latent_of
+from tfcalc.families.experts import DENSE_OR_SPARSE, mlp_types, shared, sparse_after
+from tfcalc.families.glm_moe import routed
+from tfcalc.families.image_kit import nested
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.indexer import SparseLatentAttention
+from tfcalc.nn.latent import LatentAttention
+from tfcalc.nn.latent_gate import LatentGate
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.reader import Senses
+from tfcalc.nn.rope import Rope
 
 WINDOW, SPARSE, FULL = "sliding_attention", "indexed_attention", "full_attention"
 
@@ -64,32 +68,28 @@ class OfKind:
         return self.size("qk_rope_head_dim")
 
 
-def attention(kind: str, place: int, c: Config, run: Workload) -> Component:
-    """Latent attention with a norm of the rotated key and a gate for each head."""
-    of, h, t = OfKind(c, place, kind), c.size("hidden_size"), run.target.tokens
-    heads, rank = of.size("num_attention_heads"), of.size("q_lora_rank")
-    within = [
-        norm("k_rope_only_layernorm", "rmsnorm", of.rope_dim, t),
-        linear("g_proj", h, heads, t, bias=False, letter="gate"),
-        activation("gate", "sigmoid", t * heads),
-    ]
-    if kind == SPARSE:
-        # It rotates its keys by sines in fp32, and caches what comes out (Dots3NoteTextModel).
-        chooser = Indexer(h, rank, c.size("index_n_heads"), c.size("index_head_dim"), key_bits=FP32)
-        within.append(chooser("indexer", run.target, run))
-    block = LatentAttention(
-        h,
-        heads,
-        rank,
-        of.size("kv_lora_rank"),
-        of.size("qk_nope_head_dim"),
-        of.rope_dim,
-        of.size("v_head_dim"),
-        bias=c.flag("attention_bias"),
-        within=tuple(within),
+def attention(kind: str, place: int, c: Config) -> LatentAttention:
+    """Latent attention with a norm of the rotated key and a gate for each head; its vectors of low rank are scaled.
+
+    Layers that choose their keys turn queries and keys in fp32, and their indexer caches what comes out
+    (transformers' Dots3NoteTextModel).
+    """
+    of, h = OfKind(c, place, kind), c.size("hidden_size")
+    heads, key = of.size("num_attention_heads"), (of.size("qk_nope_head_dim"), of.rope_dim)
+    made = latent_of(c, heads, of.size("q_lora_rank"), of.size("kv_lora_rank"), key, of.size("v_head_dim"))
+    made = made.but(
+        key_norm=Norm("k_rope_only_layernorm", "rmsnorm", of.rope_dim),
+        gate=LatentGate("g_proj", h, heads, "gate"),
+        rope=Rope(of.rope_dim, "float32" if kind == SPARSE else "", by_window=True, pairs=True),
         window=window(c) if kind == WINDOW else None,
+        scales="latents",
+        copies_latent=True,
     )
-    return block("self_attn", run.target, run)
+    if kind != SPARSE:
+        return made
+    chooser = index_module(c, of.size("q_lora_rank"), of.rope_dim)
+    chooser = chooser.but(key_bits=FP32, rope=chooser.rope.but(angles="float32", by_window=True, pairs=True))
+    return SparseLatentAttention(**made.__dict__ | {"indexer": chooser, "always_masked": True})
 
 
 def window(c: Config) -> int:
@@ -100,7 +100,7 @@ def window(c: Config) -> int:
 @family(
     "dots3_note_text",
     architecture="Dots3NoteForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={
         "num_local_experts": "n_routed_experts",
         "moe_shared_expert_intermediate_size": "shared_experts_intermediate_size",
@@ -117,17 +117,16 @@ def window(c: Config) -> int:
     swa_qk_nope_head_dim=192,
     swa_v_head_dim=128,
 )
-def dots3_note_text(c: Config, run: Workload) -> Component:
+def dots3_note_text(c: Config) -> Module:
     """Its text: layers of a window have fewer heads and a wider latent vector than those that see everything."""
     mixers = layer_types(c)
 
-    def parts(kind: tuple[str, str]) -> tuple[Component, ...]:
+    def one(kind: tuple[str, str]) -> Module:
         mixer, mlp = kind
-        sparse = mlp == "sparse"
-        ffn = experts(c, run, shared_width="shared_experts_intermediate_size") if sparse else gated(c, run)
-        return attention(mixer, mixers.index(mixer), c, run), ffn
+        ffn = routed(c, common=shared(c, width="shared_experts_intermediate_size")) if mlp == "sparse" else kit.gated(c)
+        return kit.layer(c, attention(mixer, mixers.index(mixer), c), ffn)
 
-    return decoder(c, run, *layers(c, run, list(zip(mixers, which_are_sparse(c), strict=True)), parts))
+    return kit.decoder(c, one, list(zip(mixers, which_are_sparse(c), strict=True)))
 
 
 def text_of(c: Config) -> Config:
@@ -135,31 +134,27 @@ def text_of(c: Config) -> Config:
     return c.sub("text_config", "dots3_note_text") if c.has("text_config") else c.read_as("dots3_note_text")
 
 
-def conditional(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
+def conditional(c: Config, base: Module) -> Module:
     """Logits of the text; the whole's config says whether they are made by the embedding."""
-    text, tied = text_of(c), c.flag("tie_word_embeddings")
-    return base, output("lm_head", text.size("hidden_size"), text.size("vocab_size"), run, tied=tied)
+    text, tied = text_of(c), "embedding" if c.flag("tie_word_embeddings") else None
+    return WithHead(
+        "", base, Linear("lm_head", text.size("hidden_size"), text.size("vocab_size"), "vocab", False, tied, "output")
+    )
 
 
-def text_alone(c: Config, run: Workload, _base: Component) -> Iterable[Component]:
+def text_alone(c: Config, _base: Module) -> Module:
     """The text without towers, and its head."""
     text = text_of(c)
-    return lm_head()(text, run, nested(text, run, "model"))
+    return tops.lm_head()(text, nested(text, "model"))
 
 
 @family(
     "dots3_note",
     architecture="Dots3NoteForCausalLM",
-    heads={"Model": bare, "ForCausalLM": text_alone, "ForConditionalGeneration": conditional},
+    heads={"Model": tops.bare, "ForCausalLM": text_alone, "ForConditionalGeneration": conditional},
 )
-def dots3_note(c: Config, run: Workload) -> Component:
+def dots3_note(c: Config) -> Module:
     """Text, images and sound (dots 3 Note, rednote 2026)."""
-    return Component(
-        "model",
-        "multimodal",
-        parts=(
-            nested(text_of(c), run, "language_model"),
-            nested(c.sub("vision_config", "dots3_note_vision_encoder"), run, "vision_tower"),
-            nested(c.sub("audio_config", "dots3_note_audio_encoder"), run, "audio_tower"),
-        ),
-    )
+    vision = nested(c.sub("vision_config", "dots3_note_vision_encoder"), "vision_tower")
+    audio = nested(c.sub("audio_config", "dots3_note_audio_encoder"), "audio_tower")
+    return Senses("model", nested(text_of(c), "language_model"), ((vision,), (audio,)))

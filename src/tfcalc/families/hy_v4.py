@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import layer, stack
-from tfcalc.blocks.hyper_connection import HyperConnection
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
-from tfcalc.families.deepseek import feed_forward, indexer, latent, mlp_types, sparse_after
-from tfcalc.families.llama import PRE_NORM, decoder, norms
-from tfcalc.families.mixtral import sinks
-from tfcalc.leaves import activation, linear
-from tfcalc.workload import Workload
+from tfcalc.families import hyper_kit, kit
+from tfcalc.families.deepseek import shared_and_routed, sparse_latent
+from tfcalc.families.experts import mlp_types, sparse_after
+from tfcalc.nn.clipped import LimitedExperts
+from tfcalc.nn.hyper_connection import HyperConnection, HyperLayer
+from tfcalc.nn.indexer import SparseLatentAttention
+from tfcalc.nn.latent_gate import LatentGate
+from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
 
 
-def attention(kind: str, c: Config, run: Workload) -> Component:
+def attention(kind: str, c: Config) -> SparseLatentAttention:
     """Latent attention; layers that share an indexer's choice have none of their own."""
-    values, tokens = c.size("num_attention_heads") * c.size("v_head_dim"), run.target.tokens
-    gate = linear("gate_proj", c.size("hidden_size"), values, tokens, bias=False, letter="gate")
-    chooses = (indexer(c, run),) if kind == "full" else ()
-    return latent(c, run, within=(*chooses, gate, activation("gate", "sigmoid", values * tokens), sinks(c)))
+    made = sparse_latent(c, chooses=kind == "full")
+    gate = LatentGate("gate_proj", c.size("hidden_size"), made.output.fan_in, "gate", each_value=True, first=True)
+    return made.but(gate=gate, sinks=kit.sinks(c, "highest"), rope=Rope(c.size("qk_rope_head_dim", least=0)))
+
+
+def mixed(c: Config) -> Mixture:
+    """Experts whose gates and inputs are cut off; the shared one's are not."""
+    made = shared_and_routed(c)
+    return made.but(experts=LimitedExperts(**made.experts.__dict__))
 
 
 def indexer_types(c: Config) -> list[str]:
@@ -31,17 +38,17 @@ def indexer_types(c: Config) -> list[str]:
     return ["full" if place == 0 or place % 4 == 1 else "shared" for place in range(count)]
 
 
-@family("hy_v4", architecture="HYV4ForCausalLM", heads=CAUSAL_LM, aliases={"num_local_experts": "n_routed_experts"})
-def hy_v4(c: Config, run: Workload) -> Component:
+@family(
+    "hy_v4", architecture="HYV4ForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "n_routed_experts"}
+)
+def hy_v4(c: Config) -> Module:
     """Hunyuan 4 (transformers' HYV4Model): ``hc_mult`` residual streams, read and written by weights."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    connect = HyperConnection(h, c.size("hc_mult"), mixes=False)
+    connections = tuple(hyper_kit.connection(c, name, of=HyperConnection, behind=True) for name in hyper_kit.NAMES)
 
-    def make(kind: tuple[str, str]) -> Component:
-        connections = (connect(name, run.target) for name in ("attn_hc", "ffn_hc"))
-        parts = attention(kind[0], c, run), feed_forward(kind[1], c, run), *connections
-        return layer("layers", (*parts, *norms(PRE_NORM, "rmsnorm", c, run)), tokens * h)
+    def one(kind: tuple[str, str]) -> Module:
+        ffn = mixed(c) if kind[1] == "sparse" else kit.gated(c)
+        return kit.layer(c, attention(kind[0], c), ffn, of=HyperLayer).but(connections=connections)
 
-    kinds = list(zip(indexer_types(c), mlp_types(c, sparse_after(c, 1)), strict=True))
-    base = decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
-    return base._replace(parts=(*base.parts, connect._replace(head=True)("hc_head", run.target)))
+    return hyper_kit.decoder(
+        c, one, list(zip(indexer_types(c), mlp_types(c, sparse_after(c, 1)), strict=True)), behind=True
+    )

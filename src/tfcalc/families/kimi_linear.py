@@ -15,6 +15,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.kimi_delta import ForgetGate, KimiDelta
+from tfcalc.nn.latent_gate import LatentGate
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
@@ -119,4 +120,9 @@ def bailing_hybrid(c: Config) -> Module:
     kernel = c.size(first(c, "linear_conv_kernel_dim", "short_conv_kernel_size"))
     kinds = layer_types(c, lambda place: LINEAR if (place + 1) % group else FULL)
     full = latent_module(c, low_rank=False).but(rope=Rope(c.size("qk_rope_head_dim"), pairs=True))
-    return layers(c, kinds, full.but(gate=Linear("g_proj", h, a, "g")), delta(c, heads, width, kernel, low_rank=False))
+    return layers(
+        c,
+        kinds,
+        full.but(gate=LatentGate("g_proj", h, a, "g", in_float32=True)),
+        delta(c, heads, width, kernel, low_rank=False),
+    )

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
+from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import ceil_div
 from tfcalc.families import kit
-from tfcalc.families.deepseek import feed_forward, indexer, latent_attention, latent_module, shared_and_routed
-from tfcalc.families.experts import mlp_types, sparse_after
+from tfcalc.families.deepseek import latent_module, shared_and_routed, sparse_latent
+from tfcalc.families.experts import FUSED, mlp_types, sparse_after
 from tfcalc.families.glm_moe import dense_or_sparse
-from tfcalc.families.llama import PRE_NORM, decoder, norms
-from tfcalc.leaves import activation, buffer, linear, norm
-from tfcalc.nn.basic import Norm
-from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.basic import Buffer, Linear, Norm
+from tfcalc.nn.gated_norm import GatedNorm, NormGate
+from tfcalc.nn.indexer import GatedQueries
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.mixture import Mixture, Router
 from tfcalc.nn.module import Module
-from tfcalc.workload import Workload
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.shortcut import IdleExperts, OfSome, ShortcutLayer
 
 
 @family("minicpm3", architecture="MiniCPM3ForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
@@ -68,74 +68,70 @@ def axk1(c: Config) -> Module:
     return dense_or_sparse(c, kinds, lambda _: latent_module(c), mixed)
 
 
-def gated_norm(name: str, c: Config, run: Workload) -> Component:
-    """A norm whose output is gated by a small network of itself."""
-    h, rank, t = c.size("hidden_size"), c.size("gated_norm_rank"), run.target.tokens
-    gate = (
-        linear("fc1", h, rank, t, bias=False),
-        activation("activation", "silu", t * rank),
-        linear("fc2", rank, h, t, bias=False),
-        activation("gate", "sigmoid", t * h),
-    )
-    return Component(name, "norm", parts=(norm("norm", "rmsnorm", h, t), Component("mlp", "gate", parts=gate)))
-
-
 @family(
     "axk2",
     architecture="AXK2ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts"},
     # by __post_init__, for older configs:
     first_k_dense_replace=1,
     moe_layer_freq=1,
 )
-def axk2(c: Config, run: Workload) -> Component:
+def axk2(c: Config) -> Module:
     """A.X K2 (SK Telecom 2026): an indexer, gated values, and gated norms before attention and before experts."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    block = latent_attention(c, within=(indexer(c, run),))._replace(gated=True)
-    mixer = block("self_attn", run.target, run)
     kinds = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0), c.number("moe_layer_freq")))
-    before, between = PRE_NORM
+    mixer, (before, between) = gated_queries(c), kit.PRE_NORM
 
-    def make(kind: str) -> Component:
-        second = gated_norm(between, c, run) if kind == "sparse" else norm(between, "rmsnorm", h, tokens)
-        return layer(
-            "layers",
-            (mixer, feed_forward(kind, c, run), gated_norm(before, c, run), second),
-            tokens * h,
-            ends_with_sum=True,
-        )
+    def one(kind: str) -> Module:
+        if kind == "sparse":
+            return PreNorm("layers", (mixer, shared_and_routed(c)), (gated_norm(c, before), gated_norm(c, between)))
+        plain = Norm(between, "rmsnorm", c.size("hidden_size"))
+        return PreNorm("layers", (mixer, kit.gated(c)), (gated_norm(c, before), plain))
 
-    return decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
+    return kit.decoder(c, one, kinds)
 
 
-def with_zero_experts(c: Config, run: Workload) -> Component:
+def gated_queries(c: Config) -> GatedQueries:
+    """Attention to chosen keys; one map makes queries and a gate for the values."""
+    made = sparse_latent(c)
+    down, _, *others = made.inward
+    up = Linear("q_gate_proj", 2 * c.size("q_lora_rank"), made.heads * (made.key_dim + made.value_dim), "UQ")
+    return GatedQueries(**made.__dict__ | {"inward": (down, up, *others)})
+
+
+def gated_norm(c: Config, name: str) -> GatedNorm:
+    """A norm with a gate of ``gated_norm_rank``."""
+    h, rank = c.size("hidden_size"), c.size("gated_norm_rank")
+    return GatedNorm(name, Norm("norm", "rmsnorm", h), NormGate("mlp", Linear("fc1", h, rank), Linear("fc2", rank, h)))
+
+
+def with_idle(c: Config) -> Mixture:
     """Experts, and some that do nothing, of which transformers stores the first matrix all the same."""
-    h, t, width = c.size("hidden_size"), run.target.tokens, c.size("expert_ffn_hidden_size")
+    h, f = c.size("hidden_size"), c.size("expert_ffn_hidden_size")
     real, chosen = c.size("n_routed_experts"), c.size("moe_topk")
     every = real + (0 if c.get("zero_expert_num") is None else c.size("zero_expert_num", least=0))
-    inward, act, down = FeedForward(h, width, c.word("hidden_act"), names=FUSED, gated=True)("", run.target, run).parts
-    parts = (
-        inward._replace(copies=every, active=chosen),
-        act._replace(passes=chosen),
-        down._replace(copies=real, active=chosen),
+    router = Router(
+        "router.classifier",
+        h,
+        every,
+        bias=c.flag("router_bias"),
+        chosen=chosen,
+        corrected=True,
+        scales=True,
+        logits="copies",
+        result="logits",
     )
-    router = linear("router.classifier", h, every, t, bias=c.flag("router_bias"), letter="router")
-    return Component(
-        "mlp",
-        "moe",
-        parts=(
-            router._replace(kind="router"),
-            Component("experts", "experts", parts=parts),
-            buffer("router.e_score_correction_bias", every),
-        ),
-    )
+    up = OfSome(FUSED[0], h, 2 * f, "1", stored=every, chosen=chosen)
+    down = OfSome(FUSED[1], f, h, "2", stored=real, chosen=chosen)
+    many = IdleExperts("experts", None, up, down, c.word("hidden_act"), count=real, chosen=chosen)
+    correction = Weight("router.e_score_correction_bias", (every,), key="")
+    return Mixture("mlp", router, many, stored=(Buffer(correction.name, correction),))
 
 
 @family(
     "longcat_flash",
     architecture="LongcatFlashForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={
         "num_local_experts": "n_routed_experts",
         "num_experts_per_tok": "moe_topk",
@@ -143,14 +139,23 @@ def with_zero_experts(c: Config, run: Workload) -> Component:
         "moe_intermediate_size": "expert_ffn_hidden_size",
     },
 )
-def longcat_flash(c: Config, run: Workload) -> Component:
+def longcat_flash(c: Config) -> Module:
     """LongCat-Flash (arXiv 2509.01322): a layer holds attention and a dense network twice, and experts beside them."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    dense = FeedForward(h, c.size("ffn_hidden_size"), c.word("hidden_act"), names=GATED, gated=True)
-    block = latent_attention(c)._replace(query_dim=c.optional("qk_head_dim"))
-    twice = (block("self_attn", run.target, run), *norms(PRE_NORM, "rmsnorm", c, run))
-    both = (dense(f"mlps[{place}]", run.target, run) for place in range(2))
-    parts = (with_zero_experts(c, run), *(part._replace(copies=2) for part in twice), *both)
+    h, mixer, twice = c.size("hidden_size"), latent_module(c), ("[0]", "[1]")
+    given, (first, up, *others) = c.optional("qk_head_dim"), mixer.inward
+    up = up if given is None else up.but(fan_out=mixer.heads * given)
+    mixer = mixer.but(inward=(first, up, *others), scales="queries", rope=Rope(c.size("qk_rope_head_dim"), pairs=True))
+    before, between = (tuple(Norm(f"{name}{place}", "rmsnorm", h) for place in twice) for name in kit.PRE_NORM)
+    layer = ShortcutLayer(
+        "layers",
+        with_idle(c),
+        tuple(mixer.but(name=f"self_attn{place}") for place in twice),
+        before,
+        between,
+        tuple(kit.gated(c, name=f"mlps{place}", width=c.size("ffn_hidden_size")) for place in twice),
+    )
     # transformers gives these models twice as many layers as it builds, one for each attention
-    count = ceil_div(c.size("num_hidden_layers") - 1, 2) if c.has("num_hidden_layers") else c.size("num_layers")
-    return decoder(c, run, layer("layers", parts, tokens * h, copies=count, ends_with_sum=True))
+    each = c.has("num_hidden_layers")
+    count = ceil_div(c.size("num_hidden_layers") - 1, 2) if each else c.size("num_layers")
+    kinds = range(c.number("num_hidden_layers") // 2 if each else c.number("num_layers"))
+    return kit.decoder(c, lambda _: layer, kinds, count=count)

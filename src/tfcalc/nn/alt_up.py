@@ -12,11 +12,11 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.per_layer import LayerInput, SharingDecoder
-from tfcalc.ops.elementwise import add, mul, pointwise, power, quotient, residual, scaled, shifted
+from tfcalc.ops.elementwise import add, added_in_place, mul, pointwise, power, quotient, residual, scaled, shifted
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import mean
 from tfcalc.ops.shapes import contiguous, copied, permute, reshape, select, stack, transpose, unsqueeze
-from tfcalc.ops.streams import added_in_place, added_to_others, mixed_streams
+from tfcalc.ops.streams import added_to_others, mixed_streams
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tfcalc.blocks.keeping import INDEX, by_token
 from tfcalc.core.number import Num
 from tfcalc.leaves.score import score
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.latent import LatentAttention
+from tfcalc.nn.latent_gate import sigmoid
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
-from tfcalc.ops.elementwise import add, pointwise, scaled
+from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
 from tfcalc.ops.scan import recurrence
-from tfcalc.ops.shapes import reshape, transpose
+from tfcalc.ops.shapes import cat, merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 
 
@@ -28,6 +31,7 @@ class Indexer(Module):
     """
 
     kind = "indexer"
+    window = None
 
     wq_b: Linear
     wk: Linear
@@ -74,11 +78,18 @@ class SparseLatentAttention(LatentAttention):
 
     indexer: Indexer | None = None
 
+    @property
+    def parts(self) -> Iterator[Module]:
+        """What chooses stands behind all others."""
+        yield from super().parts
+        if self.indexer is not None:
+            yield self.indexer
+
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
-        down, up, *_ = self.inward
-        latent = self.norms[0](down(x), ctx)
-        return self._attending(x, up(latent), ctx, latent)
+        gate, (down, up, *_) = self._early(x), self.inward
+        latent = self.low_rank(down(x), ctx)
+        return self._attending(x, up(latent), ctx, latent, gate)
 
     def choosing(self, x: Tensor, latent: Tensor | None, ctx: Context) -> Context:
         """With a mask of its own."""
@@ -92,3 +103,25 @@ class SparseLatentAttention(LatentAttention):
         shape = (mask.shape[0], 1, *mask.shape[2:])
         trace.new(shape, "bool", "chosen")
         return ctx._replace(masks={**ctx.masks, self.mask: trace.new(shape, mask.dtype, "mask of the chosen")})
+
+
+class GatedQueries(SparseLatentAttention):
+    """The second map makes a gate for the values beside queries, of the vector of low rank before and after its norm.
+
+    Its sigmoid is in fp32, and so is what it multiplies. Source: transformers' AXK2Attention.
+    """
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the tokens of ``x``, of b × l × h, make of each other."""
+        down, up, *_ = self.inward
+        low, (b, l, _) = down(x), x.shape
+        latent = self.low_rank(low, ctx)
+        both = reshape(up(cat([latent, low])), b, l, self.heads, self.key_dim + self.value_dim)
+        q, gate = split(both, [self.key_dim, self.value_dim])
+        return self._attending(x, q, ctx, latent, reshape(gate, b, l, self.heads * self.value_dim))
+
+    def _merged(self, made: Tensor, x: Tensor, gate: Tensor | None) -> Tensor:
+        """The heads side by side, times their gate."""
+        assert gate is not None
+        made = merge_heads(made, gate.width)
+        return x.trace.to(mul(made, sigmoid(x.trace.to(gate, "float32"))), made.dtype)

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 from tfcalc.blocks.keeping import LATENT, ROTATED, by_token
 from tfcalc.core.cost import Cached
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, minimum
 from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
+from tfcalc.nn.latent_gate import LatentGate
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import rotary
-from tfcalc.ops.elementwise import mul, pointwise
-from tfcalc.ops.shapes import cat, copied_into, expand, merge_heads, reshape, split, transpose, unsqueeze
+from tfcalc.ops.elementwise import scaled
+from tfcalc.ops.shapes import cat, contiguous, copied_into, expand, merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 
 
@@ -22,7 +24,8 @@ class LatentAttention(Attention):
     Of a head's query and key ``nope_dim`` numbers are not rotated. The ``inward`` maps are those of queries (one, or
     two through a vector of low rank), the one down to the latent vector and the rotated part, and the one that makes
     keys and values of it; the last of ``norms`` is that of the latent vector, one before it that of queries. A key part
-    of ``shared_dim`` may be shared though nothing knows positions. What each head made may have a ``gate``, one number.
+    of ``shared_dim`` may be shared though nothing knows positions, and the shared part may have a norm (``key_norm``).
+    What the heads made may have a ``gate``. Of cached tokens a query may see the last ``window``.
 
     As transformers runs it, keys and values are expanded from the latent vectors, those of cached tokens again at every
     step. Absorbed (``Workload.latent``), the same matrix is applied to queries and outputs instead, and every head
@@ -34,14 +37,18 @@ class LatentAttention(Attention):
     kv_rank: Num = 0
     nope_dim: Num = 0
     shared_dim: Num = 0
+    key_norm: Norm | None = None
+    gate: LatentGate | None = None
+    scales: str = ""
+    copies_latent: bool = False
 
     @property
     def parts(self) -> Iterator[Module]:
         """In the order in which they run."""
         *queries, down, up = self.inward
         normed = [queries[0], self.norms[0], queries[1]] if len(queries) == 2 else queries
-        gate = () if self.gate is None else (self.gate,)
-        return iter((*normed, down, self.norms[-1], up, *gate, self.output))
+        more = (each for each in (self.key_norm, self.gate, self.sinks) if each is not None)
+        return iter((*normed, down, self.norms[-1], up, *more, self.output))
 
     @property
     def rope_dim(self) -> Num:
@@ -50,37 +57,46 @@ class LatentAttention(Attention):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
-        return self._attending(x, self._queries(x, ctx), ctx)
+        gate = self._early(x)
+        return self._attending(x, self._queries(x, ctx), ctx, gate=gate)
 
-    def _attending(self, x: Tensor, q: Tensor, ctx: Context, read: Tensor | None = None) -> Tensor:
-        """The rest, with queries that may have been made of what something else has ``read``."""
+    def _early(self, x: Tensor) -> Tensor | None:
+        """The gate, where it is made before all else."""
+        return self.gate(x) if self.gate is not None and self.gate.first else None
+
+    def _attending(
+        self, x: Tensor, q: Tensor, ctx: Context, read: Tensor | None = None, gate: Tensor | None = None
+    ) -> Tensor:
+        """The rest, with queries that may have been made of what something else has ``read``, and a ``gate``."""
         b, l, _ = x.shape
         *_, down, up = self.inward
         q = transpose(reshape(q, b, l, self.heads, self.key_dim), 1, 2)
         latent, k_turned = split(down(x), [self.kv_rank, self.rope_dim])
-        latent = reshape(self.norms[-1](latent, ctx), b, 1, l, self.kv_rank)
+        latent = self.norms[-1](contiguous(latent) if self.copies_latent else latent, ctx)
+        latent = reshape(scaled(latent) if self.scales else latent, b, 1, l, self.kv_rank)
         k_turned = reshape(k_turned, b, 1, l, self.rope_dim)
+        k_turned = k_turned if self.key_norm is None else self.key_norm(k_turned, ctx)
         if self.rope is not None:
             q_passed, q_turned = split(q, [self.nope_dim, self.rope_dim])
+            if self.scales == "queries":
+                q_passed, q_turned = scaled(q_passed), scaled(q_turned)
             q_turned, k_turned = self._turned(q_turned, k_turned, ctx)
         if ctx.cache is not None:
             latent, k_turned = ctx.cache.update(latent, k_turned)
         q = q if self.rope is None else cat([q_passed, q_turned])
         if ctx.run.latent == "absorbed" and not x.trace.lowers:
             ctx = self.choosing(x, read, ctx)
-            return self.output(self._absorbed(q, up(latent), ctx))
+            return self.output(self._merged(self._absorbed(q, up(latent), ctx), x, gate))
         k, v = self._expanded(up(latent if x.trace.lowers else self._of_all(latent, ctx)), k_turned)
         ctx = self.choosing(x, read, ctx)
-        return self.output(self._merged(self._attended(q, k, v, ctx), x))
+        return self.output(self._merged(self._attended(q, k, v, ctx), x, gate))
 
-    def _merged(self, made: Tensor, x: Tensor) -> Tensor:
-        """The heads side by side, each times its gate, which is a sigmoid in fp32."""
+    def _merged(self, made: Tensor, x: Tensor, gate: Tensor | None) -> Tensor:
+        """The heads side by side, times their gate."""
         width = self.heads * self.value_dim
         if self.gate is None:
             return merge_heads(made, width)
-        gate = x.trace.to(self.gate(x), "float32")
-        gate = x.trace.to(pointwise("sigmoid", gate), x.dtype)
-        return reshape(mul(transpose(made, 1, 2), unsqueeze(gate, -1)), *x.shape[:2], width)
+        return self.gate.opened(made, self.gate(x) if gate is None else gate, x, width)
 
     def choosing(self, x: Tensor, read: Tensor | None, ctx: Context) -> Context:
         """With what is seen, where something chooses among the keys."""
@@ -90,7 +106,12 @@ class LatentAttention(Attention):
         """Of x itself, or of a vector of low rank."""
         first, *more = self.inward[:-2]
         made = first(x)
-        return more[0](self.norms[0](made, ctx)) if more else made
+        return more[0](self.low_rank(made, ctx)) if more else made
+
+    def low_rank(self, x: Tensor, ctx: Context) -> Tensor:
+        """The vector that queries are made of, normed."""
+        made = self.norms[0](x, ctx)
+        return scaled(made) if self.scales == "latents" else made
 
     def _turned(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         return rotary(q, k, self.rope_dim, lambda: ctx.backend.rotate(q, k, self, ctx))
@@ -106,7 +127,8 @@ class LatentAttention(Attention):
         """Where operations are only counted, nothing is cached: those of earlier tokens beside the new ones."""
         if not ctx.run.decoding:
             return latent
-        return latent.trace.view(latent, (latent.shape[0], 1, ctx.stream.seen, self.kv_rank), None)
+        seen = ctx.stream.seen if self.window is None else minimum(ctx.stream.seen, self.window)
+        return latent.trace.view(latent, (latent.shape[0], 1, seen, self.kv_rank), None)
 
     def _absorbed(self, q: Tensor, expanded: Tensor, ctx: Context) -> Tensor:
         """Each head attends to the latent vectors and the rotated key.
@@ -117,7 +139,7 @@ class LatentAttention(Attention):
         q = q.trace.view(q, (b, a, l, self.kv_rank + self.rope_dim), None)
         k, v = (q.trace.view(expanded, (b, 1, l, width), None) for width in (q.width, self.kv_rank))
         made = self._attended(q, k, v, ctx)
-        return made.trace.view(made, (b, l, a * self.value_dim), None)
+        return made.trace.view(made, (b, a, l, self.value_dim), None)
 
     def _kept(self, ctx: Context) -> tuple[Cached, ...]:
-        return by_token(ctx.stream, ctx.stream, 1, {LATENT: self.kv_rank, ROTATED: self.rope_dim})
+        return by_token(ctx.stream, ctx.stream, 1, {LATENT: self.kv_rank, ROTATED: self.rope_dim}, window=self.window)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import dropout, residual, scaled
@@ -22,7 +21,7 @@ class PreNorm(Module):
     kind = "layer"
 
     subs: tuple[Module, ...]
-    norms: tuple[Norm | None, ...]
+    norms: tuple[Module | None, ...]
     dropped: bool = False
     scales: bool = False
     holds: bool = False

@@ -66,7 +66,7 @@ class Decoder(Module):
             ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
             if self.relative is not None:
                 ctx = ctx.backend.distances(self.relative, ctx, x)
-        x = self.layers.run([self._summed(tables, ctx)], ctx)
+        x = self._behind(self.layers.run([self._summed(tables, ctx)], ctx), ctx)
         x = x if self.norm is None else self.norm(x, ctx)
         for back in self.maps[1:]:
             x = back(x)
@@ -75,6 +75,10 @@ class Decoder(Module):
     def sharing(self, ids: Tensor, words: Tensor, ctx: Context) -> Context:
         """With what layers read beside the stream."""
         return ctx
+
+    def _behind(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the norm reads of what the layers have made."""
+        return x
 
     def _words(self, x: Tensor, ctx: Context) -> Tensor:
         x = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)

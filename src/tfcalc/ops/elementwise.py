@@ -54,7 +54,7 @@ def add(a: Tensor, b: Tensor) -> Tensor:
 
 
 def added_in_place(x: Tensor, more: Tensor) -> Tensor:
-    """``x`` in place plus ``more``, in the format of ``x``: keeps nothing."""
+    """``x += more``, which may have another format, or be there once for several parts of ``x``: keeps nothing."""
     shares, strides = x.storage, x.strides
     return x.trace.call(
         Call("add_", (x, more), x.shape, x.dtype, shares=shares, strides=strides, passes=True, kernels=("add_",))
@@ -94,7 +94,8 @@ def mul(a: Tensor, b: Tensor, name: str = "mul") -> Tensor:
     A gradient is first as large and as wide as the result, and then summed or brought to its own format (torch's
     FunctionsManual.cpp, ``mul_tensor_backward``).
     """
-    shape, wide = broadcast(a.shape, b.shape), widest(a.dtype, b.dtype)
+    shape = broadcast(a.shape, b.shape)
+    wide = widest(*(each.dtype for each in (a, b) if each.shape or not shape))  # a number decides on no format
     saves = (*([a] if b.needs_gradient else []), *([b] if a.needs_gradient else []))
     size = product(shape) * WIDTHS[wide]
     scratch: Num = total(size - each.elements * WIDTHS[each.dtype] for each in (a, b) if each.needs_gradient)

@@ -46,9 +46,10 @@ def jittered(x: Tensor) -> Tensor:
     return x.trace.call(call)
 
 
-def added_to_rows(made: Tensor, places: Tensor, tokens: Num) -> Tensor:
-    """``index_add_`` to rows of zeros for so many tokens: keeps the places."""
-    return made.trace.call(Call("index_add_", (made,), (tokens, made.width), made.dtype, saves=(places,)))
+def added_to_rows(made: Tensor, places: Tensor, tokens: Num, onto: Tensor | None = None) -> Tensor:
+    """``index_add_`` to rows of zeros for so many tokens, or ``onto`` others: keeps the places, and what is added."""
+    call = Call("index_add_", (made, onto), (tokens, made.width), made.dtype, saves=(places, made))
+    return made.trace.call(call if onto is None else call._replace(shares=onto.storage))
 
 
 def combined(made: Tensor, weights: Tensor) -> Tensor:

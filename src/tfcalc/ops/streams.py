@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.number import product
 from tfcalc.ops.products import batched
-from tfcalc.ops.shapes import reshape
+from tfcalc.ops.shapes import reshape, transpose
 from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.tensor import Tensor
 
@@ -30,12 +30,37 @@ def mixed_streams(x: Tensor, matrices: Tensor, name: str) -> Tensor:
     return reshape(trace.call(made._replace(products=(mixing,), leaf=Leaf(name, "mixing"))), *shape)
 
 
-def added_in_place(x: Tensor, other: Tensor) -> Tensor:
-    """``x += other``, which may have another format, or be there once for several parts of ``x``: keeps nothing."""
-    call = Call("add_", (x, other), x.shape, x.dtype, passes=True, shares=x.storage, strides=x.strides)
-    return x.trace.call(call)
-
-
 def added_to_others(x: Tensor, other: Tensor) -> Tensor:
-    """The same to all but the first stream; the gradient of a part of ``x`` is put together anew."""
+    """``x += other`` of all but the first stream; the gradient of a part of ``x`` is put together anew."""
     return x.trace.call(Call("add_", (x, other), x.shape, x.dtype, shares=x.storage, strides=x.strides))
+
+
+def collapsed(x: Tensor) -> Tensor:
+    """The sum of all streams, one vector for each token: keeps nothing."""
+    return x.trace.call(Call("sum", (x,), (*x.shape[:2], x.width), x.trace.upper_format(x.dtype)))
+
+
+def sums(x: Tensor, axis: int) -> Tensor:
+    """The sums of rows (-1) or of columns (-2), in their place: keeps nothing."""
+    shape = list(x.shape)
+    shape[axis] = 1
+    return x.trace.call(Call("sum", (x,), tuple(shape), x.trace.upper_format(x.dtype)))
+
+
+def mixed(h: Tensor, x: Tensor) -> Tensor:
+    """``Hᵀ X``: each token's n × n matrix times its n residual vectors.
+
+    ====================  =======================================================================
+    parameters            none: the matrix is made of the token
+    forward FLOPs         ``2·t·n·n·h``
+    backward FLOPs        twice that
+    ====================  =======================================================================
+
+    Source: Xie et al. 2025 (mHC, arXiv 2512.24880), eq. 3; transformers' DeepseekV4DecoderLayer.
+    """
+    trace, (b, l, n, width) = x.trace, x.shape
+    h, x = batched(trace.lower(transpose(h, -1, -2))), batched(trace.lower(x))
+    mixing = MatMul("Hᵀ X", (2, b * l, n, n, width), (h, x))
+    saves = (*([h] if x.needs_gradient else []), *([x] if h.needs_gradient else []))
+    call = Call("matmul", (h, x), (b * l, n, width), x.dtype, products=(mixing,), saves=saves, kernels=("bmm",))
+    return reshape(trace.call(call._replace(leaf=Leaf("mix", "mixing"))), b, l, n, width)

@@ -235,6 +235,10 @@ class Trace:
         """A copy in another format, or ``x`` itself."""
         return x
 
+    def no_autocast(self) -> AbstractContextManager[None]:
+        """Nothing is cast for what runs now."""
+        return nullcontext()
+
     def upper_format(self, dtype: str) -> str:
         """The format that autocast gives to an operation that it runs in fp32."""
         return dtype
