@@ -183,7 +183,7 @@ def test_a_dropout_mask_is_a_byte_an_element_on_cuda_and_a_number_on_a_cpu(kind:
 
 
 def test_the_logarithm_of_a_sigmoid_keeps_what_it_reads_alone_on_cuda() -> None:
-    """``log_sigmoid_forward_cuda`` makes an empty buffer (aten/src/ATen/native/cuda/Activation.cpp); a CPU keeps one."""
+    """``log_sigmoid_forward_cuda`` makes an empty buffer (ATen/native/cuda/Activation.cpp); a CPU keeps one."""
     saved: list[int] = []
 
     def pack(tensor: Any) -> Any:

@@ -172,7 +172,7 @@ def sdpa_mask(q: Tensor, k: Tensor, mask: Tensor | None, attention: Attention, c
     trace, bias = q.trace, attention.bias(ctx)
     assert isinstance(trace, Running)
     if bias is not None:
-        made = trace.lower(relative.for_sdpa(bias, causal=attention.causal))
+        made = trace.lower(relative.for_sdpa(bias, mask, causal=attention.causal))
     elif mask is None:
         return None
     elif mask.dtype == "bool":

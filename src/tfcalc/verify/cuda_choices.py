@@ -1,9 +1,9 @@
 """What PyTorch would do on a CUDA device, done on CPU tensors that need hold no data.
 
 A build without CUDA has no CUDA tensors, fake ones included. Four choices decide what autograd keeps, and differ:
-which kernel runs attention, the mask that dropout keeps, what the logarithm of a sigmoid keeps beside what it reads, and
-which operators autocast runs in which type. Here they are put in the place of the CPU's, through the dispatcher, so
-that they hold inside PyTorch's own functions, too.
+which kernel runs attention, the mask that dropout keeps, what the logarithm of a sigmoid keeps beside what it reads,
+and which operators autocast runs in which type. Here they are put in the place of the CPU's, through the dispatcher,
+so that they hold inside PyTorch's own functions, too.
 """
 
 from __future__ import annotations
