@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.blocks.keeping import FP32
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
@@ -45,7 +47,7 @@ def attention(c: Config, kind: str) -> DistanceAttention:
         tuple(Linear(f"{letter}_proj", h, width, letter.upper()) for letter, width in widths.items()),
         (Norm("q_norm", "rmsnorm", d), Norm("k_norm", "rmsnorm", d)),
         Linear("o_proj", a * d, h, "O"),
-        window=None if full else c.number("sliding_window_size"),
+        window=None if full else c.size("sliding_window_size"),
         dropout=bool(c.get("attention_dropout")),
         convolutions=tuple(convolution(c, f"{letter}_sconv.conv1d", g * d) for letter in "kv"),
         mixes=Linear("r_proj", h, a * c.size("d_rel")),
@@ -68,6 +70,7 @@ def feed_forward(c: Config, kind: str) -> Module:
         return TimesTrained(**dense.__dict__ | {"scale": parameter("global_scale", 1, minor=True)})
     many, common = c.size("n_routed_experts"), c.size("n_shared_experts", least=0)
     made = experts.mixture(c, experts="n_routed_experts", width=narrow)
+    how: dict[str, Any] = {"chosen": made.experts.chosen, "shared": common, "logits": "copies"}
     shared: GatedFeedForward = kit.gated(c, name="shared_experts", width=c.size(narrow))
     return WeighedShared(
         "mlp",
@@ -106,7 +109,7 @@ def language_model(c: Config, base: Module) -> Module:
 
 def embedded(c: Config, made: Decoder) -> Decoder:
     """With a norm of the words' vectors; the program makes both masks."""
-    masks = (None, c.number("sliding_window_size"))
+    masks = (None, c.size("sliding_window_size"))
     return made.but(normed=Norm("embed_tokens.embed_norm", "rmsnorm", c.size("hidden_size")), masks=masks)
 
 

@@ -15,7 +15,7 @@ from tfcalc.tape.tensor import Tensor
 
 
 class AddedConvolution(ShortConvolution):
-    """``x + conv(x)`` of each channel over its last tokens, in fp32; the sum may be multiplied by a number (``scales``).
+    """``x + conv(x)`` of each channel over its last tokens, in fp32; the sum may be divided by a number (``scales``).
 
     Source: transformers' InklingShortConvolution, Inkling2ShortConvolution.
     """
@@ -47,7 +47,7 @@ class DistanceAttention(Attention):
     """Keys and values pass short ``convolutions``; each head mixes ``profiles`` of numbers for each distance.
 
     A map of the token makes how (``mixes``), and another numbers for as many distances as there are profiles' columns,
-    which are added to its scores. What is scaled by the place (``by_place``) are the queries and these numbers, in fp32.
+    which are added to its scores. Queries and these numbers may have a factor for each place (``by_place``), in fp32.
 
     Source: transformers' InklingAttention.
     """
