@@ -20,6 +20,7 @@ from tests.verify.inference_peaks import inference_peaks  # noqa: E402
 from tests.verify.peaks import peaks  # noqa: E402
 from tests.verify.saved import Measured, measured, several  # noqa: E402
 from tfcalc.verify.cuda_autocast import FLOAT32, FLOAT32_OUT, LOWER_PRECISION, NORMS, PROMOTED, registered  # noqa: E402
+from tfcalc.verify.cuda_choices import cuda_choices  # noqa: E402
 from tfcalc.verify.saved import saved  # noqa: E402
 from tfcalc.verify.step import Step, step, without_data  # noqa: E402
 
@@ -179,3 +180,22 @@ def test_a_dropout_mask_is_a_byte_an_element_on_cuda_and_a_number_on_a_cpu(kind:
         torch.nn.functional.dropout(x, 0.1, training=True)
         torch.native_dropout(x, 0.1, True)
     assert saved == [on_cpu, 1]
+
+
+def test_the_logarithm_of_a_sigmoid_keeps_what_it_reads_alone_on_cuda() -> None:
+    """``log_sigmoid_forward_cuda`` makes an empty buffer (ATen/native/cuda/Activation.cpp); a CPU keeps one."""
+    saved: list[int] = []
+
+    def pack(tensor: Any) -> Any:
+        saved.append(tensor.numel())
+        return tensor
+
+    x, weight = torch.randn(2, 3, requires_grad=True), torch.randn(2, 3)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        torch.nn.functional.logsigmoid(x)
+        on_cpu = list(saved)
+        with cuda_choices():
+            made = torch.nn.functional.logsigmoid(x)
+    (gradient,) = torch.autograd.grad((made * weight).sum(), x)
+    assert (on_cpu, saved[len(on_cpu) :]) == ([6, 6], [6])
+    assert torch.allclose(gradient, weight * torch.sigmoid(-x))

@@ -54,10 +54,20 @@ RWKV = {"model_type": "rwkv", "architectures": ["RwkvForCausalLM"]} | {
     "num_hidden_layers": 2,
     "vocab_size": 50,
 }
+XLSTM = {
+    "model_type": "xlstm",
+    "architectures": ["xLSTMForCausalLM"],
+    "hidden_size": 128,
+    "num_heads": 2,
+    "num_hidden_layers": 2,
+    "vocab_size": 50,
+    "pad_token_id": 0,
+}
 CASES = [
     *((MAMBA2, length) for length in (5, 16)),
     *((QWEN, length) for length in (128, 200)),
     *((config, length) for config in (MAMBA, RWKV) for length in (2, 40)),
+    *((XLSTM, length) for length in (2, 40)),  # shorter than a chunk
 ]
 
 
@@ -70,5 +80,21 @@ def test_a_loop_over_time_keeps_what_pytorch_keeps(config: dict[str, object], le
     asked = {"batch": 2, "seq": length, "target": None, "attention": "eager", "recipe": recipe}
     with without_data():
         theirs = run_step(config, asked)
+    ours = counted(theirs, "eager", recipe)
+    assert (ours.total, ours.once) == (theirs.total, theirs.total)
+
+
+@pytest.mark.parametrize("recipe", ["fp32", "autocast"])
+@pytest.mark.parametrize("length", [8, 12, 19])
+def test_a_matrix_lstm_keeps_what_pytorch_keeps_of_chunks_and_of_the_tokens_behind_them(
+    length: int, recipe: str
+) -> None:
+    """Only where weights are in fp32: transformers multiplies states in fp32 by keys in the format of the weights."""
+    from tests.verify.saved import run_step
+    from tfcalc.verify.step import without_data
+
+    asked = {"batch": 2, "seq": length, "target": None, "attention": "eager", "recipe": recipe}
+    with without_data():
+        theirs = run_step(XLSTM | {"chunk_size": 4}, asked)
     ours = counted(theirs, "eager", recipe)
     assert (ours.total, ours.once) == (theirs.total, theirs.total)

@@ -173,7 +173,7 @@ def sdpa_mask(q: Tensor, k: Tensor, mask: Tensor | None, attention: Attention, c
     if bias is not None:
         from tfcalc.backends import relative  # few families have such biases
 
-        made = trace.lower(relative.for_sdpa(bias, causal=attention.causal))
+        made = trace.lower(relative.for_sdpa(bias, mask, causal=attention.causal))
     elif mask is None:
         return None
     elif mask.dtype == "bool":

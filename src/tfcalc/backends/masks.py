@@ -56,7 +56,9 @@ def _of_sequence(window: Num | None, readers: Sequence[Attention], trace: Runnin
     ends_before = window is not None and value_of(length) >= value_of(window)
     if not ends_before and not any(each.always_masked for each in readers):
         return None
-    return expand(_seen(window, length, length, trace), *shape)
+    seen = _seen(window, length, length, trace)
+    seen.storage.home = trace.module
+    return expand(seen, *shape)
 
 
 def _of_cached(layer: Layer, trace: Running, ctx: Context) -> Tensor | None:

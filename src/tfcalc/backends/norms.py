@@ -122,6 +122,17 @@ def head_by_head(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tenso
     return cat([layer_norm(x, weight, bias)])
 
 
+def times_root(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """xLSTMMultiHeadLayerNorm: deviations from the mean times 1/std, in fp32; the variance is a kernel of its own."""
+    trace, given = x.trace, x.dtype
+    x = trace.to(x, "float32")
+    y = add(x, mean(x))
+    variance = trace.call(Call("var", (x,), (*x.shape[:-1], 1), x.dtype, saves=(x,)))
+    x = trace.to(mul(y, _root(variance)), given)
+    x = x if weight is None else mul(x, weight)
+    return x if bias is None else add(x, bias)
+
+
 def quotient_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """IntLayerNorm on numbers: deviations from the mean are made once, and divided by their root."""
     y = add(x, mean(x))
@@ -149,6 +160,7 @@ LAYERNORMS = {
     "plus one": plus_one,
     "python": in_python,
     "quotient": quotient_norm,
+    "times root": times_root,
 }
 """By the ``code`` of a norm."""
 

@@ -38,10 +38,10 @@ def no_bias(table: RelativeBias, ctx: Context, ids: Tensor) -> Tensor | None:
     return ids.trace.new(shape, ids.trace.compute, "zeros")
 
 
-def for_sdpa(bias: Tensor, *, causal: bool) -> Tensor:
-    """create_position_bias_mask: what comes later is masked here, as ``is_causal`` does not go with a mask."""
-    if causal:
-        seen = bias.trace.new(bias.shape[-2:], "bool", "causal mask")
+def for_sdpa(bias: Tensor, mask: Tensor | None, *, causal: bool) -> Tensor:
+    """create_position_bias_mask: what is masked is masked here, as neither that nor ``is_causal`` goes with a bias."""
+    if causal or mask is not None:
+        seen = bias.trace.new(bias.shape[-2:], "bool", "causal mask") if mask is None else mask
         call = Call("where", (bias,), bias.shape, bias.dtype, saves=(seen,), strides=preserved(bias))
         bias = bias.trace.call(call)
     return contiguous(bias)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tfcalc.nn.every_expert import RouterOfAll
 from tfcalc.nn.mixture import Routed, Router, SparseMixer
-from tfcalc.ops.elementwise import pointwise, scaled, widest
+from tfcalc.nn.weighed_shared import RouterOfShared
+from tfcalc.ops.elementwise import add, pointwise, scaled, widest
 from tfcalc.ops.products import linear
-from tfcalc.ops.rows import softmax
+from tfcalc.ops.rows import log_sum_exp, softmax
 from tfcalc.ops.select import gather, masked_fill, row_sums, topk
-from tfcalc.ops.shapes import cat
+from tfcalc.ops.shapes import cat, part
 from tfcalc.tape.call import Call
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
@@ -22,6 +23,9 @@ def routed(router: Router, x: Tensor) -> Routed:
         return _drawn_twice(router, x)
     if isinstance(router, RouterOfAll):
         return _of_all(router, x)
+    if isinstance(router, RouterOfShared):
+        with trace.no_autocast():
+            return _with_shared(router, x)
     if router.exact:
         with trace.no_autocast():
             found = _of_best(router, x) if router.best_first else _of_scores(router, x)
@@ -86,6 +90,16 @@ def _of_all(router: RouterOfAll, x: Tensor) -> Routed:
     best, chosen = topk(logits, router.chosen)
     scores = trace.call(Call("scatter_", (best,), logits.shape, logits.dtype, saves=(chosen,)))
     return Routed(trace.to(pointwise("sigmoid", trace.to(scores, "float32")), logits.dtype), chosen, logits)
+
+
+def _with_shared(router: RouterOfShared, x: Tensor) -> Routed:
+    """Inkling: who is chosen is found without a gradient; the logarithms of scores are normalized by their sum."""
+    logits = _logits(router, x)
+    with x.trace.without_gradients():
+        pointwise("sigmoid", logits)
+    weights, chosen = gather(part(logits, 1, router.fan_out - router.shared), router.chosen)
+    best = pointwise("logsigmoid", cat([weights, part(logits, 1, router.shared)]))
+    return Routed(pointwise("exp", add(best, log_sum_exp(best))), chosen, logits)
 
 
 def _drawn_twice(router: SparseMixer, x: Tensor) -> Routed:

@@ -9,6 +9,7 @@ from tfcalc.backends.kimi_delta import forgetting, kimi_delta
 from tfcalc.backends.lightning import lightning
 from tfcalc.backends.mamba2 import state_space
 from tfcalc.core.traced import value_of
+from tfcalc.backends.mlstm import matrix_lstm
 from tfcalc.nn.context import Context
 from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
 from tfcalc.nn.griffin import RGLRU
@@ -17,11 +18,12 @@ from tfcalc.nn.lightning import LightningAttention
 from tfcalc.nn.mamba import Mamba
 from tfcalc.nn.mamba2 import Mamba2
 from tfcalc.nn.mamba_heads import MambaOfHeads
+from tfcalc.nn.mlstm import MatrixLSTM
 from tfcalc.nn.module import Module
 from tfcalc.nn.multiplied import MultipliedMamba2
 from tfcalc.nn.rwkv import TimeMixing
 from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scaled, shifted
-from tfcalc.ops.loops import State, loop
+from tfcalc.ops.loops import State, loop, written
 from tfcalc.ops.products import linear, matmul
 from tfcalc.ops.shapes import cat, contiguous, reshape, select, stack, transpose, unsqueeze
 from tfcalc.tape.call import Call
@@ -152,12 +154,6 @@ def rwkv(mixer: TimeMixing, ctx: Context, key: Tensor, value: Tensor) -> Tensor:
     return results[0]
 
 
-def written(made: Tensor, one: Tensor) -> Tensor:
-    """``made``, one of whose places has been written to."""
-    call = Call("copy_", (made, one), made.shape, made.dtype, shares=made.storage, strides=made.strides)
-    return made.trace.call(call)
-
-
 CODE: dict[type[Module], Callable[..., Tensor]] = {
     Mamba: mamba,
     MambaOfHeads: mamba_of_heads,
@@ -167,6 +163,7 @@ CODE: dict[type[Module], Callable[..., Tensor]] = {
     JointDeltaNet: gated_delta,
     Mamba2: state_space,
     LightningAttention: lightning,
+    MatrixLSTM: matrix_lstm,
     KimiDelta: kimi_delta,
     ForgetGate: forgetting,
     MultipliedMamba2: state_space,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FeedForward, layer
-from tfcalc.blocks.mlstm import MatrixLSTM
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, scaled
-from tfcalc.families.hybrid import never_tied
-from tfcalc.families.llama import norms
 from tfcalc.families.mamba import Channels
-from tfcalc.leaves import embedding, norm
-from tfcalc.workload import Workload
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.mlstm import HeadNorm, MatrixLSTM
+from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
 
 
 def share(c: Config, name: str) -> Channels:
@@ -22,44 +22,62 @@ def share(c: Config, name: str) -> Channels:
     return Channels(scaled(c.size("hidden_size"), times), scaled(c.number("hidden_size"), times))
 
 
+def fused(c: Config) -> bool:
+    """Whether one matrix makes what else several do."""
+    return c.word("weight_mode", ("single", "fused")) == "fused"
+
+
 def mlstm(c: Config) -> MatrixLSTM:
     """The mixer."""
-    keys, values = share(c, "qk_dim_factor"), share(c, "v_dim_factor")
+    h, heads, bias = c.size("hidden_size"), c.size("num_heads"), c.flag("use_bias")
+    of_keys, of_values = share(c, "qk_dim_factor"), share(c, "v_dim_factor")
+    keys, values = of_keys.size, of_values.size
+    if fused(c):
+        wide = (Linear("qkv_opreact", h, 2 * keys + 2 * values, "QKVO", bias),)
+        gates = (Linear("ifgate_preact", h, 2 * heads, bias=True),)
+    else:
+        widths = {"q": keys, "k": keys, "v": values, "ogate_preact": values}
+        wide = tuple(Linear(name, h, width, bias=bias) for name, width in widths.items())
+        gates = tuple(Linear(name, h, heads, bias=True) for name in ("igate_preact", "fgate_preact"))
     return MatrixLSTM(
-        c.size("hidden_size"),
-        c.size("num_heads"),
-        keys.size,
-        values.size,
-        keys.split(c, "num_heads"),
-        values.split(c, "num_heads"),
+        "mlstm_layer",
+        wide,
+        gates,
+        HeadNorm("multihead_norm", "layernorm" if bias else "layernorm-no-bias", values, "times root"),
+        Linear("out_proj", values, h, "O", bias),
+        heads,
+        of_keys.split(c, "num_heads"),
+        of_values.split(c, "num_heads"),
         c.size("chunk_size"),
-        bias=c.flag("use_bias"),
-        fused=c.word("weight_mode", ("single", "fused")) == "fused",
+        capped=c.get("gate_soft_cap") is not None,
     )
 
 
-def network(c: Config) -> FeedForward:
+def network(c: Config) -> GatedFeedForward:
     """The gated network, its width rounded up to a multiple."""
-    multiple, fused = c.number("ffn_round_up_to_multiple_of"), c.word("weight_mode") == "fused"
-    width: Num = multiple * ceil_div(scaled(c.size("hidden_size"), c.factor("ffn_proj_factor")), multiple)
-    names = ("proj_up_gate_z", "proj_down") if fused else ("proj_up_gate", "proj_up", "proj_down")
-    return FeedForward(c.size("hidden_size"), width, "silu", bias=c.flag("use_bias"), names=names, gated=True)
+    h, bias, multiple = c.size("hidden_size"), c.flag("use_bias"), c.number("ffn_round_up_to_multiple_of")
+    width: Num = multiple * ceil_div(scaled(h, c.factor("ffn_proj_factor")), multiple)
+    down = Linear("proj_down", width, h, "2", bias)
+    if fused(c):
+        return GatedFeedForward("ffn", None, Linear("proj_up_gate_z", h, 2 * width, "1", bias), down, "silu")
+    gate, up = Linear("proj_up_gate", h, width, "g", bias), Linear("proj_up", h, width, "1", bias)
+    return GatedFeedForward("ffn", gate, up, down, "silu")
 
 
-@family("xlstm", architecture="xLSTMForCausalLM", heads={"Model": bare, "ForCausalLM": never_tied})
-def xlstm(c: Config, run: Workload) -> Component:
-    """The 7B model of xLSTM (arXiv 2503.13427); the head is never the embedding."""
-    h, stream = c.size("hidden_size"), run.target
-    width, blocks = c.optional("embedding_dim"), c.optional("num_blocks")
-    before = norms(("norm_mlstm", "norm_ffn"), "rmsnorm-bias" if c.flag("use_bias") else "rmsnorm", c, run)
-    parts = (mlstm(c)("mlstm_layer", stream), network(c)("ffn", stream, run), *before)
-    copies = c.size("num_hidden_layers") if blocks is None else blocks
-    return Component(
-        "backbone",
-        "decoder",
-        parts=(
-            embedding("embeddings", c.size("vocab_size"), h if width is None else width, stream.tokens),
-            layer("blocks", parts, stream.tokens * h, copies=copies, ends_with_sum=True),
-            norm("out_norm", "rmsnorm", h, stream.tokens),
-        ),
-    )
+def language_model(c: Config, base: Module) -> Module:
+    """The head is never the embedding; its logits are brought to fp32 before a tanh caps them."""
+    head = Linear("lm_head", c.size("hidden_size"), c.size("vocab_size"), "vocab", kind="output")
+    return WithHead("", base, head, capped=c.get("output_logit_soft_cap") is not None, in_float32=True)
+
+
+@family("xlstm", architecture="xLSTMForCausalLM", heads={"Model": tops.bare, "ForCausalLM": language_model})
+def xlstm(c: Config) -> Module:
+    """The 7B model of xLSTM (arXiv 2503.13427)."""
+    h, width, blocks = c.size("hidden_size"), c.optional("embedding_dim"), c.optional("num_blocks")
+    form = "rmsnorm-bias" if c.flag("use_bias") else "rmsnorm"
+    norms = tuple(Norm(name, form, h) for name in ("norm_mlstm", "norm_ffn"))
+    layer = PreNorm("blocks", (mlstm(c), network(c)), norms)
+    count = c.number("num_hidden_layers" if blocks is None else "num_blocks")
+    stack = Stack("blocks", (layer,) * count, c.size("num_hidden_layers") if blocks is None else blocks)
+    table = Embedding("embeddings", c.size("vocab_size"), h if width is None else width)
+    return Decoder("backbone", table, stack, Norm("out_norm", "rmsnorm", h))

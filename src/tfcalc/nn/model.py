@@ -155,7 +155,8 @@ class Bottleneck(Predictions):
 class WithHead(Module):
     """A model and what makes logits of its output; in training, their loss.
 
-    ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``). The labels are those of
+    ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``), perhaps ``in_float32``.
+    The labels are those of
     the next tokens (``shifted``), or of the tokens themselves, and the loss may read a copy of the logits in fp32
     (``upcasts``), or of those of all tokens but the last, which has no next one (``cuts``).
     """
@@ -169,6 +170,7 @@ class WithHead(Module):
     shifted: bool = True
     upcasts: bool = True
     cuts: bool = False
+    in_float32: bool = False
 
     @property
     def output(self) -> Linear:
@@ -199,6 +201,7 @@ class WithHead(Module):
         x = self.head(x.trace.to(x, kind) if WIDTHS[x.dtype] > WIDTHS[kind] else x, ctx)
         if self.scales:
             x = scaled(x)
+        x = x.trace.to(x, "float32") if self.in_float32 else x
         if self.capped:  # one after another, so that no two of them stand longer than they must
             x = scaled(x, "div")
             x = pointwise("tanh", x)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
+from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
 State = tuple[Tensor, ...]
@@ -36,3 +37,9 @@ def loop(
             made.storage.repeat()
             given.append(made)
     return given
+
+
+def written(made: Tensor, one: Tensor) -> Tensor:
+    """``made``, one of whose places has been written to."""
+    call = Call("copy_", (made, one), made.shape, made.dtype, shares=made.storage, strides=made.strides)
+    return made.trace.call(call)

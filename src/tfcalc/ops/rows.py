@@ -37,6 +37,12 @@ def mean_of_rows(x: Tensor) -> Tensor:
     return x.trace.call(Call("mean", (x,), (x.shape[0], x.width), x.dtype))
 
 
+def highest(x: Tensor) -> Tensor:
+    """The largest number of each row, whose place is kept (torch.max)."""
+    places = x.trace.new(x.shape[:-1], "int64", "places of the largest")
+    return x.trace.call(Call("max", (x,), x.shape[:-1], x.dtype, saves=(places,)))
+
+
 def row_norm(x: Tensor) -> Tensor:
     """Each row's length: keeps what it reads and what it makes."""
     return x.trace.call(Call("linalg_vector_norm", (x,), (*x.shape[:-1], 1), x.dtype, saves=(x,), saves_result=True))

@@ -1,8 +1,9 @@
 """What PyTorch would do on a CUDA device, done on CPU tensors that need hold no data.
 
-A build without CUDA has no CUDA tensors, fake ones included. Three choices decide what autograd keeps, and differ:
-which kernel runs attention, the mask that dropout keeps, and which operators autocast runs in which type. Here they are
-put in the place of the CPU's, through the dispatcher, so that they hold inside PyTorch's own functions, too.
+A build without CUDA has no CUDA tensors, fake ones included. Four choices decide what autograd keeps, and differ:
+which kernel runs attention, the mask that dropout keeps, what the logarithm of a sigmoid keeps beside what it reads,
+and which operators autocast runs in which type. Here they are put in the place of the CPU's, through the dispatcher,
+so that they hold inside PyTorch's own functions, too.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def cuda_choices(kernel: str = "auto", *, as_recorded: bool = False) -> Iterator
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that kernels are replaced is what is meant
             _put(library, "dropout", _dropout, "AutogradCPU")
+            _put(library, "log_sigmoid", _LogSigmoid.apply, "AutogradCPU")
             _put(library, "softmax.int", _softmax(HALVES if as_recorded else (torch.float16,)), "AutogradCPU")
             if not as_recorded:
                 _put(library, "native_layer_norm", _LayerNorm.apply, "AutogradCPU")
@@ -92,6 +94,25 @@ def _softmax(at_once: tuple[torch.dtype, ...]) -> Callable[..., Tensor]:
         return aten._softmax(input if dtype is None else input.to(dtype), dim, False)
 
     return run
+
+
+class _LogSigmoid(torch.autograd.Function):
+    """CUDA's: it has no use for the CPU's buffer (``log_sigmoid_forward_cuda``)."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor) -> Tensor:
+        """Saves what it reads."""
+        ctx.save_for_backward(input)
+        with torch._C._AutoDispatchBelowAutograd():
+            made: Tensor = aten.log_sigmoid_forward(input)[0]
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        """``log_sigmoid_backward``."""
+        (input,) = ctx.saved_tensors
+        made: Tensor = aten.log_sigmoid_backward(gradients[0], input, aten.log_sigmoid_forward(input)[1])
+        return made
 
 
 class _LayerNorm(torch.autograd.Function):
