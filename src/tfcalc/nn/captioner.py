@@ -8,12 +8,12 @@ from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
-from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.encoder_decoder import EncoderOnly
+from tfcalc.nn.masked import Masked
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Projector
 from tfcalc.ops.elementwise import add
@@ -35,15 +35,8 @@ class PlainTower(EncoderOnly):
         return super().forward(x, by_products(ctx))
 
 
-class BehindImages(Attention):
-    """Vectors of images see each other both ways, words only back: all are cached, and a mask says which sees which."""
-
-    causal: bool = False
-
-    @property
-    def looks_at_mask(self) -> bool:
-        """Always."""
-        return True
+class BehindImages(Masked):
+    """Vectors of images see each other both ways, words only back: all are cached."""
 
     def _kept(self, ctx: Context) -> tuple[Cached, ...]:
         return by_token(ctx.stream, ctx.stream, self.kv_heads, {"K": self.key_dim, "V": self.value_dim})
