@@ -130,7 +130,7 @@ class Transformers:
     def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)
         if model.cuts:
-            logits = contiguous(part(logits, 1, logits.shape[1] - 1))
+            logits = contiguous(part(logits, 1, ids.shape[1] - 1))
             ids = logits.trace.new(logits.shape[:-1], "int64", "labels")
         return nll_of_softmax(logits.trace.to(logits, "float32") if model.upcasts else logits, self.labels(model, ids))
 

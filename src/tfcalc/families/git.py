@@ -2,74 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-
-from tfcalc.blocks.keeping import by_token, keeping
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, lm_head
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num, product
-from tfcalc.families.bert import attention, embeddings, layers, positions
+from tfcalc.configs.tops import bare
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import product
+from tfcalc.families import bert_kit as kit
 from tfcalc.families.clip import clip_vision
 from tfcalc.families.images import grid
-from tfcalc.leaves import linear, norm, parameter
-from tfcalc.nn.counted import counted
-from tfcalc.workload import Workload
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.captioner import BehindImages, Captioner, Moments, PlainTower
+from tfcalc.nn.encoder import Layers
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.reader import Projector
+from tfcalc.nn.tower import Tower
 
 
 @family("git_vision_model", architecture="GitVisionModel", heads={"Model": bare})
-def git_vision(c: Config, run: Workload) -> Component:
-    """CLIP's vision tower."""
-    return Component("image_encoder", "encoder", parts=(counted(clip_vision(c), run),))
+def git_vision(c: Config) -> Module:
+    """CLIP's vision tower, whose last norm is that of all vectors."""
+    tower = clip_vision(c)
+    assert isinstance(tower, Tower)
+    return PlainTower("image_encoder", tower.but(alone=False, pools=False))
 
 
-def projection(c: Config, seen: Num, vectors: Num) -> Component:
-    """A map from the image's width to the text's, and a norm."""
-    h = c.size("hidden_size")
-    parts = (linear("0", seen, h, vectors), norm("1", "layernorm", h, vectors))
-    return Component("visual_projection.visual_projection", "projection", parts=parts)
-
-
-def patches(c: Config) -> Num:
-    """The vectors of all images that stand before the text."""
-    images = c.optional("num_image_with_embedding")
-    return (1 if images is None else images) * (product(grid(c.sub("vision_config", "git_vision_model"))) + 1)
-
-
-def with_images(c: Config, run: Workload) -> Workload:
-    """The text behind the vectors of its images, of which a decoded token sees the keys as well."""
-    before = patches(c)
-    return replace(run, seq_len=before + run.seq_len, cached=before + run.size("cached"))
-
-
-def logits(c: Config, run: Workload, base: Component) -> Iterable[Component]:
-    """Logits of every vector, those of the images too."""
-    return lm_head("output", bias=True)(c, with_images(c, run), base)
-
-
-def mixer(c: Config, run: Workload) -> Component:
-    """Images see each other both ways, words only back; of all, keys and values are kept."""
-    a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    return keeping(attention(c, run), *by_token(run.target, run.target, a, {"K": d, "V": d}))
+def logits(c: Config, base: Module) -> Module:
+    """Logits of every vector, those of the images too; the loss reads those of words."""
+    tied = "embedding" if c.flag("tie_word_embeddings") else None
+    head = Linear("output", c.size("hidden_size"), c.size("vocab_size"), "vocab", True, tied, "output")
+    return WithHead("", base, head, cuts=True)
 
 
 @family("git", architecture="GitForCausalLM", heads={"Model": bare, "ForCausalLM": logits})
-def git(c: Config, run: Workload) -> Component:
+def git(c: Config) -> Module:
     """Wang et al. 2022 (arXiv 2205.14100); several images (frames of a film) have a vector each for their place."""
     vision, images = c.sub("vision_config", "git_vision_model"), c.optional("num_image_with_embedding")
-    seen, count = vision.size("hidden_size"), 1 if images is None else images
-    both = with_images(c, run)
-    times = parameter("img_temporal_embedding", 1, 1, seen)._replace(copies=count)
-    return Component(
+    h, seen, vectors = c.size("hidden_size"), vision.size("hidden_size"), product(grid(vision)) + 1
+    maps = Linear("0", seen, h, "", True), kit.norm(c, "1")
+    place = Weight("img_temporal_embedding", (1, 1, seen), key="")
+    return Captioner(
         "git",
-        "decoder",
-        parts=(
-            embeddings(c, run, positions(c, run)),
-            git_vision(vision, replace(run, batch_size=run.batch_size * count)),
-            Component("encoder", "encoder", parts=(layers(c, both, mixer(c, both)),)),
-            projection(c, seen, run.beside(patches(c)).tokens),
-            *([] if images is None else [times]),
-        ),
+        kit.embeddings(c, kit.positions(c)),
+        git_vision(vision),
+        Layers("encoder", (), kit.stack(c, kit.attention(c, of=BehindImages))),
+        Projector("visual_projection.visual_projection", maps),
+        None if images is None else Moments(place.name, place, images),
+        1 if images is None else images,
+        vectors,
+        seen,
     )

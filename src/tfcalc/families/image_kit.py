@@ -65,11 +65,12 @@ def attention(
     output_bias: bool = True,
     dropout: str = "attention_dropout",
     of: type[Attention] = Attention,
+    heads: str = "num_attention_heads",
     **more: Any,
 ) -> Attention:
     """Attention among all patches, of heads that share nothing; queries, keys and values may differ in their bias."""
-    h, a = c.size("hidden_size"), c.size("num_attention_heads")
-    d = c.quotient("hidden_size", "num_attention_heads") if width is None else width
+    h, a = c.size("hidden_size"), c.size(heads)
+    d = c.quotient("hidden_size", heads) if width is None else width
     *inward, outward = names
     biases = [bias] * 3 if isinstance(bias, bool) else bias
     maps = tuple(Linear(one, h, a * d, letter, own) for one, letter, own in zip(inward, "QKV", biases, strict=True))

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from typing import Any
 
-from tfcalc.blocks import LLAMA_NAMES, Attention, layer, stack
+from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import bare, output
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div, product
-from tfcalc.families.images import feed_forward, grid, norms, pair, part, patches, self_attention
-from tfcalc.families.llama import PRE_NORM, attention, decoder, gated, kv_heads
-from tfcalc.families.llama import norms as text_norms
-from tfcalc.families.unread import unread
-from tfcalc.leaves import embedding, learned_position, linear, norm, parameter
-from tfcalc.leaves.similarity import mask_of_pairs
-from tfcalc.workload import Sequences, Workload
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import bare
+from tfcalc.core.number import Num, product
+from tfcalc.families import image_kit, kit
+from tfcalc.families.images import grid, part
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear, Norm, parameter
+from tfcalc.nn.cross_attention import CrossAttention
+from tfcalc.nn.gated_layers import Block, GatedBlock, ReadingLayer
+from tfcalc.nn.images import ImagePositions
+from tfcalc.nn.masked import Masked, MaskedLayers
+from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.tiled import GatedPlaces, GatedTiles, ShapeTable, TiledTower, TileReader
 
 TEXT_ONLY = "ForCausalLM"
 RESERVED = 8
 """Rows of the embedding beyond the vocabulary: for the image and other marks."""
+TAKEN = 5
+"""Layers of the tower whose vectors are taken beside the last ones, where a config names none."""
+GATES = ("gate_attn", "gate_ffn")
 
 
-def untied(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def untied(c: Config, base: Module) -> Module:
     """Logits by a matrix of its own, whatever the config says: the embedding has more rows than it."""
     text = c if "vocab_size" in c.defaults else part(c, "text_config", "mllama_text_model")
-    yield base
-    yield output("lm_head", text.size("hidden_size"), text.size("vocab_size"), run, tied=False)
+    head = Linear("lm_head", text.size("hidden_size"), text.size("vocab_size"), "vocab", kind="output")
+    return WithHead("", base, head)
 
 
 @family(
@@ -37,31 +43,25 @@ def untied(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     heads={"Model": bare, TEXT_ONLY: untied},
     cross_attention_layers=(3, 8, 13, 18, 23, 28, 33, 38),  # by __post_init__
 )
-def mllama_text(c: Config, run: Workload) -> Component:
+def mllama_text(c: Config) -> Module:
     """The text alone: layers that read images are passed by where there is none."""
-    return _text(c, run, reads=False)
+    return _text(c, reads=False)
 
 
-def _text(c: Config, run: Workload, *, reads: bool) -> Component:
+def _text(c: Config, *, reads: bool) -> Decoder:
     """Llama 3 (arXiv 2407.21783), section 7: ``cross_attention_layers`` read images, through gates."""
     crossing = _crossing(c)
-    kinds = [place in crossing for place in range(c.number("num_hidden_layers"))]
     width = c.quotient("hidden_size", "num_attention_heads")
 
-    def make(crosses: bool) -> Component:
-        mixer = (
-            (cross_attention(c, run, width), *(parameter(f"cross_attn_{name}_gate", 1) for name in ("attn", "mlp")))
-            if crosses
-            else (attention(c, run, width=width),)
-        )
-        parts = (*mixer, gated(c, run), *text_norms(PRE_NORM, "rmsnorm", c, run))
-        made = layer("layers", parts, run.target.tokens * c.size("hidden_size"), ends_with_sum=not crosses)
-        return made if reads or not crosses else made._replace(passes=0)
+    def layer(crosses: bool) -> Module:
+        if not crosses:
+            return kit.layer(c, kit.attention(c, width=width, dropout="dropout"), kit.gated(c))
+        norms = tuple(Norm(name, "rmsnorm", c.size("hidden_size")) for name in kit.PRE_NORM)
+        gates = tuple(parameter(f"cross_attn_{name}_gate", 1) for name in ("attn", "mlp"))
+        return ReadingLayer("layers", (_reading(c, width, reads=reads), kit.gated(c)), norms, gates=gates)
 
-    whole = decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
-    rows = c.size("vocab_size") + RESERVED
-    table = embedding("embed_tokens", rows, c.size("hidden_size"), run.target.tokens)
-    return whole._replace(parts=(table, *whole.parts[1:]))
+    made = kit.decoder(c, layer, [place in crossing for place in range(c.number(LAYERS))])
+    return made.but(table=Embedding("embed_tokens", c.size("vocab_size") + RESERVED, c.size("hidden_size")))
 
 
 def _crossing(c: Config) -> list[int]:
@@ -70,28 +70,10 @@ def _crossing(c: Config) -> list[int]:
     return c.numbers("cross_attention_layers") if given is not None else [3, 8, 13, 18, 23, 28, 33, 38]
 
 
-def cross_attention(c: Config, run: Workload, width: Num) -> Component:
-    """Queries of the text; keys and values of the image, as many as ``source_len``."""
-    block = Attention(
-        c.size("hidden_size"),
-        c.size("num_attention_heads"),
-        kv_heads(c),
-        width,
-        width,
-        names=LLAMA_NAMES,
-        within=(
-            norm("q_norm", "rmsnorm", width, run.target.tokens * c.size("num_attention_heads")),
-            norm("k_norm", "rmsnorm", width, run.source.tokens * kv_heads(c)),
-        ),
-    )
-    return block("cross_attn", run.target, run.source, run, causal=False)
-
-
-def tiles(c: Config, *, filled: bool) -> Num:
-    """Tokens of an image: all tiles in one sequence, in the tower each of them ``filled`` up to a multiple of 8."""
-    each = product(grid(c)) + 1
-    count: Num = c.size("max_num_tiles") * (8 * ceil_div(each, 8) if filled else each)
-    return count
+def _reading(c: Config, width: Num, *, reads: bool) -> Attention:
+    """Queries of the text; keys and values of the image."""
+    made = kit.attention(c, width=width, qk_norms="rmsnorm", dropout="dropout").but(name="cross_attn", rope=None)
+    return CrossAttention(**made.__dict__ | {"causal": False, "masked": False}, reads=reads)
 
 
 @family(
@@ -100,65 +82,53 @@ def tiles(c: Config, *, filled: bool) -> Num:
     heads={"Model": bare},
     aliases={"num_attention_heads": "attention_heads"},
 )
-def mllama_vision(c: Config, run: Workload) -> Component:
+def mllama_vision(c: Config) -> Module:
     """Tiles of an image, with tables for where a tile lies in images of each shape; two stacks, the second gated."""
-    h, n, each = c.size("hidden_size"), product(grid(c)) + 1, c.size("max_num_tiles")
-    stream = run.beside(tiles(c, filled=True))
-    return Component(
+    h, n = c.size("hidden_size"), product(grid(c)) + 1
+    name = "gated_positional_embedding"
+    places = GatedPlaces(
+        name,
+        _table(c, f"{name}.tile_embedding", n),
+        parameter(f"{name}.gate", 1),
+        ImagePositions(f"{name}.embedding", n, h),
+    )
+    return TiledTower(
         "vision_model",
-        "encoder",
-        parts=(
-            patches(
-                "patch_embedding",
-                c,
-                run.beside(each * (n - 1)).tokens,
-                width=h,
-                kernel=pair(c, "patch_size"),
-                bias=False,
-            ),
-            parameter("class_embedding", h),
-            parameter("gated_positional_embedding.gate", 1),
-            learned_position("gated_positional_embedding.embedding", n, h, stream.tokens),
-            learned_position("gated_positional_embedding.tile_embedding", shapes(c) * each * n, h, stream.tokens),
-            *tile_positions(c, "pre_tile_positional_embedding", stream),
-            *tile_positions(c, "post_tile_positional_embedding", stream),
-            mask_of_pairs("attention_mask", stream.batch, stream.length),
-            norm("layernorm_pre", "layernorm", h, stream.tokens),
-            norm("layernorm_post", "layernorm", h, stream.tokens),
-            vision_layers(c, run, stream, "transformer", c.size("num_hidden_layers")),
-            vision_layers(c, run, stream, "global_transformer", c.size("num_global_layers"), *GATES),
-        ),
+        image_kit.pixels(c),
+        c.size("max_num_tiles"),
+        n,
+        TAKEN if c.get("intermediate_layers_indices") is None else len(c.numbers("intermediate_layers_indices")),
+        image_kit.patches(c, "patch_embedding", bias=False),
+        parameter("class_embedding", h),
+        places,
+        _tiles(c, "pre_tile_positional_embedding"),
+        _tiles(c, "post_tile_positional_embedding"),
+        image_kit.norms(c, "layernorm_pre", "layernorm_post"),  # type: ignore[arg-type]  # a pair
+        _vision_layers(c, "transformer", LAYERS),
+        _vision_layers(c, "global_transformer", "num_global_layers", *GATES),
     )
 
 
-GATES = ("gate_attn", "gate_ffn")
-
-
-def shapes(c: Config) -> int:
-    """How many shapes an image may have, and one more for no image."""
+def _table(c: Config, name: str, rows: Num) -> ShapeTable:
+    """One shape more than there are, for no image."""
     given = c.get("supported_aspect_ratios")
-    return (len(given) if isinstance(given, list | tuple) else 8) + 1
+    shapes = (len(given) if isinstance(given, list | tuple) else 8) + 1
+    return ShapeTable(name, shapes, c.size("max_num_tiles"), rows, c.size("hidden_size"))
 
 
-def tile_positions(c: Config, name: str, stream: Sequences) -> Iterator[Component]:
+def _tiles(c: Config, name: str) -> GatedTiles:
     """A vector for each tile of each shape, behind a gate."""
-    yield learned_position(
-        f"{name}.embedding", shapes(c) * c.size("max_num_tiles"), c.size("hidden_size"), stream.tokens
-    )
-    yield parameter(f"{name}.gate", 1)
+    return GatedTiles(name, _table(c, f"{name}.embedding", 1), parameter(f"{name}.gate", 1))
 
 
-def vision_layers(c: Config, run: Workload, stream: Sequences, name: str, copies: Num, *gates: str) -> Component:
+def _vision_layers(c: Config, name: str, depth: str, *gates: str) -> MaskedLayers:
     """Layers without biases in attention, some with ``gates``."""
-    h = c.size("hidden_size")
-    parts = (
-        self_attention(c, run, stream, names=LLAMA_NAMES, heads="attention_heads", bias=False),
-        feed_forward(c, run, stream),
-        *norms(PRE_NORM, h, stream.tokens),
-        *(parameter(gate, 1) for gate in gates),
-    )
-    blocks = layer("layers", parts, stream.tokens * h, copies=copies)
-    return Component(name, "encoder", parts=(blocks._replace(kind="block"),))  # which transformers does not checkpoint
+    plain: dict[str, Any] = {"names": LLAMA_NAMES, "bias": False, "output_bias": False, "dropout": ""}
+    mixer = image_kit.attention(c, heads="attention_heads", of=Masked, **plain)
+    subs, norms = (mixer, image_kit.network(c)), image_kit.norms(c, *kit.PRE_NORM)
+    made = tuple(parameter(gate, 1) for gate in gates)
+    layer = GatedBlock("layers", subs, norms, gates=made) if gates else Block("layers", subs, norms)
+    return MaskedLayers(name, (), image_kit.stack(c, layer, depth=depth))
 
 
 @family(
@@ -166,20 +136,13 @@ def vision_layers(c: Config, run: Workload, stream: Sequences, name: str, copies
     architecture="MllamaForCausalLM",
     heads={"Model": bare, "ForConditionalGeneration": untied, TEXT_ONLY: untied},
 )
-def mllama(c: Config, run: Workload) -> Component:
+def mllama(c: Config) -> Module:
     """Llama 3.2 Vision (Meta, 2024; arXiv 2407.21783, section 7). As a causal language model it is the text alone."""
     vision, text = part(c, "vision_config", "mllama_vision_model"), part(c, "text_config", "mllama_text_model")
     if c.head == TEXT_ONLY:
-        return nested(text, run, "model")
-    memory = tiles(vision, filled=False)
-    projector = linear(
-        "multi_modal_projector",
-        vision.size("vision_output_dim"),
-        text.size("hidden_size"),
-        run.beside(memory).tokens,
-    )
-    seeing: tuple[Component, ...] = (nested(vision, run, "vision_model"), projector)
-    if run.training and not _crossing(text):
-        seeing = tuple(unread(part) for part in seeing)
-    language = _text(text, replace(run, source_len=memory), reads=True)
-    return Component("model", "multimodal", parts=(*seeing, language._replace(name="language_model")))
+        return _text(text, reads=False)
+    tower = mllama_vision(vision)
+    assert isinstance(tower, TiledTower)
+    to_text = Linear("multi_modal_projector", vision.size("vision_output_dim"), text.size("hidden_size"), "", True)
+    reads = bool(_crossing(text))
+    return TileReader("model", tower, to_text, _text(text, reads=True).but(name="language_model"), reads)

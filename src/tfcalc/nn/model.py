@@ -158,7 +158,7 @@ class WithHead(Module):
     ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``), perhaps ``in_float32``.
     The labels are those of
     the next tokens (``shifted``), or of the tokens themselves, and the loss may read a copy of the logits in fp32
-    (``upcasts``), or of those of all tokens but the last, which has no next one (``cuts``).
+    (``upcasts``), or of those of all words but the last, which has no next one (``cuts``).
     """
 
     kind = "model"

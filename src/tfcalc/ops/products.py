@@ -8,6 +8,7 @@ from tfcalc.ops.shapes import contiguous, reshape
 from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor, viewed
+from tfcalc.tape.trace import Trace
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str = "", packed: bool = False) -> Tensor:
@@ -99,6 +100,21 @@ def similarity(a: Tensor, b: Tensor, name: str) -> Tensor:
     product = MatMul("A Bᵀ", (2, n, m, h), (a, b))
     leaf = Leaf(name, "similarity")
     return trace.call(Call("mm", (a, b), (n, m), a.dtype, products=(product,), leaf=leaf, saves=(a, b)))
+
+
+def pairs_there(trace: Trace, batch: Num, length: Num, name: str) -> Tensor:
+    """``m mᵀ``: which pairs are of two tokens that are there, made of a number for each; b × 1 × l × l.
+
+    ``2·b·l²`` FLOPs, and none in backward: a mask has no gradient.
+
+    Source: transformers' _prepare_aspect_ratio_attention_mask (Mllama).
+    """
+    there = trace.new((batch, length, 1), trace.weights_format, "tokens that are there")
+    product = MatMul("m mᵀ", (2, batch, length, length), (there, there))
+    made = trace.call(
+        Call("bmm", (there,), (batch, length, length), there.dtype, products=(product,), leaf=Leaf(name, "mask"))
+    )
+    return reshape(made, batch, 1, length, length)
 
 
 def batched(x: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ def pad(x: Tensor, axis: int, length: Num) -> Tensor:
     Source: torch's constant_pad_nd, which also takes over the order of images whose channels come last.
     """
     shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
-    if x.strides is not None and value_of(x.shape[axis]) == value_of(length):
+    if x.trace.lowers and value_of(x.shape[axis]) == value_of(length):
         return copied(x, shape, "pad", preserved(x))
     return copied(x, shape, "pad", channels_last(shape) if has_channels_last(x) else None)
 

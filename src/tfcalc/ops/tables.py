@@ -48,6 +48,17 @@ def position(table: Tensor, places: Tensor, tokens: Num) -> Tensor:
     return table.trace.call(call._replace(reads=_fetched(table, places)))
 
 
+def spread(table: Tensor, places: Tensor, added: Num) -> Tensor:
+    """Rows of a table, each of which is added to many vectors: ``added`` additions, the gradient's likewise.
+
+    The places are kept. Source: transformers' MllamaPrecomputedAspectRatioEmbedding.
+    """
+    work = (Elementwise("+ P (trained)", added, forward=1, backward=1),)
+    shape = (*places.shape, table.shape[-1])
+    call = Call("embedding", (table,), shape, table.dtype, elementwise=work, lookups=places.elements, saves=(places,))
+    return table.trace.call(call._replace(reads=_fetched(table, places)))
+
+
 def sines(places: Tensor, width: Num, tokens: Num, dtype: str) -> Tensor:
     """``P[i]`` with fixed sines and cosines, which is added to x: h additions for each token.
 

@@ -109,11 +109,15 @@ OF_SEQUENCES = (
 """Ends of the names of classes that want one label for each sequence, image or recording."""
 
 
+BEFORE_WORDS = "num_image_with_embedding"
+"""A field of configs whose texts stand behind images, and have no loss without them."""
+
+
 def _inputs(model: Any, batch: int, seq: int, target: int | None) -> dict[str, Any]:
     known = signature(model.forward).parameters
     ids = words = torch.zeros(batch, seq, dtype=torch.long)
     given: dict[str, Any] = {"input_ids": ids} if "input_ids" in known else {}
-    if not given or "return_loss" in known:  # sounds or images alone, or compared with texts
+    if not given or "return_loss" in known or hasattr(model.config, BEFORE_WORDS):  # else words alone
         given |= _heard(model, batch, seq) or images(model, Workload(batch_size=batch, seq_len=seq))
     if model.config.is_encoder_decoder and "decoder_input_ids" in known:
         words = torch.zeros(batch, target or seq, dtype=torch.long)

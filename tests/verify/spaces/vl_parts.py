@@ -8,6 +8,7 @@ from tests.verify.spaces import vl
 
 TEXTS = {
     "glm4v_text": vl.glm4v,
+    "mllama_text_model": vl.mllama,
     "qwen2_5_vl_text": vl.qwen2_5_vl,
     "qwen2_vl_text": vl.qwen2_vl,
     "qwen3_vl_moe_text": vl.qwen3_vl_moe,
@@ -16,6 +17,7 @@ TEXTS = {
 TOWERS = {
     "gemma4_vision": vl.gemma4,
     "glm4v_vision": vl.glm4v,
+    "mllama_vision_model": vl.mllama,
     "qwen2_5_vl_vision": vl.qwen2_5_vl,
     "qwen2_vl_vision": vl.qwen2_vl,
     "qwen3_5_moe_vision": vl.qwen3_5_moe,
