@@ -18,6 +18,10 @@ from tfcalc.leaves import activation, linear, norm, parameter
 from tfcalc.leaves.batch_norm import batch_norm
 from tfcalc.leaves.convolution import convolution
 from tfcalc.leaves.relative import relative_scores
+from tfcalc.nn.context import Context
+from tfcalc.nn.counted import counted
+from tfcalc.nn.queries import Given
+from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences, Workload
 
 ENCODER: dict[str, Any] = {
@@ -130,6 +134,14 @@ def granite_speech(c: Config, run: Workload) -> Component:
     return Component("model", "listener", parts=parts)
 
 
+class Asked(Given):
+    """One sequence of queries for all that is read."""
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of no token ids."""
+        return super().forward(x.trace.given((1, *x.shape[1:]), "int64", "queries"), ctx)
+
+
 def _projector(c: Config, run: Workload, encoder: Config) -> Component:
     inner, window = c.sub("projector_config", "blip_2_qformer", head="Model"), c.number("window_size")
     if encoder.get("cat_hidden_layers") is not None:
@@ -139,7 +151,8 @@ def _projector(c: Config, run: Workload, encoder: Config) -> Component:
     queries, width = window // c.number("downsample_rate"), inner.size("hidden_size")
     windows = run.batch_size * ceil_div(run.source.length, window)
     within = run.replaced(batch_size=windows, seq_len=queries, source_len=window)
-    reads = reader(inner, within, same_queries=not run.decoding)
+    model = (Given if run.decoding else Asked)("qformer", reader(inner, shared=not run.decoding), width)
+    reads = counted(model, within)._replace(kind="encoder")
     return Component(
         "projector",
         "projector",

@@ -2,92 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tfcalc.blocks import Attention, FeedForward, layer, stack
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num
-from tfcalc.leaves import linear, norm
-from tfcalc.workload import Sequences, Workload
+from tfcalc.families.bert_kit import attention, drops, network, norm
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.encoder import Layers
+from tfcalc.nn.module import Module
+from tfcalc.nn.queries import Asking, Given, QueryLayer, QueryReader
+from tfcalc.nn.stack import Stack
+
+NAMES = ("attention.query", "attention.key", "attention.value", "output.dense")
+QUERIES, TEXTS = ("intermediate_query", "output_query"), ("intermediate", "output")
+"""Where the networks stand that read queries, and those that read texts."""
 
 
-@family("blip_2_qformer", architecture="Blip2QFormerModel", heads={"Model": bare})
-def qformer(c: Config, run: Workload) -> Component:
+def given(c: Config, base: Module) -> Module:
+    """By itself it is given vectors."""
+    return Given("", base, c.size("hidden_size"))
+
+
+@family("blip_2_qformer", architecture="Blip2QFormerModel", heads={"Model": given})
+def qformer(c: Config) -> Module:
     """Li et al. 2023 (BLIP-2, arXiv 2301.12597): some layers read the encoder; texts have networks of their own."""
-    return reader(c, run)
+    return reader(c)
 
 
-def reader(c: Config, run: Workload, *, same_queries: bool = False) -> Component:
-    """The same; ``same_queries`` for all that is read are one batch up to the first layer's cross-attention."""
-    h, stream, depth = c.size("hidden_size"), run.target, c.number("num_hidden_layers")
-    step, asked = c.number("cross_attention_frequency"), stream._replace(batch=1) if same_queries else stream
-
-    def make(kind: tuple[bool, bool]) -> Component:
-        reads, first = kind
-        return layer("layer", _layer(c, run, asked if first else stream, reads=reads), stream.tokens * h)
-
-    layers = stack(
-        "layer",
-        [(place % step == 0, same_queries and place == 0) for place in range(depth)],
-        c.size("num_hidden_layers"),
-        make,
-    )
-    return Component(
-        "qformer",
-        "encoder",
-        parts=(
-            norm("layernorm", "layernorm", h, asked.tokens),
-            Component("encoder", "encoder", parts=tuple(layers)),
-        ),
-    )
+def reader(c: Config, *, shared: bool = False) -> QueryReader:
+    """The same; ``shared`` are queries that are one batch for all that is read, up to the first cross-attention."""
+    step = c.number("cross_attention_frequency")
+    kinds = [(place % step == 0, shared and place == 0) for place in range(c.number(LAYERS))]
+    by_kind = {kind: _layer(c, reads=kind[0], shared=kind[1]) for kind in dict.fromkeys(kinds)}
+    stack = Stack("layer", tuple(by_kind[kind] for kind in kinds), c.size(LAYERS))
+    return QueryReader("qformer", norm(c, "layernorm"), Layers("encoder", (), stack), drops(c))
 
 
-def _layer(c: Config, run: Workload, asked: Sequences, *, reads: bool) -> Iterator[Component]:
-    yield from _attention(c, run, "attention", asked, asked, asked)
-    if reads:
-        width = c.size("encoder_hidden_size")
-        yield from _attention(c, run, "crossattention", asked, run.target, run.source, key_width=width)
-    yield from _network(c, run, "intermediate_query", "output_query")
-    if c.flag("use_qformer_text_input"):
-        # Texts go through these; a workload of queries alone does not.
-        for part in _network(c, run, "intermediate", "output"):
-            yield part._replace(passes=0)
+def _layer(c: Config, *, reads: bool, shared: bool) -> QueryLayer:
+    mixers = [attention(c, names=NAMES, causal=False), *([_reading(c)] if reads else [])]
+    names = [*(f"{each.name}.output.LayerNorm" for each in mixers), f"{QUERIES[1]}.LayerNorm"]
+    unread = (_network(c, *TEXTS), norm(c, f"{TEXTS[1]}.LayerNorm")) if c.flag("use_qformer_text_input") else ()
+    subs = (*mixers, _network(c, *QUERIES))
+    norms = tuple(norm(c, name) for name in names)
+    return QueryLayer("layer", subs, norms, drops(c), shared=shared, unread=unread)
 
 
-def _attention(
-    c: Config,
-    run: Workload,
-    name: str,
-    asked: Sequences,
-    answered: Sequences,
-    keys: Sequences,
-    key_width: Num | None = None,
-) -> Iterator[Component]:
-    """Queries made of those that are ``asked``, each of which is ``answered`` for every sequence of keys."""
-    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    block = Attention(
-        h,
-        a,
-        a,
-        d,
-        d,
-        bias=True,
-        key_width=key_width,
-        value_width=key_width,
-        names=("attention.query", "attention.key", "attention.value", "output.dense"),
-    )
-    made = block(name, answered, keys, run, causal=False)
-    query = linear("attention.query", h, h, asked.tokens, letter="Q")
-    yield made._replace(parts=(query, *made.parts[1:]))
-    yield norm(f"{name}.output.LayerNorm", "layernorm", h, answered.tokens)
+def _reading(c: Config) -> Attention:
+    """Keys and values are made of vectors of the encoder's width."""
+    made = attention(c, name="crossattention", names=NAMES, of=Asking)
+    q, *others = made.inward
+    return made.but(inward=(q, *(each.but(fan_in=c.size("encoder_hidden_size")) for each in others)))
 
 
-def _network(c: Config, run: Workload, inward: str, outward: str) -> Iterator[Component]:
-    h = c.size("hidden_size")
-    names = (f"{inward}.dense", f"{outward}.dense")
-    ffn = FeedForward(h, c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=names)
-    yield ffn(f"({outward} ffn)", run.target, run)
-    yield norm(f"{outward}.LayerNorm", "layernorm", h, run.target.tokens)
+def _network(c: Config, inward: str, outward: str) -> Module:
+    return network(c, name=f"({outward} ffn)", names=(f"{inward}.dense", f"{outward}.dense"))
