@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.blocks import Attention, layer
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family, nested
-from tfcalc.configs.heads import bare
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import Top, bare
+from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.qformer import reader
-from tfcalc.families.sound_kit import language
-from tfcalc.families.vision_language import conditional
-from tfcalc.leaves import activation, linear, norm, parameter
-from tfcalc.leaves.batch_norm import batch_norm
-from tfcalc.leaves.convolution import convolution
-from tfcalc.leaves.relative import relative_scores
-from tfcalc.nn.context import Context
-from tfcalc.nn.counted import counted
-from tfcalc.nn.queries import Given
-from tfcalc.tape.tensor import Tensor
-from tfcalc.workload import Sequences, Workload
+from tfcalc.families.sound_kit import ALONE, inner, language, writes
+from tfcalc.nn.basic import Linear, Norm, parameter
+from tfcalc.nn.conformer import BatchNorm, BatchNormed, ConformerLayer, InBlocks, NormedNetwork
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.frames import Convolution
+from tfcalc.nn.listener import Listener
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+from tfcalc.nn.windowed_queries import GuessingEncoder, WindowedQueries
 
 ENCODER: dict[str, Any] = {
-    "heads": {"Encoder": bare},
+    "heads": ALONE,
     "aliases": {
         "hidden_size": "hidden_dim",
         "num_hidden_layers": "num_layers",
@@ -37,128 +33,102 @@ ENCODER: dict[str, Any] = {
 
 @family("granite_speech_encoder", architecture="GraniteSpeechCTCEncoder", **ENCODER)
 @family("granite_speech_plus_encoder", architecture="GraniteSpeechPlusCTCEncoder", **ENCODER)
-def granite_speech_encoder(c: Config, run: Workload) -> Component:
+def granite_speech_encoder(c: Config) -> Module:
     """Gulati et al. 2020 (arXiv 2005.08100), with attention within blocks; half-way, guessed letters are fed back."""
-    h, letters, t = c.size("hidden_dim"), c.size("output_dim"), run.source.tokens
-    guessed = t if c.number("num_layers") > 1 else 0  # after half of the layers, if that is one at least
-    parts = (
-        _half_step(c, "ff1", t),
-        _attention(c, run),
-        _convolutions(c, t),
-        _half_step(c, "ff2", t),
-        norm("post_norm", "layernorm", h, t),
-    )
-    return Component(
+    h, letters = c.size("hidden_dim"), c.size("output_dim")
+    beside = c.numbers("cat_hidden_layers") if c.get("cat_hidden_layers") is not None else []
+    return GuessingEncoder(
         "encoder",
-        "encoder",
-        parts=(
-            linear("input_linear", c.size("input_dim"), h, t, input_gradient=False),
-            layer("layers", parts, t * h, copies=c.size("num_layers")),
-            linear("out", h, letters, guessed),
-            linear("out_mid", letters, h, guessed),
-        ),
+        Linear("input_linear", c.size("input_dim"), h, "", True),
+        Stack("layers", (_layer(c),) * c.number("num_layers"), c.size("num_layers")),
+        Linear("out", h, letters, "", True),
+        Linear("out_mid", letters, h, "", True),
+        guesses=c.number("num_layers") > 1,
+        beside=len(beside),
     )
 
 
-def _half_step(c: Config, name: str, tokens: Num) -> Component:
+def _layer(c: Config) -> ConformerLayer:
+    subs = _half_step(c, "ff1"), _attention(c), _convolutions(c), _half_step(c, "ff2")
+    return ConformerLayer("layers", subs, (None,) * len(subs), last=_norm(c, "post_norm"))
+
+
+def _norm(c: Config, name: str) -> Norm:
+    return Norm(name, "layernorm", c.size("hidden_dim"))
+
+
+def _half_step(c: Config, name: str) -> NormedNetwork:
     h = c.size("hidden_dim")
-    inner = h * c.size("feedforward_mult")
-    return Component(
-        name,
-        "ffn",
-        parts=(
-            norm("pre_norm", "layernorm", h, tokens),
-            linear("up_proj", h, inner, tokens, letter="1"),
-            activation("silu", "silu", tokens * inner),
-            linear("down_proj", inner, h, tokens, letter="2"),
-        ),
-    )
+    wide: Num = h * c.size("feedforward_mult")
+    up, down = Linear("up_proj", h, wide, "1", True), Linear("down_proj", wide, h, "2", True)
+    return NormedNetwork(name, _norm(c, "pre_norm"), FeedForward(name, up, down, "silu"))
 
 
-def _attention(c: Config, run: Workload) -> Component:
-    """Within blocks of ``context_size`` frames, the last one filled up; Shaw's vectors for distances (1803.02155)."""
+def _attention(c: Config) -> InBlocks:
+    """Within blocks of ``context_size`` frames; Shaw's vectors for distances (1803.02155)."""
     h, a = c.size("hidden_dim"), c.size("num_heads")
     d = c.quotient("hidden_dim", "num_heads") if c.get("dim_head") is None else c.size("dim_head")
-    stream, context = run.source, c.number("context_size")
-    blocks = Sequences(stream.batch * ceil_div(stream.length, context), context)
-    within = (
-        parameter("rel_pos_emb", 2 * c.size("max_pos_emb") + 1, d),
-        relative_scores("relative", a, d, blocks.tokens, context, blocks.tokens * context),
-        norm("pre_norm", "layernorm", h, stream.tokens),
+    return InBlocks(
+        "attn",
+        a,
+        a,
+        d,
+        d,
+        (Linear("to_q", h, a * d, "Q"), Linear("to_kv", h, 2 * a * d, "KV")),
+        (),
+        Linear("to_out", a * d, h, "O", True),
+        causal=False,
+        context=c.number("context_size"),
+        pre_norm=_norm(c, "pre_norm"),
+        distances=parameter("rel_pos_emb", 2 * c.size("max_pos_emb") + 1, d),
     )
-    names = ("to_q", "to_kv", "to_out")
-    block = Attention(h, a, a, d, d, output_bias=True, names=names, within=within)(
-        "attn", blocks, blocks, run, causal=False
-    )
-    out = linear("to_out", a * d, h, stream.tokens, letter="O")  # what was filled up is cut off before it
-    return block._replace(parts=(*block.parts[:-1], out))
 
 
-def _convolutions(c: Config, tokens: Num) -> Component:
+def _convolutions(c: Config) -> BatchNormed:
     """To channels and back, between them a convolution of each channel over time."""
-    h = c.size("hidden_dim")
-    inner = h * c.size("conv_expansion_factor")
-    return Component(
+    h, taps = c.size("hidden_dim"), c.size("conv_kernel_size")
+    wide = h * c.size("conv_expansion_factor")
+    return BatchNormed(
         "conv",
-        "convolutions",
-        parts=(
-            norm("norm", "layernorm", h, tokens),
-            convolution("up_conv", h, 2 * inner, (1,), tokens),
-            activation("glu", "sigmoid", tokens * inner),
-            convolution(
-                "depth_conv.conv", inner, inner, (c.size("conv_kernel_size"),), tokens, groups=inner, bias=False
-            ),
-            batch_norm("batch_norm", inner, tokens),
-            activation("silu", "silu", tokens * inner),
-            convolution("down_conv", inner, h, (1,), tokens),
-        ),
+        _norm(c, "norm"),
+        Convolution("up_conv", h, 2 * wide, (1,)),
+        Convolution("depth_conv.conv", wide, wide, (taps,), bias=False, groups=wide, before=taps - 1),
+        BatchNorm("batch_norm", wide),
+        Convolution("down_conv", wide, h, (1,)),
     )
 
 
-HEADS: dict[str, Head] = {"Model": bare, "ForConditionalGeneration": conditional(language)}
+HEADS: dict[str, Top] = {"Model": bare, "ForConditionalGeneration": writes(tied=True, upcasts=False, cuts=True)}
 
 
 @family("granite_speech", architecture="GraniteSpeechForConditionalGeneration", heads=HEADS)
 @family("granite_speech_plus", architecture="GraniteSpeechPlusForConditionalGeneration", heads=HEADS)
-def granite_speech(c: Config, run: Workload) -> Component:
+def granite_speech(c: Config) -> Module:
     """Granite-speech (arXiv 2505.08699): in each window of frames a few queries make the vectors of as many words.
 
     The queries of its successor may read what several of the encoder's layers made, side by side.
     """
     encoder = c.sub("encoder_config", f"{c.model_type}_encoder")
-    parts = (
-        nested(encoder, run, "encoder"),
-        _projector(c, run, encoder),
-        nested(language(c), run, "language_model"),
+    return Listener(
+        "model",
+        inner(encoder, "encoder"),
+        _projector(c, encoder),
+        inner(language(c), "language_model"),
+        copies_ids=True,
     )
-    return Component("model", "listener", parts=parts)
 
 
-class Asked(Given):
-    """One sequence of queries for all that is read."""
-
-    def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of no token ids."""
-        return super().forward(x.trace.given((1, *x.shape[1:]), "int64", "queries"), ctx)
-
-
-def _projector(c: Config, run: Workload, encoder: Config) -> Component:
-    inner, window = c.sub("projector_config", "blip_2_qformer", head="Model"), c.number("window_size")
+def _projector(c: Config, encoder: Config) -> WindowedQueries:
+    asks, window = c.sub("projector_config", "blip_2_qformer", head="Model"), c.number("window_size")
     if encoder.get("cat_hidden_layers") is not None:
         made = encoder.number("hidden_dim") * (len(encoder.numbers("cat_hidden_layers")) + 1)
-        if inner.number("encoder_hidden_size") != made:
-            raise InvalidModel(f"{inner.path('encoder_hidden_size')} is not what the encoder gives", f"write {made}")
-    queries, width = window // c.number("downsample_rate"), inner.size("hidden_size")
-    windows = run.batch_size * ceil_div(run.source.length, window)
-    within = run.replaced(batch_size=windows, seq_len=queries, source_len=window)
-    model = (Given if run.decoding else Asked)("qformer", reader(inner, shared=not run.decoding), width)
-    reads = counted(model, within)._replace(kind="encoder")
-    return Component(
+        if asks.number("encoder_hidden_size") != made:
+            raise InvalidModel(f"{asks.path('encoder_hidden_size')} is not what the encoder gives", f"write {made}")
+    queries, width = window // c.number("downsample_rate"), asks.size("hidden_size")
+    return WindowedQueries(
         "projector",
-        "projector",
-        parts=(
-            parameter("query", queries, width),
-            reads,
-            linear("linear", width, language(c).size("hidden_size"), windows * queries),
-        ),
+        parameter("query", queries, width),
+        reader(asks, shared=True),
+        Linear("linear", width, language(c).size("hidden_size"), "", True),
+        window,
     )

@@ -9,7 +9,7 @@ from tfcalc.blocks import Attention, FeedForward
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import find
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, divide, floor_div, product
+from tfcalc.core.number import Num, divide, floor_div
 from tfcalc.leaves import norm
 from tfcalc.leaves.convolution import convolution
 from tfcalc.workload import Sequences, Workload
@@ -35,11 +35,6 @@ def grid(c: Config, image: str = "image_size", patch: str = "patch_size") -> tup
     exact = not listed and c.number(image) % c.number(patch) == 0
     rows, columns = map(divide if exact else floor_div, pair(c, image), pair(c, patch))
     return rows, columns
-
-
-def image(c: Config, run: Workload, further: Num = 0) -> Sequences:
-    """The patches of one image for each sequence, and ``further`` vectors beside them."""
-    return run.beside(product(grid(c)) + further)
 
 
 def drops(c: Config, run: Workload, name: str = "hidden_dropout_prob") -> bool:

@@ -2,108 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tfcalc.blocks import LLAMA_NAMES, Attention, FeedForward, layer
+from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, nested
-from tfcalc.configs.heads import bare, output
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Product
-from tfcalc.core.number import Num
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import bare
 from tfcalc.errors import InvalidModel
-from tfcalc.families.llama import head_dim, kv_heads
-from tfcalc.families.sound_kit import language
-from tfcalc.families.unread import unread
-from tfcalc.leaves import activation, linear, norm, parameter
-from tfcalc.leaves.convolution import convolution
-from tfcalc.workload import Sequences, Workload
+from tfcalc.families import image_kit, kit
+from tfcalc.families.sound_kit import inner, language, writes
+from tfcalc.nn.basic import Linear, Norm, parameter
+from tfcalc.nn.frames import Convolution, SoundEncoder
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.speakers import (
+    Diarization,
+    SharedKeys,
+    SpeakerClasses,
+    SpeakerVectors,
+    StackedFrames,
+    TimingHead,
+    TimingListener,
+    UntrainedLayer,
+    Upsampled,
+    WithSpeakers,
+)
 
 SPEAKERS = {"hidden_size": 192, "num_speakers": 8, "audio_hidden_size": 512, "subsampling_factor": 8}
+TURNED = {"partial_rotary_factor": 0.5}  # by __post_init__
 
 
-def encoder(name: str, c: Config, run: Workload, stream: Sequences, stem: Component, *, qk_norm: bool) -> Component:
+def encoder(name: str, c: Config, stem: Module, *, qk_norm: bool = True, of: type[PreNorm] = PreNorm) -> SoundEncoder:
     """A ``stem``, then layers between two norms that look both ways, with rotary positions."""
-    h, t = c.size("hidden_size"), stream.tokens
-    ffn = FeedForward(h, c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=("fc1", "fc2"))
-    parts = (
-        norm("layer_norm1", "layernorm", h, t),
-        _attention(c, run, stream, qk_norm=qk_norm),
-        norm("layer_norm2", "layernorm", h, t),
-        ffn("mlp", stream, run),
-    )
-    return Component(
-        name,
-        "encoder",
-        parts=(
-            stem,
-            norm("input_layer_norm", "layernorm", h, t),
-            layer("layers", parts, t * h, copies=c.size("num_hidden_layers")),
-            norm("layer_norm", "layernorm", h, t),
-        ),
-    )
+    subs = _attention(c, qk_norm=qk_norm), image_kit.network(c)
+    layer = of("layers", subs, image_kit.norms(c, "layer_norm1", "layer_norm2"))
+    first, last = image_kit.norms(c, "input_layer_norm", "layer_norm")
+    return SoundEncoder(name, stem, None, image_kit.stack(c, layer), last, first=first)
 
 
-def _attention(c: Config, run: Workload, stream: Sequences, *, qk_norm: bool) -> Component:
+def _attention(c: Config, *, qk_norm: bool) -> SharedKeys:
     """Only keys are shared among heads: there are as many values as queries (Nemotron3DiarizationAttention)."""
-    h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), head_dim(c)
-    rows = {"q_norm": a, "k_norm": g} if qk_norm else {}
-    within = (
-        linear("v_proj", h, a * d, stream.tokens, bias=False, letter="V"),
-        *(norm(name, "layernorm", d, stream.tokens * heads) for name, heads in rows.items()),
-    )
-    block = Attention(h, a, g, d, d, output_bias=True, names=LLAMA_NAMES, within=within, made="K")
-    return block("self_attn", stream, stream, run, causal=False)
+    h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kit.kv_heads(c), kit.head_dim(c)
+    *inward, outward = LLAMA_NAMES
+    maps = (Linear(n, h, heads * d, letter) for n, letter, heads in zip(inward, "QKV", (a, g, a), strict=True))
+    norms = tuple(Norm(name, "layernorm", d) for name in ("q_norm", "k_norm")) if qk_norm else ()
+    out, drops = Linear(outward, a * d, h, "O", True), bool(c.get("attention_dropout"))
+    rope = kit.rope(c, d, copies=True)
+    return SharedKeys("self_attn", a, g, d, d, tuple(maps), norms, out, rope=rope, causal=False, dropout=drops)
 
 
-def stacked(c: Config, frames: Num) -> Component:
+def stacked(c: Config) -> StackedFrames:
     """As many frames of the spectrogram as become one are laid side by side, and mapped."""
     wide = c.size("subsampling_factor") * c.size("num_mel_bins")
-    return linear("embedder.projection", wide, c.size("hidden_size"), frames, bias=False, input_gradient=False)
+    return StackedFrames("embedder.projection", wide, c.size("hidden_size"))
 
 
-def diarization(c: Config, run: Workload) -> Component:
+def diarization(c: Config) -> Diarization:
     """Who speaks in each frame of the spectrogram (transformers' Nemotron3DiarizationForAudioFrameClassification)."""
     audio, head = _voices(c), c.sub("head_config", defaults=SPEAKERS)
     same(head, "audio_hidden_size", audio, "hidden_size")
     same(head, "subsampling_factor", audio, "subsampling_factor")
-    h, narrow, factor, t = (
-        audio.size("hidden_size"),
-        head.size("hidden_size"),
-        head.size("subsampling_factor"),
-        run.source.tokens,
+    h, narrow, factor = audio.size("hidden_size"), head.size("hidden_size"), head.size("subsampling_factor")
+    model = Upsampled(
+        "model",
+        encoder("audio_tower", audio, stacked(audio), qk_norm=False, of=UntrainedLayer),
+        Linear("proj", h, narrow, "", True),
+        Convolution("upsampler.conv", narrow, narrow * factor, (3,)),
+        factor,
     )
-    base = (
-        encoder("audio_tower", audio, run, run.source, stacked(audio, t), qk_norm=False),
-        linear("proj", h, narrow, t),
-        convolution("upsampler.conv", narrow, narrow * factor, (3,), t),
-    )
-    fine = t * factor
-    logits = (
-        activation("relu1", "relu", fine * narrow),
-        linear("dense", narrow, narrow, fine),
-        activation("relu2", "relu", fine * narrow),
-        linear("out_proj", narrow, head.size("num_speakers"), fine),
-    )
-    return Component(
-        "diarization_model",
-        "encoder",
-        parts=(
-            Component("model", "encoder", parts=base),
-            Component("classifier", "head", parts=logits),
-            parameter("silence_embeds", h),
-        ),
-    )
+    last = Linear("out_proj", narrow, head.size("num_speakers"), "", True)
+    classifier = SpeakerClasses("classifier", Linear("dense", narrow, narrow, "", True), last)
+    return Diarization("diarization_model", model, classifier, parameter("silence_embeds", h))
 
 
 def _voices(c: Config) -> Config:
     """The config of what hears who speaks."""
-    return c.within("audio_config", "nemotron3_diarization_audio")
+    return c.within("audio_config", "nemotron3_diarization_audio", **TURNED)
 
 
 def _words(c: Config) -> Config:
     """The config of what hears the words."""
-    return c.within("asr_config", "nemotron3_5_transcribe_asr_audio")
+    return c.within("asr_config", "nemotron3_5_transcribe_asr_audio", **TURNED)
 
 
 def same(one: Config, field: str, other: Config, wanted: str) -> None:
@@ -115,39 +93,28 @@ def same(one: Config, field: str, other: Config, wanted: str) -> None:
         )
 
 
-def _told(speakers: Num, width: Num, frames: Num) -> Component:
-    """Fixed vectors of those who speak, added up: only what says who does has a gradient."""
-    return Component(
-        "speaker_embedding", "linear", Cost(products=(Product("X S", (2, frames, speakers, width), backward=1),))
-    )
-
-
-def _heard(c: Config, run: Workload) -> Component:
-    """Whoever speaks more than half of the time does so: that choice has no gradient."""
+def _heard(c: Config) -> WithSpeakers:
     audio = c.sub("audio_config", defaults={})
     asr, speakers = _words(audio), audio.sub("diarization_config", defaults={})
-    t, told = run.source.tokens, speakers.sub("head_config", defaults=SPEAKERS)
+    told = speakers.sub("head_config", defaults=SPEAKERS).size("num_speakers")
     same(asr, "subsampling_factor", _voices(speakers), "subsampling_factor")
-    return Component(
+    h = asr.size("hidden_size")
+    return WithSpeakers(
         "audio_tower",
-        "encoder",
-        parts=(
-            encoder("asr_encoder", asr, run, run.source, stacked(asr, t), qk_norm=True),
-            unread(diarization(speakers, run)),
-            norm("asr_norm", "layernorm", asr.size("hidden_size"), t),
-            norm("speaker_norm", "layernorm", told.size("num_speakers"), t),
-            _told(told.size("num_speakers"), asr.size("hidden_size"), t),
-        ),
+        encoder("asr_encoder", asr, stacked(asr)),
+        diarization(speakers),
+        Norm("asr_norm", "layernorm", h),
+        Norm("speaker_norm", "layernorm", told),
+        SpeakerVectors("speaker_embedding", told, h),
     )
 
 
-def _times(c: Config, run: Workload) -> Component:
+def _times(c: Config) -> SoundEncoder:
     """Finer frames than the encoder's, by a transposed convolution, to tell when a word was said: asked for alone."""
-    inner, stream = times(c), run.source
-    h, factor = inner.size("hidden_size"), inner.size("upsampling_factor")
-    finer = Sequences(stream.batch, stream.length * factor)
-    stem = convolution("upsampler", h, h, (factor,), stream.tokens)
-    return encoder("word_timestamp_encoder", inner, run, finer, stem, qk_norm=True)._replace(passes=0)
+    timed = times(c)
+    h = timed.size("hidden_size")
+    stem = Convolution("upsampler", h, h, (timed.size("upsampling_factor"),))
+    return encoder("word_timestamp_encoder", timed, stem)
 
 
 def times(c: Config) -> Config:
@@ -155,14 +122,12 @@ def times(c: Config) -> Config:
     return c.within("word_timestamp_config", "nemotron3_5_transcribe_word_timestamp")
 
 
-def _written(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def _written(c: Config, base: Module) -> Module:
     """Logits of words, never tied; those of pieces of words for each finer frame are asked for alone."""
-    text, timed = language(c), times(c)
-    yield base
-    yield output("lm_head", text.size("hidden_size"), text.size("vocab_size"), run, tied=False)
-    frames = run.source.tokens * timed.size("upsampling_factor")
-    head = convolution("word_timestamp_head", timed.size("hidden_size"), timed.size("vocab_size"), (1,), frames)
-    yield head._replace(passes=0)
+    whole, timed = writes()(c, base), times(c)
+    assert isinstance(whole, WithHead)
+    timing = Convolution("word_timestamp_head", timed.size("hidden_size"), timed.size("vocab_size"), (1,))
+    return TimingHead(**whole.__dict__, timing=timing)
 
 
 @family(
@@ -170,20 +135,13 @@ def _written(c: Config, run: Workload, base: Component) -> Iterator[Component]:
     architecture="Nemotron3_5TranscribeForConditionalGeneration",
     heads={"Model": bare, "ForConditionalGeneration": _written},
 )
-def nemo_speechlm(c: Config, run: Workload) -> Component:
+def nemo_speechlm(c: Config) -> Module:
     """Transformers' Nemotron3_5TranscribeModel: fixed vectors of who speaks are added to what the encoder hears.
 
-    ``run.source`` are the encoder's frames, heard at once: recordings are cut only where they are longer than chunks.
+    As many frames are heard as the source is long, at once: recordings are cut only where they are longer than chunks.
     """
-    asr = _words(c.sub("audio_config", defaults={}))
-    width, t = language(c).size("hidden_size"), run.source.tokens
-    return Component(
-        "model",
-        "listener",
-        parts=(
-            _heard(c, run),
-            linear("multi_modal_projector", asr.size("hidden_size"), width, t),
-            nested(language(c), run, "language_model"),
-            _times(c, run),
-        ),
-    )
+    asr, text = _words(c.sub("audio_config", defaults={})), language(c)
+    projector = Linear("multi_modal_projector", asr.size("hidden_size"), text.size("hidden_size"), "", True)
+    language_model = inner(text, "language_model")
+    beyond = c.number("audio_token_id", least=0) >= text.number("vocab_size")
+    return TimingListener("model", _heard(c), projector, language_model, copies_ids=beyond, times=_times(c))

@@ -161,6 +161,11 @@ class Attention(Module):
         """Whether it does not see everything."""
         return self.masked and (self.causal or self.mask is not None)
 
+    @property
+    def value_heads(self) -> Num:
+        """How many heads have values of their own: as many as keys."""
+        return self.kv_heads
+
     def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
         a, g, d, d_v = self.heads, self.kv_heads, self.key_dim, self.value_dim
@@ -175,7 +180,7 @@ class Attention(Module):
         if self.copied:
             q = scaled(q)
         q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
-        q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(_headed(v, g, d_v), 1, 2)
+        q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(_headed(v, self.value_heads, d_v), 1, 2)
         return (contiguous(q), contiguous(k), contiguous(v)) if self.copied else (q, k, v)
 
     def _normed(self, x: Tensor, place: int, heads: Num, ctx: Context) -> Tensor:

@@ -124,8 +124,8 @@ class SoundEncoder(Module):
     """What a ``stem`` makes of sound, through layers that look both ways, and a norm (Whisper).
 
     A clip is filled up to so many ``frames``, or as long as the source, or has so many frames ``per_word``. The stem's
-    parts stand in the encoder itself, unless it has a name. Neighbours may be ``halved``: their mean is what the norm
-    reads.
+    parts stand in the encoder itself, unless it has a name. A norm may stand ``first``, before the layers. Neighbours
+    may be ``halved``: their mean is what the last norm reads.
 
     Source: Radford et al. 2022 (arXiv 2212.04356), section 2.2.
     """
@@ -140,12 +140,13 @@ class SoundEncoder(Module):
     dropped: bool = False
     halved: bool = False
     per_word: Num | None = None
+    first: Norm | None = None
 
     @property
     def parts(self) -> Iterator[Module]:
         """The stem's, and the others."""
         stem = (self.stem,) if self.stem.name else self.stem.parts
-        return (part for part in (*stem, self.places, self.layers, self.norm) if part is not None)
+        return (part for part in (*stem, self.places, self.first, self.layers, self.norm) if part is not None)
 
     def heard(self, ctx: Context) -> Sequences:
         """The frames that it makes vectors of; where tokens are decoded it has made them."""
@@ -159,7 +160,7 @@ class SoundEncoder(Module):
         made = self.stem(x, ctx) if self.stem.name else self.stem.forward(x, ctx)
         x = made if self.places is None else add(made, self.places(made, ctx))
         x = dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x
-        x = through(self.layers, x, ctx)
+        x = through(self.layers, x if self.first is None else self.first(x, ctx), ctx)
         if self.halved:
             x = transpose(means(transpose(x, 1, 2), divide(ctx.stream.length, 2)), 1, 2)
         return self.norm(x, ctx)

@@ -12,7 +12,7 @@ from tfcalc.nn.frames import SoundEncoder
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, add
 from tfcalc.ops.frames import mean
-from tfcalc.ops.shapes import reshape
+from tfcalc.ops.shapes import copied, reshape
 from tfcalc.tape.tensor import Tensor
 
 
@@ -43,7 +43,8 @@ class Listener(Module):
     """A language model that reads vectors of sound in the places of some of its words.
 
     Where it is counted, a clip goes with each sequence. What is trained on a tape is text alone, of which the encoder
-    and the projector make nothing.
+    and the projector make nothing. Where the word that sound stands for has no row in the table, a program makes a copy
+    of the words without it (``copies_ids``).
     """
 
     kind = "listener"
@@ -51,12 +52,13 @@ class Listener(Module):
     ears: Module
     projector: Module
     language: Module
+    copies_ids: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         if not x.trace.lowers:
             self.projector(self.ears(x, ctx), ctx)
-        return self.language(x, ctx)
+        return self.language(copied(x) if self.copies_ids else x, ctx)
 
 
 class Summing(Module):

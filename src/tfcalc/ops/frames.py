@@ -61,3 +61,28 @@ def group_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def mean(x: Tensor) -> Tensor:
     """Of b × n × h the mean of all n places: keeps nothing."""
     return x.trace.call(Call("mean", (x,), (x.shape[0], x.shape[2]), x.dtype))
+
+
+def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, means: Tensor, variances: Tensor) -> Tensor:
+    """``(x − mean) / std · γ + β`` of b × c × n, by mean and variance of each channel over all batches that were seen.
+
+    ====================  =======================================================================
+    parameters            ``2·c``
+    buffers               ``2·c + 1``: means, variances, and how many batches they are of
+    elementwise FLOPs     4 per element; backward 13, as that of a LayerNorm, for then the batch's own count
+    kept for backward     x, γ, the buffers, and the batch's own means and deviations
+    ====================  =======================================================================
+
+    Source: Ioffe and Szegedy 2015 (arXiv 1502.03167), algorithm 1; torch.nn.BatchNorm1d and BatchNorm2d.
+    """
+    trace = x.trace
+    work = (Elementwise("batch norm", x.elements, forward=4, backward=13),)
+    own = [trace.new((x.shape[1],), means.dtype, name) for name in ("mean", "1/std")]
+    call = Call("batch_norm", (x, weight, bias), x.shape, x.dtype, elementwise=work)
+    return trace.call(call._replace(saves=(x, weight, means, variances, *own), kernels=("native_batch_norm",)))
+
+
+def gated_by_half(x: Tensor) -> Tensor:
+    """One half of the channels of b × 2c × n, times the sigmoid of the other: keeps what it read (torch's glu)."""
+    shape = (x.shape[0], divide(x.shape[1], 2), x.shape[2])
+    return x.trace.call(Call("glu", (x,), shape, x.dtype, saves=(x,)))
