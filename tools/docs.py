@@ -27,6 +27,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tfcalc.leaves.distance import distance_bias, distance_factors, distance_table, query_bias, relative_vectors
+from tfcalc.leaves.recurrence import gru
+
 from tfcalc.cli.main import main as program
 from tfcalc.core.component import Component
 from tfcalc.core.letters import NOTATIONS
@@ -53,12 +56,10 @@ from tfcalc.leaves import (
 )
 from tfcalc.leaves.batch_norm import batch_norm
 from tfcalc.leaves.convolution import convolution, short_convolution
-from tfcalc.leaves.distance import distance_bias, distance_factors, distance_table, query_bias, relative_vectors
 from tfcalc.leaves.elementwise import FURTHER as FURTHER_ACTIVATIONS
 from tfcalc.leaves.linear_attention import delta_rule, lightning, matrix_memory
 from tfcalc.leaves.loss import cross_entropy
 from tfcalc.leaves.norm import FURTHER as FURTHER_NORMS
-from tfcalc.leaves.recurrence import gru
 from tfcalc.leaves.relative import relative_scores
 from tfcalc.leaves.scan import GATED_SUMS, States, gated_sum, selective_scan, state_space
 from tfcalc.leaves.score import score

@@ -15,8 +15,8 @@ from tests.implementations.test_training_rows import NUMERICS
 from tfcalc import Transformer, Workload
 from tfcalc.core.number import total
 from tfcalc.errors import InvalidModel
-from tfcalc.implementations.torch_nn import of_torch
 from tfcalc.implementations.modules import ModuleProgram
+from tfcalc.implementations.torch_nn import of_torch
 from tfcalc.tape.tensor import Tensor
 
 ROWS = recorded("memory/nn-transformer.public.jsonl")

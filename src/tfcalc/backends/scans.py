@@ -8,8 +8,8 @@ from tfcalc.backends.delta import gated_delta
 from tfcalc.backends.kimi_delta import forgetting, kimi_delta
 from tfcalc.backends.lightning import lightning
 from tfcalc.backends.mamba2 import state_space
-from tfcalc.core.traced import value_of
 from tfcalc.backends.mlstm import matrix_lstm
+from tfcalc.core.traced import value_of
 from tfcalc.nn.context import Context
 from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
 from tfcalc.nn.griffin import RGLRU
@@ -84,8 +84,9 @@ def mamba_of_heads(
     bias, skip = trace.to(bias, "float32"), reshape(mixer.D.weight(trace), heads, width)
     made = []
     for _ in range(value_of(heads)):
-        one = [select(each, 0) for each in (x, step, bias, a, b, c)]
-        made.append(selective_scan(*one, trace.to(select(skip, 0), "float32"), select(gate, 0)))
+        one = [select(each, 0) for each in (x, step, bias, a, b, c, skip, gate)]
+        one[6] = trace.to(one[6], "float32")
+        made.append(selective_scan(*one))
     return trace.to(transpose(cat(made, 1), 1, 2), x.dtype)
 
 

@@ -8,7 +8,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import t5_kit as kit
 from tfcalc.nn.basic import Linear
-from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder
+from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder, EncoderStack
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.local_attention import LocalAttention, LocalStack
 from tfcalc.nn.mixture import Router
@@ -70,6 +70,7 @@ def longt5(c: Config) -> Module:
         more |= {"summarised": c.number("global_block_size"), "summary_norm": kit.norm(c, "global_input_layer_norm")}
     whole = kit.seq2seq(c, mixer=kit.attention(c, name, LocalAttention, causal=False, **more))
     assert isinstance(whole, EncoderDecoder | EncoderAlone)
+    assert isinstance(whole.encoder, EncoderStack)
     table = f"block[0].layer.0.{name}.global_relative_attention_bias"
     own = {"near": whole.encoder.relative, "far": kit.relative(c, table) if far else None, "relative": None}
     return whole.but(encoder=LocalStack(**whole.encoder.__dict__ | own))

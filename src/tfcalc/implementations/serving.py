@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.backends.cache import Cache as CacheOfModules
+from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.backends.transformers import Transformers
 from tfcalc.implementations.modules import ModuleProgram
 from tfcalc.implementations.programs import program
 from tfcalc.implementations.transformers.cache import Cache

@@ -41,7 +41,7 @@ class Layer(PreNorm):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
         for name, sub, norm in zip(self.called, self.subs, self.norms, strict=True):
-            assert norm is not None
+            assert isinstance(norm, Norm)
             x = self._summed(x, name, sub, norm, ctx)
         return x
 
@@ -124,7 +124,7 @@ class OnData(Core):
     def _data(self, x: Tensor, ctx: Context, stream: Sequences) -> Tensor:
         layer = self.sides[0].layers.layers[0]
         assert isinstance(layer, Layer)
-        shape = (stream.batch, stream.length, next(norm.width for norm in layer.norms if norm is not None))
+        shape = (stream.batch, stream.length, next(norm.width for norm in layer.norms if isinstance(norm, Norm)))
         reached = ctx.run.input_gradient or (self.normed and not x.trace.lowers)
         return x.trace.data(shape, "input") if reached else x.trace.given(shape, x.trace.weights_format, "input")
 

@@ -6,7 +6,6 @@ from tfcalc.core.number import Num, divide
 from tfcalc.nn.basic import Blocks
 from tfcalc.nn.context import Context
 from tfcalc.nn.mamba import Mamba
-from tfcalc.ops.elementwise import activation
 from tfcalc.ops.products import linear, matmul
 from tfcalc.ops.shapes import contiguous, expand, narrow, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
@@ -52,7 +51,7 @@ class MambaOfHeads(Mamba):
 
     def _halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Channel by channel, of b × 2c × l."""
-        b, both, l = x.shape
+        b, _, l = x.shape
         channels = self.conv1d.channels
         inner, gate = split(reshape(x, b, channels, 2, l), [1, 1], 2)
         return _squeezed(inner), _squeezed(gate)

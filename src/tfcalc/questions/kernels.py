@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.backends.cache import Cache
+from tfcalc.backends.transformers import Transformers
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.implementations.kernel_choice import chosen
-from tfcalc.backends.transformers import Transformers
 from tfcalc.implementations.modules import ModuleProgram
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.tape.kernels import Kernel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, product
@@ -223,7 +224,7 @@ class Running(Trace):
         key = id(weight.storage)
         if key not in self.casts:
             cast = self.casts[key] = self.to(weight, self.numerics.autocast)
-            once = {"passes": 1} if self.shared is None else {"passes": 1, "copies": 1}
+            once: dict[str, Any] = {"passes": 1} if self.shared is None else {"passes": 1, "copies": 1}
             cast.storage.home = tuple(place._replace(**once) for place in self.tape.module)
         return self.casts[key]
 
