@@ -4,7 +4,8 @@ Prose is written by hand; what tfcalc says is not. These blocks are generated:
 
 * a fenced block that opens with ```` ```console ````: each line ``$ tfcalc …`` is run, and its output follows it;
 * ``<!-- formulas QUANTITY TARGET… -->`` to ``<!-- end -->``: a table of closed forms;
-* ``<!-- symbols -->`` and ``<!-- elementwise -->`` to ``<!-- end -->``: the glossary, and the operations per element;
+* ``<!-- symbols -->`` to ``<!-- end -->``: the glossary;
+* ``<!-- elementwise -->`` to ``<!-- end -->``: operations per element (:mod:`tools.docs_operations`);
 * ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (:mod:`tools.docs_memory`);
 * ``<!-- reference TABLE -->`` to ``<!-- end -->``: what can be named and asked (:mod:`tools.docs_reference`);
 * ``<!-- accuracy TABLE -->`` to ``<!-- end -->``: what was held against PyTorch (:mod:`tools.docs_accuracy`);
@@ -22,47 +23,20 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-from tfcalc.leaves.distance import distance_bias, distance_factors, distance_table, query_bias, relative_vectors
-from tfcalc.leaves.recurrence import gru
 
 from tfcalc.cli.main import main as program
 from tfcalc.core.component import Component
 from tfcalc.core.letters import NOTATIONS
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.core.notation import write
-from tfcalc.core.pairs import Pairs
 from tfcalc.core.patterns import KINDS, Pattern
 from tfcalc.core.polynomial import symbol
 from tfcalc.families.transformer import POSITIONS, TABLES, Transformer
 from tfcalc.families.transformer_check import FOR_DISTANCES
-from tfcalc.leaves import (
-    ACTIVATIONS,
-    NORMS,
-    activation,
-    attend,
-    dropout,
-    embedding,
-    learned_position,
-    linear,
-    norm,
-    residual,
-    rotary,
-    sinusoidal_position,
-)
-from tfcalc.leaves.batch_norm import batch_norm
-from tfcalc.leaves.convolution import convolution, short_convolution
-from tfcalc.leaves.elementwise import FURTHER as FURTHER_ACTIVATIONS
-from tfcalc.leaves.linear_attention import delta_rule, lightning, matrix_memory
-from tfcalc.leaves.loss import cross_entropy
-from tfcalc.leaves.norm import FURTHER as FURTHER_NORMS
-from tfcalc.leaves.relative import relative_scores
-from tfcalc.leaves.scan import GATED_SUMS, States, gated_sum, selective_scan, state_space
-from tfcalc.leaves.score import score
 from tfcalc.questions.formula import formula
 from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
@@ -71,6 +45,7 @@ from tools.docs_accuracy import TABLES as TABLES_OF_ACCURACY
 from tools.docs_answers import answers
 from tools.docs_course import TABLES as TABLES_OF_COURSE
 from tools.docs_memory import TABLES as TABLES_OF_MEMORY
+from tools.docs_operations import table as operations
 from tools.docs_reference import TABLES as TABLES_OF_REFERENCE
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -134,7 +109,7 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
         case "course":
             yield from TABLES_OF_COURSE[arguments[0]](*arguments[1:])
         case _:
-            yield from _elementwise()
+            yield from operations()
 
 
 def _source(module: str, function: str) -> Iterator[str]:
@@ -209,68 +184,6 @@ def _conventions() -> Iterator[str]:
         names = " and ".join(dict.fromkeys(rule.called(training) for training in (False, True)))
         forward, training = (write(rule.flops(SYMBOLS, training, "none")) for training in (False, True))
         yield f"| {names} | {forward} | {training} | {rule.reference} |"
-
-
-def _elementwise() -> Iterator[str]:
-    yield "| operation | forward | backward | on each element of | source |"
-    yield "| --- | ---: | ---: | --- | --- |"
-    alike: dict[str, list[str]] = {}
-    for elements, leaf, made in _leaves():
-        for work in made.own.elementwise:
-            rest = f"{work.forward} | {work.backward} | {elements} | {_source_of(leaf)}"
-            alike.setdefault(rest, []).append(re.sub(r"b_\w+", "b", work.name))
-    for rest, names in alike.items():
-        yield f"| {', '.join(names)} | {rest} |"
-
-
-def _leaves() -> Iterator[tuple[str, Callable[..., Component], Component]]:
-    """Every operation that has elementwise work, as its leaf makes it, and what its elements are."""
-    pairs = Pairs((2,), 1)
-    states = States(1, 1, 1, 1, 1, step=True)
-    yield "the output", linear, linear("W", 1, 1, 1)
-    yield "the output", convolution, convolution("w", 1, 1, (1,), 1)
-    yield "the normalised channels", batch_norm, batch_norm("norm", 1, 1)
-    for kind in NORMS | FURTHER_NORMS:
-        yield "the normalised vectors", norm, norm("norm", kind, 1, 1)
-    for kind in ACTIVATIONS | FURTHER_ACTIVATIONS:
-        yield "the inner layer", activation, activation("activation", kind, 1)
-    yield "the scores, of all heads", attend, attend("attend", 1, 1, 1, pairs)
-    yield "queries and keys", rotary, rotary("rotary", 1, 1)
-    yield "the stream", residual, residual("residual", 1)
-    yield "what it is applied to, in training only", dropout, dropout("dropout", 1)
-    yield "the embedded tokens", embedding, embedding("E", 1, 1, 1)
-    yield "the embedded tokens", learned_position, learned_position("P", 1, 1, 1)
-    yield "the embedded tokens", sinusoidal_position, sinusoidal_position("P", 1, 1, 1)
-    yield "the embedded tokens", gru, gru("gru", 1, 1, 1)
-    yield "the scores, of all heads", relative_scores, relative_scores("relative", 1, 1, 1, 1, 1)
-    yield "rows looked up for the pairs of a sequence", distance_table, distance_table("table", "K", 1, 1, 1)
-    yield "the scores, of all heads", relative_vectors, relative_vectors("keys", "Q A_Kᵀ", 1, 1, pairs, 1)
-    yield "the scores, of all heads", distance_factors, distance_factors("factors", 1)
-    for trained in (True, False):
-        yield "the scores, of all heads", distance_bias, distance_bias("bias", 1, trained=trained)
-    yield "the queries", query_bias, query_bias("bias", 1, 1, 1)
-    yield "the state, for each token, and its channels", selective_scan, selective_scan("scan", 1, 1, 1)
-    for made in (states, states._replace(step=False)):
-        elements = "the state, in decode" if made.step else "the scores or the state, by chunks"
-        yield elements, state_space, state_space("scan", made, 1)
-        yield elements, lightning, lightning("scan", made, 1)
-        yield elements, delta_rule, delta_rule("scan", made)
-        yield elements, matrix_memory, matrix_memory("scan", made, 1)
-    for kind in GATED_SUMS:
-        yield "the channels", gated_sum, gated_sum("sum", kind, 1)
-    yield (
-        "the taps of the channels, in decode",
-        short_convolution,
-        short_convolution("conv", 1, 1, 1, 1, step=True, bias=False, summed=True),
-    )
-    yield "the scores, of all heads", score, score("score", 1, 1, pairs)
-    yield "the logits", cross_entropy, cross_entropy("loss", 1)
-
-
-def _source_of(leaf: Callable[..., Component]) -> str:
-    """What its docstring names as its source, as one line."""
-    _, _, source = (inspect.getdoc(leaf) or "").partition("Source: ")
-    return " ".join(source.partition("\n\n")[0].split()).rstrip(".")
 
 
 def main(arguments: list[str]) -> int:
