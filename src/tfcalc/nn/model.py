@@ -60,7 +60,7 @@ class Decoder(Module):
             ctx = ctx._replace(places=numbered(x, (1, ctx.stream.length)))
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
         if words.trace.lowers:
-            ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
+            ctx = self.begun(words, ctx)
             if self.relative is not None:
                 ctx = ctx.backend.distances(self.relative, ctx, x)
         x = self.layers.run([self._summed(tables, ctx)], ctx)
@@ -68,6 +68,10 @@ class Decoder(Module):
         for back in self.maps[1:]:
             x = back(x)
         return dropout(x, "output_dropout") if self.drops_output and ctx.drops else x
+
+    def begun(self, words: Tensor, ctx: Context) -> Context:
+        """With what a program makes for all layers."""
+        return ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
 
     def _words(self, x: Tensor, ctx: Context) -> Tensor:
         x = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)
