@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, divide, product
 from tfcalc.leaves.norm import NORMS
+from tfcalc.ops.elementwise import activation
 from tfcalc.tape.call import Call, MatMul
 from tfcalc.tape.tensor import Tensor
 
@@ -61,3 +62,13 @@ def group_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def mean(x: Tensor) -> Tensor:
     """Of b × n × h the mean of all n places: keeps nothing."""
     return x.trace.call(Call("mean", (x,), (x.shape[0], x.shape[2]), x.dtype))
+
+
+def gated_halves(x: Tensor, name: str) -> Tensor:
+    """Half of each row times the sigmoid of the other half: keeps what it reads (torch.nn.functional.glu).
+
+    Source: Dauphin et al. 2017 (arXiv 1612.08083), eq. 1.
+    """
+    half = (*x.shape[:-1], divide(x.width, 2))
+    glu = Call("glu", (x,), half, x.dtype, saves=(x,))
+    return activation("sigmoid", x.trace.view(x, half, None), lambda: x.trace.call(glu), name)
