@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from tfcalc.backends import activations, attention, norms, relative, rotation, routers, scans
+from tfcalc.backends.compressed import queries_and_keys
 from tfcalc.backends.experts import EXPERTS, every, networks, some_idle
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
+from tfcalc.nn.compressed import CompressedAttention
 from tfcalc.nn.context import Context
 from tfcalc.nn.every_expert import AllExperts
 from tfcalc.nn.mixture import Experts, Routed, Router
@@ -68,6 +70,8 @@ class Transformers:
     def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
         """apply_rotary_pos_emb."""
         assert attention.rope is not None
+        if isinstance(attention, CompressedAttention):
+            return queries_and_keys(q, k, attention, ctx)
         return rotation.turned(q, k, ctx.angles[rotation.key(attention)], attention.rope)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:
