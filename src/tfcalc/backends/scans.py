@@ -8,6 +8,7 @@ from tfcalc.backends.delta import gated_delta
 from tfcalc.backends.kimi_delta import forgetting, kimi_delta
 from tfcalc.backends.lightning import lightning
 from tfcalc.backends.mamba2 import state_space
+from tfcalc.backends.sliding import sliding
 from tfcalc.nn.context import Context
 from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
 from tfcalc.nn.griffin import RGLRU
@@ -18,6 +19,7 @@ from tfcalc.nn.mamba2 import Mamba2
 from tfcalc.nn.module import Module
 from tfcalc.nn.multiplied import MultipliedMamba2
 from tfcalc.nn.rwkv import TimeMixing
+from tfcalc.nn.sliding import SlidingAttention
 from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scaled, shifted
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import linear, matmul
@@ -144,5 +146,6 @@ CODE: dict[type[Module], Callable[..., Tensor]] = {
     KimiDelta: kimi_delta,
     ForgetGate: forgetting,
     MultipliedMamba2: state_space,
+    SlidingAttention: sliding,
 }
 """By the kind of mixer."""

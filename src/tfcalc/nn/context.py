@@ -91,7 +91,7 @@ class Context(NamedTuple):
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
     There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys;
     ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them.
-    Where the stream was filled up, ``unfilled`` is how long it was before.
+    Where the stream was filled up, ``unfilled`` is how long it was before, and ``there`` says which tokens were.
     Where operations are counted, backward computes each so many layers again as a whole (``every_whole``).
     """
 
@@ -109,6 +109,7 @@ class Context(NamedTuple):
     slopes: Tensor | None = None
     prompts: Mapping[str, Tensor] = MappingProxyType({})
     unfilled: Num = 0
+    there: Tensor | None = None
     every_whole: int = 0
 
     @property
