@@ -18,10 +18,10 @@ from tfcalc.families.reader_kit import heads
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.basic import Buffer, Linear, Norm, parameter
 from tfcalc.nn.chunked import ChunkedAttention
-from tfcalc.nn.light_conformer import Conformer, ConformerLayer, HalfNetwork, LightConvolution, SubsampledSpectrogram
 from tfcalc.nn.frames import Convolution
 from tfcalc.nn.gemma_tower import Embedder, GemmaTower, NormedAttention, PatchEmbedder, Pool, RowsAndColumns
 from tfcalc.nn.layers import Sandwich
+from tfcalc.nn.light_conformer import Conformer, ConformerLayer, HalfNetwork, LightConvolution, SubsampledSpectrogram
 from tfcalc.nn.limits import Clipped, LimitedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Senses

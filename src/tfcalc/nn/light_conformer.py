@@ -1,4 +1,4 @@
-"""A Conformer of light convolutions: attention and a convolution between two feed-forward networks (arXiv 2005.08100)."""
+"""Layers of light convolutions: attention and a convolution between two half networks (arXiv 2005.08100)."""
 
 from __future__ import annotations
 

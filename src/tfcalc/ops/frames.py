@@ -67,8 +67,7 @@ def mean(x: Tensor) -> Tensor:
 def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, means: Tensor, variances: Tensor) -> Tensor:
     """``(x − mean) / std · γ + β`` of b × c × n, by mean and variance of each channel over all batches that were seen.
 
-    ====================  ================================================================
-
+    ====================  =======================================================================
     parameters            ``2·c``
     buffers               ``2·c + 1``: means, variances, and how many batches they are of
     elementwise FLOPs     4 per element; backward 13, as that of a LayerNorm, for then the batch's own count
@@ -88,7 +87,8 @@ def gated_by_half(x: Tensor) -> Tensor:
     """One half of the channels of b × 2c × n, times the sigmoid of the other: keeps what it read (torch's glu)."""
     shape = (x.shape[0], divide(x.shape[1], 2), x.shape[2])
     return x.trace.call(Call("glu", (x,), shape, x.dtype, saves=(x,)))
-=======
+
+
 def gated_halves(x: Tensor, name: str) -> Tensor:
     """Half of each row times the sigmoid of the other half: keeps what it reads (torch.nn.functional.glu).
 
