@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, relative, rotation, routers, scans
-from tfcalc.backends.compressed import queries_and_keys
-from tfcalc.backends.experts import EXPERTS, every, networks, some_idle
+from typing import TYPE_CHECKING
+
+from tfcalc.backends import activations, attention, norms, rotation
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
-from tfcalc.nn.compressed import CompressedAttention
 from tfcalc.nn.context import Context
-from tfcalc.nn.every_expert import AllExperts
-from tfcalc.nn.mixture import Experts, Routed, Router
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
-from tfcalc.nn.relative import RelativeBias
-from tfcalc.nn.shortcut import IdleExperts
-from tfcalc.nn.switch import Networks
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import contiguous, part
@@ -29,9 +23,14 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.trace import Trace
 from tfcalc.workload import Workload
 
+if TYPE_CHECKING:
+    from tfcalc.nn.mixture import Experts, Routed, Router
+    from tfcalc.nn.relative import RelativeBias
+    from tfcalc.nn.switch import Networks
+
 
 class Transformers:
-    """A backend; see :class:`tfcalc.nn.context.Backend`."""
+    """A backend; see :class:`tfcalc.nn.context.Backend`. What few models have is imported when one of them runs."""
 
     fuses = False
     experts_by = "grouped_mm"
@@ -70,8 +69,6 @@ class Transformers:
     def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
         """apply_rotary_pos_emb."""
         assert attention.rope is not None
-        if isinstance(attention, CompressedAttention):
-            return queries_and_keys(q, k, attention, ctx)
         return rotation.turned(q, k, ctx.angles[rotation.key(attention)], attention.rope)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:
@@ -80,14 +77,22 @@ class Transformers:
 
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         """T5's, once for all layers."""
+        from tfcalc.backends import relative
+
         return relative.shared(table, ctx, ids)
 
     def route(self, router: Router, x: Tensor) -> Routed:
         """As the family writes it."""
+        from tfcalc.backends import routers
+
         return routers.routed(router, x)
 
     def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """By the products that were asked for, where the family does not have its own."""
+        from tfcalc.backends.experts import EXPERTS, every, some_idle
+        from tfcalc.nn.every_expert import AllExperts
+        from tfcalc.nn.shortcut import IdleExperts
+
         if isinstance(experts, AllExperts):
             return every(experts, x, sent, ctx)
         if isinstance(experts, IdleExperts):
@@ -96,10 +101,14 @@ class Transformers:
 
     def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """One after another."""
+        from tfcalc.backends.experts import networks
+
         return networks(experts, x, sent, ctx)
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """Its loop in Python."""
+        from tfcalc.backends import scans
+
         return scans.CODE[type(mixer)](mixer, ctx, *given)
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.leaves.norm import FURTHER, NORMS
+from tfcalc.ops.elementwise import pointwise, power, shifted
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
@@ -35,6 +36,11 @@ def mean(x: Tensor) -> Tensor:
 def mean_of_rows(x: Tensor) -> Tensor:
     """The mean of each sequence's vectors: keeps nothing."""
     return x.trace.call(Call("mean", (x,), (x.shape[0], x.width), x.dtype))
+
+
+def inverse_rms(x: Tensor) -> Tensor:
+    """One over the root mean square of each row, written out: keeps what is squared, and the result."""
+    return pointwise("rsqrt", shifted(mean(power(x)), "+ ε"))
 
 
 def row_norm(x: Tensor) -> Tensor:
