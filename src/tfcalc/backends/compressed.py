@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from tfcalc.backends.rotation import key, rotated
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.nn.compressed import CompressedAttention, CompressedIndexer, Compressor
 from tfcalc.nn.context import Context
 from tfcalc.nn.rope import Rope
-from tfcalc.ops.elementwise import add, mul, pointwise, power, scaled, shifted
+from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.products import matmul
-from tfcalc.ops.rows import mean, softmax
+from tfcalc.ops.rows import softmax
 from tfcalc.ops.select import masked_fill
-from tfcalc.ops.shapes import cat, copied, expand, part, reshape, split, stack, transpose, unsqueeze
+from tfcalc.ops.shapes import expand, part, reshape, split, transpose, unsqueeze
 from tfcalc.ops.streams import sums
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
@@ -20,31 +21,16 @@ KEYS = 2
 """What keys are made of: values and gates."""
 
 
-def queries_and_keys(q: Tensor, kv: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
-    """Queries over their rms, and both turned."""
-    root = pointwise("rsqrt", shifted(mean(power(q.trace.to(q, "float32"))), "+ ε"))
-    q = mul(q, q.trace.to(root, q.dtype))
-    return turned(q, rope, 1), turned(kv, rope, 1)
-
-
 def turned(x: Tensor, rope: Rope, rows: Num) -> Tensor:
-    """The last numbers of each head, in fp32: cos and sin are made twice as wide first, and so kept."""
-    trace, given = x.trace, x.dtype
-    passed, last = split(x, [x.width - rope.width, rope.width])
-    angles = trace.new((rows, 1, x.shape[2], rope.width), trace.weights_format, "angles")
-    cos, sin = (copied(angles, name="repeat_interleave") for _ in "cs")
-    del angles
-    wide = trace.to(last, "float32")
-    first, second = (part(last, 3, divide(rope.width, 2)) for _ in "12")
-    half = reshape(stack([scaled(second, "neg"), first], (*first.shape, 2)), *last.shape)
-    made = add(mul(wide, cos), mul(trace.to(half, "float32"), sin))
-    return cat([passed, trace.to(made, given)])
+    """The last numbers of each head, by angles of its own, of so many sequences."""
+    angles = x.trace.new((rows, 1, x.shape[2], divide(rope.width, 2)), x.trace.weights_format, "angles")
+    return rotated(x, (angles, angles), rope)
 
 
 def turned_back(attention: CompressedAttention, ctx: Context, made: Tensor) -> Tensor:
     """By the opposite angles; of b × l × a × d."""
     assert attention.rope is not None
-    return transpose(turned(made, attention.rope, 1), 1, 2)
+    return transpose(rotated(made, ctx.angles[key(attention)], attention.rope), 1, 2)
 
 
 def summaries(mixer: Compressor, ctx: Context, kv: Tensor, gate: Tensor) -> Tensor:

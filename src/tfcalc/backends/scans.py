@@ -10,9 +10,9 @@ from tfcalc.backends.kimi_delta import forgetting, kimi_delta
 from tfcalc.backends.lightning import lightning
 from tfcalc.backends.mamba2 import state_space
 from tfcalc.backends.mlstm import matrix_lstm
+from tfcalc.backends.sliding import sliding
 from tfcalc.core.traced import value_of
 from tfcalc.nn.compressed import CompressedAttention, CompressedIndexer, Compressor
-from tfcalc.backends.sliding import sliding
 from tfcalc.nn.context import Context
 from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
 from tfcalc.nn.griffin import RGLRU

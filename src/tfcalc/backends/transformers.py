@@ -69,10 +69,6 @@ class Transformers:
     def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
         """apply_rotary_pos_emb."""
         assert attention.rope is not None
-        if attention.compresses:
-            from tfcalc.backends.compressed import queries_and_keys
-
-            return queries_and_keys(q, k, attention.rope)
         return rotation.turned(q, k, ctx.angles[rotation.key(attention)], attention.rope)
 
     def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:

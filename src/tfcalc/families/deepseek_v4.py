@@ -63,7 +63,7 @@ def mlp_types(c: Config) -> list[str]:
 def rope(c: Config) -> Rope:
     """Of each head the last numbers are turned."""
     given = c.optional("qk_rope_head_dim")
-    return Rope(kit.rotary_width(c, c.size("head_dim")) if given is None else given)
+    return Rope(kit.rotary_width(c, c.size("head_dim")) if given is None else given, halves=True, last=True)
 
 
 def compressor(kind: str, c: Config, name: str, width: Num, of: type[Compressor], **more: Any) -> Compressor:

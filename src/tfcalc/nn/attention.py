@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
@@ -57,8 +57,6 @@ class Attention(Module):
     """
 
     kind = "attention"
-    compresses: ClassVar[bool] = False
-    """Whether it reads summaries of tokens beside tokens."""
 
     heads: Num
     kv_heads: Num

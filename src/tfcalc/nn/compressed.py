@@ -16,8 +16,9 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.ops.attention import attend
-from tfcalc.ops.elementwise import add
+from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.products import grouped_linear, linear
+from tfcalc.ops.rows import inverse_rms
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import cat, reshape, transpose
 from tfcalc.tape.call import Call
@@ -152,8 +153,6 @@ class CompressedAttention(Attention):
     Source: transformers' DeepseekV4Attention.
     """
 
-    compresses = True
-
     grouped: MapOfGroups | None = None
     compressor: Compressor | None = None
 
@@ -185,6 +184,7 @@ class CompressedAttention(Attention):
 
     def _run(self, q: Tensor, kv: Tensor, x: Tensor, low: Tensor, ctx: Context) -> Tensor:
         """The same where kernels run: all keys beside each other; of b × l × a × d."""
+        q = mul(q, x.trace.to(inverse_rms(x.trace.to(q, "float32")), q.dtype))
         q, kv = ctx.backend.rotate(q, kv, self, ctx)
         if ctx.cache is not None:
             kv, _ = ctx.cache.update(kv, kv)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.leaves.norm import FURTHER, NORMS
+from tfcalc.ops.elementwise import pointwise, power, shifted
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
@@ -41,6 +42,11 @@ def highest(x: Tensor) -> Tensor:
     """The largest number of each row, whose place is kept (torch.max)."""
     places = x.trace.new(x.shape[:-1], "int64", "places of the largest")
     return x.trace.call(Call("max", (x,), x.shape[:-1], x.dtype, saves=(places,)))
+
+
+def inverse_rms(x: Tensor) -> Tensor:
+    """One over the root mean square of each row, written out: keeps what is squared, and the result."""
+    return pointwise("rsqrt", shifted(mean(power(x)), "+ ε"))
 
 
 def row_norm(x: Tensor) -> Tensor:
