@@ -90,7 +90,8 @@ class Context(NamedTuple):
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
     There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys;
-    ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them.
+    ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them. What layers
+    hand on to those above them, beside their stream, is ``carried``.
     """
 
     run: Workload
@@ -106,6 +107,7 @@ class Context(NamedTuple):
     cache: Cache | None = None
     slopes: Tensor | None = None
     prompts: Mapping[str, Tensor] = MappingProxyType({})
+    carried: dict[str, Tensor] | None = None
 
     @property
     def backend(self) -> Backend:
