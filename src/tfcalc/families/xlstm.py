@@ -33,8 +33,8 @@ def mlstm(c: Config) -> MatrixLSTM:
     of_keys, of_values = share(c, "qk_dim_factor"), share(c, "v_dim_factor")
     keys, values = of_keys.size, of_values.size
     if fused(c):
-        wide = (Linear("qkv_opreact", h, 2 * keys + 2 * values, "QKVO", bias),)
-        gates = (Linear("ifgate_preact", h, 2 * heads, bias=True),)
+        wide: tuple[Linear, ...] = (Linear("qkv_opreact", h, 2 * keys + 2 * values, "QKVO", bias),)
+        gates: tuple[Linear, ...] = (Linear("ifgate_preact", h, 2 * heads, bias=True),)
     else:
         widths = {"q": keys, "k": keys, "v": values, "ogate_preact": values}
         wide = tuple(Linear(name, h, width, bias=bias) for name, width in widths.items())

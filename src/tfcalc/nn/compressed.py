@@ -65,7 +65,7 @@ class CompressedAttention(Attention):
         return q, q.trace.call(Call("mean", (q,), (*rows, g, d), q.dtype))
 
     def _of_the_token_before(self, x: Tensor, ctx: Context) -> Tensor:
-        """Half of each value; the first token has none before it: zeros are mapped in its place, unless it is cached."""
+        """Half of each value; the first has none before it: zeros are mapped in its place, unless one is cached."""
         assert self.delayed is not None
         made, (batch, length, width) = self.delayed(x), x.shape
         if ctx.stream.cached is not None:
@@ -94,5 +94,5 @@ def _of_one_length(x: Tensor) -> Tensor:
     """Times √d over its length, which is no smaller than a least number."""
     if not x.trace.lowers:
         return x
-    length = pointwise("clamp", row_norm(x.trace.upper(x)))
+    length = pointwise("clamp", row_norm(x))
     return mul(x, scaled(pointwise("reciprocal", x.trace.upper(length))))
