@@ -71,9 +71,7 @@ def feed_forward(c: Config, kind: str) -> Module:
     shared: GatedFeedForward = kit.gated(c, name="shared_experts", width=c.size(narrow))
     return WeighedShared(
         "mlp",
-        RouterOfShared(
-            "gate", c.size("hidden_size"), many + common, chosen=made.experts.chosen, shared=common, logits="copies"
-        ),
+        RouterOfShared("gate", c.size("hidden_size"), many + common, **how),
         made.experts,
         stored=(experts.correction(c),),
         beside=SharedExperts(**shared.__dict__ | {"count": common}),

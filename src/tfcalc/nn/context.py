@@ -97,20 +97,15 @@ class Context(NamedTuple):
     Scores have a ``bias`` for the distance of two tokens, those of an encoder's keys another (``memory_bias``).
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
-    There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys;
-    <<<<<<< HEAD
-    ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them. Layers may
-    read the vectors of ``words`` again, or have vectors of their own (``layer_vectors``). Where the stream was filled
-    up, ``unfilled`` is how long it was before.
+    There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys; ``prompts`` are keys
+    and values that are seen beside those of tokens, by the name of what makes them. Layers may read the vectors of
+    ``words`` again, or have vectors of their own (``layer_vectors``). What layers hand on to those above them, beside
+    their stream, is ``carried``. Where the stream was filled up, ``unfilled`` is how long it was before, and ``there``
+    says which tokens were.
 
     ``stored`` are the keys and values of the last layer that has made any, by the kind of layers that share them; with
     ``reentrant`` checkpoints no gradient reaches them. Where operations are counted, backward computes each so many
     layers again as a whole (``every_whole``).
-    =======
-    ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them.
-    Where the stream was filled up, ``unfilled`` is how long it was before, and ``there`` says which tokens were.
-    Where operations are counted, backward computes each so many layers again as a whole (``every_whole``).
-    >>>>>>> s2s
     """
 
     run: Workload
@@ -133,6 +128,7 @@ class Context(NamedTuple):
     stored: dict[str, tuple[Tensor, Tensor]] = {}  # noqa: RUF012  # a stack that shares has one of its own
     reentrant: bool = False
     layer_vectors: Tensor | None = None
+    carried: dict[str, Tensor] | None = None
 
     @property
     def backend(self) -> Backend:

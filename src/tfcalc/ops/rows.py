@@ -50,8 +50,9 @@ def inverse_rms(x: Tensor) -> Tensor:
 
 
 def row_norm(x: Tensor) -> Tensor:
-    """Each row's length: keeps what it reads and what it makes."""
-    return x.trace.call(Call("linalg_vector_norm", (x,), (*x.shape[:-1], 1), x.dtype, saves=(x,), saves_result=True))
+    """Each row's length, which autocast makes in fp32: keeps what it reads and what it makes."""
+    dtype = x.trace.upper_format(x.dtype)
+    return x.trace.call(Call("linalg_vector_norm", (x,), (*x.shape[:-1], 1), dtype, saves=(x,), saves_result=True))
 
 
 def whole_sum(x: Tensor, dtype: str) -> Tensor:
