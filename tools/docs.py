@@ -54,7 +54,6 @@ from tfcalc.leaves import (
     rotary,
     sinusoidal_position,
 )
-from tfcalc.leaves.batch_norm import batch_norm
 from tfcalc.leaves.convolution import convolution, short_convolution
 from tfcalc.leaves.elementwise import FURTHER as FURTHER_ACTIVATIONS
 from tfcalc.leaves.linear_attention import delta_rule, lightning, matrix_memory
@@ -63,9 +62,13 @@ from tfcalc.leaves.norm import FURTHER as FURTHER_NORMS
 from tfcalc.leaves.relative import relative_scores
 from tfcalc.leaves.scan import GATED_SUMS, States, gated_sum, selective_scan, state_space
 from tfcalc.leaves.score import score
+from tfcalc.nn.conformer import BatchNorm
+from tfcalc.nn.counted import counted
+from tfcalc.ops.frames import batch_norm
 from tfcalc.questions.formula import formula
 from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
+from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Workload
 from tools.docs_accuracy import TABLES as TABLES_OF_ACCURACY
 from tools.docs_answers import answers
@@ -223,13 +226,13 @@ def _elementwise() -> Iterator[str]:
         yield f"| {', '.join(names)} | {rest} |"
 
 
-def _leaves() -> Iterator[tuple[str, Callable[..., Component], Component]]:
+def _leaves() -> Iterator[tuple[str, Callable[..., Component | Tensor], Component]]:
     """Every operation that has elementwise work, as its leaf makes it, and what its elements are."""
     pairs = Pairs((2,), 1)
     states = States(1, 1, 1, 1, 1, step=True)
     yield "the output", linear, linear("W", 1, 1, 1)
     yield "the output", convolution, convolution("w", 1, 1, (1,), 1)
-    yield "the normalised channels", batch_norm, batch_norm("norm", 1, 1)
+    yield "the normalised channels", batch_norm, counted(BatchNorm("norm", 1), Workload())
     for kind in NORMS | FURTHER_NORMS:
         yield "the normalised vectors", norm, norm("norm", kind, 1, 1)
     for kind in ACTIVATIONS | FURTHER_ACTIVATIONS:
@@ -267,7 +270,7 @@ def _leaves() -> Iterator[tuple[str, Callable[..., Component], Component]]:
     yield "the logits", cross_entropy, cross_entropy("loss", 1)
 
 
-def _source_of(leaf: Callable[..., Component]) -> str:
+def _source_of(leaf: Callable[..., Component | Tensor]) -> str:
     """What its docstring names as its source, as one line."""
     _, _, source = (inspect.getdoc(leaf) or "").partition("Source: ")
     return " ".join(source.partition("\n\n")[0].split()).rstrip(".")
