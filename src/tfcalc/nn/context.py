@@ -50,6 +50,10 @@ class Backend(Protocol):
         """What queries make of keys and values, head by head."""
         ...
 
+    def attend_all(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """What queries make of keys and values of which nothing is masked, in one kernel, whatever others run in."""
+        ...
+
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         """With a bias of scores for the distance of two tokens, of this table."""
         ...
@@ -91,7 +95,8 @@ class Context(NamedTuple):
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
     There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys;
     ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them. What layers
-    hand on to those above them, beside their stream, is ``carried``.
+    hand on to those above them, beside their stream, is ``carried``. Queries may have a score each that has no key
+    (``sinks``).
     """
 
     run: Workload
@@ -108,6 +113,7 @@ class Context(NamedTuple):
     slopes: Tensor | None = None
     prompts: Mapping[str, Tensor] = MappingProxyType({})
     carried: dict[str, Tensor] | None = None
+    sinks: Tensor | None = None
 
     @property
     def backend(self) -> Backend:

@@ -63,11 +63,15 @@ class Decoder(Module):
             ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
             if self.relative is not None:
                 ctx = ctx.backend.distances(self.relative, ctx, x)
-        x = self.layers.run([self._summed(tables, ctx)], ctx)
+        x = self._behind_layers(self.layers.run([self._summed(tables, ctx)], ctx), ctx)
         x = x if self.norm is None else self.norm(x, ctx)
         for back in self.maps[1:]:
             x = back(x)
         return dropout(x, "output_dropout") if self.drops_output and ctx.drops else x
+
+    def _behind_layers(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the last norm reads of what the layers have made."""
+        return x
 
     def _words(self, x: Tensor, ctx: Context) -> Tensor:
         x = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)
