@@ -111,6 +111,10 @@ class PlainExperts(Experts):
         return self.activated(self.up(x), ctx)
 
 
+class CappedExperts(Experts):
+    """Gate and input are kept under caps by a tanh each, which is of no consequence to what is counted (Inkling 2)."""
+
+
 class Mixture(Module):
     """The experts' sum, and what every token goes through beside them.
 
