@@ -10,8 +10,8 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import experts, kit
 from tfcalc.nn.basic import Linear, Norm, Stored, parameter
 from tfcalc.nn.carried import CarriedMixture, InWeightsFormat, RouterNetwork, ScaledInput, ScaledSums
-from tfcalc.nn.convolved_keys import ConvolvedKeys
 from tfcalc.nn.convolution import GroupedConvolution
+from tfcalc.nn.convolved_keys import ConvolvedKeys
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 

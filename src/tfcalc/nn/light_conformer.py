@@ -9,10 +9,9 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.frames import Convolution
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import activation, pointwise, residual, scaled
+from tfcalc.ops.elementwise import activation, added_in_place, pointwise, residual, scaled
 from tfcalc.ops.frames import gated_halves
 from tfcalc.ops.shapes import contiguous, permute, reshape, transpose
-from tfcalc.ops.streams import added_in_place
 from tfcalc.tape.tensor import Tensor
 
 
