@@ -16,7 +16,7 @@ def node(config: dict[str, Any], run: Workload, end: str) -> Node:
 
 
 def test_encoders_of_nemotron_transcribe_rotate_half_of_each_head() -> None:
-    """10 heads of 128, of which partial_rotary_factor 0.5 turns 64 numbers, of q and k (apply_rotary_pos_emb)."""
+    """10 heads of 128, of which partial_rotary_factor 0.5 turns 64 numbers, of queries and of keys."""
     turned = node({"model_type": "nemo_speechlm"}, CLIP, "asr_encoder.layers.self_attn.rotary").component.own
     (work,) = turned.elementwise
     assert work.elements == 2 * (2 * 10) * 10 * 64

@@ -47,6 +47,11 @@ def clipped_gelu(x: Tensor) -> Tensor:
     return pointwise("clip", pointwise("gelu", x))
 
 
+def root_softplus(x: Tensor) -> Tensor:
+    """``√softplus(x)``."""
+    return pointwise("sqrt", pointwise("softplus", x.trace.upper(x)))
+
+
 def squared_relu(x: Tensor) -> Tensor:
     """``relu(x)²``."""
     return power(pointwise("relu", x))
@@ -91,5 +96,6 @@ IN_PYTHON: dict[str, Callable[[Tensor], Tensor]] = {
     "laplace": laplace,
     "quick_gelu": quick_gelu,
     "relu2": squared_relu,
+    "sqrtsoftplus": root_softplus,
     "xielu": xielu,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.backends.sinks import scale_by_sinks, softmax_beside, softmax_less_highest
+from tfcalc.backends.sinks import scale_by_sinks, softmax_beside, softmax_beside_own, softmax_less_highest
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
@@ -42,6 +42,14 @@ def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context
         return flash(q, k, v)
     rows = q.shape[0] * padded(q.shape[2]) * q.shape[1] if ctx.run.training else 0
     return fused_attention(q, k, v, rows, KEPT_BY_EFFICIENT, sdpa_mask(q, k, mask, attention, ctx))
+
+
+def attended_all(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """One kernel for all pairs: flash attention, where its format and width allow it."""
+    trace = q.trace
+    if trace.compute != "float32" and trace.lower(q).dtype != "float32" and value_of(q.width) <= FLASH_WIDEST:
+        return flash(q, k, v)
+    return fused_attention(q, k, v, q.shape[0] * padded(q.shape[2]) * q.shape[1], KEPT_BY_EFFICIENT)
 
 
 def _able(q: Tensor, k: Tensor, v: Tensor, ctx: Context, *, masked: bool) -> str:
@@ -129,7 +137,9 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
         p = limited(p) if attention.limits_masked else p
     sinks = attention.sinks
     scale = scale_by_sinks(p, sinks) if sinks is not None and sinks.code == "scale" else None
-    if sinks is not None and scale is None:
+    if ctx.sinks is not None:
+        p = trace.to(softmax_beside_own(p, ctx.sinks), q.dtype)
+    elif sinks is not None and scale is None:
         p = trace.to(softmax_beside(p, sinks), v.dtype)
     elif attention.softmax == "less highest":
         p = trace.to(softmax_less_highest(p), v.dtype)

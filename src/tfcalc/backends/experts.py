@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tfcalc.core.number import Num, floor_div, same
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
-from tfcalc.nn.mixture import Experts, PlainExperts, Routed
+from tfcalc.nn.mixture import CappedExperts, Experts, PlainExperts, Routed
 from tfcalc.nn.shortcut import IdleExperts
 from tfcalc.nn.switch import Networks
 from tfcalc.ops.elementwise import activation, dropout, mul, pointwise, scaled
@@ -139,7 +139,10 @@ def _one(experts: Experts, rows: Tensor, product: Products, ctx: Context) -> Ten
         return product(experts.down, inner)
     both = product(experts.up, rows)
     gate, up = split(both, [experts.down.fan_in] * 2)
-    inner = _clipped(gate, up) if experts.clipped else experts.halves_gated(gate, up, ctx)
+    if isinstance(experts, CappedExperts):
+        inner = _capped(gate, up)
+    else:
+        inner = _clipped(gate, up) if experts.clipped else experts.halves_gated(gate, up, ctx)
     del both, gate, up
     return product(experts.down, inner)
 
@@ -149,6 +152,14 @@ def _clipped(gate: Tensor, up: Tensor) -> Tensor:
     gate, up = pointwise("clamp", gate), pointwise("clamp", up)
     glu = mul(gate, pointwise("sigmoid", scaled(gate)))
     return mul(scaled(up), glu)
+
+
+def _capped(gate: Tensor, up: Tensor) -> Tensor:
+    """``cap(gate) · sigmoid(gate) · cap(up)`` in fp32, where cap is a tanh (Inkling 2)."""
+    trace, given = gate.trace, gate.dtype
+    gate, up = trace.to(gate, "float32"), trace.to(up, "float32")
+    made = mul(scaled(pointwise("tanh", scaled(gate, "div"))), pointwise("sigmoid", gate))
+    return trace.to(mul(made, scaled(pointwise("tanh", scaled(up, "div")))), given)
 
 
 def _weights(experts: Experts | Networks, map_: Linear, rows: Tensor) -> list[Tensor]:

@@ -7,8 +7,8 @@ from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
 from tfcalc.nn.rope import Rope
-from tfcalc.ops.elementwise import add, mul
-from tfcalc.ops.shapes import cat, copied, split, transpose
+from tfcalc.ops.elementwise import add, mul, scaled
+from tfcalc.ops.shapes import cat, copied, part, reshape, split, stack, transpose
 from tfcalc.tape.call import Call
 from tfcalc.tape.ledger import WIDTHS, Place
 from tfcalc.tape.running import Running
@@ -68,6 +68,8 @@ def turned(q: Tensor, k: Tensor, angles: Angles, rope: Rope) -> tuple[Tensor, Te
 
 def rotated(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     """``x·cos + rotate_half(x)·sin``; of a part of each head's width, the rest is put beside it, in new memory."""
+    if rope.last:
+        return _last_turned(x, angles, rope)
     if not rope.repeats:
         return _partly_turned(x, angles, rope)
     form = "" if rope.angles else x.dtype
@@ -82,6 +84,17 @@ def _partly_turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
         return cat([made]) if rope.copies else made
     first, rest = split(x, [width, x.width - width])
     return cat([_turned(first, angles, rope), rest])
+
+
+def _last_turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
+    """The last numbers of each head, in pairs."""
+    trace, given, half = x.trace, x.dtype, divide(rope.width, 2)
+    cos, sin = (copied(each, (*each.shape[:-1], rope.width), "repeat_interleave") for each in angles)
+    passed, last = split(x, [x.width - rope.width, rope.width])
+    first, second = (part(last, 3, half) for _ in "12")
+    other = reshape(stack([scaled(second, "neg"), first], (*first.shape, 2)), *last.shape)
+    made = add(mul(trace.to(last, "float32"), cos), mul(trace.to(other, "float32"), sin))
+    return cat([passed, trace.to(made, given)])
 
 
 def _turned(x: Tensor, angles: Angles, rope: Rope) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfcalc.backends.activations import activation
 from tfcalc.nn.every_expert import RouterOfAll
 from tfcalc.nn.mixture import Routed, Router, SparseMixer
 from tfcalc.nn.weighed_shared import RouterOfShared
@@ -39,7 +40,7 @@ def routed(router: Router, x: Tensor) -> Routed:
 def _of_scores(router: Router, x: Tensor) -> Routed:
     """The best of all scores, or those of experts that something else has chosen."""
     logits = _logits(router, x)
-    scores = softmax(logits, "float32") if router.scores == "softmax" else pointwise("sigmoid", logits)
+    scores = softmax(logits, "float32") if router.scores == "softmax" else activation(router.scores, logits)
     if router.grouped:
         scores = masked_fill(scores)
     weights, chosen = (gather if router.corrected else topk)(scores, router.chosen)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tfcalc.backends.compressed import indexed, summaries, turned_back
 from tfcalc.backends.delta import gated_delta
 from tfcalc.backends.kimi_delta import forgetting, kimi_delta
 from tfcalc.backends.lightning import lightning
 from tfcalc.backends.mamba2 import state_space
 from tfcalc.backends.mlstm import matrix_lstm
+from tfcalc.backends.sliding import sliding
 from tfcalc.core.traced import value_of
+from tfcalc.nn.compressed import CompressedAttention, CompressedIndexer, Compressor
 from tfcalc.nn.context import Context
 from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
 from tfcalc.nn.griffin import RGLRU
@@ -22,6 +25,7 @@ from tfcalc.nn.mlstm import MatrixLSTM
 from tfcalc.nn.module import Module
 from tfcalc.nn.multiplied import MultipliedMamba2
 from tfcalc.nn.rwkv import TimeMixing
+from tfcalc.nn.sliding import SlidingAttention
 from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scaled, shifted
 from tfcalc.ops.loops import State, loop, written
 from tfcalc.ops.products import linear, matmul
@@ -168,5 +172,9 @@ CODE: dict[type[Module], Callable[..., Tensor]] = {
     KimiDelta: kimi_delta,
     ForgetGate: forgetting,
     MultipliedMamba2: state_space,
+    Compressor: summaries,
+    CompressedIndexer: indexed,
+    CompressedAttention: turned_back,
+    SlidingAttention: sliding,
 }
 """By the kind of mixer."""

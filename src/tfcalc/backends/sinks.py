@@ -24,7 +24,16 @@ def softmax_beside(scores: Tensor, sinks: Sinks) -> Tensor:
     Source: transformers' GptOssAttention and FlintAttention, ``eager_attention_forward``.
     """
     both = cat([scores, expand(_sink(scores, sinks), *scores.shape[:-1], 1)])
-    both = softmax_less_highest(both) if sinks.code == "highest" else softmax(both, both.dtype)
+    return _of_keys(softmax_less_highest(both) if sinks.code == "highest" else softmax(both, both.dtype), scores)
+
+
+def softmax_beside_own(scores: Tensor, sinks: Tensor) -> Tensor:
+    """The same of a sink for each query and head, in fp32 (transformers' inkling2, ``eager_attention_forward``)."""
+    return _of_keys(softmax(scores.trace.to(cat([scores, sinks]), "float32"), "float32"), scores)
+
+
+def _of_keys(both: Tensor, scores: Tensor) -> Tensor:
+    """Without the sink: a view."""
     shares, strides = both.storage, both.strides
     return both.trace.call(Call("slice", (both,), scores.shape, both.dtype, shares=shares, strides=strides))
 

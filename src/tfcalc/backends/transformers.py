@@ -84,6 +84,10 @@ class Transformers:
         """By the kernel of the run."""
         return attention.attended(q, k, v, block, ctx)
 
+    def attend_all(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """scaled_dot_product_attention."""
+        return attention.attended_all(q, k, v)
+
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         """T5's, once for all layers."""
         from tfcalc.backends import relative

@@ -11,8 +11,9 @@ from tfcalc.configs.family import family
 from tfcalc.families import seq2seq_kit as kit
 from tfcalc.families.windows import attention_windows
 from tfcalc.nn.basic import Linear
-from tfcalc.nn.filled import FilledStack, SlidingAttention, Windows
+from tfcalc.nn.filled import FilledStack, Windows
 from tfcalc.nn.module import Module
+from tfcalc.nn.sliding import SlidingAttention
 from tfcalc.nn.stack import Stack
 from tfcalc.workload import Workload
 
@@ -97,10 +98,10 @@ def _windowed(windows: Sequence[int], c: Config, side: str) -> Stack:
     maps = tuple(Linear(name, h, h, "", True) for name in names)
     of_marked = tuple(Linear(f"{name}_global", h, h, "", True) for name in names)
     sizes = c.size(heads), c.quotient("d_model", heads)
-    back = Linear("output", h, h, "O", True)
+    back, drops = Linear("output", h, h, "O", True), bool(c.get("attention_dropout"))
 
     def layer(window: int) -> Module:
-        mixer = SlidingAttention("self_attn", *sizes, maps, of_marked, back, window, max(windows))
+        mixer = SlidingAttention("self_attn", *sizes, maps, of_marked, back, window, max(windows), dropout=drops)
         return kit.layer(c, [mixer, kit.network(c, side)], pre_norm=False)
 
     made = {window: layer(window) for window in dict.fromkeys(windows)}

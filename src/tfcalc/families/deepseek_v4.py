@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
-from tfcalc.blocks.compressed_attention import CompressedAttention, Compressor
-from tfcalc.blocks.experts import MixtureOfExperts
-from tfcalc.blocks.hyper_connection import HyperConnection
+from typing import Any
+
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.deepseek import active
-from tfcalc.families.llama import PRE_NORM, decoder, norms
-from tfcalc.leaves import buffer
+from tfcalc.families import experts, hyper_kit, kit
+from tfcalc.nn.basic import Buffer, Linear, Norm, parameter
+from tfcalc.nn.clipped import LimitedExperts, LimitedFeedForward
+from tfcalc.nn.compressed import CompressedAttention, CompressedIndexer, Compressor, MapOfGroups, SomeTimes
+from tfcalc.nn.hyper_connection import HyperLayer, MixingConnection
+from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
+from tfcalc.nn.sinks import Sinks
 from tfcalc.printable import quoted
-from tfcalc.workload import Workload
 
 WINDOW, SPARSE, HEAVY = "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
 BY_RATIO = {0: WINDOW, 4: SPARSE, 128: HEAVY}
@@ -23,6 +27,8 @@ BY_RATIO = {0: WINDOW, 4: SPARSE, 128: HEAVY}
 
 OLD_NAMES = {SPARSE: "compress_rate_csa", HEAVY: "compress_rate_hca"}
 HASHED, ROUTED = "hash_moe", "moe"
+CODE = "olmo"
+"""Its norms multiply by their weight in fp32."""
 
 
 def of_each_layer(c: Config, name: str, known: tuple[str, ...]) -> list[str]:
@@ -54,15 +60,34 @@ def mlp_types(c: Config) -> list[str]:
     return [HASHED if place < hashed else ROUTED for place in range(count)]
 
 
-def compressor(kind: str, c: Config) -> Compressor:
+def rope(c: Config) -> Rope:
+    """Of each head the last numbers are turned."""
+    given = c.optional("qk_rope_head_dim")
+    return Rope(kit.rotary_width(c, c.size("head_dim")) if given is None else given, halves=True, last=True)
+
+
+def compressor(kind: str, c: Config, name: str, width: Num, of: type[Compressor], **more: Any) -> Compressor:
     """What makes one key of several tokens; the sparse kind mixes two groups for each."""
-    rates, name = c.sub("compress_rates", defaults={SPARSE: 4, HEAVY: 128}), kind
+    rates, field = c.sub("compress_rates", defaults={SPARSE: 4, HEAVY: 128}), kind
     if c.has(OLD_NAMES[kind]):
-        rates, name = c, OLD_NAMES[kind]
-    return Compressor(c.size("hidden_size"), c.size("head_dim"), rates.size(name), overlap=kind == SPARSE)
+        rates, field = c, OLD_NAMES[kind]
+    overlap, rate, h = kind == SPARSE, rates.size(field), c.size("hidden_size")
+    wide = (2 if overlap else 1) * width
+    values, gates = SomeTimes("kv_proj", h, wide, "KV"), SomeTimes("gate_proj", h, wide, "g")
+    norm, places = Norm("kv_norm", "rmsnorm", width, CODE), parameter("position_bias", rate, wide)
+    return of(name, values, gates, places, norm, rate, width, overlap, rope(c), **more)
 
 
-def attention(kind: str, c: Config, run: Workload) -> Component:
+def indexer(c: Config) -> Compressor:
+    """What chooses among compressed keys."""
+    heads, width = c.size("index_n_heads"), c.size("index_head_dim")
+    queries = Linear("q_b_proj", c.size("q_lora_rank"), heads * width, "IQ")
+    weights = Linear("scorer.weights_proj", c.size("hidden_size"), heads, "Iw")
+    how: dict[str, Any] = {"q_b_proj": queries, "weights_proj": weights, "heads": heads}
+    return compressor(SPARSE, c, "indexer", width, CompressedIndexer, **how)
+
+
+def attention(kind: str, c: Config) -> CompressedAttention:
     """One key that is the value too for all heads; layers of a window have no compressor."""
     heads, width, groups = c.number("num_attention_heads"), c.number("head_dim"), c.number("o_groups")
     if heads * width % groups:
@@ -70,49 +95,65 @@ def attention(kind: str, c: Config, run: Workload) -> Component:
             f"num_attention_heads · head_dim {heads * width} is not divisible by {c.path('o_groups')} {groups}",
             "give a divisor",
         )
-    block = CompressedAttention(
-        c.size("hidden_size"),
-        c.size("num_attention_heads"),
-        c.size("head_dim"),
-        c.size("q_lora_rank"),
-        c.size("o_lora_rank"),
-        c.size("o_groups"),
-        None if kind == WINDOW else compressor(kind, c),
-        (c.size("index_n_heads"), c.size("index_head_dim")) if kind == SPARSE else None,
-        c.number("sliding_window"),
+    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.size("head_dim")
+    rank, between = c.size("q_lora_rank"), c.size("o_groups") * c.size("o_lora_rank")
+    chooser = {"indexer": indexer(c)} if kind == SPARSE else {}
+    return CompressedAttention(
+        "self_attn",
+        a,
+        1,
+        d,
+        d,
+        (Linear("q_a_proj", h, rank, "DQ"), Linear("q_b_proj", rank, a * d, "UQ"), Linear("kv_proj", h, d, "KV")),
+        (Norm("q_a_norm", "rmsnorm", rank, CODE), Norm("kv_norm", "rmsnorm", d, CODE)),
+        Linear("o_b_proj", between, h, "O"),
+        rope=rope(c),
+        window=c.number("sliding_window"),
+        dropout=bool(c.get("attention_dropout")),
+        sinks=Sinks("sinks", Weight("sinks", (a,), key=""), "highest"),
+        always_masked=True,
+        grouped=MapOfGroups("o_a_proj", a * d, between, groups=c.size("o_groups")),
+        compressor=None if kind == WINDOW else compressor(kind, c, "compressor", d, Compressor, **chooser),
     )
-    return block("self_attn", run.target, run)
 
 
-def experts(kind: str, c: Config, run: Workload) -> Component:
+def mixed(kind: str, c: Config) -> Mixture:
     """Routed experts and one shared one, each equally wide; a table of experts for each token where they are hashed."""
-    h, width, stored = c.size("hidden_size"), c.size("moe_intermediate_size"), c.size("n_routed_experts")
-    routed = FeedForward(h, width, c.word("hidden_act"), names=FUSED, gated=True)
-    shared = routed._replace(names=GATED, bias=c.flag("mlp_bias"))("shared_experts", run.target, run)
-    table = ("tid2eid", c.size("vocab_size"), c.size("num_experts_per_tok")) if kind == HASHED else ()
-    name, *shape = table or ("e_score_correction_bias", stored)
-    chooser = buffer(f"gate.{name}", *shape)
-    return MixtureOfExperts(h, stored, active(c), routed, within=(shared, chooser))("mlp", run.target, run)
+    shared = kit.gated(c, name="shared_experts", width=c.size("moe_intermediate_size"), bias=c.flag("mlp_bias"))
+    made = experts.mixture(
+        c,
+        LimitedFeedForward(**shared.__dict__),
+        experts="n_routed_experts",
+        width="moe_intermediate_size",
+        scores=c.word("scoring_func"),
+        corrected=True,
+        normalized=True,
+        in_place=False,
+        scales=True,
+    )
+    stored = experts.correction(c)
+    if kind == HASHED:
+        name = "gate.tid2eid"
+        stored = Buffer(name, Weight(name, (c.size("vocab_size"), c.size("num_experts_per_tok")), key=""))
+    return made.but(experts=LimitedExperts(**made.experts.__dict__), stored=(stored,))
 
 
 @family(
     "deepseek_v4",
     architecture="DeepseekV4ForCausalLM",
-    heads=CAUSAL_LM,
+    heads=tops.CAUSAL_LM,
     aliases={"num_local_experts": "n_routed_experts", "intermediate_size": "moe_intermediate_size"},
-    num_hash_layers=3,  # by __post_init__
+    # by __post_init__:
+    num_hash_layers=3,
+    partial_rotary_factor=0.125,
 )
-def deepseek_v4(c: Config, run: Workload) -> Component:
+def deepseek_v4(c: Config) -> Module:
     """DeepSeek-V4 technical report: ``hc_mult`` residual streams, which the sub-layers read and write by weights."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    connect = HyperConnection(h, c.size("hc_mult"))
+    turns = c.number("hc_sinkhorn_iters")
+    connections = tuple(hyper_kit.connection(c, name, of=MixingConnection, turns=turns) for name in hyper_kit.NAMES)
 
-    def make(kind: tuple[str, str]) -> Component:
-        mixer, mlp = attention(kind[0], c, run), experts(kind[1], c, run)
-        connections = (connect(name, run.target) for name in ("attn_hc", "ffn_hc"))
-        parts = mixer, mlp, *connections, *norms(PRE_NORM, "rmsnorm", c, run)
-        return layer("layers", parts, tokens * h, ends_with_sum=True)  # with the streams that are mixed last
+    def one(kind: tuple[str, str]) -> Module:
+        made = kit.layer(c, attention(kind[0], c), mixed(kind[1], c), of=HyperLayer, code=CODE)
+        return made.but(connections=connections)
 
-    kinds = list(zip(layer_types(c), mlp_types(c), strict=True))
-    base = decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
-    return base._replace(parts=(*base.parts, connect._replace(head=True)("hc_head", run.target)))
+    return hyper_kit.decoder(c, one, list(zip(layer_types(c), mlp_types(c), strict=True)), norm=CODE)

@@ -5,31 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tfcalc.blocks import GATED, LLAMA_NAMES, layer
-from tfcalc.blocks.chunked_attention import ChunkedAttention
+from tfcalc.blocks import GATED, LLAMA_NAMES
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare
-from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.number import Num
 from tfcalc.families import image_kit
-from tfcalc.families.images import norms, part
+from tfcalc.families.images import part
 from tfcalc.families.kit import SANDWICH, kv_heads
 from tfcalc.families.reader_kit import heads
 from tfcalc.families.windows import LAYERS
-from tfcalc.leaves import activation, buffer, linear, norm
-from tfcalc.leaves.convolution import convolution, depthwise
-from tfcalc.nn.basic import Buffer, Linear, Norm
+from tfcalc.nn.basic import Buffer, Linear, Norm, parameter
+from tfcalc.nn.chunked import ChunkedAttention
+from tfcalc.nn.frames import Convolution
 from tfcalc.nn.gemma_tower import Embedder, GemmaTower, NormedAttention, PatchEmbedder, Pool, RowsAndColumns
 from tfcalc.nn.layers import Sandwich
+from tfcalc.nn.light_conformer import Conformer, ConformerLayer, HalfNetwork, LightConvolution, SubsampledSpectrogram
 from tfcalc.nn.limits import Clipped, LimitedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Senses
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.stack import Stack
-from tfcalc.workload import Sequences, Workload
 
 COLOURS = 3
 LIMITS = ("input_min", "input_max", "output_min", "output_max")
@@ -40,13 +37,9 @@ def clipped(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{name}.linear" for name in names)
 
 
-def limits(c: Config, names: tuple[str, ...]) -> Iterator[Component]:
-    """Where ``use_clipped_linears``: four numbers, kept with each matrix."""
-    if c.flag("use_clipped_linears"):
-        yield from (buffer(f"{name}.{limit}", 1) for name in names for limit in LIMITS)
-
-
-def maps(c: Config, names: Sequence[str], sizes: Sequence[tuple[Num, Num]], letters: str) -> tuple[Clipped, ...]:
+def maps(
+    c: Config, names: Sequence[str], sizes: Sequence[tuple[Num, Num]], letters: Sequence[str]
+) -> tuple[Clipped, ...]:
     """Matrices whose input and output may be clipped."""
     clips = c.flag("use_clipped_linears")
     made = zip(clipped(tuple(names)), sizes, letters, strict=True)
@@ -108,94 +101,70 @@ def vision_network(c: Config) -> LimitedFeedForward:
     return LimitedFeedForward("mlp", gate, up, down, c.word("hidden_activation"), limits=held_limits(c, GATED))
 
 
-@family("gemma4_audio", architecture="Gemma4AudioModel", heads={"Model": bare})
-def gemma4_audio(c: Config, run: Workload) -> Component:
+@family("gemma4_audio", architecture="Gemma4AudioModel", heads={"Model": tops.bare})
+def gemma4_audio(c: Config) -> Module:
     """A Conformer (arXiv 2005.08100) over chunks: attention and a convolution between two feed-forward networks."""
-    h, heard = c.size("hidden_size"), run.source
-    stream = heard._replace(length=ceil_div(heard.length, 4))
-    tokens = stream.tokens
-    parts = (
-        _half(c, "feed_forward1", tokens),
-        _hearing(c, run, stream),
-        _convolving(c, tokens),
-        _half(c, "feed_forward2", tokens),
-        *norms(("norm_pre_attn", "norm_post_attn", "norm_out"), h, tokens, "rmsnorm"),
-    )
-    blocks = layer("layers", parts, tokens * h, copies=c.size("num_hidden_layers"))
-    return Component(
+    h = c.size("hidden_size")
+    before, behind, out = _norms(("norm_pre_attn", "norm_post_attn", "norm_out"), h)
+    first, last = half(c, "feed_forward1"), half(c, "feed_forward2")
+    one = ConformerLayer("layers", first, hearing(c), light_convolution(c), last, (before, behind, out))
+    return Conformer(
         "audio_tower",
-        "encoder",
-        parts=(
-            Component("subsample_conv_projection", "embedding", parts=tuple(_subsampling(c, heard))),
-            blocks._replace(kind="conformer"),  # which transformers does not checkpoint
-            linear("output_proj", h, c.size("output_proj_dims"), tokens),
-        ),
+        subsampling(c),
+        Stack(one.name, (one,) * c.number(LAYERS), c.size(LAYERS)),
+        Linear("output_proj", h, c.size("output_proj_dims"), "", True),
     )
 
 
-def _subsampling(c: Config, heard: Sequences) -> Iterator[Component]:
+def subsampling(c: Config) -> SubsampledSpectrogram:
     """Two convolutions that halve time and pitch, of as many pitches as the first has channels (in fours)."""
     first, second = c.numbers("subsampling_conv_channels", 2, least=1)
-    half, tokens = (heard.batch * ceil_div(heard.length, times) for times in (2, 4))
-    for name, fan_in, out, positions in (
-        ("layer0", 1, first, half * (first // 4 * 2)),
-        ("layer1", first, second, tokens * (first // 4)),
-    ):
-        is_data = name == "layer0"
-        yield convolution(f"{name}.conv", fan_in, out, (3, 3), positions, bias=False, input_gradient=not is_data)
-        yield norm(f"{name}.norm", "layernorm-no-bias", out, positions)
-        yield activation(f"{name}.act", "relu", positions * out)
-    yield linear("input_proj_linear", first // 4 * second, c.size("hidden_size"), tokens, bias=False)
+    return SubsampledSpectrogram(
+        "subsample_conv_projection",
+        Convolution("layer0.conv", 1, first, (3, 3), bias=False),
+        Norm("layer0.norm", "layernorm-no-bias", first),
+        Convolution("layer1.conv", first, second, (3, 3), bias=False),
+        Norm("layer1.norm", "layernorm-no-bias", second),
+        Linear("input_proj_linear", first // 4 * second, c.size("hidden_size")),
+        first // 4 * 4,
+    )
 
 
-def _half(c: Config, name: str, tokens: Num) -> Component:
+def half(c: Config, name: str) -> HalfNetwork:
+    """A network four times as wide as the stream."""
     h, names = c.size("hidden_size"), ("ffw_layer_1", "ffw_layer_2")
-    return Component(
-        name,
-        "ffn",
-        parts=(
-            norm("pre_layer_norm", "rmsnorm", h, tokens),
-            linear("ffw_layer_1.linear", h, 4 * h, tokens, bias=False),
-            activation("activation", c.word("hidden_act"), tokens * 4 * h),
-            linear("ffw_layer_2.linear", 4 * h, h, tokens, bias=False),
-            norm("post_layer_norm", "rmsnorm", h, tokens),
-            *limits(c, names),
-        ),
+    before, behind = _norms(("pre_layer_norm", "post_layer_norm"), h)
+    up, down = maps(c, names, [(h, 4 * h), (4 * h, h)], ("", ""))
+    return HalfNetwork(name, before, up, down, behind, c.word("hidden_act"), held_limits(c, names))
+
+
+def hearing(c: Config) -> ChunkedAttention:
+    """What a chunk sees of the past counts its own token."""
+    h, a, names = c.size("hidden_size"), c.size("num_attention_heads"), ("q_proj", "k_proj", "v_proj", "post")
+    d = c.quotient("hidden_size", "num_attention_heads")
+    q, k, v, output = maps(c, names, [(h, a * d)] * 3 + [(a * d, h)], "QKVO")
+    return ChunkedAttention(
+        "self_attn",
+        a,
+        d,
+        (q, k, v),
+        parameter("per_dim_scale", d, minor=True),
+        Linear("relative_k_proj", h, a * d, "R"),
+        output,
+        c.number("attention_chunk_size"),
+        c.number("attention_context_left") - 1,
+        c.number("attention_context_right", least=0),
+        held_limits(c, names),
     )
 
 
-def _hearing(c: Config, run: Workload, stream: Sequences) -> Component:
-    names = ("q_proj", "k_proj", "v_proj", "post")
-    chunk = c.number("attention_chunk_size")
-    around = c.number("attention_context_left") - 1 + c.number("attention_context_right", least=0)
-    block = ChunkedAttention(
-        c.size("hidden_size"),
-        c.size("num_attention_heads"),
-        c.quotient("hidden_size", "num_attention_heads"),
-        chunk,
-        chunk + around,
-        names=clipped(names),
-        within=tuple(limits(c, names)),
-    )
-    return block("self_attn", stream, run)
-
-
-def _convolving(c: Config, tokens: Num) -> Component:
-    h, names = c.size("hidden_size"), ("linear_start", "linear_end")
-    return Component(
-        "lconv1d",
-        "convolution",
-        parts=(
-            norm("pre_layer_norm", "rmsnorm", h, tokens),
-            linear("linear_start.linear", h, 2 * h, tokens, bias=False),
-            activation("gate", "sigmoid", tokens * h),
-            depthwise("depthwise_conv1d", h, c.size("conv_kernel_size"), tokens, bias=False),
-            norm("conv_norm", "rmsnorm", h, tokens),
-            activation("activation", c.word("hidden_act"), tokens * h),
-            linear("linear_end.linear", h, h, tokens, bias=False),
-            *limits(c, names),
-        ),
-    )
+def light_convolution(c: Config) -> LightConvolution:
+    """Over as many tokens as the kernel is long."""
+    h, k, names = c.size("hidden_size"), c.size("conv_kernel_size"), ("linear_start", "linear_end")
+    before, norm = _norms(("pre_layer_norm", "conv_norm"), h)
+    start, end = maps(c, names, [(h, 2 * h), (h, h)], ("", ""))
+    channels = Convolution("depthwise_conv1d", h, h, (k,), bias=False, groups=h, before=k - 1)
+    return LightConvolution("lconv1d", before, start, channels, norm, end, c.word("hidden_act"), held_limits(c, names))
 
 
 def text(c: Config) -> Config:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.blocks.keeping import FP32
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
@@ -68,12 +70,11 @@ def feed_forward(c: Config, kind: str) -> Module:
         return TimesTrained(**dense.__dict__ | {"scale": parameter("global_scale", 1, minor=True)})
     many, common = c.size("n_routed_experts"), c.size("n_shared_experts", least=0)
     made = experts.mixture(c, experts="n_routed_experts", width=narrow)
+    how: dict[str, Any] = {"chosen": made.experts.chosen, "shared": common, "logits": "copies"}
     shared: GatedFeedForward = kit.gated(c, name="shared_experts", width=c.size(narrow))
     return WeighedShared(
         "mlp",
-        RouterOfShared(
-            "gate", c.size("hidden_size"), many + common, chosen=made.experts.chosen, shared=common, logits="copies"
-        ),
+        RouterOfShared("gate", c.size("hidden_size"), many + common, **how),
         made.experts,
         stored=(experts.correction(c),),
         beside=SharedExperts(**shared.__dict__ | {"count": common}),

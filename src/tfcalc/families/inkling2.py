@@ -2,68 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
-from tfcalc.blocks import FUSED, LLAMA_NAMES, Attention, FeedForward, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
-from tfcalc.blocks.keeping import CONVOLUTION, FP32, by_sequence, keeping
-from tfcalc.blocks.recurrence import convolved
-from tfcalc.blocks.residual_attention import ResidualAttention
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num, ceil_div
-from tfcalc.families.deepseek import active
-from tfcalc.families.hybrid import never_tied
-from tfcalc.families.llama import decoder
-from tfcalc.leaves import activation, buffer, linear, norm, parameter
-from tfcalc.leaves.scan import gated_sum
-from tfcalc.workload import Workload
+from tfcalc.core.number import ceil_div
+from tfcalc.families import experts, inkling, kit
+from tfcalc.families.inkling import FULL, WINDOW, convolution
+from tfcalc.nn.basic import Linear, Norm, parameter
+from tfcalc.nn.clipped_lengths import ClippedAttention, TokenConvolved
+from tfcalc.nn.depth import DepthAttention, DepthDecoder, DepthLayer
+from tfcalc.nn.mixture import CappedExperts, Mixture
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.unpadded import Unpadded
 
-WINDOW, FULL = "hybrid_sliding", "hybrid"
-
-
-def near(name: str, full: bool, groups: Num, width: Num, c: Config, run: Workload) -> Iterator[Component]:
-    """A short convolution of keys or values; where attention sees everything, its weights depend on the token too."""
-    kernel, t = c.size("conv_kernel_size"), run.target.tokens
-    if not full:
-        yield convolved(f"{name}.conv1d", groups * width, kernel, run.target, bias=False, bits=FP32)
-        return
-    yield linear(f"{name}.weight_proj", c.size("hidden_size"), groups * kernel, t, bias=False)
-    yield parameter(f"{name}.static", kernel, groups * width)
-    summed = gated_sum(f"{name}.sum", "Σ (w + w(x))·x", t * groups * width * kernel)
-    yield keeping(summed, *by_sequence(run.target, CONVOLUTION, groups * width, kernel, FP32))
+CODE = "olmo"
+"""Norms are multiplied by their weights in fp32."""
 
 
-def attention(kind: str, c: Config, run: Workload) -> Component:
-    """Each head mixes profiles of bias over distance; a gate of the output, and a sink that depends on the token."""
-    full, prefix = kind == FULL, "" if kind == FULL else "swa_"
-    c.quotient(f"{prefix}num_attention_heads", f"{prefix}num_key_value_heads")  # heads share keys evenly
-    a, g = c.size(f"{prefix}num_attention_heads"), c.size(f"{prefix}num_key_value_heads")
-    h, d, rel, t = c.size("hidden_size"), c.size(f"{prefix}head_dim"), c.size("d_rel"), run.target.tokens
-    extent = c.size("rel_extent" if full else "sliding_window_size")
-    within = (
-        *(part for name in ("k_sconv", "v_sconv") for part in near(name, full, g, d, c, run)),
-        linear("r_proj", h, a * rel, t, bias=False),
-        linear("rel_logits_proj.proj", rel, extent, t * a, bias=False),
-        linear("sink_proj", h, a, t, bias=False),
-        linear("gate_proj", h, a * d, t, bias=False),
-        activation("gate", "sigmoid", t * a * d),
-        parameter("q_l2_clip.scale", a, d, minor=True),
-        parameter("rel_l2_clip.scale", a, rel, minor=True),
-    )
-    window = None if full else c.size("sliding_window_size")
-    block = Attention(h, a, g, d, d, names=LLAMA_NAMES, within=within, window=window)
-    return block("self_attn", run.target, run.target, run, causal=True)
+def attention(c: Config, kind: str) -> ClippedAttention:
+    """Each head mixes profiles of bias over distance; a gate of the output, and a sink that depends on the token.
+
+    Where attention sees everything, the weights of its convolutions depend on the token too.
+    """
+    h, kernel, made = c.size("hidden_size"), c.size("conv_kernel_size"), inkling.attention(c, kind)
+    a, g, d = made.heads, made.kv_heads, made.key_dim
+    own: dict[str, Any] = {
+        "norms": (),
+        "gate": Linear("gate_proj", h, a * d),
+        "sink": Linear("sink_proj", h, a),
+        "scale": parameter("q_l2_clip.scale", a, d, minor=True),
+        "mix_scale": parameter("rel_l2_clip.scale", a, c.size("d_rel"), minor=True),
+    }
+    if kind == WINDOW:
+        own["convolutions"] = tuple(each.but(scales=True) for each in made.convolutions)
+        return ClippedAttention(**made.__dict__ | own)
+    own["convolutions"] = ()
+    own["taps"] = tuple(Linear(f"{letter}_sconv.weight_proj", h, g * kernel) for letter in "kv")
+    own["static"] = tuple(parameter(f"{letter}_sconv.static", kernel, g * d) for letter in "kv")
+    return TokenConvolved(**made.__dict__ | own | {"reach": kernel, "by_place": True})
 
 
-def experts(c: Config, run: Workload) -> Component:
+def mixture(c: Config) -> Mixture:
     """Routed experts, none shared."""
-    h, stored = c.size("hidden_size"), c.size("n_routed_experts")
-    expert = FeedForward(h, c.size("moe_intermediate_size"), c.word("hidden_act"), names=FUSED, gated=True)
-    correction = buffer("gate.e_score_correction_bias", stored)
-    return MixtureOfExperts(h, stored, active(c), expert, within=(correction,))("mlp", run.target, run)
+    how: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "normalized": True, "in_place": False}
+    made = experts.mixture(
+        c, experts="n_routed_experts", width="moe_intermediate_size", scales=True, logits="copies", **how
+    )
+    return made.but(experts=CappedExperts(**made.experts.__dict__), stored=(experts.correction(c),))
 
 
 def layer_types(c: Config) -> list[str]:
@@ -74,10 +62,18 @@ def layer_types(c: Config) -> list[str]:
     return [FULL if (place + 1) % 6 == 0 else WINDOW for place in range(count)]
 
 
+def language_model(c: Config, base: Module) -> Module:
+    """Logits by a matrix of its own; in fp32 a tanh caps them."""
+    made = tops.never_tied(c, base)
+    assert isinstance(made, WithHead)
+    capped = c.get("final_logit_softcapping") is not None
+    return Unpadded(**made.__dict__ | {"words": inkling.unpadded(c), "capped": capped, "in_float32": True})
+
+
 @family(
     "inkling2_text",
     architecture="Inkling2ForCausalLM",
-    heads=CAUSAL_LM | {"ForCausalLM": never_tied},
+    heads=tops.CAUSAL_LM | {"ForCausalLM": language_model},
     aliases={
         "sliding_window": "sliding_window_size",
         "num_local_experts": "n_routed_experts",
@@ -86,37 +82,33 @@ def layer_types(c: Config) -> list[str]:
         "intermediate_size": "moe_intermediate_size",
     },
 )
-def inkling2_text(c: Config, run: Workload) -> Component:
+def inkling2_text(c: Config) -> Module:
     """Its layers read the stream through a query over blocks of layers before them; full ones with three queries."""
-    h, t, kernel = c.size("hidden_size"), run.target.tokens, c.size("conv_kernel_size")
-    read = ResidualAttention(h)
+    h, every, count = c.size("hidden_size"), c.number("n_layers_per_attn_res_block"), c.number("num_hidden_layers")
 
-    def make(kind: tuple[str, int, int]) -> Component:
-        mixer, before, within = kind
+    def read(name: str, vectors: int, queries: int = 1) -> DepthAttention:
+        query = parameter("query", queries, h)
+        return DepthAttention(name, query, Norm("norm", "rmsnorm-plain", h), vectors, queries)
+
+    def one(kind: tuple[str, int, bool, bool]) -> Module:
+        mixer, block, closes, lowest = kind
         inputs = [f"{letter}_input_layernorm" for letter in "qkv"] if mixer == FULL else ["input_layernorm"]
-        parts = (
-            *([read("attention_input", before, run.target, queries=len(inputs))] if before else []),
-            attention(mixer, c, run),
-            convolved("post_attention_convolution.conv1d", h, kernel, run.target, bias=False, bits=FP32),
-            read("mlp_input", within, run.target),
-            experts(c, run),
-            convolved("post_mlp_convolution.conv1d", h, kernel, run.target, bias=False, bits=FP32),
-            *(norm(name, "rmsnorm", h, t) for name in (*inputs, "post_attention_layernorm")),
+        return DepthLayer(
+            "layers",
+            None if lowest else read("attention_input", block + 2 - closes, len(inputs)),
+            tuple(Norm(name, "rmsnorm", h, CODE) for name in inputs),
+            attention(c, mixer),
+            convolution(c, "post_attention_convolution.conv1d", h, scales=True),
+            read("mlp_input", block + 2),
+            Norm("post_attention_layernorm", "rmsnorm", h, CODE),
+            mixture(c),
+            convolution(c, "post_mlp_convolution.conv1d", h, scales=True),
+            block,
+            closes,
         )
-        return layer("layers", parts, t * h, ends_with_sum=True)
 
-    before, within = blocks(c)
-    count = c.number("num_hidden_layers")
-    kinds = list(zip(layer_types(c), before, within, strict=True))
-    base = decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
-    last = read("final_input", ceil_div(count, c.number("n_layers_per_attn_res_block")) + 1, run.target)
-    return base._replace(parts=(*base.parts, norm("embed_tokens.embed_norm", "rmsnorm", h, t), last))
-
-
-def blocks(c: Config) -> tuple[list[int], list[int]]:
-    """How many vectors each layer reads, its own block's sum among them: before attention, and before its experts.
-
-    A block's first layer closes the block before it; the first layer of all reads the stream itself.
-    """
-    every, places = c.number("n_layers_per_attn_res_block"), range(c.number("num_hidden_layers"))
-    return [ceil_div(place, every) + 1 if place else 0 for place in places], [place // every + 2 for place in places]
+    kinds = [(kind, place // every, place % every == 0, place == 0) for place, kind in enumerate(layer_types(c))]
+    made = inkling.embedded(c, kit.decoder(c, one, kinds, code=CODE))
+    assert made.normed is not None
+    last = read("final_input", ceil_div(count, every) + 1)
+    return DepthDecoder(**made.__dict__ | {"normed": made.normed.but(code=CODE), "last": last})

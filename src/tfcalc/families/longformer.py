@@ -18,9 +18,10 @@ from tfcalc.nn.convolved_attention import HashedAttention, HashedEncoder, HeadCo
 from tfcalc.nn.embeddings import BUFFER, TOKENS, Embeddings, Positions
 from tfcalc.nn.embeddings_kin import Numbered
 from tfcalc.nn.encoder import Encoder, Layers
-from tfcalc.nn.filled import AnswerNetwork, BlockAttention, FilledEncoder, SlidingAttention, Windows, WithAnswers
+from tfcalc.nn.filled import AnswerNetwork, BlockAttention, FilledEncoder, Windows, WithAnswers
 from tfcalc.nn.fourier import Fourier
 from tfcalc.nn.module import Module
+from tfcalc.nn.sliding import SlidingAttention
 from tfcalc.nn.sparse_blocks import SparseBlocks
 from tfcalc.nn.stack import Stack
 
@@ -36,13 +37,13 @@ def longformer(c: Config) -> Module:
     """
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
     marked, windows = int(c.head in MARKED), attention_windows(c)
-    names = ("self.query", "self.key", "self.value")
+    names, drops = ("self.query", "self.key", "self.value"), bool(c.get("attention_probs_dropout_prob"))
 
     def layer(window: int) -> Module:
         maps = tuple(Linear(name, h, h, "", True) for name in names)
         own = tuple(Linear(f"{name}_global", h, h, "", True) for name in names)
         back = Linear("output.dense", h, h, "O", True)
-        mixer = SlidingAttention("attention", a, d, maps, own, back, window, max(windows), marked)
+        mixer = SlidingAttention("attention", a, d, maps, own, back, window, max(windows), marked, drops)
         return kit.stack(c, mixer).layers[0]
 
     made = {window: layer(window) for window in dict.fromkeys(windows)}

@@ -2,86 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tfcalc.blocks import layer, stack
-from tfcalc.blocks.convolved_attention import ConvolvedAttention
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import CAUSAL_LM
-from tfcalc.core.component import Component
 from tfcalc.core.number import floor_div
 from tfcalc.errors import InvalidModel
-from tfcalc.families.llama import PRE_NORM, decoder, kv_heads, norms
-from tfcalc.families.mixtral import lm_head_by, mixture
-from tfcalc.families.windows import told
-from tfcalc.leaves import activation, buffer, linear, norm, parameter
-from tfcalc.workload import Workload
+from tfcalc.families import experts, kit
+from tfcalc.nn.basic import Linear, Norm, Stored, parameter
+from tfcalc.nn.carried import CarriedMixture, InWeightsFormat, RouterNetwork, ScaledInput, ScaledSums
+from tfcalc.nn.convolution import GroupedConvolution
+from tfcalc.nn.convolved_keys import ConvolvedKeys
+from tfcalc.nn.module import Module
+from tfcalc.nn.rope import Rope
 
 WINDOW, FULL = "hybrid_sliding", "hybrid"
 
 
-def attention(window: int | None, c: Config, run: Workload) -> Component:
+def attention(c: Config, window: int | None) -> ConvolvedKeys:
     """Half of each value comes from the token before, so their width is even."""
-    groups = kv_heads(c)
-    if c.number("num_key_value_heads") * c.number("head_dim") % 2:
-        raise InvalidModel(f"head_dim {c.number('head_dim')} leaves values of odd width", "give an even one")
-    block = ConvolvedAttention(
+    h, a, g, d, bias = (
         c.size("hidden_size"),
         c.size("num_attention_heads"),
-        groups,
+        kit.kv_heads(c),
         c.size("head_dim"),
-        (c.size("cca_time0"), c.size("cca_time1")),
-        bias=c.flag("attention_bias"),
+        c.flag("attention_bias"),
+    )
+    if c.number("num_key_value_heads") * c.number("head_dim") % 2:
+        raise InvalidModel(f"head_dim {c.number('head_dim')} leaves values of odd width", "give an even one")
+    half = floor_div(g * d, 2)
+    maps = {"q_proj": (a * d, "Q"), "k_proj": (g * d, "K"), "v_proj_current": (half, "V")}
+    return ConvolvedKeys(
+        "self_attn",
+        a,
+        g,
+        d,
+        d,
+        tuple(Linear(f"qkv_proj.{name}", h, width, letter, bias) for name, (width, letter) in maps.items()),
+        (),
+        Linear("o_proj", a * d, h, "O", bias),
+        rope=Rope(floor_div(d, 2), by_window=True, partial=True),
         window=window,
-        rotary=floor_div(c.size("head_dim"), 2),
+        dropout=bool(c.get("attention_dropout")),
+        delayed=Linear("qkv_proj.v_proj_delayed", h, half, "V'", bias),
+        depthwise=GroupedConvolution("qkv_proj.conv_qk_depthwise", (a + g) * d, 1, c.size("cca_time0")),
+        by_head=GroupedConvolution("qkv_proj.conv_qk_grouped", a + g, d, c.size("cca_time1")),
+        temperature=parameter("qk_norm.temp", g, minor=True),
     )
-    return block("self_attn", run.target, run)
 
 
-def router(first: bool, c: Config, run: Workload) -> Component:
-    """Three layers deep; all but the first add what the router before them saw. One more choice is to do nothing."""
-    inner, choices, tokens = c.size("router_hidden_size"), c.size("num_experts") + 1, run.target.tokens
-    return Component(
+def mixture(c: Config, first: bool) -> CarriedMixture:
+    """The router is three layers deep; all but the first add what the router before them saw."""
+    inner, choices = c.size("router_hidden_size"), c.size("num_experts") + 1
+    router = RouterNetwork(
         "gate",
-        "router",
-        parts=(
-            linear("down_proj", c.size("hidden_size"), inner, tokens),
-            *([] if first else [parameter("router_states_scale", inner, minor=True)]),
-            norm("router_mlp.norm", "rmsnorm", inner, tokens),
-            linear("router_mlp.fc1", inner, inner, tokens),
-            activation("activation_1", "gelu", inner * tokens),
-            linear("router_mlp.fc2", inner, inner, tokens),
-            activation("activation_2", "gelu", inner * tokens),
-            linear("router_mlp.out_proj", inner, choices, tokens, bias=False),
-            buffer("balancing_biases", choices),
+        Linear("down_proj", c.size("hidden_size"), inner, bias=True),
+        None if first else parameter("router_states_scale", inner, minor=True),
+        Norm("router_mlp.norm", "rmsnorm", inner),
+        (
+            Linear("router_mlp.fc1", inner, inner, bias=True),
+            Linear("router_mlp.fc2", inner, inner, bias=True),
+            Linear("router_mlp.out_proj", inner, choices),
         ),
+        experts.correction(c, "balancing_biases", "num_experts"),
+    )
+    biases = router.biases.but(tensor=router.biases.tensor._replace(shape=(choices,)))
+    made = experts.mixture(c, experts="num_experts", width="moe_intermediate_size")
+    return CarriedMixture("mlp", router.but(biases=biases), made.experts)
+
+
+def scales(c: Config) -> tuple[Stored, ...]:
+    """A scale and an offset of what each sub-layer adds to the stream, and of the stream itself."""
+    places = ("post_attention_residual_scale", "post_mlp_residual_scale")
+    vectors = ("hidden_states_scale", "hidden_states_bias", "residual_scale", "residual_bias")
+    return tuple(
+        parameter(f"{place}.{vector}", c.size("hidden_size"), minor=True) for place in places for vector in vectors
     )
 
 
-def scales(c: Config) -> Iterator[Component]:
-    """A scale and an offset of the stream, and of what each sub-layer adds to it."""
-    for place in ("post_attention_residual_scale", "post_mlp_residual_scale"):
-        for vector in ("hidden_states_scale", "hidden_states_bias", "residual_scale", "residual_bias"):
-            yield parameter(f"{place}.{vector}", c.size("hidden_size"), minor=True)
-
-
-@family("zaya", architecture="ZayaForCausalLM", heads=CAUSAL_LM | {"ForCausalLM": lm_head_by("lm_head_bias")})
-def zaya(c: Config, run: Workload) -> Component:
+@family(
+    "zaya",
+    architecture="ZayaForCausalLM",
+    heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias_flag="lm_head_bias")},
+)
+def zaya(c: Config) -> Module:
     """ZAYA1 (arXiv 2511.17127); transformers' ZayaModel."""
-    h = c.size("hidden_size")
+    h, count = c.size("hidden_size"), c.number("num_hidden_layers")
 
-    def make(kind: tuple[int | None, bool]) -> Component:
+    def one(kind: tuple[int | None, bool]) -> Module:
         window, first = kind
-        routing = router(first, c, run)
-        experts = mixture(c, run, experts="num_experts", width="moe_intermediate_size", routing=routing)
-        parts = attention(window, c, run), experts, *scales(c), *norms(PRE_NORM, "rmsnorm", c, run)
-        return layer("layers", parts, run.target.tokens * h)
+        norms = tuple(InWeightsFormat(name, "rmsnorm", h) for name in kit.PRE_NORM)
+        return ScaledSums("layers", (attention(c, window), mixture(c, first)), norms, vectors=scales(c))
 
-    count = c.number("num_hidden_layers")
     types = c.words("layer_types", count, (WINDOW, FULL)) if c.has("layer_types") else [FULL] * count
-    seen = told(run, [c.number("sliding_window") if kind == WINDOW else None for kind in types])
-    kinds = [(window, place == 0) for place, window in enumerate(seen)]
-    base = decoder(c, run, *stack("layers", kinds, c.size("num_hidden_layers"), make))
-    inputs = (parameter(f"input_hidden_states_{kind}", h, minor=True) for kind in ("scale", "bias"))
-    return base._replace(parts=(*base.parts, *inputs))
+    kinds = [(c.number("sliding_window") if kind == WINDOW else None, place == 0) for place, kind in enumerate(types)]
+    made = kit.decoder(c, one, kinds)
+    inputs = tuple(parameter(f"input_hidden_states_{kind}", h, minor=True) for kind in ("scale", "bias"))
+    return ScaledInput(**made.__dict__ | {"vectors": inputs, "norm": InWeightsFormat("norm", "rmsnorm", h)})

@@ -184,7 +184,7 @@ class PackedTower(Module):
         """Rows for a text; in a program, those of the last layer. Images are given beside ``x``."""
         trace = x.trace
         images = ctx.run.source if self.count is None else ctx.run.beside(self.count)
-        x = self._behind_layers(trace.given((images.tokens, *self.patches.patch), "float32", "pixels"), images, ctx)
+        x = self._behind(trace.given((images.tokens, *self.patches.patch), "float32", "pixels"), images, ctx)
         if not trace.lowers:
             merged = [each(x, ctx) for each in reversed(self.mergers)]
             return merged[-1] if merged else x
@@ -193,7 +193,7 @@ class PackedTower(Module):
                 each(x, ctx)
         return x
 
-    def _behind_layers(self, x: Tensor, images: Sequences, ctx: Context) -> Tensor:
+    def _behind(self, x: Tensor, images: Sequences, ctx: Context) -> Tensor:
         trace, row = x.trace, Sequences(1, images.tokens)
         x = self.patches(trace.to(x, trace.weights_format))
         x = x if self.normed is None else self.normed(x, ctx)

@@ -58,6 +58,10 @@ class Backend(Protocol):
         """What queries make of keys and values, head by head."""
         ...
 
+    def attend_all(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """What queries make of keys and values of which nothing is masked, in one kernel, whatever others run in."""
+        ...
+
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         """With a bias of scores for the distance of two tokens, of this table."""
         ...
@@ -97,10 +101,11 @@ class Context(NamedTuple):
     Scores have a ``bias`` for the distance of two tokens, those of an encoder's keys another (``memory_bias``).
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
-    There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys;
-    ``prompts`` are keys and values that are seen beside those of tokens, by the name of what makes them. Layers may
-    read the vectors of ``words`` again, or have vectors of their own (``layer_vectors``). Where the stream was filled
-    up, ``unfilled`` is how long it was before.
+    There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys; ``prompts`` are keys
+    and values that are seen beside those of tokens, by the name of what makes them. Layers may read the vectors of
+    ``words`` again, or have vectors of their own (``layer_vectors``). What layers hand on to those above them, beside
+    their stream, is ``carried``. Queries may have a score each that has no key (``sinks``). Where the stream was filled
+    up, ``unfilled`` is how long it was before, and ``there`` says which tokens were.
 
     ``stored`` are the keys and values of the last layer that has made any, by the kind of layers that share them; with
     ``reentrant`` checkpoints no gradient reaches them. Where operations are counted, backward computes each so many
@@ -121,11 +126,14 @@ class Context(NamedTuple):
     slopes: Tensor | None = None
     prompts: Mapping[str, Tensor] = MappingProxyType({})
     unfilled: Num = 0
+    there: Tensor | None = None
     every_whole: int = 0
     words: Tensor | None = None
     stored: dict[str, tuple[Tensor, Tensor]] = {}  # noqa: RUF012  # a stack that shares has one of its own
     reentrant: bool = False
     layer_vectors: Tensor | None = None
+    carried: dict[str, Tensor] | None = None
+    sinks: Tensor | None = None
 
     @property
     def backend(self) -> Backend:

@@ -8,7 +8,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.ops.convolution import causal_convolution, summed_step
+from tfcalc.ops.convolution import causal_convolution, convolution, summed_step
 from tfcalc.tape.tensor import Tensor
 
 
@@ -41,3 +41,28 @@ class ShortConvolution(Module):
         if step and self.summed:
             return summed_step(x, weight, bias, cached=cached)
         return causal_convolution(x, weight, bias, cached=cached, step=step)
+
+
+class GroupedConvolution(Module):
+    """A convolution over time, without zeros at its ends: ``groups`` of channels each ``read`` as many as they make."""
+
+    kind = "convolution"
+
+    groups: Num
+    read: Num
+    kernel: Num
+
+    @property
+    def channels(self) -> Num:
+        """Those of all groups."""
+        return self.groups * self.read
+
+    def held(self) -> Cost:
+        """W and b."""
+        weight = Weight("w", (self.channels, self.read, self.kernel))
+        return Cost(weights=(weight, Weight("b", (self.channels,), minor=True, key="bias")))
+
+    def forward(self, x: Tensor, places: Num) -> Tensor:
+        """On b × c × l; at so many places."""
+        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        return convolution(x, weight, bias, places, self.groups)

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.pairs import Pairs
-from tfcalc.core.traced import known
+from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
@@ -17,8 +17,7 @@ from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import add
-from tfcalc.ops.shapes import merge_heads, narrow, reshape, transpose
-from tfcalc.ops.windows import attend_marked, attend_nearby
+from tfcalc.ops.shapes import cat, narrow
 from tfcalc.tape.tensor import Tensor
 
 
@@ -56,31 +55,57 @@ class FilledEncoder(Encoder):
 
     def _run(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
         if self.filling is None or ctx.run.decoding:
-            return super()._run(x, _longer(ctx, ctx.stream.length), reads=reads)
+            return super()._run(x, _longer(x, ctx, ctx.stream.length), reads=reads)
         batch, length = x.shape
         whole = self.filling.filled(length)
-        ids = x.trace.given((batch, whole), "int64", "token ids")
-        made, pooled = super()._run(ids, _longer(ctx, whole), reads=reads)
+        made_new = x.trace.lowers and value_of(whole) != value_of(length)
+        ids = (x.trace.new if made_new else x.trace.given)((batch, whole), "int64", "token ids")
+        made, pooled = super()._run(ids, _longer(x, ctx, whole), reads=reads)
         return narrow(made, length), pooled
 
 
 class FilledStack(EncoderStack):
-    """The same of an encoder-decoder, whose decoder reads what it makes of the tokens that it was given."""
+    """The same of an encoder-decoder, whose decoder reads what it makes of the tokens that it was given.
+
+    Words may be added in ``front`` of what is made of them and their positions, or else behind that.
+    """
 
     filling: Filling | None = None
+    front: bool = True
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        if self.filling is None or ctx.run.decoding:
-            return super().forward(x, ctx)
         batch, length = x.shape
-        whole = self.filling.filled(length)
-        ids = x.trace.given((batch, whole), "int64", "source ids")
-        return narrow(super().forward(ids, _longer(ctx, whole)), length)
+        whole = length if self.filling is None or ctx.run.decoding else self.filling.filled(length)
+        if whole is length or (x.trace.lowers and value_of(whole) == value_of(length)):
+            return super().forward(x, _longer(x, ctx, whole))
+        ids = x.trace.given((batch, whole), "int64", "source ids") if self.front else x
+        return narrow(super().forward(ids, _longer(x, ctx, whole)), length)
+
+    def _words(self, x: Tensor, ctx: Context) -> Tensor:
+        """Those that were given, and behind them what they are filled up with."""
+        if not self.front or ctx.stream.length is ctx.unfilled:
+            return super()._words(x, ctx)
+        given = x.trace.given((x.shape[0], ctx.unfilled), "int64", "source ids")
+        return self._filled(super()._words(given, ctx), ctx)
+
+    def _summed(self, tables: list[Tensor], ctx: Context) -> Tensor:
+        made = super()._summed(tables, ctx)
+        return made if self.front or ctx.stream.length is ctx.unfilled else self._filled(made, ctx)
+
+    def _filled(self, x: Tensor, ctx: Context) -> Tensor:
+        more = x.trace.new((x.shape[0], ctx.stream.length - ctx.unfilled), "int64", "padding")
+        return cat([x, super()._words(more, ctx)], 1)
 
 
-def _longer(ctx: Context, length: Num) -> Context:
-    return ctx._replace(stream=ctx.stream._replace(length=length), unfilled=ctx.stream.length)
+def _longer(x: Tensor, ctx: Context, length: Num) -> Context:
+    there = x.trace.new((x.shape[0], length), "bool", "tokens that are there") if x.trace.lowers else None
+    if there is not None:
+        x.trace.belongs(there)  # to no layer, though one keeps it first
+    before = ctx.stream.length
+    if length is before or (x.trace.lowers and value_of(length) == value_of(before)):
+        return ctx._replace(unfilled=before, there=there)
+    return ctx._replace(stream=ctx.stream._replace(length=length), unfilled=before, there=there)
 
 
 class BlockAttention(Attention):
@@ -99,45 +124,6 @@ class BlockAttention(Attention):
         number = q.shape[0] * self.blocks.pairs(ctx.unfilled)
         pairs = Pairs((2, number), number, ctx.run.fused)
         return attend(q, k, v, pairs, lambda: ctx.backend.attend(q, k, v, self, ctx), name=name)
-
-
-class SlidingAttention(Module):
-    """A token sees half a ``window`` of tokens on each side, and ``marked`` tokens, which see everything.
-
-    These have projections of their own, which are stored where there are none, too. Sequences are filled up to whole
-    windows of the ``widest`` layer. What a program keeps of it is not described.
-
-    Source: Beltagy et al. 2020 (Longformer, arXiv 2004.05150), section 3.1; transformers' LongformerSelfAttention.
-    """
-
-    kind = "attention"
-
-    heads: Num
-    head_dim: Num
-    inward: tuple[Linear, ...]
-    of_marked: tuple[Linear, ...]
-    output: Linear
-    window: int
-    widest: int
-    marked: int = 0
-
-    def runs(self, ctx: Context) -> bool:
-        """Where there is a sequence: what an encoder has read is not read again."""
-        return known(ctx.stream.length) != 0
-
-    def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x`` make of each other."""
-        (b, l, _), a, d = x.shape, self.heads, self.head_dim
-        q, k, v = (transpose(reshape(each(x), b, l, a, d), 1, 2) for each in self.inward)
-        pieces = ceil_div(ctx.unfilled, self.widest) * (2 * self.widest // self.window)
-        made = attend_nearby(q, k, v, self.window, pieces, self.marked)
-        if self.marked:
-            query, *others = self.of_marked
-            for each in others:
-                each(x)
-            asking = query(narrow(x, self.marked))
-            made = attend_marked(made, asking)
-        return self.output(merge_heads(made, a * d))
 
 
 class AnswerNetwork(Module):

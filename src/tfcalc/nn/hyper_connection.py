@@ -12,9 +12,9 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import add, mul, pointwise, power, quotient, residual, scaled, shifted
+from tfcalc.ops.elementwise import add, mul, pointwise, quotient, residual, scaled, shifted
 from tfcalc.ops.products import linear
-from tfcalc.ops.rows import mean, softmax
+from tfcalc.ops.rows import inverse_rms, softmax
 from tfcalc.ops.shapes import contiguous, expand, reshape, select, split, unsqueeze
 from tfcalc.ops.streams import collapsed, mixed, sums
 from tfcalc.tape.tensor import Tensor
@@ -66,8 +66,8 @@ class HyperHead(Module):
         flat = x.trace.to(reshape(x, *x.shape[:2], self.fn.fan_in), "float32")
         if self.behind:
             made = self.fn(flat)
-            return mul(made, _over_rms(flat))
-        return self.fn(mul(flat, _over_rms(flat)))
+            return mul(made, inverse_rms(flat))
+        return self.fn(mul(flat, inverse_rms(flat)))
 
     def _read(self, x: Tensor, weights: Tensor) -> Tensor:
         return collapsed(mul(unsqueeze(weights, -1), x))
@@ -179,8 +179,3 @@ class HyperDecoder(Decoder):
     def _behind(self, x: Tensor, ctx: Context) -> Tensor:
         assert self.head is not None
         return self.head(x, ctx)
-
-
-def _over_rms(x: Tensor) -> Tensor:
-    """One over the root mean square of each row."""
-    return pointwise("rsqrt", shifted(mean(power(x)), "+ ε"))

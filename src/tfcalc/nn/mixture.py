@@ -29,10 +29,11 @@ class Routed(NamedTuple):
 class Router(Linear):
     """A number for each expert, of which the best say where a token goes: to so many as are ``chosen``.
 
-    ``scores`` are a ``softmax`` or a ``sigmoid`` of these logits. ``best_first``: the best logits are found first, and
-    their softmax is that of them alone. ``corrected``: what is added to the scores (and, perhaps, groups of experts)
-    decides on who is chosen, but not on the weights. ``grouped``: experts that are not in the best groups are left out.
-    The weights may be ``normalized``, so that they add up to 1, and multiplied by a number (``scales``).
+    ``scores`` are a ``softmax``, a ``sigmoid`` or another activation of these logits. ``best_first``: the best logits
+    are found first, and their softmax is that of them alone. ``corrected``: what is added to the scores (and, perhaps,
+    groups of experts) decides on who is chosen, but not on the weights. ``grouped``: experts that are not in the best
+    groups are left out. The weights may be ``normalized``, so that they add up to 1, and multiplied by a number
+    (``scales``).
 
     What follows decides on what is kept, not on what is counted. ``logits`` are in the format of the stream, brought to
     ``float32``, or a product of ``copies`` in fp32, and perhaps kept under a cap by a tanh (``capped``); ``format`` is
@@ -108,6 +109,10 @@ class PlainExperts(Experts):
 
     def _gated(self, x: Tensor, ctx: Context) -> Tensor:
         return self.activated(self.up(x), ctx)
+
+
+class CappedExperts(Experts):
+    """Gate and input are kept under caps by a tanh each, which is of no consequence to what is counted (Inkling 2)."""
 
 
 class Mixture(Module):

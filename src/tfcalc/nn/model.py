@@ -63,7 +63,7 @@ class Decoder(Module):
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
         ctx = self.sharing(x, words, ctx)
         if words.trace.lowers:
-            ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
+            ctx = self.begun(words, ctx)
             if self.relative is not None:
                 ctx = ctx.backend.distances(self.relative, ctx, x)
         x = self._behind(self.layers.run([self._summed(tables, ctx)], ctx), ctx)
@@ -79,6 +79,10 @@ class Decoder(Module):
     def _behind(self, x: Tensor, ctx: Context) -> Tensor:
         """What the norm reads of what the layers have made."""
         return x
+
+    def begun(self, words: Tensor, ctx: Context) -> Context:
+        """With what a program makes for all layers."""
+        return ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
 
     def _words(self, x: Tensor, ctx: Context) -> Tensor:
         x = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)

@@ -73,14 +73,16 @@ class DistanceAttention(Attention):
         q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
         return transpose(q, 1, 2), transpose(k, 1, 2), transpose(reshape(v, *x.shape[:2], g, self.value_dim), 1, 2)
 
-    def _distances(self, x: Tensor, ctx: Context) -> Tensor:
-        """A number for each pair of a query and a key: those of its distance, or 0 where the profiles end."""
+    def _mixes(self, x: Tensor, ctx: Context) -> Tensor:
+        """How each head mixes the profiles."""
         assert self.mixes is not None
         assert self.profiles is not None
-        made = reshape(self.mixes(x), *x.shape[:2], self.heads, self.profiles.fan_in)
-        return self._gathered(transpose(self.profiles(made), 1, 2), ctx)
+        return reshape(self.mixes(x), *x.shape[:2], self.heads, self.profiles.fan_in)
 
-    def _gathered(self, made: Tensor, ctx: Context) -> Tensor:
+    def _distances(self, x: Tensor, ctx: Context) -> Tensor:
+        """A number for each pair of a query and a key: those of its distance, or 0 where the profiles end."""
+        assert self.profiles is not None
+        made = transpose(self.profiles(self._mixes(x, ctx)), 1, 2)
         if not made.trace.lowers:
             return made
         seen: Num = ctx.stream.seen

@@ -19,7 +19,8 @@ class Rope(Frozen):
     copies cos and sin for queries and again for keys (``repeats``), turns them where a token's heads stand in a row,
     and leaves them as wide as cos and sin. The two halves of a head are turned one by one, by angles half as wide
     (``halves``), which may be the first half of theirs (``pairs``: numbers that stand beside each other are turned
-    together). With ``angles`` that are ``complex``, cos and sin are one number.
+    together). With ``angles`` that are ``complex``, cos and sin are one number. Those that are turned may be the
+    ``last`` of each head, in fp32, by cos and sin that are made twice as wide each time.
 
     Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
     """
@@ -36,3 +37,4 @@ class Rope(Frozen):
     pairs: bool = False
     partial: bool = False
     behind: Num = 0
+    last: bool = False

@@ -96,13 +96,21 @@ class Stack(Module):
         if group.again:  # what backward computes again is given the layer's own masks alone
             windows = {each.mask for each in attentions(group.layer)}
             ctx = ctx._replace(masks={window: mask for window, mask in ctx.masks.items() if window in windows})
+        handed = dict(ctx.carried or {})  # the same when the layer runs again
 
-        def layer(x: Tensor) -> Tensor:
-            made = group.layer.forward(x, ctx)
+        def layer(x: Tensor, *_: Tensor) -> Tensor:
+            if ctx.carried is None:
+                made = group.layer.forward(x, ctx)
+            else:
+                own = dict(handed)
+                made = group.layer.forward(x, ctx._replace(carried=own))
+                ctx.carried.update(own)
             x.trace.layer_ends()
             return made
 
-        return x.trace.checkpoint(layer, x, early_stop=ctx.run.early_stop) if group.again else layer(x)
+        if not group.again:
+            return layer(x)
+        return x.trace.checkpoint(layer, x, *list(handed.values())[-1:], early_stop=ctx.run.early_stop)
 
 
 def _ends(groups: list[Group]) -> Iterator[Group]:

@@ -51,13 +51,16 @@ def summed_step(x: Tensor, weight: Tensor, bias: Tensor | None, *, cached: tuple
     return x.trace.call(call)
 
 
-def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, places: Num) -> Tensor:
+def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, places: Num, groups: Num = 1) -> Tensor:
     """``y = w ∗ x + b``: each of so many ``places`` of each image is a linear map of what is under the kernel.
+
+    Each of so many ``groups`` of channels may be mapped by itself: then i are those that one reads.
 
     ====================  =======================================================================
     parameters            ``o·i·k + o`` (without bias ``o·i·k``), k all numbers under the kernel
     forward FLOPs         ``2·b·places·o·i·k``
-    backward FLOPs        as many for w's gradient, and for x's where it needs one: pixels do not
+    backward FLOPs        as many for w's gradient, and for x's where it needs one: pixels do not; PyTorch's counter
+                          has the first once for each group
     kept for backward     x for w's gradient, w for x's
     ====================  =======================================================================
 
@@ -73,7 +76,7 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, places: Num) -> 
         (x, weight, bias),
         (b, o, places),
         x.dtype,
-        products=(MatMul("w ∗ x", (2, b * places, o, i, product(kernel)), (x, weight)),),
+        products=(MatMul("w ∗ x", (2, b * places, o, i, product(kernel)), (x, weight), overcounted=groups - 1),),
         elementwise=_bias(b * places * o) if bias is not None else (),
         saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
         kernels=("convolution",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, divide, product
 from tfcalc.leaves.norm import NORMS
+from tfcalc.ops.elementwise import activation
 from tfcalc.tape.call import Call, MatMul
 from tfcalc.tape.tensor import Tensor
 
@@ -86,3 +87,13 @@ def gated_by_half(x: Tensor) -> Tensor:
     """One half of the channels of b × 2c × n, times the sigmoid of the other: keeps what it read (torch's glu)."""
     shape = (x.shape[0], divide(x.shape[1], 2), x.shape[2])
     return x.trace.call(Call("glu", (x,), shape, x.dtype, saves=(x,)))
+
+
+def gated_halves(x: Tensor, name: str) -> Tensor:
+    """Half of each row times the sigmoid of the other half: keeps what it reads (torch.nn.functional.glu).
+
+    Source: Dauphin et al. 2017 (arXiv 1612.08083), eq. 1.
+    """
+    half = (*x.shape[:-1], divide(x.width, 2))
+    glu = Call("glu", (x,), half, x.dtype, saves=(x,))
+    return activation("sigmoid", x.trace.view(x, half, None), lambda: x.trace.call(glu), name)

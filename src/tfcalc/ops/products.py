@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from tfcalc.core.cost import Elementwise
-from tfcalc.core.number import Num, product
-from tfcalc.ops.shapes import contiguous, reshape
+from tfcalc.core.number import Num, divide, product
+from tfcalc.ops.shapes import contiguous, reshape, transpose
 from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor, viewed
 from tfcalc.tape.trace import Trace
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str = "", packed: bool = False) -> Tensor:
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str = "", packed: bool = False, used: Num = 1
+) -> Tensor:
     """``y = x W + b`` with W of shape i × o, on each of t rows of x.
 
     ====================  =======================================================================
@@ -23,6 +25,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str
     ====================  =======================================================================
 
     ``letter`` is the index of W and b in print. A ``packed`` W (quantized, not trained) is unpacked for each product.
+    Where nothing is made of the result (``used`` is 0, not 1), there is no backward.
 
     Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N.
     """
@@ -38,7 +41,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str
             (x, weight, bias),
             (*x.shape[:-1], o),
             x.dtype,
-            products=(MatMul(f"X W_{letter}", (2, x.rows, i, o), (x, weight)),),
+            products=(MatMul(f"X W_{letter}", (2, x.rows, i, o), (x, weight), used=used),),
             elementwise=(Elementwise(f"+ b_{letter}", x.rows * o, forward=1, backward=1),) if bias is not None else (),
             saves=saves,
             scratch=unpacked,
@@ -65,6 +68,27 @@ def block_diagonal(x: Tensor, weight: Tensor, bias: Tensor, *, letter: str = "")
             saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
         )
     )
+
+
+def grouped_linear(x: Tensor, weight: Tensor) -> Tensor:
+    """``y_g = x_g W_g``: each of g parts of a token (t × g × i) by a matrix of its own, as one batch of products.
+
+    ====================  =======================================================================
+    parameters            ``o·i`` with o numbers of all parts together
+    forward FLOPs         ``2·t·o·i``
+    backward FLOPs        twice that
+    ====================  =======================================================================
+
+    Source: transformers' DeepseekV4GroupedLinear (torch.bmm).
+    """
+    trace, (t, groups, i), o = x.trace, x.shape, weight.shape[0]
+    matrices = trace.lower(transpose(reshape(weight, groups, divide(o, groups), i), 1, 2))
+    x = trace.lower(transpose(x, 0, 1))
+    saves = (*([x] if weight.needs_gradient else []), *([matrices] if x.needs_gradient else []))
+    products = (MatMul("x_g W_g", (2, t, o, i), (x, matrices)),)
+    shape = (groups, t, divide(o, groups))
+    made = trace.call(Call("bmm", (x, matrices), shape, x.dtype, products=products, saves=saves))
+    return transpose(made, 0, 1)
 
 
 def in_rows(x: Tensor) -> Tensor:

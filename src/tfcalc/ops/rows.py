@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.leaves.norm import FURTHER, NORMS
+from tfcalc.ops.elementwise import pointwise, power, shifted
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
@@ -43,9 +44,15 @@ def highest(x: Tensor) -> Tensor:
     return x.trace.call(Call("max", (x,), x.shape[:-1], x.dtype, saves=(places,)))
 
 
+def inverse_rms(x: Tensor) -> Tensor:
+    """One over the root mean square of each row, written out: keeps what is squared, and the result."""
+    return pointwise("rsqrt", shifted(mean(power(x)), "+ ε"))
+
+
 def row_norm(x: Tensor) -> Tensor:
-    """Each row's length: keeps what it reads and what it makes."""
-    return x.trace.call(Call("linalg_vector_norm", (x,), (*x.shape[:-1], 1), x.dtype, saves=(x,), saves_result=True))
+    """Each row's length, which autocast makes in fp32: keeps what it reads and what it makes."""
+    dtype = x.trace.upper_format(x.dtype)
+    return x.trace.call(Call("linalg_vector_norm", (x,), (*x.shape[:-1], 1), dtype, saves=(x,), saves_result=True))
 
 
 def whole_sum(x: Tensor, dtype: str) -> Tensor:

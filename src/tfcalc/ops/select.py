@@ -42,6 +42,14 @@ def put(x: Tensor, places: Tensor) -> Tensor:
     return x.trace.call(Call("index_put_", (x,), x.shape, x.dtype, saves=(places,)))
 
 
+def put_in_place(x: Tensor, vector: Tensor, mask: Tensor) -> Tensor:
+    """A ``vector`` in the place of those that a mask marks: keeps the mask (torch's index_put_)."""
+    shares, strides = x.storage, x.strides
+    return x.trace.call(
+        Call("index_put_", (x, vector), x.shape, x.dtype, saves=(mask,), shares=shares, strides=strides)
+    )
+
+
 def index_select(x: Tensor, axis: int, count: Num) -> Tensor:
     """The first ``count`` of an axis, by a list of their numbers, which is kept (torch.index_select)."""
     places = x.trace.new((count,), "int64", "places")

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num
 from tfcalc.leaves.attend import SCALE, SOFTMAX
+from tfcalc.ops.elementwise import dropping
 from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.tensor import Tensor
 
 
-def attend_nearby(q: Tensor, k: Tensor, v: Tensor, window: int, pieces: Num, marked: int) -> Tensor:
+def attend_nearby(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    window: int,
+    pieces: Num,
+    marked: int,
+    code: Callable[[], Tensor],
+    *,
+    dropped: bool = False,
+) -> Tensor:
     """Each token with half a ``window`` on each side, all of b × a × l × d, cut into ``pieces`` of half a window.
 
     Scores are those of two neighbouring pieces with both, so that what stands between two such pairs is computed twice;
     the values of a piece are mixed from three, the rest of whose scores is zero. ``marked`` tokens are seen by all.
+    ``code`` is a library's; some weights may be ``dropped``.
 
     ====================  =======================================================================
     forward FLOPs         ``2·b·(p − 1)·w²·a·d`` for Q Kᵀ of p pieces, ``2·b·p·w/2·3w/2·a·d`` for the values
@@ -31,7 +45,11 @@ def attend_nearby(q: Tensor, k: Tensor, v: Tensor, window: int, pieces: Num, mar
     )
     work = (Elementwise("scale", scores, *SCALE), Elementwise("softmax", scores, *SOFTMAX))
     call = Call("attend", (q, k, v), q.shape, q.dtype, products=products, elementwise=work)
-    return q.trace.call(call._replace(leaf=Leaf("attend", "attend"), saves=(q, k, v), saves_result=True))
+    call = call._replace(leaf=Leaf("attend", "attend"), saves=(q, k, v), saves_result=True)
+    made = q.trace.compose(call, code)
+    if dropped:
+        q.trace.count(dropping(made, scores, "attend_dropout"))
+    return made
 
 
 def attend_marked(x: Tensor, asking: Tensor) -> Tensor:

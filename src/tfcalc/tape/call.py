@@ -18,6 +18,7 @@ class MatMul(NamedTuple):
 
     Backward takes one product of the same size for each of the ``operands`` that need a gradient, and one more where a
     fused kernel computes it ``again``. ``overcounted`` are those that PyTorch's counter has beyond them, in error.
+    A result that is ``used`` (1) or is not (0), as sizes decide, has a backward only then.
     """
 
     name: str
@@ -25,6 +26,7 @@ class MatMul(NamedTuple):
     operands: tuple[Tensor | None, ...]
     again: bool = False
     overcounted: Num = 0
+    used: Num = 1
 
 
 class Leaf(NamedTuple):

@@ -155,4 +155,4 @@ def _product(product: MatMul, reached: bool) -> Product:
     if not reached:
         return Product(product.name, product.factors, 0, 0)
     operands = sum(each is not None and each.needs_gradient for each in product.operands)
-    return Product(product.name, product.factors, operands + product.again, product.overcounted)
+    return Product(product.name, product.factors, product.used * (operands + product.again), product.overcounted)

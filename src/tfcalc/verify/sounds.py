@@ -61,13 +61,15 @@ def _as_long_as_asked(
     """A spectrogram of so many frames as make the source, where encoders take any; nothing where all have one length.
 
     It is cut into frames that lie side by side (``subsampling_factor``), frames that are read as they come
-    (``input_dim``), chunks with their samples (``samples_per_token``), or pieces (``n_window``); or each word has
-    frames of its own (``downsample_factor``).
+    (``input_dim``; with as many pitches as convolutions have channels, in fours), chunks with their samples
+    (``samples_per_token``), or pieces (``n_window``); or each word has frames of its own (``downsample_factor``).
     """
     batch, length = int(run.batch_size), int(run.source.length)  # type: ignore[call-overload]
     bands = getattr(getattr(config, "encoder_config", None), "input_dim", None)
     if bands is not None:
         return {"input_features": torch.zeros(batch, length, bands)}
+    if audio is config and hasattr(audio, "subsampling_conv_channels"):
+        return {"input_features": torch.zeros(batch, length, audio.subsampling_conv_channels[0] // 4 * 4)}
     if audio is not config and hasattr(audio, "subsampling_factor") and "input_features_mask" in known:
         count, bins = length * audio.subsampling_factor, audio.asr_config.num_mel_bins
         return _masked(torch.zeros(batch, count, bins), count, count)

@@ -25,6 +25,7 @@ TOWERS = {
     "qwen3_vl_moe_vision": vl.qwen3_vl_moe,
     "qwen3_vl_vision": vl.qwen3_vl,
 }
+EARS = {"gemma4_audio": vl.gemma4}
 OF_THE_WHOLE = ("architectures", "image_token_id", "vision_config")
 
 
@@ -33,7 +34,7 @@ def part_of(whole: Space, field: str) -> Space:
 
     def draw(random: Random) -> dict[str, Any]:
         drawn = whole(random)
-        while field == "vision_config" and field not in drawn:
+        while field != "text_config" and field not in drawn:
             drawn = whole(random)
         own = drawn.get(field, drawn)
         return {name: value for name, value in own.items() if name not in (*OF_THE_WHOLE, "model_type")}
@@ -41,6 +42,6 @@ def part_of(whole: Space, field: str) -> Space:
     return draw
 
 
-for names, field in ((TEXTS, "text_config"), (TOWERS, "vision_config")):
+for names, field in ((TEXTS, "text_config"), (TOWERS, "vision_config"), (EARS, "audio_config")):
     for model_type, whole in names.items():
         space(model_type)(part_of(whole, field))
