@@ -12,13 +12,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.pairs import Pairs
-from tfcalc.leaves.elementwise import ACTIVATIONS
-from tfcalc.leaves.elementwise import FURTHER as FURTHER_ACTIVATIONS
-from tfcalc.leaves.linear_attention import delta_rule, lightning, matrix_memory
-from tfcalc.leaves.norm import FURTHER as FURTHER_NORMS
-from tfcalc.leaves.norm import NORMS
-from tfcalc.leaves.scan import GATED_SUMS, States, gated_sum, selective_scan, state_space
-from tfcalc.leaves.score import score
 from tfcalc.nn.module import Module
 from tfcalc.ops import (
     attention,
@@ -33,6 +26,11 @@ from tfcalc.ops import (
     rows,
     tables,
 )
+from tfcalc.ops.activation_kinds import ACTIVATIONS, FURTHER_ACTIVATIONS
+from tfcalc.ops.linear_attention import delta_rule, lightning, matrix_memory
+from tfcalc.ops.norm_kinds import FURTHER_NORMS, NORMS
+from tfcalc.ops.recurrences import GATED_SUMS, States, gated_sum, selective_scan, state_space
+from tfcalc.ops.scores import score
 from tfcalc.tape.counting import Counting
 from tfcalc.tape.tensor import Tensor
 

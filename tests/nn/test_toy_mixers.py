@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tfcalc import HFModel, Serving, Workload, flops, formula, memory, params
-from tfcalc.blocks.keeping import FP32, STATE, by_sequence
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import FAMILIES, family
@@ -25,6 +24,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, add, mul
+from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import merge_heads, reshape, select, stack, transpose, unsqueeze

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.blocks.keeping import LATENT, ROTATED
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.ops.keeping import LATENT, ROTATED
 from tfcalc.ops.shapes import cat, copied, narrow
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.running import Running

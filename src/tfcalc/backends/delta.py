@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import known, value_of
-from tfcalc.leaves.linear_attention import CHUNK
 from tfcalc.nn.context import Context
 from tfcalc.nn.delta import GatedDeltaNet
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
+from tfcalc.ops.linear_attention import CHUNK
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import mean

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tfcalc.backends.delta import chunked, of_length_one
 from tfcalc.core.number import ceil_div
 from tfcalc.core.traced import value_of
-from tfcalc.leaves.linear_attention import CHUNK
 from tfcalc.nn.context import Context
 from tfcalc.nn.kimi_delta import ForgetGate, KimiDelta
 from tfcalc.ops.elementwise import add, filled, mul, pointwise, scaled, shifted
+from tfcalc.ops.linear_attention import CHUNK
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import contiguous, copied, pad, part, reshape, select, transpose, unsqueeze

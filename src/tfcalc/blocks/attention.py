@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.blocks.keeping import by_token, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs, in_pieces
 from tfcalc.leaves import attend, dropout, linear, rotary
+from tfcalc.ops.keeping import by_token, keeping
 from tfcalc.workload import Sequences, Workload
 
 if TYPE_CHECKING:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.blocks.keeping import OVERLAP, SHARED, SUMMARY, WAITING, by_token, decoded, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
 from tfcalc.core.gradient import reached, without_gradient
 from tfcalc.core.number import Num, floor_div, minimum
 from tfcalc.leaves import attend, linear, norm, parameter
 from tfcalc.leaves.grouped_linear import grouped_linear
-from tfcalc.leaves.score import score
+from tfcalc.ops.keeping import OVERLAP, SHARED, SUMMARY, WAITING, by_token, decoded, keeping
+from tfcalc.ops.scores import score
 from tfcalc.workload import Sequences, Workload
 
 WEIGHTED_SUM = 4  # relu, scale, times the head's weight, the sum over heads

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from tfcalc.blocks.keeping import INDEX, by_token, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.gradient import without_gradient
 from tfcalc.core.number import Num
 from tfcalc.leaves import linear, norm
-from tfcalc.leaves.score import score
+from tfcalc.ops.keeping import INDEX, by_token, keeping
+from tfcalc.ops.scores import score
 from tfcalc.workload import Sequences, Workload
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.blocks.keeping import LATENT, ROTATED, by_token, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, minimum
 from tfcalc.leaves import activation, attend, linear, norm, rotary
+from tfcalc.ops.keeping import LATENT, ROTATED, by_token, keeping
 from tfcalc.workload import Sequences, Workload
 
 

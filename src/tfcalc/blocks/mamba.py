@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.blocks.keeping import FP32, STATE, by_sequence, keeping
 from tfcalc.blocks.recurrence import convolved
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.leaves import activation, linear, norm, parameter
-from tfcalc.leaves.scan import selective_scan
+from tfcalc.ops.keeping import FP32, STATE, by_sequence, keeping
+from tfcalc.ops.recurrences import selective_scan
 from tfcalc.workload import Sequences
 
 

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from tfcalc.blocks.keeping import FP32, STATE, by_sequence, keeping
 from tfcalc.blocks.recurrence import convolved, states
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves import activation, linear, norm, parameter
-from tfcalc.leaves.scan import state_space
+from tfcalc.ops.keeping import FP32, STATE, by_sequence, keeping
+from tfcalc.ops.recurrences import state_space
 from tfcalc.workload import Sequences
 
 

@@ -1,10 +1,10 @@
 """What mixers with a state have in common: the states of a stream's sequences, and the convolution before them."""
 
-from tfcalc.blocks.keeping import CONVOLUTION, by_sequence, keeping
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.leaves.convolution import short_convolution
-from tfcalc.leaves.scan import States
+from tfcalc.ops.keeping import CONVOLUTION, by_sequence, keeping
+from tfcalc.ops.recurrences import States
 from tfcalc.workload import Sequences
 
 

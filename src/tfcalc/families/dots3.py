@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import FP32
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -20,6 +19,7 @@ from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Senses
 from tfcalc.nn.rope import Rope
+from tfcalc.ops.keeping import FP32
 
 WINDOW, SPARSE, FULL = "sliding_attention", "indexed_attention", "full_attention"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.blocks.keeping import FP32
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -18,6 +17,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.near import AddedConvolution, ConvolvedLayer, DistanceAttention
 from tfcalc.nn.unpadded import Unpadded
 from tfcalc.nn.weighed_shared import RouterOfShared, SharedExperts, TimesTrained, WeighedShared
+from tfcalc.ops.keeping import FP32
 
 WINDOW, FULL = "hybrid_sliding", "hybrid"
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.dimensions import Described, choice, dimension, documented
-from tfcalc.leaves.elementwise import ACTIVATIONS
-from tfcalc.leaves.norm import NORMS
+from tfcalc.ops.activation_kinds import ACTIVATIONS
+from tfcalc.ops.norm_kinds import NORMS
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

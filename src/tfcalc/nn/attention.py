@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
@@ -14,6 +13,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import attend, rotary
 from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise, scaled
+from tfcalc.ops.keeping import by_token
 from tfcalc.ops.shapes import contiguous, merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences

@@ -8,9 +8,9 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known
-from tfcalc.leaves.norm import FURTHER, KEYS, NORMS
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import scaled
+from tfcalc.ops.norm_kinds import FURTHER_NORMS, KEYS, NORMS
 from tfcalc.ops.products import block_diagonal, linear
 from tfcalc.ops.rows import norm
 from tfcalc.ops.shapes import reshape
@@ -119,7 +119,7 @@ class Norm(Module):
 
     def held(self) -> Cost:
         """γ and β, as far as it has them."""
-        letters, width = (NORMS | FURTHER)[self.form].weights, self.heads * self.width
+        letters, width = (NORMS | FURTHER_NORMS)[self.form].weights, self.heads * self.width
         return Cost(weights=tuple(Weight(each, (width,), minor=True, key=KEYS[each]) for each in letters))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:

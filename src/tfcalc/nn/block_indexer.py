@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import INDEX, by_token
 from tfcalc.core.number import Num
-from tfcalc.leaves.score import score
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
+from tfcalc.ops.keeping import INDEX, by_token
 from tfcalc.ops.products import matmul
 from tfcalc.ops.scan import recurrence
+from tfcalc.ops.scores import score
 from tfcalc.ops.select import masked_fill
 from tfcalc.ops.shapes import copied, reshape, transpose
 from tfcalc.tape.tensor import Tensor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
@@ -17,6 +16,7 @@ from tfcalc.nn.masked import Masked
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Projector
 from tfcalc.ops.elementwise import add
+from tfcalc.ops.keeping import by_token
 from tfcalc.ops.shapes import beside, cat, copied, reshape
 from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.trace import Trace

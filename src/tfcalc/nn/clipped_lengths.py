@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import CONVOLUTION, FP32, by_sequence
 from tfcalc.core.number import Num
-from tfcalc.leaves.scan import gated_sum
 from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.near import DistanceAttention
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled, shifted
+from tfcalc.ops.keeping import CONVOLUTION, FP32, by_sequence
+from tfcalc.ops.recurrences import gated_sum
 from tfcalc.ops.rows import mean, row_norm
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import pad, reshape, transpose, unsqueeze

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks.keeping import OVERLAP, SHARED, SUMMARY, WAITING, by_token, decoded
 from tfcalc.core.cost import Cached, Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, divide, floor_div, minimum
 from tfcalc.core.traced import known
-from tfcalc.leaves.score import score
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
@@ -17,9 +15,11 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import add, mul
+from tfcalc.ops.keeping import OVERLAP, SHARED, SUMMARY, WAITING, by_token, decoded
 from tfcalc.ops.products import grouped_linear, linear
 from tfcalc.ops.rows import inverse_rms
 from tfcalc.ops.scan import recurrence
+from tfcalc.ops.scores import score
 from tfcalc.ops.shapes import cat, reshape, transpose
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import CONVOLUTION, by_sequence
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.convolution import causal_convolution, convolution, summed_step
+from tfcalc.ops.keeping import CONVOLUTION, by_sequence
 from tfcalc.tape.tensor import Tensor
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import CONVOLUTION, TOKEN_BEFORE, by_sequence
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num, floor_div
 from tfcalc.nn.attention import Attention
@@ -11,6 +10,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.convolution import GroupedConvolution
 from tfcalc.nn.every_expert import Borrowed
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
+from tfcalc.ops.keeping import CONVOLUTION, TOKEN_BEFORE, by_sequence
 from tfcalc.ops.rows import row_norm
 from tfcalc.ops.shapes import cat, copied, expand, pad, part, reshape, split, transpose
 from tfcalc.tape.call import Call

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.blocks.keeping import read_before
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
@@ -34,6 +33,7 @@ from tfcalc.ops.distances import (
     with_distances,
     with_vectors,
 )
+from tfcalc.ops.keeping import read_before
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tfcalc.leaves.scan import gated_sum
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import mul
+from tfcalc.ops.recurrences import gated_sum
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import contiguous, split, transpose
 from tfcalc.tape.tensor import Tensor

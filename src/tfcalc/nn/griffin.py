@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import FP32, STATE, by_sequence
-from tfcalc.leaves.scan import gated_sum
 from tfcalc.nn.basic import Blocks, Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, mul
+from tfcalc.ops.keeping import FP32, STATE, by_sequence
+from tfcalc.ops.recurrences import gated_sum
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import reshape, transpose
 from tfcalc.tape.tensor import Tensor

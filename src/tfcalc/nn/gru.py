@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import read_before
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.gru import gru
+from tfcalc.ops.keeping import read_before
 from tfcalc.tape.tensor import Tensor
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks.keeping import INDEX, by_token
 from tfcalc.core.number import Num
-from tfcalc.leaves.score import score
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.latent import LatentAttention
@@ -14,8 +12,10 @@ from tfcalc.nn.latent_gate import sigmoid
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
+from tfcalc.ops.keeping import INDEX, by_token
 from tfcalc.ops.products import matmul
 from tfcalc.ops.scan import recurrence
+from tfcalc.ops.scores import score
 from tfcalc.ops.shapes import cat, merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 

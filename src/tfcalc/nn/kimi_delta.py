@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import FP32, STATE, by_sequence
 from tfcalc.core.number import Num
-from tfcalc.leaves.linear_attention import delta_rule
-from tfcalc.leaves.scan import States
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, mul, pointwise
+from tfcalc.ops.keeping import FP32, STATE, by_sequence
+from tfcalc.ops.linear_attention import delta_rule
+from tfcalc.ops.recurrences import States
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import cat, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks.keeping import LATENT, ROTATED, by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num, minimum
 from tfcalc.nn.attention import Attention
@@ -14,6 +13,7 @@ from tfcalc.nn.latent_gate import LatentGate
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import rotary
 from tfcalc.ops.elementwise import scaled
+from tfcalc.ops.keeping import LATENT, ROTATED, by_token
 from tfcalc.ops.shapes import cat, contiguous, copied_into, expand, merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 

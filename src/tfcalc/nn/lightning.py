@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import STATE, by_sequence
 from tfcalc.core.number import Num
-from tfcalc.leaves.linear_attention import lightning
-from tfcalc.leaves.scan import States
 from tfcalc.nn.basic import Buffer, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, mul, pointwise, residual, scaled
+from tfcalc.ops.keeping import STATE, by_sequence
+from tfcalc.ops.linear_attention import lightning
+from tfcalc.ops.recurrences import States
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import reshape, split, transpose
 from tfcalc.tape.tensor import Tensor

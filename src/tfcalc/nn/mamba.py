@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import FP32, STATE, by_sequence
 from tfcalc.core.number import Num
-from tfcalc.leaves import scan
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.module import Module
+from tfcalc.ops import recurrences
 from tfcalc.ops.elementwise import activation
+from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import split, transpose
 from tfcalc.tape.tensor import Tensor
@@ -64,6 +64,6 @@ class Mamba(Module):
         channels, states = self.conv1d.channels, self.states
         activation("softplus", step, lambda: step, name="time_step")
         cached = by_sequence(ctx.stream, STATE, channels, states, FP32)
-        formula = scan.selective_scan("scan", x.rows, channels, states)
+        formula = recurrences.selective_scan("scan", x.rows, channels, states)
         made = recurrence(formula, x, x.shape, lambda: x, cached=cached)
         return activation("silu", made, lambda: made, name="gate")

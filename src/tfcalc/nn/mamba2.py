@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import FP32, STATE, by_sequence
 from tfcalc.core.number import Num, divide
-from tfcalc.leaves.scan import States, state_space
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, mul
+from tfcalc.ops.keeping import FP32, STATE, by_sequence
+from tfcalc.ops.recurrences import States, state_space
 from tfcalc.ops.rows import norm
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import reshape, split, transpose

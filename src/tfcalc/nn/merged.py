@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.pairs import Pairs
@@ -15,6 +14,7 @@ from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import ImageReader
 from tfcalc.ops.attention import rotary
+from tfcalc.ops.keeping import by_token
 from tfcalc.ops.select import put_in_place
 from tfcalc.ops.shapes import beside, cat, merge_heads, narrow, reshape, transpose
 from tfcalc.tape.tensor import Tensor

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks.keeping import STATE, by_sequence
 from tfcalc.core.number import Num
-from tfcalc.leaves.linear_attention import matrix_memory
-from tfcalc.leaves.scan import States
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
+from tfcalc.ops.keeping import STATE, by_sequence
+from tfcalc.ops.linear_attention import matrix_memory
+from tfcalc.ops.recurrences import States
 from tfcalc.ops.rows import norm
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import reshape, split, transpose

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tfcalc.blocks.keeping import by_token
 from tfcalc.core.number import Num, product
 from tfcalc.core.pairs import Pairs
 from tfcalc.core.traced import value_of
@@ -17,6 +16,7 @@ from tfcalc.nn.module import Module
 from tfcalc.ops.attention import attend
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, dropout, dropping, scaled
+from tfcalc.ops.keeping import by_token
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.select import gathered

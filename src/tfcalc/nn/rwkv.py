@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfcalc.blocks.keeping import FP32, STATE, TOKEN_BEFORE, by_sequence
-from tfcalc.leaves.scan import gated_sum
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, add, mul
 from tfcalc.ops.elementwise import shifted as plus
+from tfcalc.ops.keeping import FP32, STATE, TOKEN_BEFORE, by_sequence
+from tfcalc.ops.recurrences import gated_sum
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import copied
 from tfcalc.tape.tensor import Tensor

@@ -8,7 +8,7 @@ from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, product, same, total
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.leaves.elementwise import ACTIVATIONS, FURTHER
+from tfcalc.ops.activation_kinds import ACTIVATIONS, FURTHER_ACTIVATIONS
 from tfcalc.printable import quoted
 from tfcalc.tape.call import Call, Leaf
 from tfcalc.tape.ledger import WIDTHS
@@ -155,7 +155,7 @@ def activation(kind: str, x: Tensor, code: Callable[[], Tensor], name: str = "ac
 
     Source: torch.nn.functional and transformers.activations; GELU: Hendrycks and Gimpel 2016 (arXiv 1606.08415).
     """
-    kinds = ACTIVATIONS | FURTHER
+    kinds = ACTIVATIONS | FURTHER_ACTIVATIONS
     if kind not in kinds:
         raise InvalidModel(f"activation {quoted(kind)} is not known", nearest(kind, kinds))
     forward, backward = kinds[kind]

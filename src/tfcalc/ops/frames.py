@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, divide, product
-from tfcalc.leaves.norm import NORMS
 from tfcalc.ops.elementwise import activation
+from tfcalc.ops.norm_kinds import NORMS
 from tfcalc.tape.call import Call, MatMul
 from tfcalc.tape.tensor import Tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, divide
-from tfcalc.leaves.attend import SCALE, SOFTMAX
+from tfcalc.ops.attention import SCALE, SOFTMAX
 from tfcalc.ops.elementwise import mul, pointwise, scaled, shifted
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfcalc.core.cost import Elementwise
-from tfcalc.leaves.norm import FURTHER, NORMS
 from tfcalc.ops.elementwise import pointwise, power, shifted
+from tfcalc.ops.norm_kinds import FURTHER_NORMS, NORMS
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
@@ -22,7 +22,7 @@ def norm(kind: str, x: Tensor, weight: Tensor | None, bias: Tensor | None, code:
 
     Source: Ba et al. 2016 (arXiv 1607.06450), eq. 4; Zhang and Sennrich 2019 (arXiv 1910.07467), eq. 4.
     """
-    _, forward, backward = (NORMS | FURTHER)[kind]
+    _, forward, backward = (NORMS | FURTHER_NORMS)[kind]
     work = (Elementwise(kind, x.elements, forward, backward, x.width),)
     call = Call(kind, (x, weight, bias), x.shape, x.dtype, elementwise=work, saves=(x,), saves_result=True)
     return x.trace.compose(call, code)

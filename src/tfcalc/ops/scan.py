@@ -1,6 +1,6 @@
 """Recurrences over time: what each costs, whatever code runs it.
 
-The formulas are those of :mod:`tfcalc.leaves.scan` and :mod:`tfcalc.leaves.linear_attention`.
+The formulas are those of :mod:`tfcalc.ops.recurrences` and :mod:`tfcalc.ops.linear_attention`.
 """
 
 from __future__ import annotations

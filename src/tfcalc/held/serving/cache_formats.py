@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.blocks.keeping import INDEX, LATENT, ROTATED
 from tfcalc.core.cost import Held
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.number_formats import BF16, FP4, FP8, FP16, FP32, INT8, NVFP4
+from tfcalc.ops.keeping import INDEX, LATENT, ROTATED
 
 UNQUANTIZED = 16
 """Bits from which a format stores numbers as they are computed."""

@@ -7,7 +7,6 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
 
-from tfcalc.blocks.keeping import CONVOLUTION
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
 from tfcalc.core.measure import bytes_of
@@ -16,6 +15,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.held.serving.cache_formats import cache_format
 from tfcalc.held.serving.caches import BLOCK, Allocation, Mixer, mixers, tensors
+from tfcalc.ops.keeping import CONVOLUTION
 
 FULL, SLIDING, CHUNKED, SOURCE, STATE = "full", "sliding window", "chunk", "source", "state"
 BATCHED = 8192

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.backends.cache import CACHE, KEPT, blocks
-from tfcalc.blocks.keeping import LATENT
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.ops.keeping import LATENT
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.operations import Torch
 from tfcalc.tape.value import Value

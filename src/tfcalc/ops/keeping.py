@@ -1,6 +1,6 @@
-"""What a block keeps between decoding steps: the keys and values of tokens, or a state of the whole sequence.
+"""What operations keep between decoding steps: the keys and values of tokens, or a state of the whole sequence.
 
-It stands in trees that decode (where a stream has cached tokens), at the leaf that reads it; see ``Cost.cached``.
+It stands where a stream has cached tokens, at the operation that reads it; see ``Cost.cached``.
 """
 
 from tfcalc import number_formats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Elementwise, Product
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum
-from tfcalc.leaves.scan import States
+from tfcalc.ops.recurrences import States
 
 CHUNK = 64
 """The tokens of a chunk of the delta rule, as transformers and flash-linear-attention have it."""
