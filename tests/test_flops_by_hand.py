@@ -10,7 +10,9 @@ from tfcalc import Conventions, Transformer, Workload, flops, load
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import elementwise_flops, matmul_backward_flops, matmul_flops
 from tfcalc.core.recomputation import as_run
-from tfcalc.leaves.convolution import convolution
+from tfcalc.nn.context import Context
+from tfcalc.nn.counted import counted_on
+from tfcalc.nn.frames import Convolution
 
 GEMMA = {
     "model_type": "gemma2",
@@ -107,7 +109,8 @@ def test_shared_layers_are_computed_again_as_often_as_they_are_run() -> None:
 
 def test_only_pytorchs_counter_forgets_the_groups_of_a_convolution() -> None:
     """16 groups: w's gradient is one product of the forward pass's size, and the counter has it 16 times."""
-    made = convolution("w", 16, 16, (3,), 10, groups=16)
+    ctx = Context(Workload(), Workload().target)
+    made = counted_on(Convolution("w", 16, 16, (3,), groups=16), (1, 16, 10), ctx, 10)
     forward = 2 * 10 * 16 * 1 * 3
     assert made.total(matmul_flops) == forward
     assert made.total(matmul_backward_flops) == 17 * forward

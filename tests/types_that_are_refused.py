@@ -6,7 +6,7 @@ This file is type-checked, not run.
 from __future__ import annotations
 
 from tfcalc.core.number import Num
-from tfcalc.leaves import linear, norm
+from tfcalc.nn.basic import Linear, Norm
 
 
 def a_formula_must_not_compare_dimensions(h: Num, l: Num) -> Num:
@@ -20,5 +20,5 @@ def a_formula_must_not_divide_into_floats(h: Num) -> Num:
 
 
 def a_dimension_is_no_text() -> None:
-    linear("w", "512", 512, 1)  # type: ignore[arg-type]
-    norm("norm", 512, 512, 1)  # type: ignore[arg-type]
+    Linear("w", "512", 512)  # type: ignore[arg-type]
+    Norm("norm", 512, 512)  # type: ignore[arg-type]

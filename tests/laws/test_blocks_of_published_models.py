@@ -5,45 +5,60 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import recorded
-from tfcalc.blocks import GATED, FeedForward
-from tfcalc.blocks.experts import MixtureOfExperts
-from tfcalc.blocks.latent_attention import LatentAttention
 from tfcalc.configs.fields import FIELDS
 from tfcalc.configs.published import HFModel
+from tfcalc.core.component import Component, Measure
 from tfcalc.core.measure import active_params, matmul_flops, params
 from tfcalc.core.number import Num
-from tfcalc.workload import Sequences, Workload
+from tfcalc.workload import Workload
 
 RUN = Workload(batch_size=2, seq_len=8)
-STREAM = Sequences(2, 8)
-FFN = FeedForward(16, 40, "silu", names=GATED, gated=True)
+TOKENS = 2 * 8
+SIZES = {"hidden_size": 16, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 50}
+SIZES |= {"num_key_value_heads": 2}
+DENSE = HFModel({"model_type": "mistral", "sliding_window": None, **SIZES})
+
+
+def mixture(experts: int, chosen: int) -> Component:
+    config = {"model_type": "mixtral", "num_local_experts": experts, "num_experts_per_tok": chosen}
+    return HFModel(config | SIZES).tree(RUN)
+
+
+def network(measure: Measure) -> Num:
+    """What the feed-forward network of the dense model has."""
+    (found,) = (node for node in DENSE.tree(RUN).root().walk() if node.component.name == "mlp")
+    return found.total(measure)
 
 
 def test_one_expert_is_the_feed_forward_network_and_a_router() -> None:
-    alone, moe = FFN("mlp", STREAM, RUN), MixtureOfExperts(16, 1, 1, FFN)("moe", STREAM, RUN)
+    alone, moe = DENSE.tree(RUN), mixture(1, 1)
     assert moe.total(params) == alone.total(params) + 16
-    assert moe.total(matmul_flops) == alone.total(matmul_flops) + 2 * STREAM.tokens * 16
+    assert moe.total(matmul_flops) == alone.total(matmul_flops) + 2 * TOKENS * 16
 
 
 def test_experts_are_stored_all_and_run_by_the_active_ones() -> None:
-    alone, moe = FFN("mlp", STREAM, RUN), MixtureOfExperts(16, 8, 3, FFN)("moe", STREAM, RUN)
+    alone, moe = DENSE.tree(RUN), mixture(8, 3)
     router = 16 * 8
-    assert moe.total(params) == 8 * alone.total(params) + router
-    assert moe.total(active_params) == 3 * alone.total(params) + router
-    assert moe.total(matmul_flops) == 3 * alone.total(matmul_flops) + 2 * STREAM.tokens * router
+    assert moe.total(params) == alone.total(params) + 7 * network(params) + router
+    assert moe.total(active_params) == alone.total(params) + 2 * network(params) + router
+    flops = alone.total(matmul_flops) + 2 * network(matmul_flops) + 2 * TOKENS * router
+    assert moe.total(matmul_flops) == flops
 
 
 def test_passes_multiply_the_work_and_not_the_weights() -> None:
-    once = FFN("mlp", STREAM, RUN)
+    once = DENSE.tree(RUN)
     shared = once._replace(passes=12)
     assert shared.total(params) == shared.total(active_params) == once.total(params)
     assert shared.total(matmul_flops) == 12 * once.total(matmul_flops)
 
 
 def test_latent_attention_with_full_ranks_keeps_its_heads() -> None:
-    small = LatentAttention(32, 4, None, 8, 6, 2, 8)("self_attn", STREAM, RUN)
+    ranks = {"q_lora_rank": None, "kv_lora_rank": 8, "qk_nope_head_dim": 6, "qk_rope_head_dim": 2, "v_head_dim": 8}
+    sizes = SIZES | {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 4, "first_k_dense_replace": 1}
+    small = HFModel({"model_type": "deepseek_v2", **sizes, **ranks}).tree(RUN)
+    (attention,) = (node for node in small.root().walk() if node.component.name == "self_attn")
     by_hand = 32 * 4 * 8 + 32 * (8 + 2) + 8 + 8 * 4 * (6 + 8) + 4 * 8 * 32  # DeepSeek-V2, section 2.1
-    assert small.total(params) == by_hand
+    assert attention.total(params) == by_hand
 
 
 @pytest.mark.parametrize("model", ["llama-3-8b", "gpt2", "mixtral-8x7b", "deepseek-v3", "bert-base-cased", "t5-small"])

@@ -22,7 +22,7 @@ from tfcalc.held.training.optimizers import optimizer
 from tfcalc.held.training.placement import Placed, gathered, placed
 from tfcalc.held.training.precisions import precision
 from tfcalc.held.training.sharding import LAYOUTS, Placement, pieces, stored_numbers, units
-from tfcalc.leaves import parameter
+from tfcalc.nn.basic import parameter
 from tfcalc.symbols import with_symbols
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def step_of(printed: float) -> float:
 
 
 def alone(params: int) -> Component:
-    return Component("model", "model", parts=(parameter("Ψ", params),))
+    return Component("model", "model", parts=tuple(parameter("Ψ", params).components()))
 
 
 @pytest.mark.parametrize("row", table("ZeRO T1"), ids=lambda row: f"{row['params_B']}B-{row['dp']}")
@@ -146,7 +146,7 @@ def test_closed_forms_in_the_number_of_devices_give_the_numbers(layout: str, sta
 
 
 def test_a_single_number_is_whole_on_every_device() -> None:
-    tree = Component("model", "model", parts=(parameter("logit_scale"),))
+    tree = Component("model", "model", parts=tuple(parameter("logit_scale").components()))
     for layout in LAYOUTS:
         ours = placed(tree, precision("fp32"), optimizer("sgd"), Placement(3, 4, layout)).device.bytes
         assert ours == 4 + 4  # it and its gradient

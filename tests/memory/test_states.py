@@ -19,7 +19,7 @@ from tfcalc.held.training.optimizers import optimizer
 from tfcalc.held.training.precisions import PRECISIONS, precision
 from tfcalc.held.training.states import model_states, step_temporary
 from tfcalc.held.training.stored import largest_tensor, packed, tensor_count
-from tfcalc.leaves import parameter
+from tfcalc.nn.basic import parameter
 from tfcalc.symbols import with_symbols
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
@@ -130,7 +130,7 @@ def test_sixteen_bit_gradients_are_copied_for_fp32_master_weights() -> None:
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS_BY_NAME))
 def test_a_single_number_is_a_tensor_like_any_other(name: str) -> None:
-    tree = Component("model", "model", parts=(parameter("logit_scale"),))
+    tree = Component("model", "model", parts=tuple(parameter("logit_scale").components()))
     kept = {"none": 0, "sgd": 0, "momentum": 4, "lion": 4, "adafactor": 4 + 4, "adafactor-momentum": 4 + 4 + 4}
     of_8_bits = {f"adamw-8bit{more}": 4 + 4 + 2 * 256 * 4 for more in ("", "-2048")}  # and the maps of all tensors
     adam = 4 + 4 + 4  # two moments, and the count of steps

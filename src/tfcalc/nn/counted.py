@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tfcalc.core.component import Component
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.tape.counting import Counting
+from tfcalc.tape.tensor import Shape
 from tfcalc.workload import Workload
 
 
@@ -23,5 +26,13 @@ def counted(module: Module, run: Workload) -> Component:
     memory = trace.reached((source.batch, source.length, 1))  # a map knows itself how wide rows are
     ctx = Context(run, run.target, memory=memory, memory_of=source, every_whole=every, reentrant=reentrant)
     module(ids, ctx)
+    (record,) = trace.record.inside.values()
+    return record.component()
+
+
+def counted_on(module: Module, shape: Shape, *given: Any) -> Component:
+    """The tree of a module that reads vectors, on a tensor of this shape that a gradient reaches, and what is given."""
+    trace = Counting()
+    module(trace.reached(shape), *given)
     (record,) = trace.record.inside.values()
     return record.component()

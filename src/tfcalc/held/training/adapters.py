@@ -11,7 +11,8 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.number import Num
 from tfcalc.core.tensors import plain
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.leaves import linear, parameter
+from tfcalc.nn.basic import Linear, parameter
+from tfcalc.nn.counted import counted_on
 from tfcalc.printable import quoted
 
 ALL_LINEAR = "all-linear"
@@ -126,9 +127,9 @@ def _with_adapter(part: Component, adapter: Adapter, above: tuple[str, ...]) -> 
             under=part.under,
         )
         for leaf in (
-            linear("lora_A", fan_in, adapter.rank, tokens, bias=False),
-            linear("lora_B", adapter.rank, fan_out, tokens, bias=False),
-            *([parameter("lora_magnitude_vector", fan_out)] if adapter.dora else []),
+            counted_on(Linear("lora_A", fan_in, adapter.rank), (tokens, fan_in)),
+            counted_on(Linear("lora_B", adapter.rank, fan_out), (tokens, adapter.rank)),
+            *(parameter("lora_magnitude_vector", fan_out).components() if adapter.dora else []),
         )
     )
 
