@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tfcalc.backends.block_sparse import block_sparse
 from tfcalc.backends.delta import gated_delta
 from tfcalc.backends.kimi_delta import forgetting, kimi_delta
 from tfcalc.backends.lightning import lightning
@@ -11,6 +12,7 @@ from tfcalc.backends.mamba2 import state_space
 from tfcalc.backends.sliding import sliding
 from tfcalc.nn.context import Context
 from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
+from tfcalc.nn.filled import BlockAttention
 from tfcalc.nn.griffin import RGLRU
 from tfcalc.nn.kimi_delta import ForgetGate, KimiDelta
 from tfcalc.nn.lightning import LightningAttention
@@ -147,5 +149,6 @@ CODE: dict[type[Module], Callable[..., Tensor]] = {
     ForgetGate: forgetting,
     MultipliedMamba2: state_space,
     SlidingAttention: sliding,
+    BlockAttention: block_sparse,
 }
 """By the kind of mixer."""
