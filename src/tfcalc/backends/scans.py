@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfcalc.backends.compressed import indexed, summaries, turned_back
+from tfcalc.backends.block_sparse import block_sparse
 from tfcalc.backends.delta import gated_delta
 from tfcalc.backends.kimi_delta import forgetting, kimi_delta
 from tfcalc.backends.lightning import lightning
@@ -15,6 +16,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.nn.compressed import CompressedAttention, CompressedIndexer, Compressor
 from tfcalc.nn.context import Context
 from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
+from tfcalc.nn.filled import BlockAttention
 from tfcalc.nn.griffin import RGLRU
 from tfcalc.nn.kimi_delta import ForgetGate, KimiDelta
 from tfcalc.nn.lightning import LightningAttention
@@ -176,5 +178,6 @@ CODE: dict[type[Module], Callable[..., Tensor]] = {
     CompressedIndexer: indexed,
     CompressedAttention: turned_back,
     SlidingAttention: sliding,
+    BlockAttention: block_sparse,
 }
 """By the kind of mixer."""

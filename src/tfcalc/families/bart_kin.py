@@ -89,7 +89,7 @@ def bigbird_pegasus(c: Config) -> Module:
     ``ForCausalLM`` is the one that transformers does not tie.
     """
     sparse = c.word("attention_type", ("block_sparse", "original_full")) == "block_sparse"
-    blocks = SparseBlocks(c.number("block_size"), c.number("num_random_blocks")) if sparse else None
+    blocks = SparseBlocks(c.number("block_size"), c.number("num_random_blocks"), "int64") if sparse else None
     layers, reader = partial(_sparse, blocks), partial(FilledStack, filling=blocks, front=False)
     return kit.seq2seq(c, kit.learned(), pre_norm=True, layers=layers, last="layernorm_embedding", reader=reader)
 

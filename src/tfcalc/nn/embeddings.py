@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
@@ -110,9 +111,10 @@ class Segments(Module):
         return Cost(weights=(Weight("E", (self.rows, self.width)),))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of these tokens."""
+        """Of these tokens; where sequences were filled up, their segments were."""
         (table,) = (x.trace.weight(each) for each in self.held().weights)
-        return embedding(table, expand(rows_asked(x, self.indices, ctx), *x.shape))
+        filled = ctx.there is not None and value_of(ctx.unfilled) != value_of(x.shape[1])
+        return embedding(table, expand(rows_asked(x, TOKENS if filled else self.indices, ctx), *x.shape))
 
 
 class Embeddings(Module):

@@ -24,13 +24,33 @@ from tfcalc.tape.tensor import Tensor
 class Filling(Protocol):
     """How long a sequence is run."""
 
+    @property
+    def mask(self) -> str:
+        """The format of what says which tokens are there."""
+        ...
+
     def filled(self, length: Num) -> Num:
         """The length as it is run."""
         ...
 
 
 class Blocks(Filling, Protocol):
-    """Blocks that see few others."""
+    """Blocks of so many tokens, that see few others, so many of which are chosen at random."""
+
+    @property
+    def block(self) -> int:
+        """Its tokens."""
+        ...
+
+    @property
+    def random(self) -> int:
+        """How many are chosen."""
+        ...
+
+    @property
+    def all_seen(self) -> int:
+        """How long a sequence is in which all pairs are compared."""
+        ...
 
     def pairs(self, length: Num) -> Num:
         """Of a sequence of this length before it is filled up."""
@@ -41,6 +61,7 @@ class Windows(NamedTuple):
     """Whole windows of this width."""
 
     widest: int
+    mask: str = "bool"
 
     def filled(self, length: Num) -> Num:
         """So many of them as hold the sequence."""
@@ -55,12 +76,12 @@ class FilledEncoder(Encoder):
 
     def _run(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
         if self.filling is None or ctx.run.decoding:
-            return super()._run(x, _longer(x, ctx, ctx.stream.length), reads=reads)
+            return super()._run(x, _longer(x, ctx, ctx.stream.length, self.filling), reads=reads)
         batch, length = x.shape
         whole = self.filling.filled(length)
         made_new = x.trace.lowers and value_of(whole) != value_of(length)
         ids = (x.trace.new if made_new else x.trace.given)((batch, whole), "int64", "token ids")
-        made, pooled = super()._run(ids, _longer(x, ctx, whole), reads=reads)
+        made, pooled = super()._run(ids, _longer(x, ctx, whole, self.filling), reads=reads)
         return narrow(made, length), pooled
 
 
@@ -78,9 +99,9 @@ class FilledStack(EncoderStack):
         batch, length = x.shape
         whole = length if self.filling is None or ctx.run.decoding else self.filling.filled(length)
         if whole is length or (x.trace.lowers and value_of(whole) == value_of(length)):
-            return super().forward(x, _longer(x, ctx, whole))
+            return super().forward(x, _longer(x, ctx, whole, self.filling))
         ids = x.trace.given((batch, whole), "int64", "source ids") if self.front else x
-        return narrow(super().forward(ids, _longer(x, ctx, whole)), length)
+        return narrow(super().forward(ids, _longer(x, ctx, whole, self.filling)), length)
 
     def _words(self, x: Tensor, ctx: Context) -> Tensor:
         """Those that were given, and behind them what they are filled up with."""
@@ -98,9 +119,10 @@ class FilledStack(EncoderStack):
         return cat([x, super()._words(more, ctx)], 1)
 
 
-def _longer(x: Tensor, ctx: Context, length: Num) -> Context:
-    there = x.trace.new((x.shape[0], length), "bool", "tokens that are there") if x.trace.lowers else None
-    if there is not None:
+def _longer(x: Tensor, ctx: Context, length: Num, filling: Filling | None) -> Context:
+    there = None
+    if filling is not None and x.trace.lowers:
+        there = x.trace.new((x.shape[0], length), filling.mask, "tokens that are there")
         x.trace.belongs(there)  # to no layer, though one keeps it first
     before = ctx.stream.length
     if length is before or (x.trace.lowers and value_of(length) == value_of(before)):
@@ -110,8 +132,6 @@ def _longer(x: Tensor, ctx: Context, length: Num) -> Context:
 
 class BlockAttention(Attention):
     """Attention of ``blocks`` of tokens to a few other blocks.
-
-    What a program keeps of it is not described: it is taken to compare all pairs.
 
     Source: Zaheer et al. 2020 (BigBird, arXiv 2007.14062), section 2; transformers' BigBirdBlockSparseAttention.
     """
@@ -123,7 +143,9 @@ class BlockAttention(Attention):
             return super()._attended(q, k, v, ctx, name)
         number = q.shape[0] * self.blocks.pairs(ctx.unfilled)
         pairs = Pairs((2, number), number, ctx.run.fused)
-        return attend(q, k, v, pairs, lambda: ctx.backend.attend(q, k, v, self, ctx), name=name)
+        if q.trace.lowers and value_of(ctx.unfilled) <= self.blocks.all_seen:
+            return super()._attended(q, k, v, ctx, name)
+        return attend(q, k, v, pairs, lambda: ctx.backend.scan(self, ctx, q, k, v), name=name)
 
 
 class AnswerNetwork(Module):

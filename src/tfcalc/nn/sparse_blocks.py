@@ -28,6 +28,7 @@ class SparseBlocks(NamedTuple):
 
     block: int
     random: int
+    mask: str = "float32"
 
     @property
     def all_seen(self) -> int:
