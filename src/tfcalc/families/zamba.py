@@ -36,9 +36,7 @@ def shared_attention(c: Config) -> Attention:
         raise InvalidModel(
             f"2·{c.path('hidden_size')} is not divisible by {c.path('num_attention_heads')}", "give attention_head_dim"
         )
-    maps = [
-        Linear(name, width, heads * d, letter) for name, heads, letter in zip(MAPS, (a, g, g), "QKV", strict=True)
-    ]
+    maps = [Linear(name, width, heads * d, letter) for name, heads, letter in zip(MAPS, (a, g, g), "QKV", strict=True)]
     back = Linear("o_proj", a * d, c.size("hidden_size"), "O")
     return Attention("self_attn", a, g, d, d, tuple(maps), (), back, dropout=bool(c.get("attention_dropout")))
 
@@ -51,8 +49,9 @@ def attention_width(c: Config) -> Num:
 
 def shared_block(c: Config, name: str, attention: Attention, network: Module) -> Block:
     """A transformer block that layers may share."""
-    norms = Norm("input_layernorm", "rmsnorm", attention_width(c)), Norm(
-        "pre_ff_layernorm", "rmsnorm", c.size("hidden_size")
+    norms = (
+        Norm("input_layernorm", "rmsnorm", attention_width(c)),
+        Norm("pre_ff_layernorm", "rmsnorm", c.size("hidden_size")),
     )
     return Block(name, attention, network, norms)
 

@@ -52,7 +52,7 @@ class MambaOfHeads(Mamba):
 
     def _halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Channel by channel, of b × 2c × l."""
-        b, both, l = x.shape
+        b, _, l = x.shape
         channels = self.conv1d.channels
         inner, gate = split(reshape(x, b, channels, 2, l), [1, 1], 2)
         return _squeezed(inner), _squeezed(gate)
