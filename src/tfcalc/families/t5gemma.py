@@ -106,7 +106,7 @@ def stacked(
     h, drops = c.size("hidden_size"), bool(whole.get("dropout_rate"))
     stack, last = Stack("layers", tuple(layers), c.size("num_hidden_layers")), Norm("norm", "rmsnorm", h, CODE)
     words = Embedding("embed_tokens", c.size("vocab_size"), h)
-    made = {"scales": True, "scale": scale, "dropped": drops, "drops_output": drops}
+    made: dict[str, Any] = {"scales": True, "scale": scale, "dropped": drops, "drops_output": drops}
     return of(name, words, stack, last, **made | more)
 
 

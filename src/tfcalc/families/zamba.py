@@ -12,7 +12,7 @@ from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
 from tfcalc.families.hybrid import FINAL, LINEAR, layer_types
-from tfcalc.families.mamba import Channels, expanded, mamba2_mixer, of_channels, time_step_rank
+from tfcalc.families.mamba import expanded, mamba2_mixer, of_channels, time_step_rank
 from tfcalc.nn.adapted import AdaptedAttention, AdaptedNetwork, Adapters, AdaptersOf, LowRank
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm

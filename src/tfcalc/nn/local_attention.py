@@ -49,10 +49,8 @@ class LocalAttention(Attention):
         def mixed(*given: Tensor) -> Tensor:
             return self._mixed(given, ctx)
 
-        if ctx.run.recompute == "selective":
-            made = x.trace.checkpoint(mixed, q, k, v, *side)
-        else:
-            made = mixed(q, k, v, *side)
+        again = ctx.run.recompute == "selective"
+        made = x.trace.checkpoint(mixed, q, k, v, *side) if again else mixed(q, k, v, *side)
         return self.output(part(made, 1, x.shape[1]))
 
     def pairs(self, ctx: Context) -> Pairs:

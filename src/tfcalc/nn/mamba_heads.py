@@ -6,7 +6,6 @@ from tfcalc.core.number import Num, divide
 from tfcalc.nn.basic import Blocks
 from tfcalc.nn.context import Context
 from tfcalc.nn.mamba import Mamba
-from tfcalc.ops.elementwise import activation
 from tfcalc.ops.products import linear, matmul
 from tfcalc.ops.shapes import contiguous, expand, narrow, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
