@@ -90,9 +90,9 @@ def mamba_of_heads(
     bias, skip = trace.to(bias, "float32"), reshape(mixer.D.weight(trace), heads, width)
     made = []
     for _ in range(value_of(heads)):
-        one = [select(each, 0) for each in (x, step, bias, a, b, c, skip, gate)]
-        one[6] = trace.to(one[6], "float32")
-        made.append(selective_scan(*one))
+        one, its_step, its_bias, its_a, its_b, its_c = (select(each, 0) for each in (x, step, bias, a, b, c))
+        its_skip = trace.to(select(skip, 0), "float32")
+        made.append(selective_scan(one, its_step, its_bias, its_a, its_b, its_c, its_skip, select(gate, 0)))
     return trace.to(transpose(cat(made, 1), 1, 2), x.dtype)
 
 

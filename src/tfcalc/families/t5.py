@@ -12,6 +12,7 @@ from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder, EncoderStack
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.local_attention import LocalAttention, LocalStack
 from tfcalc.nn.mixture import Router
+from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.switch import Networks, Switch
 
@@ -70,7 +71,7 @@ def longt5(c: Config) -> Module:
         more |= {"summarised": c.number("global_block_size"), "summary_norm": kit.norm(c, "global_input_layer_norm")}
     whole = kit.seq2seq(c, mixer=kit.attention(c, name, LocalAttention, causal=False, **more))
     assert isinstance(whole, EncoderDecoder | EncoderAlone)
-    assert isinstance(whole.encoder, EncoderStack)
+    assert isinstance(whole.encoder, Decoder)
     table = f"block[0].layer.0.{name}.global_relative_attention_bias"
     own = {"near": whole.encoder.relative, "far": kit.relative(c, table) if far else None, "relative": None}
     return whole.but(encoder=LocalStack(**whole.encoder.__dict__ | own))

@@ -33,6 +33,7 @@ ENCODER = "encoder"
 NAMES = ("q_proj", "k_proj", "v_proj", "o_proj")
 ENCODER_ONLY = "EncoderModel"
 CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+WINDOW = {"sliding_window": 4096}
 MODULE: dict[str, Any] = {
     "hidden_size": 2304,
     "intermediate_size": 9216,
@@ -48,7 +49,7 @@ IMAGES: dict[str, Any] = {"mm_tokens_per_image": 256}
 
 def side(c: Config, name: str) -> Config:
     """The nested config of the ``encoder`` or the ``decoder``."""
-    return c.sub(name, defaults=module(c.defaults["vocab_size"]) | (CAPS if c.model_type == "t5gemma" else {}))
+    return c.sub(name, defaults=module(c.defaults["vocab_size"]) | (CAPS if c.model_type == "t5gemma" else WINDOW))
 
 
 def module(words: int) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def layer(c: Config, whole: Config, *mixers: Attention) -> Module:
 def stacked(
     c: Config, whole: Config, name: str, of: type[Decoder], layers: Iterable[Module], scale: str, **more: Any
 ) -> Decoder:
-    """One of the two stacks, whose vectors of words are multiplied by a number of the format ``scale``."""
+    """One of the two stacks, whose vectors of words are multiplied by a number, perhaps one of the format ``scale``."""
     h, drops = c.size("hidden_size"), bool(whole.get("dropout_rate"))
     stack, last = Stack("layers", tuple(layers), c.size("num_hidden_layers")), Norm("norm", "rmsnorm", h, CODE)
     words = Embedding("embed_tokens", c.size("vocab_size"), h)
@@ -167,7 +168,7 @@ def t5gemma2(c: Config) -> Module:
     The table of words is one for both, as is the vector of the word that ends an image.
     """
     whole, writes = c.sub("encoder", defaults=IMAGES), side(c, "decoder")
-    reads, tied = whole.sub("text_config", defaults=module(262208)), c.flag("tie_word_embeddings")
+    reads, tied = whole.sub("text_config", defaults=module(262208) | WINDOW), c.flag("tie_word_embeddings")
     text = marked(reads, c, "text_model", TextStack, Attention, causal=False)
     text = text.but(table=text.table.but(known_as=ENCODER)) if tied else text
     decoder = marked(writes, c, "decoder", MergedDecoder, MergedAttention)
@@ -192,7 +193,7 @@ def marked(
     layers = {window: one(window) for window in dict.fromkeys(found)}
     mark = parameter("embed_tokens.eoi_embedding", h)
     kinds: dict[str, Any] = {"marked": mark, "masks": both(c)}
-    made = stacked(c, whole, name, of, (layers[window] for window in found), "float32", **kinds)
+    made = stacked(c, whole, name, of, (layers[window] for window in found), "", **kinds)
     assert isinstance(made, MarkedDecoder)
     return made
 

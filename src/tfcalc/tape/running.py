@@ -224,8 +224,9 @@ class Running(Trace):
         key = id(weight.storage)
         if key not in self.casts:
             cast = self.casts[key] = self.to(weight, self.numerics.autocast)
-            once: dict[str, Any] = {"passes": 1} if self.shared is None else {"passes": 1, "copies": 1}
-            cast.storage.home = tuple(place._replace(**once) for place in self.tape.module)
+            places = (place._replace(passes=1) for place in self.tape.module)
+            shared = self.shared is not None
+            cast.storage.home = tuple(place._replace(copies=1) if shared else place for place in places)
         return self.casts[key]
 
     @property
