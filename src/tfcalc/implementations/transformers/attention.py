@@ -10,7 +10,7 @@ from tfcalc.implementations.transformers.gates import gated, with_gate
 from tfcalc.implementations.transformers.head_norms import heads_normed, mixture_normed
 from tfcalc.implementations.transformers.masks import window
 from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
-from tfcalc.implementations.transformers.rotation import all_turned, kind_of_angles, turned
+from tfcalc.implementations.transformers.rotation import all_turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_memory
 from tfcalc.implementations.transformers.sinks import sinks
 from tfcalc.tape.value import Value
@@ -24,9 +24,7 @@ def shape(m: Running, part: Component) -> Shape:
     d_v = attend.own.products[1].factors[-1]
     stream = m.stream
     source = (m.shared.memory_of if of_memory(part) else None) or stream
-    if reuses(part):
-        k, v = (divide(each.elements, source.tokens) for each in (m.shared.stored or {})[window(part)])
-    elif "W_K" in maps:  # where no map makes values, they are the keys
+    if "W_K" in maps:  # where no map makes values, they are the keys
         k, v = (maps.get(letter, maps["W_K"]).own.weights[0].shape[1] for letter in ("W_K", "W_V"))
     elif "W_KV" in maps:
         k = v = divide(maps["W_KV"].own.weights[0].shape[1], 2)
@@ -54,8 +52,6 @@ def attention(m: Running, part: Component, x: Value) -> Value:
     for table in filter(is_relative, part.parts):
         own_bias(m, table)
     sizes = sizes._replace(sink=sinks(m, part))
-    if reuses(part):
-        return _of_stored(m, part, sizes, x)
     q, k, v = projections(m, part, sizes, x)
     q, gate = with_gate(m, part, sizes.queries, q, x)
     if m.habits.clips is not None and m.field(m.habits.clips) is not None:
@@ -73,28 +69,8 @@ def attention(m: Running, part: Component, x: Value) -> Value:
         k, v, sizes = cached(m, m.cache.of(m), sizes, k, v)
     elif m.shared.masks:
         m.shared = before._replace(mask=before.masks.get(window(part)))
-    if m.shared.stored is not None:
-        m.shared.stored[window(part)] = k, v
     made = mixed(m, sizes, q, k, v)
     result = m(maps["W_O"], gated(m, part, mixture_normed(m, part, made), gate))
-    m.shared = before
-    return result
-
-
-def reuses(part: Component) -> bool:
-    """Whether it makes nothing but queries: its keys and values are those of an earlier layer of its kind."""
-    return by_letter(part).keys() == {"W_Q", "W_O"}
-
-
-def _of_stored(m: Running, part: Component, sizes: Shape, x: Value) -> Value:
-    """Attention to an earlier layer's keys and values, which that has normed and rotated."""
-    before, stored = m.shared, m.shared.stored or {}
-    maps, (k, v) = by_letter(part), stored[window(part)]
-    (q,) = heads_normed(m, part, m(maps["W_Q"], x).view(heads=not m.run.decoding))
-    q = turned(m, part, q, m.shared.angles[kind_of_angles(m, part)])
-    if m.shared.masks:
-        m.shared = before._replace(mask=before.masks.get(window(part)))
-    result = m(maps["W_O"], mixed(m, sizes, q, k, v))
     m.shared = before
     return result
 

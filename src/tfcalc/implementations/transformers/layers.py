@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.core.traced import value_of
-from tfcalc.implementations.transformers.gemma4 import gemma4_layer
 from tfcalc.implementations.transformers.running import Running, of_memory
 from tfcalc.tape.value import Value
 
@@ -192,7 +191,6 @@ def parallel(m: Running, norms: list[Component], subs: list[Component], x: Value
 
 WIRINGS = {
     "behind": behind,
-    "gemma4": gemma4_layer,
     "pre": pre,
     "post": post,
     "sandwich": sandwich,

@@ -89,18 +89,9 @@ def helium_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
     return olmo_norm(m, x, rows, weight if weight is None else m.t.to(weight, "float32"))
 
 
-def gemma4_norm(m: Running, x: Value, rows: Num, weight: Value | None) -> Value:
-    """Gemma4RMSNorm: 1/rms is a power, which keeps what it reads; times a copy of the weight in fp32."""
-    t, kind = m.t, x.dtype
-    x = t.to(x, "float32")
-    x = t.mul(x, t.pow(t.scaled(t.mean(t.pow(x), rows))))
-    return t.to(x if weight is None else t.mul(x, t.to(weight, "float32")), kind)
-
-
 RMSNORMS = {
     "fused": kernels.rms_norm,
     "gemma": gemma_norm,
-    "gemma4": gemma4_norm,
     "helium": helium_norm,
     "llama": llama_norm,
     "olmo": olmo_norm,

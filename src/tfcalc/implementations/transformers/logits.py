@@ -42,10 +42,6 @@ def labels(m: Running) -> Value:
 
 
 def output(m: Running, part: Component, x: Value) -> Value:
-    """The logits, multiplied or capped where the family does that."""
-    return m.capped(_logits(m, part, x), m.habits.capped_logits)
-
-
-def _logits(m: Running, part: Component, x: Value) -> Value:
+    """The logits, multiplied where the family does that."""
     x = leaves.linear(m, part, x)
     return m.t.scaled(x) if "logits" in m.habits.multiplied else x

@@ -31,7 +31,7 @@ def of_softmax(m: Running, part: Component, experts: Component, x: Value) -> Rou
     logits = _logits(m, part, x)
     found = best(m, t.softmax(logits, "float32"), tokens * _active(experts))
     weights = _normalized(m, found.weights)
-    return Routed(weights if m.habits.routes_in_float32 else t.to(weights, logits.dtype), found.chosen, logits)
+    return Routed(t.to(weights, logits.dtype), found.chosen, logits)
 
 
 def best_first(m: Running, part: Component, experts: Component, x: Value) -> Routed:

@@ -21,7 +21,6 @@ Field = Callable[..., Any]
 Rule = Callable[["Running", Component, Value], Value]
 
 
-Stored = dict[int | None, tuple[Value, Value]]
 AngleKind = tuple[int | None, int]
 """A layer's window (if it has one), and how much of a head's width is rotated."""
 
@@ -33,8 +32,7 @@ class Shared(NamedTuple):
     all read the same), ``mask`` what eager attention adds to its scores,
     ``masks`` those for each window where keys are cached, ``bias`` what is added for distances, ``looks_back`` whether
     the stack is causal. In an encoder-decoder, ``memory`` is what the encoder made of ``memory_of``, and
-    ``memory_bias`` what is added to the scores of its keys. ``stored`` are the last keys and values by the window of
-    their layer, where later ones read them again, ``inputs`` the vectors that layers have of their own.
+    ``memory_bias`` what is added to the scores of its keys.
     """
 
     angles: Mapping[AngleKind | None, tuple[Value, Value]] = MappingProxyType({})
@@ -46,8 +44,6 @@ class Shared(NamedTuple):
     memory: Value | None = None
     memory_bias: Value | None = None
     memory_of: Sequences | None = None
-    stored: Stored | None = None
-    inputs: Value | None = None
 
 
 NOTHING = Shared()
@@ -83,9 +79,7 @@ class Running:
         self.every_layer = every_layer
         self.weights: dict[str, Value] = {}
         self.stream = run.target
-        ids = tape.new(self.stream.tokens, "int64", "token ids") if habits.copies_ids else None
-        given = tape.given(self.stream.tokens, "int64", "token ids")
-        self.ids = given if ids is None else Value(ids, self.stream.tokens, "int64")
+        self.ids = tape.given(self.stream.tokens, "int64", "token ids")
         self.shared = NOTHING
         self.experts = "grouped_mm"  # transformers' experts_implementation
         self.cache: Cache | None = None

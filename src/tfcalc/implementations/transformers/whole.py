@@ -8,12 +8,11 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.implementations.transformers import layers, leaves
 from tfcalc.implementations.transformers.activations import activation
-from tfcalc.implementations.transformers.attention import attention, reuses
+from tfcalc.implementations.transformers.attention import attention
 from tfcalc.implementations.transformers.embeddings import embedded, embeddings
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
 from tfcalc.implementations.transformers.feed_forward import feed_forward
-from tfcalc.implementations.transformers.gemma4 import BY_LAYER, inputs_by_layer
 from tfcalc.implementations.transformers.latent import is_latent, latent_attention
 from tfcalc.implementations.transformers.logits import head, loss, output
 from tfcalc.implementations.transformers.masks import causal, masks, windows
@@ -23,7 +22,6 @@ from tfcalc.implementations.transformers.running import (
     NOTHING,
     Rule,
     Running,
-    Stored,
     has,
     in_sequence,
     of_kind,
@@ -43,7 +41,6 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
             if each is groups[0]:
                 x = embedded(m, x) if tables else x
                 x = _normed_first(m, part, x)
-                m.shared = m.shared._replace(inputs=inputs_by_layer(m, part, x))
                 given = [x]
                 del x  # the stack alone holds it now
                 x = layers.stack(m, groups, given.pop())
@@ -53,8 +50,6 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
             with m.t.inside(each.name):
                 tables.append(leaves.positions(m, each))
                 x = m.t.add(x, tables[-1])
-        elif each.name in BY_LAYER:  # they ran before the layers
-            continue
         elif each.name.startswith(BESIDE):
             _beside(m, each, x)
         else:
@@ -92,8 +87,7 @@ def _normed_first(m: Running, part: Component, x: Value) -> Value:
 def _share(m: Running, part: Component) -> None:
     """What all layers read: the mask of eager attention, cos and sin of the positions."""
     blocks = [node.component for node in part.walk() if node.component.kind == "attention"]
-    stored: Stored | None = {} if any(map(reuses, blocks)) else None
-    shared = m.shared._replace(looks_back=part.kind != "encoder", stored=stored)
+    shared = m.shared._replace(looks_back=part.kind != "encoder")
     if m.cache is not None:
         shared = shared._replace(masks=masks(m, m.cache))
     else:

@@ -4,16 +4,6 @@ from tfcalc.implementations.transformers.habits.code import LLAMA, Cap, Flag, Ha
 
 __all__ = ["Cap", "Flag", "Habits", "Probability", "habits_of"]
 
-GEMMA4 = Habits(
-    norms="gemma4",
-    rmsnorm="gemma4",
-    multiplied=("embedding",),
-    masks=2,
-    angles_by_type=True,
-    normalizes=("", True),
-    routes_in_float32=True,
-    capped_logits=("final_logit_softcapping", None),
-)
 FAMILIES: dict[str, Habits] = {
     "dots3_note_text": Habits(
         router="sigmoid",
@@ -23,10 +13,6 @@ FAMILIES: dict[str, Habits] = {
         angles_by_type=True,
         masks=2,
     ),
-    "gemma4": GEMMA4._replace(copies_ids=True),
-    "gemma4_text": GEMMA4,
-    "gemma4_unified": GEMMA4._replace(copies_ids=True),
-    "gemma4_unified_text": GEMMA4,
 }
 """By ``model_type``."""
 

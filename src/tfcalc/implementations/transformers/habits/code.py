@@ -26,8 +26,6 @@ class Habits(NamedTuple):
     ``buffer``; ``sides`` is tokens in an encoder and places in its decoder."""
     segments: str = "places"
     """So are token types."""
-    copies_ids: bool = False
-    """The table of words reads a copy of the token ids."""
     keeps_multiplier: bool = False
     """What the embedding is multiplied by is a tensor, made anew."""
     normed_embedding: bool = False
@@ -37,8 +35,8 @@ class Habits(NamedTuple):
 
     norms: str = ""
     """Before each sub-layer (``pre``), after its sum with the stream (``post``), before the sub-layer and behind it
-    (``sandwich``), before sub-layers that stand side by side (``parallel``), only ``behind`` a sub-layer, or by their
-    names, as Gemma 4 has them (``gemma4``); where it is empty, their number tells."""
+    (``sandwich``), before sub-layers that stand side by side (``parallel``), or only ``behind`` a sub-layer; where it
+    is empty, their number tells."""
     norms_in_line: bool = False
     """A norm behind a sum is called in the line of the sum: a variable has what was added until the norm has run."""
     side_by_side: tuple[Flag, ...] = ()
@@ -67,7 +65,7 @@ class Habits(NamedTuple):
     # -- norms, activations, maps
 
     rmsnorm: str = "llama"
-    """Whose code: ``llama``, ``gemma``, ``gemma4``, ``helium``, ``olmo``, ``t5``."""
+    """Whose code: ``llama``, ``gemma``, ``helium``, ``olmo``, ``t5``."""
     layernorm: str = "kernel"
     """Whose code: ``kernel`` is PyTorch's alone, which runs in what makes logits in any case."""
     activations: str = "by name"
@@ -145,8 +143,6 @@ class Habits(NamedTuple):
     """The chosen experts' weights are divided by their sum."""
     normalizes_in_place: bool = True
     """That needs a copy of them."""
-    routes_in_float32: bool = False
-    """They stay in fp32."""
     clamps_gates: bool = False
     """The experts' gates are cut, as GPT-OSS has them."""
 
@@ -155,7 +151,6 @@ class Habits(NamedTuple):
     scaled_output: tuple[str, ...] | None = None
     """The fields of which the first that is given says whether what a decoder made is scaled for the head; where none
     is, it is scaled (None: never)."""
-    capped_logits: Cap = ("", None)
     loss: str = "float32"
     """The format of the logits that it reads, or their ``own``; ``by class``: this where they are of words."""
     shifted: bool = True
