@@ -39,7 +39,7 @@ class MapOfGroups(Linear):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of b × l × a × d."""
-        (b, l, *_), (held,) = x.shape, self.held().weights
+        (b, l), (held,) = x.shape[:2], self.held().weights
         rows = reshape(x, b * l, self.groups, divide(self.fan_in, self.groups))
         return reshape(grouped_linear(rows, x.trace.weight(held)), b, l, self.fan_out)
 

@@ -92,7 +92,7 @@ class Experts(GatedFeedForward):
         return self.count
 
     @property
-    def active(self) -> Num:
+    def active(self) -> Num | None:
         """How many of them a token goes through."""
         return self.chosen
 
