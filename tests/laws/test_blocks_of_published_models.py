@@ -7,11 +7,13 @@ import pytest
 from tests.conftest import recorded
 from tfcalc.blocks import GATED, FeedForward
 from tfcalc.blocks.experts import MixtureOfExperts
-from tfcalc.blocks.latent_attention import LatentAttention
 from tfcalc.configs.fields import FIELDS
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import active_params, matmul_flops, params
 from tfcalc.core.number import Num
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.latent import LatentAttention
+from tfcalc.nn.rope import Rope
 from tfcalc.workload import Sequences, Workload
 
 RUN = Workload(batch_size=2, seq_len=8)
@@ -41,7 +43,10 @@ def test_passes_multiply_the_work_and_not_the_weights() -> None:
 
 
 def test_latent_attention_with_full_ranks_keeps_its_heads() -> None:
-    small = LatentAttention(32, 4, None, 8, 6, 2, 8)("self_attn", STREAM, RUN)
+    maps = Linear("q_proj", 32, 4 * 8), Linear("kv_a_proj", 32, 8 + 2), Linear("kv_b_proj", 8, 4 * (6 + 8))
+    norm, output = Norm("kv_a_layernorm", "rmsnorm", 8), Linear("o_proj", 4 * 8, 32)
+    block = LatentAttention("self_attn", 4, 4, 8, 8, maps, (norm,), output, rope=Rope(2), kv_rank=8, nope_dim=6)
+    (small,) = block.components()
     by_hand = 32 * 4 * 8 + 32 * (8 + 2) + 8 + 8 * 4 * (6 + 8) + 4 * 8 * 32  # DeepSeek-V2, section 2.1
     assert small.total(params) == by_hand
 
