@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from tfcalc.blocks import FUSED, GATED, FeedForward, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
-from tfcalc.blocks.indexer import Indexer
-from tfcalc.blocks.latent_attention import LatentAttention
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
-from tfcalc.families.experts import DENSE_OR_SPARSE as DENSE_OR_SPARSE
 from tfcalc.families.experts import mixture, shared
 from tfcalc.families.experts import mlp_types as mlp_types
 from tfcalc.families.experts import sparse_after as sparse_after
 from tfcalc.families.glm_moe import dense_first, dense_or_sparse, routed
-from tfcalc.families.llama import PRE_NORM, gated, norms
-from tfcalc.leaves import buffer
 from tfcalc.nn import indexer as nn
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.indexer import SparseLatentAttention
@@ -31,29 +22,6 @@ from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.printable import quoted
-from tfcalc.workload import Workload
-
-Kind = TypeVar("Kind", bound=Hashable)
-
-
-def latent_attention(c: Config, *, value: Num | None = None, within: tuple[Component, ...] = ()) -> LatentAttention:
-    """Multi-head latent attention. It has no use for ``head_dim`` and ``num_key_value_heads``."""
-    return LatentAttention(
-        c.size("hidden_size"),
-        c.size("num_attention_heads"),
-        c.optional("q_lora_rank"),
-        c.size("kv_lora_rank"),
-        c.size("qk_nope_head_dim", least=0),
-        c.size("qk_rope_head_dim", least=0),
-        c.size("v_head_dim") if value is None else value,
-        bias=c.flag("attention_bias"),
-        within=within,
-    )
-
-
-def latent(c: Config, run: Workload, *, within: tuple[Component, ...] = ()) -> Component:
-    """Attention as most of these models have it."""
-    return latent_attention(c, within=within)("self_attn", run.target, run)
 
 
 def latent_module(c: Config, *, value: Num | None = None, low_rank: bool = True) -> LatentModule:
@@ -92,60 +60,11 @@ def shared_and_routed(c: Config, *, bias: bool = False, corrected: bool = True, 
     return mixture(c, common, experts="n_routed_experts", width="moe_intermediate_size", **routing)
 
 
-def indexer(c: Config, run: Workload) -> Component:
-    """What chooses the keys of sparse attention. It reads the query's latent vector, so there must be one."""
-    block = Indexer(c.size("hidden_size"), c.size("q_lora_rank"), c.size("index_n_heads"), c.size("index_head_dim"))
-    return block("indexer", run.target, run)
-
-
 def active(c: Config) -> Num:
     """Experts that a token goes through: all of them where no fewer are asked for."""
     stored = c.number("n_routed_experts")
     fewer = c.get("num_experts_per_tok") is not None and c.number("num_experts_per_tok", least=0) < stored
     return c.size("num_experts_per_tok", least=0) if fewer else c.size("n_routed_experts")
-
-
-def experts(
-    c: Config,
-    run: Workload,
-    *,
-    bias: bool = False,
-    corrected: bool = True,
-    shared_width: str = "moe_intermediate_size",
-    within: tuple[Component, ...] = (),
-) -> Component:
-    """Routed experts and a shared one, which is as wide as ``n_shared_experts`` of ``shared_width``.
-
-    The router's correction (``corrected``) balances the experts' load and is not trained by gradient: a buffer.
-    """
-    h, width, act = c.size("hidden_size"), c.size("moe_intermediate_size"), c.word("hidden_act")
-    stored, shared = c.size("n_routed_experts"), c.size("n_shared_experts", least=0) * c.size(shared_width)
-    common = FeedForward(h, shared, act, bias=bias, names=GATED, gated=True)("shared_experts", run.target, run)
-    block = MixtureOfExperts(
-        h,
-        stored,
-        active(c),
-        FeedForward(h, width, act, names=FUSED, gated=True),
-        within=(common, *([buffer("gate.e_score_correction_bias", stored)] if corrected else []), *within),
-    )
-    return block("mlp", run.target, run)
-
-
-def feed_forward(kind: str, c: Config, run: Workload) -> Component:
-    """The sub-layer after attention: one dense network, or experts."""
-    return experts(c, run) if kind == "sparse" else gated(c, run)
-
-
-def layers(
-    c: Config, run: Workload, kinds: Sequence[Kind], parts: Callable[[Kind], tuple[Component, ...]]
-) -> Iterator[Component]:
-    """Layers with a norm before each of their two ``parts``, which are those of the layer's kind."""
-
-    def make(kind: Kind) -> Component:
-        around = *parts(kind), *norms(PRE_NORM, "rmsnorm", c, run)
-        return layer("layers", around, run.target.tokens * c.size("hidden_size"), ends_with_sum=True)
-
-    return stack("layers", kinds, c.size("num_hidden_layers"), make)
 
 
 @family(

@@ -18,7 +18,7 @@ from tfcalc.families.experts import chosen as chosen
 from tfcalc.families.llama import PRE_NORM, norms
 from tfcalc.families.olmo import POST_NORM
 from tfcalc.families.windows import both, window, windows
-from tfcalc.leaves import buffer, parameter
+from tfcalc.leaves import buffer
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.layers import Behind, PreNorm
 from tfcalc.nn.mixture import Mixture, SparseMixer
@@ -95,11 +95,6 @@ def correction(c: Config, name: str = "gate.e_score_correction_bias", experts: s
 def lm_head_by(bias: str) -> Head:
     """A head whose bias is a flag of the config. Its matrix may be the embedding's all the same."""
     return lambda c, run, base: lm_head(bias=c.flag(bias))(c, run, base)
-
-
-def sinks(c: Config) -> Component:
-    """A trained score for each head, which takes a share of its softmax and no value."""
-    return parameter("sinks", c.size("num_attention_heads"), minor=True)
 
 
 @family("mixtral", architecture="MixtralForCausalLM", heads=TOPS, aliases={"num_experts": "num_local_experts"})

@@ -13,7 +13,6 @@ from tfcalc.implementations.transformers.embeddings import embedded, embeddings
 from tfcalc.implementations.transformers.encoder_decoder import encoder_decoder
 from tfcalc.implementations.transformers.experts import mixture
 from tfcalc.implementations.transformers.feed_forward import feed_forward
-from tfcalc.implementations.transformers.latent import is_latent, latent_attention
 from tfcalc.implementations.transformers.logits import head, loss, output
 from tfcalc.implementations.transformers.masks import causal, masks, windows
 from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
@@ -104,11 +103,6 @@ def _heads(blocks: Sequence[Component]) -> Num:
     return next((of_kind(block, "attend").own.products[0].factors[-2] for block in blocks if has(block, "attend")), 1)
 
 
-def any_attention(m: Running, part: Component, x: Value) -> Value:
-    """Of queries, keys and values, or by a latent vector."""
-    return latent_attention(m, part, x) if is_latent(part) else attention(m, part, x)
-
-
 def model(m: Running, part: Component, x: Value) -> Value:
     """A stack without a head, or stacks with what is behind them."""
     return stacked(m, part, x) if has(part, "layer") else encoder_decoder(m, part, x)
@@ -116,7 +110,7 @@ def model(m: Running, part: Component, x: Value) -> Value:
 
 RULES: dict[str, Rule] = {
     "activation": activation,
-    "attention": any_attention,
+    "attention": attention,
     "decoder": stacked,
     "embedding": leaves.embedding,
     "embeddings": embeddings,

@@ -5,14 +5,6 @@ from tfcalc.implementations.transformers.habits.code import LLAMA, Cap, Flag, Ha
 __all__ = ["Cap", "Flag", "Habits", "Probability", "habits_of"]
 
 FAMILIES: dict[str, Habits] = {
-    "dots3_note_text": Habits(
-        router="sigmoid",
-        router_logits="copies",
-        normalizes=("norm_topk_prob", True),
-        angles="float32",
-        angles_by_type=True,
-        masks=2,
-    ),
 }
 """By ``model_type``."""
 
