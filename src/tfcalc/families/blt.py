@@ -121,8 +121,8 @@ def blt(c: Config) -> Module:
 
     How many bytes a patch has depends on the text; here it is ``patch_size``.
     """
-    read, tables = part(c, "encoder"), c.number("encoder_hash_byte_group_nb_functions") * len(groups(c))
-    rows = c.size("encoder_hash_byte_group_vocab") * c.size("encoder_hash_byte_group_nb_functions") * len(groups(c))
+    read, tables = part(c, "encoder"), c.size("encoder_hash_byte_group_nb_functions") * len(groups(c))
+    rows = c.size("encoder_hash_byte_group_vocab") * tables
     return LatentBytes(
         "model",
         encoder(read, tied=c.flag("tie_word_embeddings") and c.head == "ForCausalLM"),

@@ -175,7 +175,7 @@ class LatentBytes(Module):
     hashed: Embedding
     patcher: Module | None
     patch: Num
-    tables: int
+    tables: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of bytes."""
@@ -194,7 +194,7 @@ class LatentBytes(Module):
         if not x.trace.lowers:
             self.hashed(new((self.tables, *x.shape), "int64", "hashes"))
             return made
-        for _ in range(self.tables):
+        for _ in range(value_of(self.tables)):
             made = add(made, self.hashed(new(x.shape, "int64", "hashes")))
         return made
 
