@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tfcalc.blocks import GATED, LLAMA_NAMES, Attention, FeedForward, layer
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import bare, output
-from tfcalc.core.component import Component
-from tfcalc.core.gradient import without_gradient
-from tfcalc.core.number import Num, divide, floor_div
-from tfcalc.core.sharing import without_weights
-from tfcalc.families.llama import PRE_NORM, kv_heads
-from tfcalc.leaves import embedding, linear, norm
-from tfcalc.workload import Sequences, Workload
+from tfcalc.core.number import Num, floor_div
+from tfcalc.families import kit
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.model import WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.not_trained import untrained
+from tfcalc.nn.patches_of_bytes import (
+    ByteDecoder,
+    ByteEncoder,
+    LatentBytes,
+    MapAgain,
+    PatchAttention,
+    Patcher,
+    Through,
+)
+from tfcalc.nn.stack import Stack
 
 PARTS = {
     "encoder": "blt_local_encoder",
@@ -37,141 +44,94 @@ def inner(c: Config) -> Num:
     return floor_div(8 * c.size("hidden_size"), 3) if given is None else given
 
 
-def attention(
-    name: str, c: Config, run: Workload, queries: Sequences, keys: Sequences, *, within: tuple[Component, ...] = ()
-) -> Component:
+def attention(c: Config) -> Attention:
     """Grouped heads that split the hidden size; causal within a sequence."""
-    h, d = c.size("hidden_size"), c.quotient("hidden_size", "num_attention_heads")
-    block = Attention(h, c.size("num_attention_heads"), kv_heads(c), d, d, names=LLAMA_NAMES, within=within)
-    return block(name, queries, keys, run, causal=queries is keys)
+    return kit.attention(c, width=c.quotient("hidden_size", "num_attention_heads"), dropout="dropout")
 
 
-def layers(c: Config, run: Workload, stream: Sequences) -> Component:
+def layers(c: Config) -> Stack:
     """Llama's layers."""
-    h, tokens = c.size("hidden_size"), stream.tokens
-    mixer = attention("self_attn", c, run, stream, stream)
-    mlp = FeedForward(h, inner(c), c.word("hidden_act"), names=GATED, gated=True)("mlp", stream, run)
-    norms = (norm(name, "rmsnorm", h, tokens) for name in PRE_NORM)
-    return layer("layers", (mixer, mlp, *norms), tokens * h, copies=c.size("num_hidden_layers"), ends_with_sum=True)
+    made = kit.layer(c, attention(c), kit.gated(c, width=inner(c)))
+    return Stack("layers", (made,) * c.number("num_hidden_layers"), c.size("num_hidden_layers"))
 
 
-def crossing(c: Config, run: Workload, queries: Sequences, keys: Sequences) -> Component:
+def crossing(c: Config, *, count: Num = 1) -> PatchAttention:
     """Attention between bytes and patches, with norms of both."""
     h = c.size("hidden_size")
-    norms = norm("q_norm", "rmsnorm", h, queries.tokens), norm("k_norm", "rmsnorm", h, keys.tokens)
-    return attention("cross_attn_layers", c, run, queries, keys, within=norms)
+    norms = {"query_norm": Norm("q_norm", "rmsnorm", h), "key_norm": Norm("k_norm", "rmsnorm", h)}
+    own = {"name": "cross_attn_layers", "causal": False, "masked": False, "rope": None, "count": count}
+    return PatchAttention(**attention(c).__dict__ | own | norms)
 
 
-def of_every_layer(c: Config, asks: bool, project: Component, cross: Component) -> Iterator[Component]:
-    """Both once, or ``cross`` at every layer.
-
-    In the encoder (``asks``) each layer begins anew with its patches, so that what the last one makes is all that is
-    used of it, and all that a gradient reaches.
-    """
-    yield project
+def encoder(c: Config, *, tied: bool) -> ByteEncoder:
+    """Patches ask the bytes, behind the last layer or behind each: k vectors a patch."""
+    h, k, cross = c.size("hidden_size"), c.size("cross_attn_k"), crossing(c)
+    name = "patch_embedding_projection"
+    table = Embedding("embed_tokens", c.size("vocab_size"), h, "lm_head" if tied else None)
+    made = ByteEncoder("local_encoder", layers(c), Linear(name, h, h * k), cross, table, k)
     if not c.flag("cross_attn_all_layers"):
-        yield cross
-    elif not asks:
-        yield cross._replace(copies=c.size("num_hidden_layers"))
-    else:
-        others = c.size("num_hidden_layers") - 1
-        for part, copies in ((without_weights(project), 0), (cross, others)):
-            unused = without_gradient(part)._replace(name=f"{part.name}[not last]", copies=copies, active=others)
-            yield unused
-        yield cross._replace(name=f"{cross.name}[last]")
+        return made
+    others = c.size("num_hidden_layers") - 1
+    return made.but(
+        cross=cross.but(name=f"{cross.name}[last]"),
+        again=MapAgain(f"{name}[not last]", h, h * k, name, times=others),
+        unused=cross.but(name=f"{cross.name}[not last]", count=others, used=others),
+    )
 
 
-def local(
-    name: str, c: Config, run: Workload, patches: Sequences, *further: Component, width: Num, asks: bool
-) -> Component:
-    """A model of bytes. Patches ask the bytes (in the encoder), or the bytes ask the patches; k vectors a patch."""
+def decoder(c: Config) -> ByteDecoder:
+    """Bytes ask the patches, before the first layer or before each."""
     h, k = c.size("hidden_size"), c.size("cross_attn_k")
-    pieces = Sequences(patches.batch, patches.length * k)
-    queries, keys = (pieces, run.target) if asks else (run.target, pieces)
-    project = linear("patch_embedding_projection", width, h * k, patches.tokens, bias=False)
-    return Component(
-        name,
-        "decoder",
-        parts=(
-            layers(c, run, run.target),
-            *of_every_layer(c, asks, project, crossing(c, run, queries, keys)),
-            *further,
-        ),
-    )
+    project = Linear("patch_embedding_projection", c.size("hidden_size_global"), h * k)
+    cross = crossing(c, count=c.size("num_hidden_layers") if c.flag("cross_attn_all_layers") else 1)
+    return ByteDecoder("local_decoder", project, cross, layers(c), Norm("norm", "rmsnorm", h), k)
 
 
-def of_bytes(c: Config, run: Workload, *, tied: bool = False) -> Component:
-    """A vector for each byte."""
-    tied_to = "lm_head" if tied else None
-    return embedding("embed_tokens", c.size("vocab_size"), c.size("hidden_size"), run.target.tokens, tied_to=tied_to)
-
-
-def last_norm(c: Config, run: Workload) -> Component:
-    """The final norm of what reads bytes."""
-    return norm("norm", "rmsnorm", c.size("hidden_size"), run.target.tokens)
-
-
-def global_transformer(c: Config, run: Workload, patches: Sequences, width: Num) -> Component:
+def global_transformer(c: Config) -> Through:
     """The large model, which reads a patch's vectors side by side: mapped, where they are not as wide as it is."""
-    nested, encoder = part(c, "global"), part(c, "encoder")
-    maps = encoder.number("hidden_size") * c.number("cross_attn_k") != nested.number("hidden_size")
-    h = nested.size("hidden_size")
-    project = [linear("token_embedding_projection", width, h, patches.tokens, bias=False)] if maps else []
-    return Component("global_transformer", "decoder", parts=(*project, layers(nested, run, patches)))
+    nested, read = part(c, "global"), part(c, "encoder")
+    width = read.size("hidden_size") * c.size("cross_attn_k")
+    maps = read.number("hidden_size") * c.number("cross_attn_k") != nested.number("hidden_size")
+    project = Linear("token_embedding_projection", width, nested.size("hidden_size")) if maps else None
+    return Through("global_transformer", project, layers(nested))
 
 
-def frozen(component: Component) -> Component:
-    """The component with weights that no gradient trains."""
-    weights = tuple(weight._replace(frozen=True) for weight in component.own.weights)
-    parts = tuple(frozen(inside) for inside in component.parts)
-    return component._replace(own=component.own._replace(weights=weights), parts=parts)
-
-
-def patcher(c: Config, run: Workload) -> Component:
+def patcher(c: Config) -> Module:
     """A small language model of bytes, trained beforehand: where it is surprised, a patch begins."""
-    logits = output("lm_head", c.size("hidden_size"), c.size("vocab_size"), run, tied=False)
-    stack = layers(c, run, run.target)
-    return without_gradient(
-        frozen(Component("patcher", "decoder", parts=(of_bytes(c, run), stack, last_norm(c, run), logits)))
-    )
+    h, words = c.size("hidden_size"), c.size("vocab_size")
+    head = Linear("lm_head", h, words, "vocab", kind="output")
+    table, last = Embedding("embed_tokens", words, h), Norm("norm", "rmsnorm", h)
+    return untrained(Patcher("patcher", table, layers(c), last, head=head))
 
 
-def logits(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def language_model(c: Config, base: Module) -> Module:
     """Logits over bytes. Where they are tied, it is the encoder's table that is stored here."""
-    yield base
-    yield output("lm_head", part(c, "decoder").size("hidden_size"), c.size("vocab_size"), run, tied=False)
+    width = part(c, "decoder").size("hidden_size")
+    return WithHead("", base, Linear("lm_head", width, c.size("vocab_size"), "vocab", kind="output"))
 
 
 @family(
     "blt",
     architecture="BltForCausalLM",
-    heads={"Model": bare, "ForCausalLM": logits},
+    heads={"Model": tops.bare, "ForCausalLM": language_model},
     encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],  # by __post_init__
 )
-def blt(c: Config, run: Workload) -> Component:
+def blt(c: Config) -> Module:
     """Pagnoni et al. 2024 (arXiv 2412.09871): a table of hashed groups of bytes holds most of the small parameters.
 
     How many bytes a patch has depends on the text; here it is ``patch_size``.
     """
-    encoder, decoder = part(c, "encoder"), part(c, "decoder")
-    h, tokens = encoder.size("hidden_size"), run.target.tokens
-    patches = Sequences(run.batch_size, divide(run.seq_len, c.size("patch_size")))
-    tables = c.size("encoder_hash_byte_group_nb_functions") * len(groups(c))
-    table = of_bytes(encoder, run, tied=c.flag("tie_word_embeddings") and c.head == "ForCausalLM")
-    read = local("local_encoder", encoder, run, patches, table, width=h, asks=True)
-    wide = decoder.size("hidden_size_global")
-    return Component(
+    read, tables = part(c, "encoder"), c.size("encoder_hash_byte_group_nb_functions") * len(groups(c))
+    rows = c.size("encoder_hash_byte_group_vocab") * tables
+    return LatentBytes(
         "model",
-        "decoder",
-        parts=(
-            read,
-            global_transformer(c, run, patches, h * c.size("cross_attn_k")),
-            local("local_decoder", decoder, run, patches, last_norm(decoder, run), width=wide, asks=False),
-            embedding(
-                "encoder_hash_tok_embedding", c.size("encoder_hash_byte_group_vocab") * tables, h, tokens * tables
-            ),
-            *([patcher(part(c, "patcher"), run)] if c.flag("patch_in_forward") else []),
-        ),
+        encoder(read, tied=c.flag("tie_word_embeddings") and c.head == "ForCausalLM"),
+        global_transformer(c),
+        decoder(part(c, "decoder")),
+        Embedding("encoder_hash_tok_embedding", rows, read.size("hidden_size")),
+        patcher(part(c, "patcher")) if c.flag("patch_in_forward") else None,
+        c.size("patch_size"),
+        tables,
     )
 
 

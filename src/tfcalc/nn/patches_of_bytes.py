@@ -1,0 +1,217 @@
+"""A large model of patches between two small ones of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfcalc.core.cost import Cost
+from tfcalc.core.number import Num, divide
+from tfcalc.core.traced import value_of
+from tfcalc.nn.attention import attentions
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.context import Context
+from tfcalc.nn.cross_attention import CrossAttention
+from tfcalc.nn.model import Decoder
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+from tfcalc.ops.elementwise import add
+from tfcalc.ops.products import linear
+from tfcalc.ops.shapes import reshape
+from tfcalc.tape.call import Call
+from tfcalc.tape.tensor import Tensor
+from tfcalc.workload import Sequences
+
+
+class PatchAttention(CrossAttention):
+    """``x + attention(norm(x), norm(memory))`` of bytes to patches, or of patches to bytes; so many of it (``count``).
+
+    Of those whose result another takes the place of, ``used`` says how many run.
+    """
+
+    query_norm: Norm | None = None
+    key_norm: Norm | None = None
+    count: Num = 1
+    used: Num | None = None
+
+    @property
+    def copies(self) -> Num:
+        """How many there are."""
+        return self.count
+
+    @property
+    def active(self) -> Num | None:
+        """How many run."""
+        return self.used
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """What ``x`` and the memory of the context make."""
+        assert ctx.memory is not None
+        assert self.query_norm is not None
+        assert self.key_norm is not None
+        memory = ctx._replace(memory=self.key_norm(ctx.memory, ctx))
+        return add(super().forward(self.query_norm(x, ctx), memory), x)
+
+
+class MapAgain(Linear):
+    """A map whose weights another module holds, and that runs so many ``times`` more."""
+
+    times: Num = 1
+
+    @property
+    def copies(self) -> Num:
+        """None of its own."""
+        return 0
+
+    @property
+    def active(self) -> Num:
+        """How often it runs."""
+        return self.times
+
+    def held(self) -> Cost:
+        """Nothing."""
+        return Cost()
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """On each row."""
+        (weight,) = (x.trace.weight(each) for each in super().held().weights)
+        return linear(x, weight, letter=self.letter)
+
+
+class Through(Module):
+    """Layers, with masks and angles of their own sequences; a map may stand before them."""
+
+    kind = "decoder"
+
+    map: Linear | None
+    layers: Stack
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of vectors."""
+        return through(self.layers, x if self.map is None else self.map(x), ctx)
+
+
+def through(layers: Stack, x: Tensor, ctx: Context) -> Tensor:
+    """What the layers make of ``x``."""
+    ctx = ctx.backend.begin(ctx, x, list(attentions(layers)), ()) if x.trace.lowers else ctx
+    return layers(x, ctx)
+
+
+class ByteEncoder(Module):
+    """Layers of bytes; of each patch the largest numbers are mapped to ``vectors``, which ask the bytes.
+
+    They may do so behind each layer (``again``, ``unused``): each time they begin anew, so that what the last one makes
+    is all that is used of it, and all that a gradient reaches.
+    """
+
+    kind = "decoder"
+
+    layers: Stack
+    map: Linear
+    cross: PatchAttention
+    table: Embedding
+    vectors: Num
+    again: MapAgain | None = None
+    unused: PatchAttention | None = None
+
+    def words(self, x: Tensor) -> Tensor:
+        """A vector for each byte."""
+        with x.trace.inside(self):
+            return self.table(x)
+
+    def read(self, x: Tensor, patches: Sequences, ctx: Context) -> tuple[Tensor, Tensor]:
+        """The bytes' vectors, and those of patches."""
+        with x.trace.inside(self):
+            x = through(self.layers, x, ctx)
+            if self.again is not None and self.unused is not None:
+                with x.trace.without_gradients():
+                    for _ in range(value_of(self.again.times) if x.trace.lowers else 1):
+                        self._asked(self.again, self.unused, x, patches, ctx)
+            return x, self._asked(self.map, self.cross, x, patches, ctx)
+
+    def _asked(self, map_: Linear, cross: PatchAttention, x: Tensor, patches: Sequences, ctx: Context) -> Tensor:
+        shape = patches.batch, patches.length, x.width
+        reduced = x.trace.call(Call("scatter_reduce", (x,), shape, x.dtype, saves=(x,), saves_result=True))
+        asking, memory_of = Sequences(patches.batch, patches.length * self.vectors), ctx.stream
+        made = reshape(map_(reduced), patches.batch, asking.length, x.width)
+        return add(made, cross(made, ctx._replace(stream=asking, memory=x, memory_of=memory_of)))
+
+
+class ByteDecoder(Module):
+    """Bytes ask the patches' vectors, before the first of its layers or before each."""
+
+    kind = "decoder"
+
+    map: Linear
+    cross: PatchAttention
+    layers: Stack
+    norm: Norm
+    vectors: Num
+
+    def read(self, x: Tensor, patches: Tensor, ctx: Context) -> Tensor:
+        """Of bytes and patches."""
+        with x.trace.inside(self):
+            of = Sequences(patches.shape[0], patches.shape[1] * self.vectors)
+            memory = reshape(self.map(patches), of.batch, of.length, x.width)
+            asking = ctx._replace(memory=memory, memory_of=of)
+            for _ in range(value_of(self.cross.copies) if x.trace.lowers else 1):
+                x = add(x, self.cross(x, asking))
+            return self.norm(through(self.layers, x, ctx), ctx)
+
+
+class LatentBytes(Module):
+    """Bytes, and what so many ``tables`` have for the hashes of groups of them, are made patches; these run deep.
+
+    How many bytes a patch has depends on the text; here it is ``patch``. Another model (``patcher``), which is trained
+    before, finds where patches begin.
+
+    Source: Pagnoni et al. 2024 (arXiv 2412.09871).
+    """
+
+    kind = "decoder"
+
+    encoder: ByteEncoder
+    deep: Through
+    decoder: ByteDecoder
+    hashed: Embedding
+    patcher: Module | None
+    patch: Num
+    tables: Num
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Of bytes."""
+        trace = x.trace
+        made = self._embedded(x)
+        if self.patcher is not None:
+            with trace.without_gradients():
+                self.patcher(x, ctx)
+        patches = Sequences(ctx.run.batch_size, divide(ctx.run.seq_len, self.patch))
+        made, asked = self.encoder.read(made, patches, ctx)
+        asked = reshape(asked, patches.batch, patches.length, self.encoder.vectors * asked.width)
+        return self.decoder.read(made, self.deep(asked, ctx._replace(stream=patches)), ctx)
+
+    def _embedded(self, x: Tensor) -> Tensor:
+        made, new = self.encoder.words(x), x.trace.new
+        if not x.trace.lowers:
+            self.hashed(new((self.tables, *x.shape), "int64", "hashes"))
+            return made
+        for _ in range(value_of(self.tables)):
+            made = add(made, self.hashed(new(x.shape, "int64", "hashes")))
+        return made
+
+
+class Patcher(Decoder):
+    """A small language model of bytes, which is surprised where a patch begins."""
+
+    head: Linear | None = None
+
+    @property
+    def parts(self) -> Iterator[Module]:
+        """With what makes logits."""
+        yield from super().parts
+        if self.head is not None:
+            yield self.head
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Logits of all bytes."""
+        assert self.head is not None
+        return self.head(super().forward(x, ctx))
