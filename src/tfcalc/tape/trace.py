@@ -167,6 +167,10 @@ class Trace:
         """What runs now is one turn of the module that runs, for so many."""
         return nullcontext()
 
+    def again(self) -> AbstractContextManager[None]:
+        """What runs now is computed once more in backward, however a model is trained."""
+        return nullcontext()
+
     def count(self, call: Call) -> None:
         """Count an operation whose result something else makes."""
 
