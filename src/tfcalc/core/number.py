@@ -51,6 +51,16 @@ def divide(whole: Any, parts: Any) -> Any:
     return whole / parts if hasattr(parts, "free_symbols") else whole // parts
 
 
+def beyond(length: Num, most: int) -> Num:
+    """1 where a sequence is longer than ``most``, else 0.
+
+    >>> beyond(4, 4), beyond(5, 4), beyond(50, 4)
+    (0, 1, 1)
+    """
+    longer: Num = minimum(1, floor_div(length, most + 1))
+    return longer
+
+
 def ceil_div(whole: Any, size: Any) -> Any:
     """How many pieces of ``size`` hold ``whole``: ``⌈whole / size⌉``.
 

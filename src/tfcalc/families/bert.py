@@ -2,95 +2,16 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import Attention, FeedForward, layer
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Component
-from tfcalc.core.number import Num
 from tfcalc.families import bert_kit as kit
-from tfcalc.families.bert_kit import FFN, FIRST_TOKEN, NAMES, PAIRED, POST_NORM
+from tfcalc.families.bert_kit import FIRST_TOKEN, PAIRED
 from tfcalc.families.bert_tops import BERT_TOPS, ROBERTA_TOPS, causal, predictions
-from tfcalc.leaves import embedding, learned_position, norm
 from tfcalc.nn.embeddings import GIVEN, TOKENS, OnPage, Positions, Segments
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
-from tfcalc.workload import Sequences, Workload
-
-
-def embeddings(
-    c: Config, run: Workload, *tables: Component, width: Num | None = None, normed: str = "LayerNorm"
-) -> Component:
-    """The words' vectors, what is added to them, and a norm (none where ``normed`` is empty)."""
-    tokens, e = run.target.tokens, c.size("hidden_size") if width is None else width
-    words = embedding("word_embeddings", c.size("vocab_size"), e, tokens)
-    norms = (norm(normed, "layernorm", e, tokens),) if normed else ()
-    return Component("embeddings", "embeddings", parts=(words, *tables, *norms))
-
-
-def positions(c: Config, run: Workload, *, width: Num | None = None, offset: int = 0) -> Component:
-    """A trained vector for each position; ``offset`` more than the config says."""
-    e = c.size("hidden_size") if width is None else width
-    return learned_position("position_embeddings", c.size("max_position_embeddings") + offset, e, run.target.tokens)
-
-
-def attention(
-    c: Config,
-    run: Workload,
-    *,
-    name: str = "attention",
-    names: tuple[str, ...] = NAMES,
-    bias: bool = True,
-    queries: Sequences | None = None,
-    memory: Sequences | None = None,
-    within: tuple[Component, ...] = (),
-    rotated: bool = False,
-) -> Component:
-    """Attention within the sequence, or to ``memory``. As a decoder (``is_decoder``) it looks only back."""
-    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    rotary = d if rotated else None
-    block = Attention(h, a, a, d, d, bias=bias, output_bias=True, names=names, within=within, rotary=rotary)
-    causal = memory is None and c.flag("is_decoder")
-    return block(name, queries or run.target, memory or run.target, run, causal=causal)
-
-
-def feed_forward(c: Config, run: Workload, *, name: str = "(ffn)", names: tuple[str, ...] = FFN) -> Component:
-    """Two maps, that the checkpoint keeps apart."""
-    block = FeedForward(
-        c.size("hidden_size"), c.size("intermediate_size"), c.word("hidden_act"), bias=True, names=names
-    )
-    return block(name, run.target, run)
-
-
-def layers(
-    c: Config,
-    run: Workload,
-    mixer: Component,
-    *,
-    norms: tuple[str, str, str] = POST_NORM,
-    ffn: Component | None = None,
-    cross: Component | None = None,
-    more: tuple[Component, ...] = (),
-    pre_norm: bool = False,
-    dropped: bool = True,
-) -> Component:
-    """Equal layers: mixer, cross-attention where there is any, feed-forward, and the norms that go with them.
-
-    With ``pre_norm`` these stand before the sub-layers, so that a sum is what leaves a layer: with what the last map
-    made, if that is not ``dropped`` in training.
-    """
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    of_mixer, of_cross, of_ffn = (norm(name, "layernorm", h, tokens) for name in norms)
-    crossed = (cross, of_cross) if cross else ()
-    parts = (mixer, of_mixer, *crossed, ffn or feed_forward(c, run), of_ffn, *more)
-    ends = pre_norm and not (dropped and drops(c, run))
-    return layer("layer", parts, tokens * h, copies=c.size("num_hidden_layers"), ends_with_sum=ends)
-
-
-def drops(c: Config, run: Workload) -> bool:
-    """Whether dropout is at work behind each sub-layer: one number in ten, unless the config says otherwise."""
-    return run.drops and c.get("hidden_dropout_prob") != 0
 
 
 @family("bert", architecture="BertModel", heads=BERT_TOPS)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfcalc.blocks import Attention, FeedForward
+from tfcalc.blocks import Attention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import find
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide, floor_div
 from tfcalc.leaves import norm
-from tfcalc.leaves.convolution import convolution
 from tfcalc.workload import Sequences, Workload
 
 OUT_PROJ = ("q_proj", "k_proj", "v_proj", "out_proj")
@@ -40,14 +39,6 @@ def grid(c: Config, image: str = "image_size", patch: str = "patch_size") -> tup
 def drops(c: Config, run: Workload, name: str = "hidden_dropout_prob") -> bool:
     """Whether dropout is at work behind a layer's last linear map."""
     return run.drops and bool(c.get(name))
-
-
-def patches(name: str, c: Config, images: Num, *, width: Num, kernel: tuple[Num, ...], bias: bool = True) -> Component:
-    """A convolution whose stride is its kernel: each patch of ``images`` in all becomes one vector.
-
-    Pixels are data, and need no gradient.
-    """
-    return convolution(name, c.size("num_channels"), width, kernel, images, bias=bias, input_gradient=False)
 
 
 def self_attention(
@@ -83,24 +74,6 @@ def self_attention(
         within=within,
     )
     return block(name, stream, stream, run, causal=causal)
-
-
-def feed_forward(
-    c: Config,
-    run: Workload,
-    stream: Sequences,
-    *,
-    name: str = "mlp",
-    names: tuple[str, ...] = FC,
-    bias: bool = True,
-    gated: bool = False,
-    width: str = "hidden_size",
-    inner: Num | None = None,
-    act: str = "hidden_act",
-) -> Component:
-    """The feed-forward network of ``intermediate_size``, or of the ``inner`` width."""
-    inner = c.size("intermediate_size") if inner is None else inner
-    return FeedForward(c.size(width), inner, c.word(act), bias=bias, names=names, gated=gated)(name, stream, run)
 
 
 def norms(names: tuple[str, ...], width: Num, tokens: Num, kind: str = "layernorm") -> tuple[Component, ...]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks import FUSED, GATED, LLAMA_NAMES, Attention, FeedForward, layer
+from tfcalc.blocks import FUSED, GATED, FeedForward
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num
 from tfcalc.families import kit
 from tfcalc.families.kit import LEARNED
 from tfcalc.families.kit import PRE_NORM as PRE_NORM
@@ -24,62 +23,6 @@ from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.workload import Workload
-
-
-def qk_norms(
-    kind: str,
-    c: Config,
-    run: Workload,
-    *,
-    whole: bool = False,
-    names: tuple[str, str] = ("q_norm", "k_norm"),
-    width: Num | None = None,
-) -> tuple[Component, ...]:
-    """Norms of queries and keys: of each head (``d`` weights), or of the ``whole`` projection (``a·d`` and ``g·d``)."""
-    a, g, tokens = c.size("num_attention_heads"), kv_heads(c), run.target.tokens
-    d = head_dim(c) if width is None else width
-    if whole:
-        return norm(names[0], kind, a * d, tokens), norm(names[1], kind, g * d, tokens)
-    return norm(names[0], kind, d, tokens * a), norm(names[1], kind, d, tokens * g)
-
-
-def attention(
-    c: Config,
-    run: Workload,
-    *,
-    name: str = "self_attn",
-    names: tuple[str, ...] = LLAMA_NAMES,
-    bias: bool = False,
-    output_bias: bool | None = None,
-    within: tuple[Component, ...] = (),
-    output_from: Num | None = None,
-    causal: bool = True,
-    width: Num | None = None,
-    window: int | None = None,
-    chunk: int | None = None,
-    rotated: bool = True,
-) -> Component:
-    """Self-attention with the fields that nearly all configs share; ``width`` is a head's, if not ``head_dim``.
-
-    Queries and keys are ``rotated`` by their position, over a part of their width where the config says so.
-    """
-    d = head_dim(c) if width is None else width
-    block = Attention(
-        c.size("hidden_size"),
-        c.size("num_attention_heads"),
-        kv_heads(c),
-        d,
-        d,
-        bias=bias,
-        output_bias=output_bias,
-        names=names,
-        within=within,
-        output_from=output_from,
-        window=window,
-        chunk=chunk,
-        rotary=rotary_width(c, d) if rotated else None,
-    )
-    return block(name, run.target, run.target, run, causal=causal)
 
 
 def gated(
@@ -127,28 +70,6 @@ def norms(names: tuple[str, ...], kind: str, c: Config, run: Workload) -> Iterat
     """One norm of the hidden size for each name."""
     for name in names:
         yield norm(name, kind, c.size("hidden_size"), run.target.tokens)
-
-
-def uniform(
-    c: Config,
-    run: Workload,
-    *parts: Component,
-    norm: str = "rmsnorm",
-    names: tuple[str, ...] = PRE_NORM,
-    ends_with_sum: bool = True,
-) -> Component:
-    """``num_hidden_layers`` equal layers of these parts and norms.
-
-    The sum with the last sub-layer is what leaves a layer (``ends_with_sum``), unless a norm or dropout follows it.
-    """
-    h, n = c.size("hidden_size"), c.size("num_hidden_layers")
-    return layer(
-        "layers",
-        (*parts, *norms(names, norm, c, run)),
-        run.target.tokens * h,
-        copies=n,
-        ends_with_sum=ends_with_sum,
-    )
 
 
 def decoder(

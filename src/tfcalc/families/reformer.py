@@ -2,44 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tfcalc.blocks import FeedForward, layer, stack
-from tfcalc.blocks.neighbour_attention import NeighbourAttention
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import bare, labels, output
-from tfcalc.core.component import Component
+from tfcalc.configs.family import family
+from tfcalc.configs.tops import Top, bare, labels
+from tfcalc.core.cost import Tensor as Weight
 from tfcalc.errors import InvalidModel
-from tfcalc.leaves import embedding, learned_position, linear, norm, parameter
-from tfcalc.workload import Workload
+from tfcalc.families import bert_kit as kit
+from tfcalc.families.bert_tops import MASKED
+from tfcalc.nn.basic import Embedding, Linear, Stored
+from tfcalc.nn.embeddings import Embeddings, Positions
+from tfcalc.nn.encoder import Encoder
+from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.heads import FIRST, Classifier
+from tfcalc.nn.model import Predictions, WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.neighbours import NeighbourAttention
+from tfcalc.nn.reversible import Axes, ReversibleLayer, ReversibleLayers
+from tfcalc.nn.stack import Stack
 
 PROJECTIONS = {"local": ("query", "key", "value"), "lsh": ("query_key", "value")}
 
 
-def logits(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
+def logits(c: Config, base: Module, **loss: bool) -> Module:
     """Logits of both streams together, never tied."""
     wide, vocabulary = 2 * c.size("hidden_size"), c.size("vocab_size")
-    decoder = output("lm_head.decoder", wide, vocabulary, run, tied=False)
-    return base, decoder, parameter("lm_head.bias", vocabulary, minor=True)
+    bias = Stored("bias", Weight("lm_head.bias", (vocabulary,), minor=True, key=""))
+    head = Predictions("lm_head", None, None, Linear("decoder", wide, vocabulary, "vocab", kind="output"), bias)
+    return WithHead("", base, head, **loss)
 
 
-def of_sequences(c: Config, run: Workload, base: Component) -> Iterator[Component]:
+def masked(c: Config, base: Module) -> Module:
+    """Of the tokens themselves."""
+    return logits(c, base, **MASKED)
+
+
+def of_sequences(c: Config, base: Module) -> Module:
     """Classes, by a map of the first token's vector."""
-    h, batch = c.size("hidden_size"), run.target.batch
-    yield base
-    yield linear("classifier.dense", 2 * h, h, batch)
-    yield linear("classifier.out_proj", h, labels(c), batch)
+    h = c.size("hidden_size")
+    maps = Linear("classifier.dense", 2 * h, h, "", True), Linear("classifier.out_proj", h, labels(c), "", True)
+    return Classifier("", base, None, maps, FIRST, dropped=kit.drops(c))
 
 
-def of_answers(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
+def of_answers(c: Config, base: Module) -> Module:
     """Where an answer starts and ends."""
-    return base, linear("qa_outputs", 2 * c.size("hidden_size"), labels(c), run.target.tokens)
+    return Classifier("", base, None, (Linear("qa_outputs", 2 * c.size("hidden_size"), labels(c), "", True),))
 
 
-HEADS: dict[str, Head] = {
+HEADS: dict[str, Top] = {
     "Model": bare,
-    "ForMaskedLM": logits,
+    "ForMaskedLM": masked,
     "ModelWithLMHead": logits,
     "ForSequenceClassification": of_sequences,
     "ForQuestionAnswering": of_answers,
@@ -58,21 +69,22 @@ def kinds(c: Config) -> list[str]:
     return given[:count]
 
 
-def mixer(kind: str, c: Config, run: Workload) -> Component:
+def mixer(kind: str, c: Config) -> NeighbourAttention:
     """Attention to chunks of neighbours, or of tokens that hash alike."""
+    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.size("attention_head_size")
     around = 1 + c.number(f"{kind}_num_chunks_before", least=0) + c.number(f"{kind}_num_chunks_after", least=0)
-    names = (*(f"self_attention.{name}" for name in PROJECTIONS[kind]), "output.dense")
-    block = NeighbourAttention(
-        c.size("hidden_size"),
-        c.size("num_attention_heads"),
-        c.size("attention_head_size"),
+    names = (f"self_attention.{name}" for name in PROJECTIONS[kind])
+    return NeighbourAttention(
+        "attention",
+        a,
+        d,
         c.number(f"{kind}_attn_chunk_length"),
         around,
-        names,
+        tuple(Linear(name, h, a * d, name) for name in names),
+        Linear("output.dense", a * d, h, "O"),
         rounds=c.size("num_hashes") if kind == "lsh" else 1,
         rotation=rotation(c) if kind == "lsh" else 0,
     )
-    return block("attention", run.target, run)
 
 
 def rotation(c: Config) -> int:
@@ -84,48 +96,38 @@ def rotation(c: Config) -> int:
     return sum(factors) // 2
 
 
-def reversible(part: Component) -> Component:
-    """The same where backward runs it again, from its outputs: nothing of it was kept, however it is trained."""
-    products = tuple(one._replace(backward=one.backward + 1 if one.backward else 0) for one in part.own.products)
-    return part._replace(own=part.own._replace(products=products), parts=tuple(map(reversible, part.parts)))
-
-
-def reformer_layer(kind: str, c: Config, run: Workload) -> Component:
+def layer(kind: str, c: Config) -> ReversibleLayer:
     """Norm and attention, norm and feed-forward network, each added to the other of two streams."""
-    h, stream = c.size("hidden_size"), run.target
-    names = ("dense.dense", "output.dense")
-    ffn = FeedForward(h, c.size("feed_forward_size"), c.word("hidden_act"), bias=True, names=names)
-    norms = (norm(f"{part}.layer_norm", "layernorm", h, stream.tokens) for part in ("attention", "feed_forward"))
-    return reversible(
-        layer("layers", (mixer(kind, c, run), ffn("feed_forward", stream, run), *norms), stream.tokens * h)
-    )
+    h, f = c.size("hidden_size"), c.size("feed_forward_size")
+    up, down = Linear("dense.dense", h, f, "1", True), Linear("output.dense", f, h, "2", True)
+    norms = kit.norm(c, "attention.layer_norm"), kit.norm(c, "feed_forward.layer_norm")
+    network = FeedForward("feed_forward", up, down, c.word("hidden_act"))
+    return ReversibleLayer("layers", mixer(kind, c), network, norms, kit.drops(c))
 
 
-def positions(c: Config, run: Workload) -> Iterator[Component]:
+def positions(c: Config) -> Module:
     """A vector for each position; or, for each of its coordinates, a vector that is a piece of it."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
+    h = c.size("hidden_size")
     if not c.flag("axial_pos_embds"):
-        yield learned_position("position_embeddings.embedding", c.size("max_position_embeddings"), h, tokens)
-        return
+        return Positions("position_embeddings.embedding", c.size("max_position_embeddings"), h)
     shape = c.numbers("axial_pos_shape", least=1)
     widths = c.numbers("axial_pos_embds_dim", len(shape), least=1)
     if sum(widths) != c.number("hidden_size"):
         raise InvalidModel(f"{c.path('axial_pos_embds_dim')} {widths} does not add up to hidden_size", "make it")
-    for axis, (size, width) in enumerate(zip(shape, widths, strict=True)):
-        yield learned_position(f"position_embeddings.weights.{axis}", size, width, tokens)
+    pieces = enumerate(zip(shape, widths, strict=True))
+    return Axes("position_embeddings", tuple(Positions(f"weights.{axis}", *each) for axis, each in pieces))
 
 
 @family("reformer", architecture="ReformerForMaskedLM", heads=HEADS)
-def reformer(c: Config, run: Workload) -> Component:
+def reformer(c: Config) -> Module:
     """Kitaev et al. 2020 (arXiv 2001.04451): two streams, which the last norm and the head read side by side."""
-    h, tokens, each = c.size("hidden_size"), run.target.tokens, kinds(c)
-    layers = stack("layers", each, len(each), lambda kind: reformer_layer(kind, c, run))
-    words = embedding("word_embeddings", c.size("vocab_size"), h, tokens)
-    return Component(
+    h, each = c.size("hidden_size"), kinds(c)
+    by_kind = {kind: layer(kind, c) for kind in dict.fromkeys(each)}
+    layers = Stack("layers", tuple(by_kind[kind] for kind in each), len(each))
+    words = Embedding("word_embeddings", c.size("vocab_size"), h)
+    return Encoder(
         "reformer",
-        "encoder",
-        parts=(
-            Component("embeddings", "embeddings", parts=(words, *positions(c, run))),
-            Component("encoder", "encoder", parts=(*layers, norm("layer_norm", "layernorm", 2 * h, tokens))),
-        ),
+        Embeddings("embeddings", (words, positions(c)), None, kit.drops(c)),
+        (),
+        ReversibleLayers("encoder", (), layers, kit.norm(c, "layer_norm", 2 * h)),
     )

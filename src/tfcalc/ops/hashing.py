@@ -1,11 +1,12 @@
-"""Attention by the chance that a query and a key have the same hash, as YOSO has it."""
+"""Hashes of queries and keys: the chance that both have the same (YOSO), or which they have (Reformer)."""
 
 from __future__ import annotations
 
+from tfcalc.core.number import Num
 from tfcalc.ops.elementwise import quotient
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import reshape, transpose
-from tfcalc.tape.call import Call
+from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.tensor import Tensor
 
 
@@ -37,3 +38,15 @@ def normalised(x: Tensor) -> Tensor:
     length = trace.call(Call("norm", (x,), shape, x.dtype, saves=(x,), saves_result=True))
     least = trace.call(Call("clamp_min", (length,), shape, x.dtype, saves=(length,)))
     return quotient(x, least)
+
+
+def hashes(name: str, q: Tensor, rounds: Num, vectors: int, used: Num) -> None:
+    """Products of each head's query with so many ``vectors``, the largest of which is its hash, where ``used``.
+
+    ``2·t·a·d·vectors·rounds`` FLOPs, and none in backward. Queries are of b × a × l × d.
+
+    Source: Kitaev et al. 2020 (Reformer, arXiv 2001.04451), section 2; transformers' LSHSelfAttention._hash_vectors.
+    """
+    b, a, l, d = q.shape
+    product = MatMul("Q R", (2, b * l, rounds, vectors, a, d, used), ())
+    q.trace.count(Call(name, (), q.shape, q.dtype, products=(product,), leaf=Leaf(name, "attend")))

@@ -36,6 +36,8 @@ class Counting(Trace):
         self.read = True
         self.record = Record("", "")
         self.ran: list[Ran] = []
+        self.twice = False
+        """Whether backward computes once more what runs now."""
 
     @property
     def gradients(self) -> bool:
@@ -59,6 +61,15 @@ class Counting(Trace):
             yield
         finally:
             self.read = True
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """What runs now is computed once more in backward."""
+        before, self.twice = self.twice, True
+        try:
+            yield
+        finally:
+            self.twice = before
 
     @contextmanager
     def inside(self, part: Part) -> Iterator[None]:
@@ -95,7 +106,7 @@ class Counting(Trace):
         reached = self.gradients and any(each is not None and each.needs_gradient for each in call.inputs)
         runs_back = reached and self.read
         cost = Cost(
-            products=tuple(_product(each, runs_back) for each in call.products),
+            products=tuple(_product(each, runs_back, again=self.twice) for each in call.products),
             elementwise=call.elementwise
             if runs_back
             else tuple(each._replace(backward=0) for each in call.elementwise),
@@ -151,8 +162,9 @@ class Counting(Trace):
         return Tensor(self, NOWHERE, shape, "float32", reached=reached)
 
 
-def _product(product: MatMul, reached: bool) -> Product:
+def _product(product: MatMul, reached: bool, *, again: bool) -> Product:
     if not reached:
         return Product(product.name, product.factors, 0, 0)
     operands = sum(each is not None and each.needs_gradient for each in product.operands)
-    return Product(product.name, product.factors, product.used * (operands + product.again), product.overcounted)
+    backward = product.used * (operands + product.again)
+    return Product(product.name, product.factors, backward + again if backward else 0, product.overcounted)

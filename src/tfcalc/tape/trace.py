@@ -175,6 +175,10 @@ class Trace:
         """What runs now has the weights that go by this name, wherever it runs; by none, those of its own place."""
         return nullcontext()
 
+    def again(self) -> AbstractContextManager[None]:
+        """What runs now is computed once more in backward, however a model is trained."""
+        return nullcontext()
+
     def count(self, call: Call) -> None:
         """Count an operation whose result something else makes."""
 
