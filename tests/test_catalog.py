@@ -301,8 +301,8 @@ def test_the_types_whose_training_memory_is_answered(tfcalc: Program) -> None:
     answer = json.loads(tfcalc("models", "--trainable", "--json").stdout)
     assert answer["trainable_count"] == len(answer["trainable"]) == len(listed)
     assert {"llama", "gpt2", "bert", "t5", "mixtral"} <= set(listed)
-    assert {"mamba", "rwkv", "bamba", "xlstm"} <= set(listed)
-    assert not {"longformer", "ibert"} & set(listed)
+    assert {"mamba", "rwkv", "bamba", "zamba", "xlstm", "longformer"} <= set(listed)
+    assert not {"dbrx", "ibert"} & set(listed)
     refused = tfcalc("memory", "longformer-large-4096", "--train")
     expected = "training memory is not supported for longformer; tfcalc models --trainable lists the"
     assert refused.returncode == 2
