@@ -15,6 +15,7 @@ from tfcalc.held.formats.quantization_config import stated_format
 from tfcalc.held.formats.weights import hold
 from tfcalc.model_names import spelled
 from tfcalc.units import parse_bytes
+from tools import presets
 
 TINY = {"model_type": "llama", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2}
 TINY |= {"num_attention_heads": 2, "vocab_size": 10}
@@ -48,6 +49,10 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_preset_has_its_published_size(name: str) -> None:
     assert params(catalog.load(name)).answer == PUBLISHED[name]
+
+
+def test_the_list_says_of_each_preset_what_its_file_makes() -> None:
+    assert presets.text() == catalog.INDEX.read_text(encoding="utf-8"), "run make presets"
 
 
 def test_there_are_many_presets_and_each_can_be_counted() -> None:

@@ -10,7 +10,6 @@ from tfcalc import Conventions, Transformer, Workload, flops, load
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import elementwise_flops, matmul_backward_flops, matmul_flops
 from tfcalc.core.recomputation import as_run
-from tfcalc.leaves import 
 from tfcalc.leaves.convolution import convolution
 
 GEMMA = {

@@ -42,7 +42,6 @@ from tfcalc.leaves import (
     NORMS,
     activation,
     attend,
-    convolution,
     dropout,
     embedding,
     learned_position,
@@ -53,7 +52,7 @@ from tfcalc.leaves import (
     sinusoidal_position,
 )
 from tfcalc.leaves.batch_norm import batch_norm
-from tfcalc.leaves.convolution import short_convolution
+from tfcalc.leaves.convolution import convolution, short_convolution
 from tfcalc.leaves.distance import distance_bias, distance_factors, distance_table, query_bias, relative_vectors
 from tfcalc.leaves.elementwise import FURTHER as FURTHER_ACTIVATIONS
 from tfcalc.leaves.linear_attention import delta_rule, lightning, matrix_memory

@@ -16,7 +16,6 @@ from tfcalc.cli.options import Option
 from tfcalc.configs import declared
 from tfcalc.configs.family import find
 from tfcalc.number_formats import MULTIPLIED
-from tfcalc.questions.params import parameter_count
 
 LONGEST = 60
 """Characters of an example value."""
@@ -29,11 +28,9 @@ def presets() -> Iterator[str]:
     """Every model that can be named."""
     yield "| model | `model_type` | parameters | longest sequence | source |"
     yield "| --- | --- | ---: | ---: | --- |"
-    for name in catalog.names():
-        one = catalog.preset(name)
-        model = one.model()
-        longest = f"{model.longest:,}" if isinstance(model.longest, int) else ""
-        yield _row(f"`{name}`", f"`{one.family}`", f"{parameter_count(model):,}", longest, one.source)
+    for name, one in catalog.index().items():
+        longest = f"{one.context:,}" if one.context else ""
+        yield _row(f"`{name}`", f"`{one.family}`", f"{one.total_params:,}", longest, catalog.preset(name).source)
 
 
 def model_types() -> Iterator[str]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tfcalc.families.transformer import Transformer
 
 FOLDER = Path(__file__).parent / "models"
+INDEX = FOLDER / "index.jsonl"
+"""A line per preset, written by ``tools/presets.py``: a list of them opens no other file and builds no model."""
 ASSUMED = "assumed"
 """How the source of a figure begins that no page states."""
 
@@ -67,9 +69,30 @@ class Preset(NamedTuple):
         return Transformer(**self.fields)
 
 
+class Listed(NamedTuple):
+    """What a list says of a preset: its family (model_type), parameters, longest sequence, and number format.
+
+    ``context`` is in tokens, ``dtype`` is how its checkpoint stores the weights, ``repository`` its id on the Hub.
+    """
+
+    name: str
+    family: str
+    total_params: int
+    context: int | None
+    dtype: str
+    repository: str
+
+
+@cache
+def index() -> dict[str, Listed]:
+    """All presets by name, in alphabetical order."""
+    lines = map(json.loads, INDEX.read_text(encoding="utf-8").splitlines())
+    return {line["name"]: Listed(**line) for line in lines}
+
+
 def names() -> list[str]:
     """The names of all presets, in alphabetical order."""
-    return sorted(path.stem for path in FOLDER.glob("*.json"))
+    return list(index())
 
 
 def preset(name: str) -> Preset:
@@ -94,13 +117,9 @@ def preset(name: str) -> Preset:
     )
 
 
-@cache
 def repositories() -> dict[str, str]:
     """Of each preset the id of its repository on the Hub, "" where it has none."""
-    return {
-        path.stem: json.loads(path.read_text(encoding="utf-8")).get("repository", "")
-        for path in sorted(FOLDER.glob("*.json"))
-    }
+    return {name: one.repository for name, one in index().items()}
 
 
 def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer | HFModel:

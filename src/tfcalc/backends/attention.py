@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import relative
 from tfcalc.backends.sinks import scale_by_sinks, softmax_beside, softmax_beside_own, softmax_less_highest
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
@@ -182,6 +181,8 @@ def sdpa_mask(q: Tensor, k: Tensor, mask: Tensor | None, attention: Attention, c
     trace, bias = q.trace, attention.bias(ctx)
     assert isinstance(trace, Running)
     if bias is not None:
+        from tfcalc.backends import relative  # few families have such biases
+
         made = trace.lower(relative.for_sdpa(bias, mask, causal=attention.causal))
     elif mask is None:
         return None

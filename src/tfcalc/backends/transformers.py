@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from tfcalc.backends import activations, attention, norms, relative, rotation, routers, scans
-from tfcalc.backends.experts import EXPERTS, every, networks
+from typing import TYPE_CHECKING
+
+from tfcalc.backends import activations, attention, norms, rotation
 from tfcalc.backends.masks import masks as masked
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
-from tfcalc.nn.every_expert import AllExperts
-from tfcalc.nn.mixture import Experts, Routed, Router
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
-from tfcalc.nn.relative import RelativeBias
-from tfcalc.nn.switch import Networks
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import contiguous, part
@@ -26,9 +23,14 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.trace import Trace
 from tfcalc.workload import Workload
 
+if TYPE_CHECKING:
+    from tfcalc.nn.mixture import Experts, Routed, Router
+    from tfcalc.nn.relative import RelativeBias
+    from tfcalc.nn.switch import Networks
+
 
 class Transformers:
-    """A backend; see :class:`tfcalc.nn.context.Backend`."""
+    """A backend; see :class:`tfcalc.nn.context.Backend`. What few models have is imported when one of them runs."""
 
     fuses = False
     experts_by = "grouped_mm"
@@ -79,26 +81,34 @@ class Transformers:
 
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         """T5's, once for all layers."""
+        from tfcalc.backends import relative
+
         return relative.shared(table, ctx, ids)
 
     def route(self, router: Router, x: Tensor) -> Routed:
         """As the family writes it."""
+        from tfcalc.backends import routers
+
         return routers.routed(router, x)
 
     def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """By the products that were asked for, where the family does not have its own."""
-        return (
-            every(experts, x, sent, ctx)
-            if isinstance(experts, AllExperts)
-            else EXPERTS[self.experts_by](experts, x, sent, ctx)
-        )
+        from tfcalc.backends.experts import EXPERTS, every
+        from tfcalc.nn.every_expert import AllExperts
+
+        code = every if isinstance(experts, AllExperts) else EXPERTS[self.experts_by]
+        return code(experts, x, sent, ctx)
 
     def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """One after another."""
+        from tfcalc.backends.experts import networks
+
         return networks(experts, x, sent, ctx)
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """Its loop in Python."""
+        from tfcalc.backends import scans
+
         return scans.CODE[type(mixer)](mixer, ctx, *given)
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:

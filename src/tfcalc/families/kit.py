@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config, check_factor
@@ -18,8 +18,10 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
-from tfcalc.nn.sinks import Sinks
 from tfcalc.nn.stack import Stack
+
+if TYPE_CHECKING:
+    from tfcalc.nn.sinks import Sinks
 
 GATED = ("gate_proj", "up_proj", "down_proj")
 PLAIN = ("up_proj", "down_proj")
@@ -114,6 +116,8 @@ def attention(
 
 def sinks(c: Config, code: str = "scale") -> Sinks:
     """A trained score for each head."""
+    from tfcalc.nn.sinks import Sinks  # few families have them
+
     return Sinks("sinks", Weight("sinks", (c.size("num_attention_heads"),), minor=True, key=""), code)
 
 

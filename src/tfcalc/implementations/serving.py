@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.backends.cache import Cache as CacheOfModules
@@ -116,8 +117,12 @@ def _number(size: Num) -> int:
     return size
 
 
+@lru_cache(maxsize=64)
 def forward(model: Model, run: Workload, numerics: Numerics) -> int:
-    """The most bytes that are live in a forward pass that keeps neither gradients nor caches, beside the parameters."""
+    """The most bytes that are live in a forward pass that keeps neither gradients nor caches, beside the parameters.
+
+    Whoever looks for the largest context or concurrency asks for many passes that are the same.
+    """
     made = program(model, run, numerics, "auto", ends_alone=True)
     with made.tape.without_gradients():
         made(model.tree(run))

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.blocks.keeping import by_token
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
-from tfcalc.nn.alibi import Alibi
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.nn.relative import RelativeBias
-from tfcalc.nn.rope import Rope
-from tfcalc.nn.sinks import Sinks
 from tfcalc.ops.attention import attend, rotary
 from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise, scaled
 from tfcalc.ops.shapes import contiguous, merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
+
+if TYPE_CHECKING:
+    from tfcalc.nn.alibi import Alibi
+    from tfcalc.nn.relative import RelativeBias
+    from tfcalc.nn.rope import Rope
+    from tfcalc.nn.sinks import Sinks
 
 
 class Attention(Module):

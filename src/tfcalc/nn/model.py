@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import attentions
@@ -10,13 +11,14 @@ from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import GIVEN, Positions, numbered
 from tfcalc.nn.module import Module
-from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import activation, add, dropout, mul, pointwise, scaled
-from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.shapes import narrow
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tfcalc.nn.relative import RelativeBias
 
 
 class Decoder(Module):
@@ -184,6 +186,8 @@ class WithHead(Module):
             return self.logits(made, ctx)
         if made.trace.lowers:
             return ctx.backend.head_and_loss(self, made, x, ctx)
+        from tfcalc.ops.loss import cross_entropy  # in training alone
+
         return cross_entropy(self.logits(made, ctx), f"{self.output.name}.loss")
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:

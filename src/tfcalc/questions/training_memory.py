@@ -17,7 +17,6 @@ from tfcalc.held.training.precisions import precision
 from tfcalc.implementations.training import Step, envelope, kept, step, temporary
 from tfcalc.number_formats import WIDTHS
 from tfcalc.questions.alive import TEMPORARY, alive, lump
-from tfcalc.questions.megatron_memory import on_megatron
 from tfcalc.questions.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.questions.training_plan import (
     MEGATRON,
@@ -47,7 +46,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     """
     run, plan = resolve_training(model, run, plan)
     if plan.backend == MEGATRON:
-        return on_megatron(model, run, plan)
+        return _on_megatron(model, run, plan)
     check_alone(plan)
     known_error(model)
     check_loops(model, run)
@@ -104,7 +103,7 @@ class Peaks:
         """The bytes of the peak. Raises InvalidModel."""
         run, plan = resolve_training(self.model, run, plan)
         if plan.backend == MEGATRON:
-            return on_megatron(self.model, run, plan).peak.total
+            return _on_megatron(self.model, run, plan).peak.total
         known_error(self.model)
         check_loops(self.model, run)
         run, sized, states, buffers = self._standing(run, plan)
@@ -118,7 +117,7 @@ class Peaks:
         """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it."""
         run, plan = resolve_training(self.model, run, plan)
         if plan.backend == MEGATRON:
-            return on_megatron(self.model, run, plan).peak.total
+            return _on_megatron(self.model, run, plan).peak.total
         _, _, states, buffers = self._standing(run, plan)
         return highest(_phases(plan, states, buffers, Step({}, 0))).total
 
@@ -127,6 +126,12 @@ class Peaks:
         sized = trained(self.model.tree(run), plan)
         stored = stored_as(self.model, sized)
         return run, sized, states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
+
+
+def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
+    from tfcalc.questions.megatron_memory import on_megatron  # a description of its own, which few ask for
+
+    return on_megatron(model, run, plan)
 
 
 OFF_TAPE = {"optimizer": "none", "zero": "0", "gpus": 1, "layout": "flat", "offload": "none", "grad_accum": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tfcalc import catalog
@@ -10,9 +11,7 @@ from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
-from tfcalc.held.formats.quantization_config import stated_format
 from tfcalc.printable import quoted
-from tfcalc.questions.params import parameter_count
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet, Short, Tokens
 
@@ -21,27 +20,10 @@ LISTS = ("supported", "trainable")
 """What lists model types, and not presets."""
 
 
-class Row(NamedTuple):
-    """A preset: its family (model_type), parameters, longest sequence, and how its checkpoint stores the weights.
-
-    ``repository`` is the id of the checkpoint on the Hub, ``source`` says where the sizes stand, and ``sources`` where
-    single figures do that are from elsewhere, or are recalled or assumed.
-    """
-
-    name: str
-    family: str
-    total_params: int
-    context: int | None
-    dtype: str
-    repository: str
-    source: str
-    sources: dict[str, str]
-
-
 class Models(NamedTuple):
     """The presets with their sizes, or with their ``sources``."""
 
-    rows: list[Row]
+    rows: list[catalog.Listed]
     with_sources: bool = False
 
     def sheet(self) -> Sheet:
@@ -76,13 +58,18 @@ class Models(NamedTuple):
             Column("sources", numeric=False, folds=True),
         ]
         others = (
-            "; ".join([row.source, *(f"{name}: {where}" for name, where in row.sources.items())]) for row in self.rows
+            "; ".join([preset.source, *(f"{name}: {where}" for name, where in preset.sources.items())])
+            for preset in self._presets()
         )
         return columns, [[row.name, row.repository, where] for row, where in zip(self.rows, others, strict=True)]
 
+    def _presets(self) -> Iterator[catalog.Preset]:
+        return (catalog.preset(row.name) for row in self.rows)
+
     def to_dict(self) -> dict[str, Any]:
         """As in ``--json``."""
-        rows = [row._asdict() for row in self.rows]
+        stated = ({"source": preset.source, "sources": preset.sources} for preset in self._presets())
+        rows = [row._asdict() | where for row, where in zip(self.rows, stated, strict=True)]
         return {"schema_version": SCHEMA_VERSION, "command": "models", "models": rows}
 
 
@@ -155,25 +142,11 @@ def run(settings: Settings) -> int:
 
 
 def _models(family: str | None, *, with_sources: bool) -> Models:
-    presets = [catalog.preset(name) for name in catalog.names()]
-    known = {preset.family for preset in presets}
+    rows = [catalog.index()[name] for name in catalog.names()]
+    known = {row.family for row in rows}
     if family is not None and family not in known:
         raise UsageError(f"no preset is of family {quoted(family)}", nearest(family, sorted(known)))
-    return Models([_row(preset) for preset in presets if family in (None, preset.family)], with_sources)
-
-
-def _row(preset: catalog.Preset) -> Row:
-    model = preset.model()
-    longest = model.longest if isinstance(model.longest, int) else None
-    params, stored = parameter_count(model), _format(model)
-    return Row(preset.name, preset.family, params, longest, stored, preset.repository, preset.source, preset.sources)
-
-
-def _format(model: object) -> str:
-    """How the checkpoint stores the weights, without the sizes of groups: ``bf16``, ``fp8``, ``int4``."""
-    recipe = stated_format(model)
-    name = recipe.format.name.partition("-")[0] if recipe else "fp32"
-    return "int4" if name == "int" else name
+    return Models([row for row in rows if family in (None, row.family)], with_sources)
 
 
 def _trainable() -> Trainable:
