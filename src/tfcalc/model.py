@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.nn.module import Module
 
 
 class Sized(Protocol):
@@ -50,6 +53,10 @@ class Model(Sized, Protocol):
 
     def tree(self, workload: Workload) -> Component:
         """The component tree on this workload."""
+        ...
+
+    def module(self) -> Module:
+        """The model as a module that runs."""
         ...
 
     def remarks(self, workload: Workload) -> tuple[str, ...]:

@@ -19,9 +19,10 @@ from tfcalc.core.number import total
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
 from tfcalc.held.plans import Training
-from tfcalc.implementations.programs import Program, program
-from tfcalc.tape.operations import Numerics
-from tfcalc.tape.value import Value
+from tfcalc.implementations.modules import ModuleProgram
+from tfcalc.implementations.programs import program
+from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.tensor import Tensor
 
 BF16, FP32, AUTOCAST = Numerics("bfloat16"), Numerics("float32"), Numerics("float32", autocast="bfloat16")
 BATCH, LENGTH = 2, 64
@@ -30,7 +31,7 @@ TOKENS = BATCH * LENGTH
 
 def ran(
     name: str, numerics: Numerics, *, batch: Any = BATCH, length: Any = LENGTH, **given: Any
-) -> tuple[Program, Value]:
+) -> tuple[ModuleProgram, Tensor]:
     """A step of a model whose config says this beside what is recorded."""
     every_layer = given.pop("every_layer", True)
     model = HFModel(dict(CONFIGS[name]) | given)

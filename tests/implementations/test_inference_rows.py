@@ -11,14 +11,15 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import Workload
-from tfcalc.backends.cache import CACHE
+from tfcalc.backends.cache import CACHE, Cache
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.implementations.serving import Served, at_peak, inference
-from tfcalc.implementations.transformers.cache import Cache
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.ledger import Ledger
-from tfcalc.tape.operations import Numerics, Torch
+from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.running import Running
+from tfcalc.tape.tape import Tape
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
 FORMATS = {"fp32": "float32", "bf16": "bfloat16"}
@@ -99,7 +100,7 @@ def held(row: dict[str, Any]) -> Cache:
 @pytest.mark.parametrize("row", [row for row in DECODERS if row not in LATENT_AND_STATIC], ids=named)
 def test_a_cache_is_as_large_as_transformers_holds_it(row: dict[str, Any]) -> None:
     kept = held(row)
-    kept.filled(Torch(Ledger(), Numerics("bfloat16")), row["seq"])
+    kept.filled(Running(Tape(Ledger()), Numerics("bfloat16")), row["seq"])
     assert kept.size == row["bytes_after_prefill"]
 
 

@@ -16,7 +16,7 @@ from tfcalc import Transformer, Workload
 from tfcalc.core.number import total
 from tfcalc.errors import InvalidModel
 from tfcalc.implementations.modules import ModuleProgram
-from tfcalc.implementations.torch_nn import of_torch
+from tfcalc.implementations.programs import program
 from tfcalc.tape.tensor import Tensor
 
 ROWS = recorded("memory/nn-transformer.public.jsonl")
@@ -38,7 +38,7 @@ def ran(row: dict[str, Any], *, every_layer: bool = True) -> tuple[ModuleProgram
         dropout=bool(row["dropout"]),
     )
     model = Transformer(pre_norm=row["norm_first"])
-    m = of_torch(model, run, NUMERICS[row["recipe"]], every_layer=every_layer)
+    m = program(model, run, NUMERICS[row["recipe"]], "torch", every_layer=every_layer)
     return m, m(model.tree(run))
 
 
@@ -96,4 +96,4 @@ def test_the_peaks_are_within_one_percent_and_the_highest_is_the_recorded_one(ro
 )
 def test_what_torch_nn_transformer_cannot_be_is_refused(sizes: dict[str, Any], refused: str) -> None:
     with pytest.raises(InvalidModel, match=refused):
-        of_torch(Transformer(**sizes), Workload(phase="train"), NUMERICS["fp32"])
+        program(Transformer(**sizes), Workload(phase="train"), NUMERICS["fp32"], "torch")

@@ -13,7 +13,7 @@ from tfcalc import Workload
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import total
 from tfcalc.implementations.programs import program
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
 RECORDED = Numerics(aligned_masks=False, traced=True)  # without data, on a CPU

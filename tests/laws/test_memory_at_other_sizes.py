@@ -18,8 +18,8 @@ from tfcalc.held.plans import Training
 from tfcalc.held.serving.caches import ALLOCATIONS, cache
 from tfcalc.held.training.optimizers import OPTIMIZERS
 from tfcalc.held.training.precisions import precision
+from tfcalc.implementations.measured import known, trainable
 from tfcalc.implementations.training import kept
-from tfcalc.implementations.transformers.measured import known, trainable
 from tfcalc.questions.standing import buffers_of, states_of
 from tfcalc.questions.training_plan import numerics, trained
 from tfcalc.symbols import remembering

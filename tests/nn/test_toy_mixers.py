@@ -29,7 +29,7 @@ from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import merge_heads, reshape, select, stack, transpose, unsqueeze
 from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tensor import Tensor
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")

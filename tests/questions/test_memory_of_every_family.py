@@ -12,7 +12,7 @@ from tfcalc import InvalidModel, Workload, catalog, flops, memory
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.held.plans import Serving, Training
-from tfcalc.implementations.transformers.measured import known
+from tfcalc.implementations.measured import known
 
 TYPES = model_types()
 STEP = Workload(phase="train", batch_size=2, seq_len=20)

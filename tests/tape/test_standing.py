@@ -7,8 +7,9 @@ from itertools import product
 import pytest
 
 from tfcalc import Workload, from_config
-from tfcalc.implementations.programs import Program, program
-from tfcalc.tape.operations import Numerics
+from tfcalc.implementations.modules import ModuleProgram
+from tfcalc.implementations.programs import program
+from tfcalc.tape.numerics import Numerics
 
 SIZES = {
     "hidden_size": 64,
@@ -36,7 +37,7 @@ def test_the_ends_of_a_row_of_layers_tell_the_peaks(
     run = Workload(batch_size=2, seq_len=24, phase="train", kernel=kernel, recompute=recompute).telling_masks
     tree = model.tree(run)
 
-    def phases(made: Program) -> list[tuple[str, int, int, int]]:
+    def phases(made: ModuleProgram) -> list[tuple[str, int, int, int]]:
         made.tape.gradients_stay = stay
         ledger = made.tape.ledger
         ledger.begin("forward")

@@ -19,7 +19,7 @@ from tfcalc import InvalidModel, Workload
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.implementations.programs import program
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 from tfcalc.verify.step import language_model
 
 FORMATS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfcalc.implementations.transformers.measured import errors as recorded
+from tfcalc.implementations.measured import errors as recorded
 
 pytestmark = pytest.mark.torch
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tfcalc import Transformer, Workload
-from tfcalc.implementations.torch_nn import of_torch
-from tfcalc.tape.operations import Numerics
+from tfcalc.implementations.programs import program
+from tfcalc.tape.numerics import Numerics
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
@@ -80,7 +80,7 @@ def test_the_peaks_of_forward_and_backward_are_those_of_the_storages(kernel: str
             backward = live.peak() - base
     run = Workload(phase="train", batch_size=BATCH, seq_len=TARGET, source_len=SOURCE, kernel=kernel, dropout=drop > 0)
     model = Transformer(d_model=64, n_heads=4, n_layers=3, d_ff=256, pre_norm=pre_norm)
-    m = of_torch(model, run, Numerics())
+    m = program(model, run, Numerics(), "torch")
     made = m(model.tree(run))
     assert m.tape.ledger.new_phase().total == forward
     m.tape.backward(made)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tfcalc import Transformer, Workload
+from tfcalc.backends.torch_nn import TorchNN
 from tfcalc.core.number import total
-from tfcalc.implementations.torch_nn import of_torch
-from tfcalc.tape.operations import Numerics
+from tfcalc.implementations.modules import ModuleProgram
+from tfcalc.tape.numerics import Numerics
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
@@ -130,10 +131,11 @@ def test_what_is_kept_is_what_torch_keeps(
         inputs = {"source": source, "target": target, "labels": labels}
         found = saved(module, inputs, recipe=recipe, kernel=kernel, loss=lambda out: out)
     assert kernel in found.kernels
-    m = of_torch(model, run, numerics, batch_first=batch_first)
+    code = TorchNN(batch_first=batch_first)
+    m = ModuleProgram(model.module(), run, numerics, code)
     loss = m(model.tree(run))
     assert loss.node is not None
     assert m.tape.ledger.saved == found.total
-    once = of_torch(model, run, numerics, batch_first=batch_first, every_layer=False)
+    once = ModuleProgram(model.module(), run, numerics, code, every_layer=False)
     once(model.tree(run))
     assert total(kept.copies * kept.storage.size for kept in once.tape.kept.values()) == found.total

@@ -11,7 +11,7 @@ from tfcalc.ops.elementwise import add, dropout, filled, limited, mul, pointwise
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import contiguous, copied, expand, narrow, transpose
-from tfcalc.tape.operations import padded
+from tfcalc.tape.numerics import padded
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 

@@ -19,7 +19,7 @@ from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import IDENTITIES, pointwise
 from tfcalc.ops.rows import layer_norm
 from tfcalc.tape.call import Call
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Workload

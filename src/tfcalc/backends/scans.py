@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfcalc.backends.compressed import indexed, summaries, turned_back
 from tfcalc.backends.block_sparse import block_sparse
+from tfcalc.backends.compressed import indexed, summaries, turned_back
 from tfcalc.backends.delta import gated_delta
 from tfcalc.backends.kimi_delta import forgetting, kimi_delta
 from tfcalc.backends.lightning import lightning

@@ -19,7 +19,7 @@ from tfcalc.ops.attention import fused_attention
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import layer_norm
 from tfcalc.ops.shapes import contiguous, copied, permute, reshape, select, split, transpose
-from tfcalc.tape.operations import padded
+from tfcalc.tape.numerics import padded
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.trace import Trace

@@ -17,7 +17,7 @@ from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import contiguous, part
 from tfcalc.tape.call import Call
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.trace import Trace

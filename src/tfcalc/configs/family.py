@@ -6,26 +6,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.declared import declared, model_types, module_of
-from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel, UnknownModel, nearest
 from tfcalc.printable import quoted
-from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.configs.tops import Top
     from tfcalc.nn.module import Module
 
-Runs = Callable[[Config], "Module"]
-Tree = Callable[[Config, Workload], Component]
-Head = Callable[[Config, Workload, Component], Iterable[Component]]
-Build = TypeVar("Build", Runs, Tree)
+Build = TypeVar("Build", bound=Callable[[Config], "Module"])
 
 
 class Family(NamedTuple):
@@ -39,8 +34,8 @@ class Family(NamedTuple):
 
     model_type: str
     architecture: str
-    base: Runs | Tree
-    heads: Mapping[str, Head] | Mapping[str, Top]
+    base: Callable[[Config], Module]
+    heads: Mapping[str, Top]
     aliases: Mapping[str, str]
     like: str
     own: Mapping[str, Any]
@@ -50,41 +45,9 @@ class Family(NamedTuple):
         """The fields that a config may leave out, with their values then."""
         return {**declared(self.like or self.model_type), **self.own}
 
-    @property
-    def runs(self) -> bool:
-        """Whether it is a module that runs, which is built of the config alone; the others are trees of costs."""
-        return self.base.__code__.co_argcount == 1
-
     def module(self, config: Config, head: str) -> Module:
-        """The whole model, of a family that runs."""
-        return cast("Top", self.heads[head])(config, self.built(config))
-
-    def built(self, config: Config) -> Module:
-        """The same without a head."""
-        return cast(Runs, self.base)(config)
-
-    def tree(self, config: Config, run: Workload) -> Component:
-        """The model without a head, as a tree of costs."""
-        if self.runs:
-            from tfcalc.nn.counted import counted
-
-            return counted(cast(Runs, self.base)(config), run)
-        return cast(Tree, self.base)(config, run)
-
-    def whole(self, config: Config, run: Workload, head: str, *, loss: bool = True) -> tuple[Component, ...]:
-        """The parts of the model with this head, as trees of costs; in training with its loss."""
-        if self.runs:
-            from tfcalc.nn.counted import counted
-
-            made = counted(self.module(config, head), run).parts
-            return made if loss else tuple(part for part in made if part.kind != "loss")
-        top = cast(Head, self.heads[head])
-        parts = top(config, run, self.tree(config, run))
-        if run.training and loss:
-            from tfcalc.blocks.training import with_loss
-
-            parts = with_loss(parts)
-        return tuple(parts)
+        """The whole model."""
+        return self.heads[head](config, self.base(config))
 
     def head_of(self, architecture: str) -> str:
         """The end of a class name that says which head it has. Raises InvalidModel for one that is not known."""
@@ -102,7 +65,7 @@ FAMILIES: dict[str, Family] = {}
 def family(
     *model_types: str,
     architecture: str,
-    heads: Mapping[str, Head] | Mapping[str, Top],
+    heads: Mapping[str, Top],
     aliases: Mapping[str, str] | None = None,
     like: str = "",
     **own: Any,
@@ -134,11 +97,6 @@ def find(model_type: object) -> Family:
         hint = f"{nearest(model_type, known) if _close(model_type, known) else 'see tfcalc models --supported'}"
         raise UnknownModel(f"model_type {quoted(model_type)} is not known", f"{hint}; or --as FAMILY, or --via torch")
     return FAMILIES[model_type]
-
-
-def nested(config: Config, run: Workload, name: str) -> Component:
-    """The base model of a nested config (see :meth:`Config.sub`), under the name that the whole gives it."""
-    return find(config.model_type).tree(config, run)._replace(name=name)
 
 
 def wanted() -> list[str]:

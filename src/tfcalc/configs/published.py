@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -143,48 +142,25 @@ class HFModel:
         return self._trees[sizes]
 
     def _build(self, run: Workload) -> Component:
-        if (module := self._made()) is not None:
-            from tfcalc.nn.counted import counted
+        from tfcalc.nn.counted import counted
 
-            return counted(module, run)._replace(kind="model")
-        with self._config() as config:
-            parts = self.family.whole(config, run, config.head)
-        return Component(self.architecture, "model", parts=parts)
+        return counted(self.module(), run)._replace(kind="model")
 
-    @contextmanager
-    def _config(self) -> Iterator[Config]:
-        """The fields, of which it is remembered what was read."""
-        family, reading = self.family, Reading(find, self.instead)
-        head = family.head_of(self.architecture)
-        yield Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
-        _check_layer_types(self.data, reading)
-        self._read = reading
-
-    def module(self) -> Module | None:
-        """The model as a module that runs; None where its family, or that of its text, is a tree of costs."""
-        from tfcalc.nn.reader import lacks
-
-        made = self._made()
-        return None if made is None or lacks(made) else made
-
-    def _made(self) -> Module | None:
-        """The model as a module that can be counted."""
-        if not self.family.runs:
-            return None
+    def module(self) -> Module:
+        """The model as a module that runs."""
         if self._module is None:
-            with self._config() as config:
-                self._module = self.family.module(config, config.head).but(name=self.architecture)
+            family, reading = self.family, Reading(find, self.instead)
+            head = family.head_of(self.architecture)
+            config = Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
+            self._module = family.module(config, head).but(name=self.architecture)
+            _check_layer_types(self.data, reading)
+            self._read = reading
         return self._module
 
     @property
     def reading(self) -> Reading:
         """What its family reads of it: the sizes with their letters, and what it left to defaults."""
-        if self._read is None:
-            from tfcalc.nn.reader import Grown
-
-            made = self._made()
-            if made is None or any(isinstance(each, Grown) for each in made.all_of()):
-                self._build(Workload())  # a tree reads its fields when it is built
+        self.module()
         assert self._read is not None
         return self._read
 

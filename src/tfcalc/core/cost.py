@@ -1,6 +1,6 @@
 """What one operation of the hardware costs, item by item, so that every total can be opened up.
 
-A leaf (see :mod:`tfcalc.leaves`) states its items; nothing else in tfcalc knows a formula. Questions pick the
+An operation (see :mod:`tfcalc.ops`) states its items; nothing else in tfcalc knows a formula. Questions pick the
 items they ask about and add them up over the tree (see :mod:`tfcalc.core.measure`).
 """
 

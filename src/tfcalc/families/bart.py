@@ -15,19 +15,12 @@ from tfcalc.nn.filled import FilledStack, Windows
 from tfcalc.nn.module import Module
 from tfcalc.nn.sliding import SlidingAttention
 from tfcalc.nn.stack import Stack
-from tfcalc.workload import Workload
 
 ALIASES = {
     "num_attention_heads": "encoder_attention_heads",
     "hidden_size": "d_model",
     "num_hidden_layers": "encoder_layers",
 }
-
-
-def sum_last(c: Config, run: Workload, default: float = 0.1, name: str = "dropout") -> bool:
-    """Whether no dropout stands before the last sum of a layer whose norms stand before its sub-layers."""
-    given = c.get(name)
-    return not (run.drops and (default if given is None else given))
 
 
 @family(

@@ -78,14 +78,14 @@ def clip_vision(c: Config) -> Module:
 
 def both(c: Config, text: str, vision: str) -> tuple[TextTower, Tower]:
     """The text and the vision tower."""
-    read = find(text).built(tower(c, "text", text)).but(name="text_model")
+    read = find(text).base(tower(c, "text", text)).but(name="text_model")
     assert isinstance(read, TextTower)
     return read, seen(c, vision)
 
 
 def seen(c: Config, model_type: str) -> Tower:
     """The vision tower, which is all that there is where images are classified."""
-    made = find(model_type).built(tower(c, "vision", model_type)).but(name="vision_model")
+    made = find(model_type).base(tower(c, "vision", model_type)).but(name="vision_model")
     assert isinstance(made, Tower)
     return made.but(pools=c.head != IMAGES_ONLY)
 

@@ -60,13 +60,6 @@ def shared_and_routed(c: Config, *, bias: bool = False, corrected: bool = True, 
     return mixture(c, common, experts="n_routed_experts", width="moe_intermediate_size", **routing)
 
 
-def active(c: Config) -> Num:
-    """Experts that a token goes through: all of them where no fewer are asked for."""
-    stored = c.number("n_routed_experts")
-    fewer = c.get("num_experts_per_tok") is not None and c.number("num_experts_per_tok", least=0) < stored
-    return c.size("num_experts_per_tok", least=0) if fewer else c.size("n_routed_experts")
-
-
 @family(
     "deepseek_v2",
     architecture="DeepseekV2ForCausalLM",

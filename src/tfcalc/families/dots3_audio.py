@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import ceil_div
 from tfcalc.families import kit
+from tfcalc.families.names import FUSED
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.bands import AdaptedEncoder, BandStem, MapAdapter
 from tfcalc.nn.basic import Linear, Norm

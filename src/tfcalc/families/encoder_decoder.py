@@ -5,15 +5,12 @@ from __future__ import annotations
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, find
-from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.encoder_decoder import Pair
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
-from tfcalc.nn.reader import Grown
-from tfcalc.workload import Workload
 
 LANGUAGE = ("ForCausalLM", "LMHeadModel")
 
@@ -33,29 +30,14 @@ def encoder_decoder(c: Config) -> Module:
 
 def _encoder(c: Config) -> Module:
     """The model by itself; a pooler runs, but the decoder reads the vectors that it stands beside."""
-    family = find(c.model_type)
-    if not family.runs:
-        return Grown("encoder", lambda run: family.tree(c, _on_source(run)), c.size(_width(c)))
-    made = family.built(c).but(name="encoder")
+    made = find(c.model_type).base(c).but(name="encoder")
     return made.but(pools=False) if isinstance(made, Encoder) else made
-
-
-def _on_source(run: Workload) -> Workload:
-    """What an encoder runs that is a tree of costs: nothing where a token is decoded."""
-    return run.replaced(batch_size=0) if run.decoding else run.replaced(seq_len=run.source.length)
 
 
 def _decoder(c: Config, head: str) -> Module:
     """The model with its head, whose labels are not moved: they are given to the whole."""
-    family = find(c.model_type)
-    if family.runs:
-        made = family.module(c, head).but(name="decoder")
-        return made.but(shifted=False, upcasts=False) if isinstance(made, WithHead) else made
-
-    def tree(run: Workload) -> Component:
-        return Component("decoder", "decoder", parts=family.whole(c, run, head))
-
-    return Grown("decoder", tree, c.size(_width(c)))
+    made = find(c.model_type).module(c, head).but(name="decoder")
+    return made.but(shifted=False, upcasts=False) if isinstance(made, WithHead) else made
 
 
 def _language_head(kind: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.families import kit
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.basic import Buffer, Linear, Stored
 from tfcalc.nn.feed_forward import GatedFeedForward
@@ -60,11 +59,6 @@ def mixture(
     up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
     many = Experts("experts", gate, up, Linear(down, f, h, "2", bias), kind, count=count, chosen=active)
     return Mixture(name, route, many, beside)
-
-
-def network(c: Config, name: str, width: Num, *, bias: bool = False) -> GatedFeedForward:
-    """A dense gated network of any ``width``, such as shared experts."""
-    return kit.gated(c, name=name, width=width, bias=bias)
 
 
 def correction(c: Config, name: str = "gate.e_score_correction_bias", experts: str = "n_routed_experts") -> Buffer:

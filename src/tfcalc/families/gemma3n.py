@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, total
@@ -12,6 +11,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
 from tfcalc.families.gemma import CAPPED
 from tfcalc.families.kit import SANDWICH, head_dim, kv_heads
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.windows import FULL, LAYERS, SLIDING, both, window
 from tfcalc.nn.alt_up import AltUp, AltUpDecoder, AltUpLayer, EachStream, LowRank, SparseFeedForward
 from tfcalc.nn.basic import Embedding, Linear, Norm, parameter

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tfcalc.blocks import GATED, LLAMA_NAMES
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -14,6 +13,7 @@ from tfcalc.core.number import Num
 from tfcalc.families import image_kit
 from tfcalc.families.images import part
 from tfcalc.families.kit import SANDWICH, kv_heads
+from tfcalc.families.names import GATED, LLAMA_NAMES
 from tfcalc.families.reader_kit import heads
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.basic import Buffer, Linear, Norm, parameter

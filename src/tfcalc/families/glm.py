@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import kit
+from tfcalc.families.names import FUSED
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.module import Module
 

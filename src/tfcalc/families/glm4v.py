@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import FUSED
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -10,6 +9,7 @@ from tfcalc.core.number import product
 from tfcalc.families import image_kit, kit, packed_kit
 from tfcalc.families.glm import BOTH_SIDES
 from tfcalc.families.images import grid, part
+from tfcalc.families.names import FUSED
 from tfcalc.families.packed_kit import SIDES
 from tfcalc.families.reader_kit import either, heads, reader
 from tfcalc.nn.any_size import GatedMerger, PatchRows, Resampled

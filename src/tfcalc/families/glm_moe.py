@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfcalc.blocks import GATED
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.families import experts, kit
 from tfcalc.families.experts import mlp_types, shared, sparse_after
+from tfcalc.families.names import GATED
 from tfcalc.families.windows import LAYERS, both, windows
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.layers import PreNorm, Sandwich

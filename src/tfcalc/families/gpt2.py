@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfcalc.blocks import Attention as AttentionTree
-from tfcalc.blocks import FeedForward as FeedForwardTree
 from tfcalc.blocks import layer
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
@@ -21,7 +20,7 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.llama import norms
 from tfcalc.families.windows import LAYERS
-from tfcalc.leaves import embedding, learned_position, linear, norm
+from tfcalc.leaves import embedding, linear, norm
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
@@ -122,13 +121,6 @@ def attention(
     return block(name, run.target, run.source if cross else run.target, run, causal=causal and not cross)
 
 
-def feed_forward(
-    c: Config, run: Workload, name: str, names: tuple[str, ...], width: Num, activation: str, *, bias: bool = True
-) -> Component:
-    """Two maps; ``activation`` is the field that names what stands between them."""
-    return FeedForwardTree(c.size("hidden_size"), width, activation, bias=bias, names=names)(name, run.target, run)
-
-
 def inner(c: Config, field: str = "n_inner") -> Num:
     """The feed-forward width: given, or four times the hidden size."""
     given = c.optional(field)
@@ -155,12 +147,6 @@ def layers(
 def words(c: Config, run: Workload, name: str) -> Component:
     """The vectors of the vocabulary."""
     return embedding(name, c.size("vocab_size"), c.size("hidden_size"), run.target.tokens)
-
-
-def positions(c: Config, run: Workload, name: str, *, beside: int = 0) -> Component:
-    """A trained vector for each position, and for some ``beside`` (padding)."""
-    rows = c.size("max_position_embeddings") + beside
-    return learned_position(name, rows, c.size("hidden_size"), run.target.tokens)
 
 
 def final(c: Config, run: Workload, name: str, kind: str = "layernorm") -> Component:

@@ -8,8 +8,6 @@ from typing import Any
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import output
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families import granite_moe, kit
@@ -17,7 +15,6 @@ from tfcalc.families.experts import correction, mixture
 from tfcalc.families.glm_moe import COPIES
 from tfcalc.families.mamba import (
     Channels,
-    backbone,
     expanded,
     mamba2_head_dim,
     mamba2_mixer,
@@ -31,7 +28,6 @@ from tfcalc.nn.mixture import LatentMixture, PlainExperts
 from tfcalc.nn.module import Module
 from tfcalc.nn.multiplied import Mixed, MultipliedAttention, MultipliedFeedForward, MultipliedMamba2
 from tfcalc.printable import quoted
-from tfcalc.workload import Workload
 
 LINEAR, FULL = "linear_attention", "full_attention"
 LEGACY = {"mamba": LINEAR, "attention": FULL}
@@ -159,11 +155,6 @@ def falcon_h1(c: Config) -> Module:
     return kit.decoder(c, made, names=FINAL).but(scales=True)
 
 
-def named_decoder(c: Config, run: Workload, *layers: Component, final: str = "final_layernorm") -> Component:
-    """The decoder by the names that hybrids have for its parts."""
-    return backbone(c, run, *layers, name="model", tokens="embed_tokens", final=final)
-
-
 MOE, MLP = "moe", "mlp"
 PATTERN = {"M": LINEAR, "E": MOE, "*": FULL, "-": MLP}
 """Nemotron-H's letters for its layers."""
@@ -179,11 +170,6 @@ def nemotron_layers(c: Config) -> list[str]:
         wrong = "".join(sorted(set(pattern) - set(PATTERN)))
         raise InvalidModel(f"hybrid_override_pattern: {quoted(wrong)} is not known", f"letters: {' '.join(PATTERN)}")
     return [PATTERN[letter] for letter in pattern]
-
-
-def never_tied(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
-    """Logits by a matrix of its own, whatever ``tie_word_embeddings`` says."""
-    return base, output("lm_head", c.size("hidden_size"), c.size("vocab_size"), run, tied=False)
 
 
 @family(

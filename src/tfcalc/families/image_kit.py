@@ -8,7 +8,6 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import find
 from tfcalc.configs.tops import Top, labels
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num, product
 from tfcalc.families.images import FC, OUT_PROJ, grid, pair
 from tfcalc.families.windows import LAYERS
@@ -19,9 +18,7 @@ from tfcalc.nn.image_heads import FIRST, ImageClassifier, Pixels, Reconstruction
 from tfcalc.nn.images import ImageEmbeddings, ImagePositions, Patches
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.nn.reader import Grown
 from tfcalc.nn.stack import Stack
-from tfcalc.workload import Workload
 
 
 def pixels(c: Config) -> tuple[Num, ...]:
@@ -124,11 +121,4 @@ def reconstruction(c: Config, base: Module) -> Module:
 
 def nested(c: Config, name: str) -> Module:
     """The base model of a nested config, under the name that the whole gives it."""
-    family = find(c.model_type)
-    if family.runs:
-        return family.built(c).but(name=name)
-
-    def tree(run: Workload) -> Component:
-        return family.tree(c, run)
-
-    return Grown(name, tree, c.size("hidden_size"))
+    return find(c.model_type).base(c).but(name=name)

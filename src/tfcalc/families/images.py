@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfcalc.blocks import Attention
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import find
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide, floor_div
-from tfcalc.leaves import norm
-from tfcalc.workload import Sequences, Workload
 
 OUT_PROJ = ("q_proj", "k_proj", "v_proj", "out_proj")
 FC = ("fc1", "fc2")
@@ -34,51 +30,6 @@ def grid(c: Config, image: str = "image_size", patch: str = "patch_size") -> tup
     exact = not listed and c.number(image) % c.number(patch) == 0
     rows, columns = map(divide if exact else floor_div, pair(c, image), pair(c, patch))
     return rows, columns
-
-
-def drops(c: Config, run: Workload, name: str = "hidden_dropout_prob") -> bool:
-    """Whether dropout is at work behind a layer's last linear map."""
-    return run.drops and bool(c.get(name))
-
-
-def self_attention(
-    c: Config,
-    run: Workload,
-    stream: Sequences,
-    *,
-    name: str = "self_attn",
-    names: tuple[str, ...] = OUT_PROJ,
-    width: str = "hidden_size",
-    heads: str = "num_attention_heads",
-    head_dim: Num | None = None,
-    bias: bool = True,
-    key_bias: bool | None = None,
-    value_bias: bool | None = None,
-    output_bias: bool | None = None,
-    within: tuple[Component, ...] = (),
-    causal: bool = False,
-) -> Component:
-    """Attention among all patches, of heads that share nothing."""
-    d = c.quotient(width, heads) if head_dim is None else head_dim
-    block = Attention(
-        c.size(width),
-        c.size(heads),
-        c.size(heads),
-        d,
-        d,
-        bias=bias,
-        key_bias=key_bias,
-        value_bias=value_bias,
-        output_bias=output_bias,
-        names=names,
-        within=within,
-    )
-    return block(name, stream, stream, run, causal=causal)
-
-
-def norms(names: tuple[str, ...], width: Num, tokens: Num, kind: str = "layernorm") -> tuple[Component, ...]:
-    """One norm for each name."""
-    return tuple(norm(name, kind, width, tokens) for name in names)
 
 
 def part(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare
@@ -10,6 +9,7 @@ from tfcalc.core.number import product
 from tfcalc.errors import InvalidModel
 from tfcalc.families import image_kit
 from tfcalc.families.images import grid, part
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.reader_kit import heads, patches_of, reader, text_of, tower, two_maps
 from tfcalc.families.vit import NORMS
 from tfcalc.nn.basic import Norm, parameter

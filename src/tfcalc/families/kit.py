@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config, check_factor
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, scaled
 from tfcalc.errors import InvalidModel
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Stored

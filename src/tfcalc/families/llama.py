@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks import FUSED, GATED, FeedForward
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.component import Component
 from tfcalc.families import kit
-from tfcalc.families.kit import LEARNED
 from tfcalc.families.kit import PRE_NORM as PRE_NORM
 from tfcalc.families.kit import SANDWICH as SANDWICH
 from tfcalc.families.kit import head_dim as head_dim
 from tfcalc.families.kit import kv_heads as kv_heads
 from tfcalc.families.kit import rotary_width as rotary_width
+from tfcalc.families.names import FUSED
 from tfcalc.families.windows import LAYERS, both, windows
-from tfcalc.leaves import buffer, embedding, norm, parameter
+from tfcalc.leaves import norm
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
@@ -25,72 +24,10 @@ from tfcalc.nn.stack import Stack
 from tfcalc.workload import Workload
 
 
-def gated(
-    c: Config,
-    run: Workload,
-    *,
-    bias: bool = False,
-    names: tuple[str, ...] = GATED,
-    act: str = "hidden_act",
-    within: tuple[Component, ...] = (),
-) -> Component:
-    """SwiGLU, GeGLU: the feed-forward network with a gate."""
-    return feed_forward(c, run, bias=bias, names=names, act=act, within=within, gated=True)
-
-
-def feed_forward(
-    c: Config,
-    run: Workload,
-    *,
-    bias: bool = False,
-    names: tuple[str, ...] = ("up_proj", "down_proj"),
-    act: str = "hidden_act",
-    gated: bool = False,
-    within: tuple[Component, ...] = (),
-) -> Component:
-    """The feed-forward network, without a gate unless it is ``gated``; ``act`` is the field of its activation."""
-    kind = c.word(act)
-    within = (*learned(kind, "act_fn" if "up_proj" in names else "activation_fn"), *within)
-    block = FeedForward(
-        c.size("hidden_size"), c.size("intermediate_size"), kind, bias=bias, names=names, gated=gated, within=within
-    )
-    return block("mlp", run.target, run)
-
-
-def learned(kind: str, name: str) -> Iterator[Component]:
-    """What an activation has trained, and what it holds: xIELU (arXiv 2411.13010), PReLU (arXiv 1502.01852)."""
-    weights, buffers = LEARNED.get(kind, ((), ()))
-    for weight in weights:
-        yield parameter(f"{name}.{weight}", 1, minor=True)
-    for held in buffers:
-        yield buffer(f"{name}.{held}")
-
-
 def norms(names: tuple[str, ...], kind: str, c: Config, run: Workload) -> Iterator[Component]:
     """One norm of the hidden size for each name."""
     for name in names:
         yield norm(name, kind, c.size("hidden_size"), run.target.tokens)
-
-
-def decoder(
-    c: Config,
-    run: Workload,
-    *layers: Component,
-    final: str = "rmsnorm",
-    names: tuple[str, str, str] = ("model", "embed_tokens", "norm"),
-) -> Component:
-    """Embedding, layers, and a final norm (none where ``final`` is empty); ``names`` are the whole's and theirs."""
-    h, tokens = c.size("hidden_size"), run.target.tokens
-    whole, table, last = names
-    return Component(
-        whole,
-        "decoder",
-        parts=(
-            embedding(table, c.size("vocab_size"), h, tokens),
-            *layers,
-            *([norm(last, final, h, tokens)] if final else []),
-        ),
-    )
 
 
 @family("iquestcoder", architecture="LlamaForCausalLM", heads=tops.CAUSAL_LM)

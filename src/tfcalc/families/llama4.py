@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, product, scaled
 from tfcalc.families import image_kit, kit
 from tfcalc.families.images import grid
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.reader_kit import tower
 from tfcalc.nn.basic import Linear, parameter
 from tfcalc.nn.images import PixelEmbeddings

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, product
 from tfcalc.families import image_kit, kit
 from tfcalc.families.images import grid, part
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm, parameter

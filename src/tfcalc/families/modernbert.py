@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, labels
 from tfcalc.families import bert_kit, bert_tops, kit
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.windows import LAYERS, SLIDING, both, windows
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, ceil_div, divide, floor_div, scaled
 from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm

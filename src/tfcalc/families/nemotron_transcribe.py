@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare
 from tfcalc.errors import InvalidModel
 from tfcalc.families import image_kit, kit
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.sound_kit import inner, language, writes
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.frames import Convolution, SoundEncoder

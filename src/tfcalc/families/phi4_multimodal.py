@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.blocks import FUSED, LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare, lm_head
@@ -15,6 +14,7 @@ from tfcalc.families import image_kit, kit
 from tfcalc.families.clip import pooling, siglip_vision
 from tfcalc.families.images import grid, part
 from tfcalc.families.llama import phi3
+from tfcalc.families.names import FUSED, LLAMA_NAMES
 from tfcalc.families.reader_kit import tower
 from tfcalc.nn.basic import Buffer, Linear, parameter
 from tfcalc.nn.conformer import ConformerLayer, GatedByHalf, NormedNetwork

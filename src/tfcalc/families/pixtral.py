@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import floor_div, product
 from tfcalc.families import image_kit
 from tfcalc.families.images import grid, part
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.reader_kit import feature_layers, heads, late, patches_of, reader, text_of, tower, two_maps
 from tfcalc.families.vit import gated
 from tfcalc.nn.basic import Norm

@@ -6,19 +6,16 @@ from collections.abc import Callable
 
 from tfcalc.configs.config import MOST_LAYERS, Config
 from tfcalc.configs.tops import Top, bare, labels
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num, product
 from tfcalc.families import image_kit
 from tfcalc.families.images import grid, part
-from tfcalc.families.unread import read_early, unread_heads
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
-from tfcalc.nn.reader import Grown, ImageReader, Projector
+from tfcalc.nn.reader import ImageReader, Projector
 from tfcalc.nn.stack import Stack
 from tfcalc.nn.tower import ReadEarly, Tower
-from tfcalc.workload import Workload
 
 CLASS_TOKENS = ("class_embedding", "cls_token")
 Text = Callable[[Config], Config]
@@ -94,14 +91,8 @@ def patches_of(vision: Config) -> Num | None:
 def tower(vision: Config, name: str = "vision_tower", late: Num = 0) -> Module:
     """A tower of which every vector is read, as it is so many (``late``) layers before the end, and nothing else."""
     made = image_kit.nested(vision, name)
-    if isinstance(made, Tower):
-        return made.but(pools=False, layers=_without_late(made.layers, late))
-    assert isinstance(made, Grown)
-
-    def tree(run: Workload) -> Component:
-        return unread_heads(read_early(made.tree(run), run, late), run)  # type: ignore[arg-type]  # a number
-
-    return made.but(tree=tree)
+    assert isinstance(made, Tower)
+    return made.but(pools=False, layers=_without_late(made.layers, late))
 
 
 def _without_late(layers: Layers | Stack, late: Num) -> Layers | Stack:

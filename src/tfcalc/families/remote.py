@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import GATED
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -10,6 +9,7 @@ from tfcalc.core.number import ceil_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families import experts, kit
 from tfcalc.families.llama import qwen2
+from tfcalc.families.names import GATED
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.feed_forward import GatedFeedForward

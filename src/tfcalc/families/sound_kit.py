@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import find
 from tfcalc.configs.tops import Top, bare
 from tfcalc.core.number import Num
-from tfcalc.errors import InvalidModel
 from tfcalc.families.images import part
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.frames import Convolution, Stem
@@ -123,11 +122,7 @@ def language(c: Config) -> Config:
 
 def inner(config: Config, name: str) -> Module:
     """The base model of a nested config, under the name that the whole gives it."""
-    family = find(config.model_type)
-    if not family.runs:
-        raise InvalidModel(f"{config.path('model_type')} {family.model_type} cannot be heard with", "name another")
-    base: Callable[[Config], Module] = family.base  # type: ignore[assignment]  # not a tree
-    return base(config).but(name=name)
+    return find(config.model_type).base(config).but(name=name)
 
 
 def two_maps(

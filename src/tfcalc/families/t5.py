@@ -8,7 +8,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import t5_kit as kit
 from tfcalc.nn.basic import Linear
-from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder, EncoderStack
+from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.local_attention import LocalAttention, LocalStack
 from tfcalc.nn.mixture import Router

@@ -12,6 +12,7 @@ from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.core.patterns import Pattern
+    from tfcalc.nn.module import Module
 
 KINDS = ("encoder-decoder", "encoder", "decoder")
 FINAL_NORMS = ("always", "pre-norm", "never")
@@ -111,10 +112,15 @@ class Transformer(Described):
 
     def tree(self, workload: Workload) -> Component:
         """The component tree of this model on this workload: ints in, ints out; symbols in, symbols out."""
-        from tfcalc.families.classic import module
         from tfcalc.nn.counted import counted
 
-        return counted(module(self), workload)
+        return counted(self.module(), workload)
+
+    def module(self) -> "Module":
+        """The model as a module that runs."""
+        from tfcalc.families.classic import module
+
+        return module(self)
 
     def with_vocabulary(self, vocabulary: Num) -> Self:
         """The same with this vocabulary, where it has none."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tfcalc.blocks import LLAMA_NAMES
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
 from tfcalc.families import image_kit, kit
 from tfcalc.families.images import grid
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Stored, parameter
 from tfcalc.nn.feed_forward import GatedFeedForward

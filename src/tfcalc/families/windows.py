@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tfcalc.configs.config import Config
-from tfcalc.workload import Workload
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 LAYERS = "num_hidden_layers"
@@ -38,8 +37,3 @@ def attention_windows(c: Config, layers: str = LAYERS) -> Sequence[int]:
     """Longformer's: one for all of so many layers, or one for each."""
     size, count = "attention_window", c.number(layers)
     return c.numbers(size, count) if isinstance(c.get(size), list) else [c.number(size)] * count
-
-
-def told(run: Workload, kinds: Sequence[int | None]) -> list[int | None]:
-    """The windows as far as they matter: all alike where no mask changes what is counted."""
-    return list(kinds) if run.tells_masks else [None] * len(kinds)

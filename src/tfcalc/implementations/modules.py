@@ -16,7 +16,7 @@ from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, scaled
 from tfcalc.ops.products import linear
 from tfcalc.tape.ledger import Ledger
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.running import Running
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Tensor

@@ -6,23 +6,19 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.backends.cache import Cache as CacheOfModules
+from tfcalc.backends.cache import Cache
 from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.implementations.modules import ModuleProgram
 from tfcalc.implementations.programs import program
-from tfcalc.implementations.transformers.cache import Cache
-from tfcalc.implementations.transformers.program import running
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.ledger import Found, Ledger, Seen, Witness
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel
-    from tfcalc.core.component import Component
     from tfcalc.model import Model
-    from tfcalc.nn.module import Module
     from tfcalc.workload import Workload
 
 PHASES = ("prefill", "decode")
@@ -65,41 +61,17 @@ def inference(
         raise InvalidModel(f"phase {run.phase!r} with a cache", f"use phase {' or '.join(PHASES)}")
     tokens = _number(run.size("cached") if run.decoding else run.seq_len)
     decodes = model.tree(run.replaced(phase="decode", cached=tokens))
-    if (module := model.module()) is not None:
-        return _of_module(
-            module, model.tree(run), run, numerics, CacheOfModules(decodes, cache, longest or tokens), ledger
-        )
-    m = running(model, run, numerics)
-    m.cache = Cache(decodes, cache, longest or tokens)
-    if ledger is not None:
-        m.t.ledger = ledger
-    with m.t.without_gradients():
-        if run.decoding:
-            m.cache.filled(m.t, tokens - 1)
-        m.t.ledger.begin(run.phase)
-        logits = m(decodes if run.decoding else model.tree(run), m.ids)
-    return Served(m.t.ledger.most.total, m.cache.size, _number(logits.elements) * WIDTHS[logits.dtype])
-
-
-def _of_module(
-    module: Module,
-    tree: Component,
-    run: Workload,
-    numerics: Numerics,
-    cache: CacheOfModules,
-    ledger: Ledger | None,
-) -> Served:
-    program = ModuleProgram(module, run, numerics, Transformers())
-    program.cache = cache
+    program = ModuleProgram(model.module(), run, numerics, Transformers())
+    program.cache = Cache(decodes, cache, longest or tokens)
     if ledger is not None:
         program.tape.ledger = ledger
     with program.tape.without_gradients():
         if run.decoding:
-            assert isinstance(run.cached, int)
-            cache.filled(program.trace, run.cached - 1)
+            program.cache.filled(program.trace, tokens - 1)
         program.tape.ledger.begin(run.phase)
-        logits = program(tree)
-    return Served(program.tape.ledger.most.total, cache.size, _number(logits.elements) * WIDTHS[logits.dtype])
+        logits = program(model.tree(run))
+    size = program.cache.size
+    return Served(program.tape.ledger.most.total, size, _number(logits.elements) * WIDTHS[logits.dtype])
 
 
 def at_peak(

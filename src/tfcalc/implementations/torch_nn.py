@@ -1,15 +1,10 @@
-"""The classic Transformer as PyTorch's modules run it."""
+"""What of the classic Transformer PyTorch's own modules can run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.backends.torch_nn import TorchNN
 from tfcalc.errors import InvalidModel
-from tfcalc.families.classic import module
-from tfcalc.implementations.modules import ModuleProgram
-from tfcalc.tape.operations import Numerics
-from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.families.transformer import Transformer
@@ -19,14 +14,6 @@ DROPPED = 0.1
 
 POSITIONS = ("none", "sinusoidal", "learned")
 """Those outside the layers, whose code is an addition."""
-
-
-def of_torch(
-    model: Transformer, run: Workload, numerics: Numerics, *, every_layer: bool = True, batch_first: bool = True
-) -> ModuleProgram:
-    """The model on a new tape. Raises InvalidModel where torch.nn.Transformer has no such layers."""
-    check(model)
-    return ModuleProgram(module(model), run, numerics, TorchNN(batch_first=batch_first), every_layer=every_layer)
 
 
 def check(model: Transformer) -> None:

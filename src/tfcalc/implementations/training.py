@@ -12,7 +12,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.implementations.programs import program
 from tfcalc.tape.envelope import Envelope
 from tfcalc.tape.ledger import Found, Moment, Seen, Witness
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.value import Kept
 
 if TYPE_CHECKING:

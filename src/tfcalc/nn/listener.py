@@ -54,6 +54,11 @@ class Listener(Module):
     language: Module
     copies_ids: bool = False
 
+    @property
+    def beside_text(self) -> Iterator[Module]:
+        """The encoder and the projector."""
+        return iter((self.ears, self.projector))
+
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         if not x.trace.lowers:
@@ -87,6 +92,11 @@ class TwoEars(Module):
     ears: tuple[Module, ...]
     projector: Summing
     language: Module
+
+    @property
+    def beside_text(self) -> Iterator[Module]:
+        """The encoders and the projector."""
+        return iter((*self.ears, self.projector))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""

@@ -61,6 +61,12 @@ class Module(Frozen):
         inside = tuple(each for part in self.parts for each in part.components())
         yield Component(self.name, self.kind, self.held(), inside, self.copies, self.active, self.passes)
 
+    @property
+    def beside_text(self) -> Iterator[Module]:
+        """The parts that read images or sounds for a model that trains on text alone."""
+        for part in self.parts:
+            yield from part.beside_text
+
     def all_of(self) -> Iterator[Module]:
         """It, and all modules in it."""
         yield self

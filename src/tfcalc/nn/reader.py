@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num, floor_div
-from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
-from tfcalc.nn.encoder_decoder import Pair
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, mul
 from tfcalc.ops.shapes import copied, reshape, split
 from tfcalc.tape.tensor import Tensor
-from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 
 class Projector(Module):
@@ -89,6 +85,11 @@ class ImageReader(Module):
     tiles: Num = 1
     copies_ids: bool = False
 
+    @property
+    def beside_text(self) -> Iterator[Module]:
+        """The tower and what is between it and the text."""
+        return iter((self.tower, *self.between))
+
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         if not x.trace.lowers:
@@ -148,7 +149,12 @@ class Senses(Module):
     @property
     def parts(self) -> Iterator[Module]:
         """The text, and the parts of each chain."""
-        return iter((self.text, *(each for chain in self.chains for each in chain)))
+        return iter((self.text, *self.beside_text))
+
+    @property
+    def beside_text(self) -> Iterator[Module]:
+        """The parts of each chain."""
+        return (each for chain in self.chains for each in chain)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
@@ -157,30 +163,3 @@ class Senses(Module):
             for each in chain:
                 made = each(made, ctx)
         return self.text(copied(x) if self.copies_ids else x, ctx)
-
-
-class Grown(Module):
-    """A model that is a tree of costs, in the place of one that runs; it makes rows of its own ``width``."""
-
-    tree: Callable[[Workload], Component]
-    width: Num
-
-    def components(self) -> Iterator[Component]:
-        """Its tree."""
-        yield self.tree(Workload())._replace(name=self.name)
-
-    def __call__(self, x: Tensor, *given: object) -> Tensor:
-        """Its tree where operations are counted; it does not run otherwise."""
-        (ctx,) = given
-        assert isinstance(ctx, Context)
-        if x.trace.lowers:
-            raise InvalidModel(f"the {self.name} of this model cannot be run", "ask for parameters or FLOPs")
-        return x.trace.grown(self.tree(ctx.run)._replace(name=self.name), (*x.shape[:2], self.width))
-
-
-def lacks(module: Module) -> bool:
-    """Whether something in it does not run that reads text, and its tree is to be run in its place."""
-    if isinstance(module, Pair):  # which has no tree
-        return False
-    parts = (module.text,) if isinstance(module, ImageReader | Senses) else module.parts
-    return isinstance(module, Grown) or any(map(lacks, parts))

@@ -27,6 +27,11 @@ class Sense(Module):
     down: Linear
     unread: tuple[Linear, ...] = ()
 
+    @property
+    def beside_text(self) -> Iterator[Module]:
+        """Itself."""
+        return iter((self,))
+
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of what goes with each sequence; ``x`` are its words."""
         made = self.up(self.rows(self.reads(x, self.beside(ctx)), ctx))

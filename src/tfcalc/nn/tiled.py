@@ -154,6 +154,11 @@ class TileReader(Module):
     text: Module
     reads: bool = True
 
+    @property
+    def beside_text(self) -> Iterator[Module]:
+        """The tower and the projection."""
+        return iter((self.tower, self.projector))
+
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         ctx = ctx._replace(memory=None, memory_of=None)

@@ -4,7 +4,6 @@ It stands where a stream has cached tokens, at the operation that reads it; see 
 """
 
 from tfcalc import number_formats
-from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.workload import Sequences
@@ -23,11 +22,6 @@ TOKEN_BEFORE = "token before"
 
 FP32 = number_formats.FP32.bits
 """Bits of a state that is summed over all tokens, in whatever format the model itself runs."""
-
-
-def keeping(part: Component, *cached: Cached) -> Component:
-    """The same operation, which keeps these."""
-    return part._replace(own=part.own._replace(cached=(*part.own.cached, *cached))) if cached else part
 
 
 def read_before(stream: Sequences) -> bool:

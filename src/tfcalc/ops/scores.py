@@ -20,7 +20,7 @@ def score(
     elementwise FLOPs     2 per head's score (scale, relu)
     ====================  =======================================================================
 
-    ``pairs`` are those of :func:`tfcalc.leaves.attend.attend`. Where no product sums over the heads (``weighted``), it
+    ``pairs`` are those of :func:`tfcalc.ops.attention.attend`. Where no product sums over the heads (``weighted``), it
     is among the ``operations`` per head's score.
 
     Source: DeepSeek-V3.2 (arXiv 2512.02556), eq. 1; transformers' DeepseekV32Indexer.

@@ -12,7 +12,7 @@ from tfcalc.implementations.kernel_choice import chosen
 from tfcalc.implementations.modules import ModuleProgram
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.tape.kernels import Kernel
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

@@ -305,7 +305,7 @@ def overview(
         training_flops=per_token(flops(model, once.replaced(phase="train"))),
         serving=serving,
         finetune={method: _tuned(model, workload, plan) for method, (_, plan, _) in METHODS.items()},
-        notes=(*model.remarks(once), *of_text_alone(model, once)),
+        notes=(*model.remarks(once), *of_text_alone(model)),
         computing=compute_dtype(model),
         units=(conventions or Conventions()).units,
     )

@@ -19,11 +19,11 @@ from tfcalc.held.formats.names import PLAIN, format_named
 from tfcalc.held.formats.weights import Recipe, hold
 from tfcalc.held.serving.cache_formats import cache_format
 from tfcalc.held.serving.caches import PAGED, cache
+from tfcalc.implementations.measured import error_of
 from tfcalc.implementations.serving import forward, inference
-from tfcalc.implementations.transformers.measured import error_of
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.symbols import remembering
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 
 if TYPE_CHECKING:
     from tfcalc.held.plans import Serving

@@ -66,7 +66,7 @@ def serving_memory(
         whole=whole,
         depth=depth,
         legend=legend(used, model, requests) | letters,
-        notes=(*model.remarks(requests), *of_text_alone(model, requests), *_unknown(found)),
+        notes=(*model.remarks(requests), *of_text_alone(model), *_unknown(found)),
         footer=Footer(
             assumes=(*in_short(requests, plan), *assumed_dtype(model, found.recipe.dtype)),
             not_counted="CUDA context, CUDA graphs, fragmentation (allow 5-10 %)",

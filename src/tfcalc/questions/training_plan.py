@@ -13,10 +13,9 @@ from tfcalc.held.training.adapters import Adapter, adapted, frozen_where
 from tfcalc.held.training.precisions import Precision
 from tfcalc.held.training.sharding import Placement
 from tfcalc.held.training.stored import packed
-from tfcalc.implementations.transformers.measured import error_of
-from tfcalc.implementations.transformers.running import at_rest
+from tfcalc.implementations.measured import error_of
 from tfcalc.number_formats import FP32, NUMBERS
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 
 if TYPE_CHECKING:
     from tfcalc.held.plans import Training
@@ -97,13 +96,13 @@ def check_loops(model: Model, run: Workload) -> None:
 
 def loops(model: Model) -> bool:
     """Whether its layers loop over time, in PyTorch's own code."""
-    module = model.module() if isinstance(model, HFModel) else None
-    return module is not None and any(each.loops for each in module.all_of())
+    return any(each.loops for each in model.module().all_of())
 
 
-def of_text_alone(model: Model, run: Workload) -> Iterator[str]:
+def of_text_alone(model: Model) -> Iterator[str]:
     """A sentence on the parts of a model that read images or sounds: what they make is not counted."""
-    if isinstance(model, HFModel) and (parts := at_rest(model.tree(run))):
+    parts = [part.name for part in model.module().beside_text]
+    if parts:
         yield f"text only: the outputs of {' and '.join(parts)} are not counted"
 
 

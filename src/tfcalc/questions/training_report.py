@@ -84,7 +84,7 @@ def training_memory(
         whole=whole,
         depth=depth,
         legend=legend(used, model, workload, plan) | letters,
-        notes=(_other_phases(step, conventions.units), *model.remarks(workload), *_caveats(model, workload, plan)),
+        notes=(_other_phases(step, conventions.units), *model.remarks(workload), *_caveats(model, plan)),
         more={"timeline": [described(phase) for phase in step.phases]},
         footer=Footer(
             assumes=(*in_short(model, workload, plan), *assumed_dtype(model, plan.precision)),
@@ -128,14 +128,14 @@ def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     return (code, "CUDA" if plan.device == "cuda" else "CPU tensors", f"{run.kernel} attention", again, *master)
 
 
-def _caveats(model: Model, run: Workload, plan: Training) -> Iterator[str]:
+def _caveats(model: Model, plan: Training) -> Iterator[str]:
     """How far the family's activations were from PyTorch's, where they were not equal; what makes none."""
     error = 0.0 if plan.backend == MEGATRON else known_error(model)
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
     if loops(model):
         yield "Accuracy: peaks of layers that loop over time came out up to 11 % below PyTorch's (random small models)"
-    yield from of_text_alone(model, run)
+    yield from of_text_alone(model)
 
 
 def totals(step: TrainingStep) -> dict[str, int | str]:

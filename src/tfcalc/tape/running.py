@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, product
 from tfcalc.tape.call import Call
 from tfcalc.tape.kernels import Kernel, launched
 from tfcalc.tape.ledger import Place
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
 from tfcalc.tape.trace import Group, Part, Trace, stacked

@@ -150,7 +150,7 @@ def _models(family: str | None, *, with_sources: bool) -> Models:
 
 
 def _trainable() -> Trainable:
-    from tfcalc.implementations.transformers.measured import trainable
+    from tfcalc.implementations.measured import trainable
 
     return Trainable(trainable())
 
