@@ -6,21 +6,15 @@ transformers' attribute maps share: ``hidden_size`` for ``n_embd``, ``num_hidden
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tfcalc.blocks import Attention as AttentionTree
-from tfcalc.blocks import layer
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import labels
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.llama import norms
 from tfcalc.families.windows import LAYERS
-from tfcalc.leaves import embedding, linear, norm
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
@@ -33,7 +27,6 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.stack import Stack
 from tfcalc.printable import quoted
-from tfcalc.workload import Workload
 
 SHORT = {
     "n_embd": "hidden_size",
@@ -42,15 +35,6 @@ SHORT = {
     "n_positions": "max_position_embeddings",
 }
 """OpenAI's names of the fields, by which GPT-2 and its kin go."""
-
-
-def summary(name: str, c: Config, run: Workload, *, classes: Num | None = None) -> Iterator[Component]:
-    """What makes one vector of a sequence's last one: of the ``classes``, of the hidden size, or no map at all."""
-    if c.flag("summary_use_proj"):
-        h = c.size("hidden_size")
-        classes = labels(c) if classes is None else classes
-        to = classes if c.flag("summary_proj_to_labels") else h
-        yield Component(name, "summary", parts=(linear("summary", h, to, run.target.batch),))
 
 
 WITH_ENCODER = ("Model", "LMHeadModel", "ForCausalLM")
@@ -79,84 +63,10 @@ def double_heads(c: Config, base: Module) -> Module:
 OWN_HEADS = GPT_TOPS | {"LMHeadModel": tops.lm_head(), "DoubleHeadsModel": double_heads}
 
 
-def attention(
-    c: Config,
-    run: Workload,
-    name: str,
-    names: tuple[str, ...],
-    *,
-    groups: Num | None = None,
-    bias: bool = True,
-    output_bias: bool | None = None,
-    within: tuple[Component, ...] = (),
-    key_width: Num | None = None,
-    causal: bool = True,
-    cross: bool = False,
-    window: int | None = None,
-    rotary: Num | None = None,
-    cached_heads: Num | None = None,
-) -> Component:
-    """Heads that split the hidden size; as many of keys and values, or ``groups``. ``cross`` reads an encoder.
-
-    ``rotary`` is how much of a head's width is rotated by its position, where any is; ``cached_heads`` are those that a
-    cache holds, where these are not the ``groups``.
-    """
-    a, d = c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    block = AttentionTree(
-        c.size("hidden_size"),
-        a,
-        a if groups is None else groups,
-        d,
-        d,
-        bias=bias,
-        output_bias=output_bias,
-        names=names,
-        within=within,
-        key_width=key_width,
-        value_width=key_width,
-        window=window,
-        rotary=rotary,
-        cached_heads=cached_heads,
-    )
-    return block(name, run.target, run.source if cross else run.target, run, causal=causal and not cross)
-
-
 def inner(c: Config, field: str = "n_inner") -> Num:
     """The feed-forward width: given, or four times the hidden size."""
     given = c.optional(field)
     return 4 * c.size("hidden_size") if given is None else given
-
-
-def layers(
-    c: Config,
-    run: Workload,
-    name: str,
-    *parts: Component,
-    names: tuple[str, ...],
-    kind: str = "layernorm",
-    ends_with_sum: bool = False,
-) -> Component:
-    """``num_hidden_layers`` equal layers of these parts, and of norms with these ``names``.
-
-    ``ends_with_sum`` where neither a norm nor dropout follows the last part.
-    """
-    h, n, whole = c.size("hidden_size"), c.size("num_hidden_layers"), (*parts, *norms(names, kind, c, run))
-    return layer(name, whole, run.target.tokens * h, copies=n, ends_with_sum=ends_with_sum)
-
-
-def words(c: Config, run: Workload, name: str) -> Component:
-    """The vectors of the vocabulary."""
-    return embedding(name, c.size("vocab_size"), c.size("hidden_size"), run.target.tokens)
-
-
-def final(c: Config, run: Workload, name: str, kind: str = "layernorm") -> Component:
-    """A norm of the hidden size."""
-    return norm(name, kind, c.size("hidden_size"), run.target.tokens)
-
-
-def transformer(*parts: Component, name: str = "transformer") -> Component:
-    """The base model."""
-    return Component(name, "decoder", parts=parts)
 
 
 def split_attention(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Component
 from tfcalc.families import kit
 from tfcalc.families.kit import PRE_NORM as PRE_NORM
 from tfcalc.families.kit import SANDWICH as SANDWICH
@@ -16,18 +13,10 @@ from tfcalc.families.kit import kv_heads as kv_heads
 from tfcalc.families.kit import rotary_width as rotary_width
 from tfcalc.families.names import FUSED
 from tfcalc.families.windows import LAYERS, both, windows
-from tfcalc.leaves import norm
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.workload import Workload
-
-
-def norms(names: tuple[str, ...], kind: str, c: Config, run: Workload) -> Iterator[Component]:
-    """One norm of the hidden size for each name."""
-    for name in names:
-        yield norm(name, kind, c.size("hidden_size"), run.target.tokens)
 
 
 @family("iquestcoder", architecture="LlamaForCausalLM", heads=tops.CAUSAL_LM)

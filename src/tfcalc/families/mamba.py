@@ -7,17 +7,14 @@ from typing import NamedTuple
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
-from tfcalc.leaves import embedding, norm
 from tfcalc.nn import mamba as nn
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.mamba2 import GroupedNorm, Mamba2
 from tfcalc.nn.module import Module
-from tfcalc.workload import Workload
 
 TOPS = {"Model": tops.bare, "ForCausalLM": tops.lm_head()}
 
@@ -59,22 +56,6 @@ def mamba2_head_dim(c: Config, n_heads: str, head_dim: str, channels: Channels) 
             f"{n_heads}·{head_dim} must be {channels.number}",
         )
     return c.size(head_dim)
-
-
-def backbone(
-    c: Config,
-    run: Workload,
-    *layers: Component,
-    name: str = "backbone",
-    tokens: str = "embeddings",
-    final: str = "norm_f",
-    norm_kind: str = "rmsnorm",
-    before: tuple[Component, ...] = (),
-) -> Component:
-    """Embedding, layers, final norm, by the names that state-space models have for them."""
-    h, t = c.size("hidden_size"), run.target.tokens
-    table = embedding(tokens, c.size("vocab_size"), h, t)
-    return Component(name, "decoder", parts=(table, *before, *layers, norm(final, norm_kind, h, t)))
 
 
 @family("mamba", architecture="MambaForCausalLM", heads=TOPS)

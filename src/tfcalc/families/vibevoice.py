@@ -11,7 +11,6 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.images import part
 from tfcalc.families.sound_kit import HEADS, inner, language
-from tfcalc.families.unread import LAYER, UNREAD
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.codec import Codec, ConvNextLayer, Stage
 from tfcalc.nn.feed_forward import FeedForward
@@ -21,6 +20,9 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 
 CODEC = "vibevoice_acoustic_tokenizer_encoder"
+
+LAYER, UNREAD = "layer", "unread"
+"""Kinds of layers: those of a model by itself, and those of which nothing reads what they make."""
 
 
 @family(CODEC, architecture="VibeVoiceAcousticTokenizerEncoderModel", heads={"Model": bare})
