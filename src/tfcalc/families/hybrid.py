@@ -17,7 +17,6 @@ from tfcalc.families.experts import correction, mixture
 from tfcalc.families.glm_moe import COPIES
 from tfcalc.families.mamba import (
     Channels,
-    backbone,
     expanded,
     mamba2_head_dim,
     mamba2_mixer,
@@ -157,11 +156,6 @@ def falcon_h1(c: Config) -> Module:
     ffn = MultipliedFeedForward(**kit.gated(c, name="feed_forward", bias=c.flag("mlp_bias")).__dict__)
     made = kit.layer(c, mixer, attention, ffn, of=Mixed, names=PRE_FF_NORM)
     return kit.decoder(c, made, names=FINAL).but(scales=True)
-
-
-def named_decoder(c: Config, run: Workload, *layers: Component, final: str = "final_layernorm") -> Component:
-    """The decoder by the names that hybrids have for its parts."""
-    return backbone(c, run, *layers, name="model", tokens="embed_tokens", final=final)
 
 
 MOE, MLP = "moe", "mlp"

@@ -85,7 +85,7 @@ def by_kernel(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
 
 
 def _masked(m: Running) -> bool:
-    return m.shared.mask is not None or m.shared.bias is not None
+    return m.shared.mask is not None
 
 
 def _able(m: Running, sizes: Shape) -> str:
@@ -172,8 +172,6 @@ def eager(m: Running, sizes: Shape, q: Value, k: Value, v: Value) -> Value:
     """Transformers' eager_attention_forward."""
     t, rows = m.t, m.stream.tokens * sizes.heads
     p = m.capped(t.scaled(_scores(m, sizes, q, k)), m.habits.capped_scores)
-    if m.shared.bias is not None:
-        p = t.add(p, t.broadcast(m.shared.bias, p.elements))
     if m.shared.mask is not None and m.habits.limits_scores == "filled":
         p = t.result("masked_fill", [p], p.elements, p.dtype, saves=[m.shared.mask])
     elif m.shared.mask is not None:

@@ -9,7 +9,6 @@ from tfcalc.implementations.transformers.cache import Layer
 from tfcalc.implementations.transformers.gates import gated, with_gate
 from tfcalc.implementations.transformers.head_norms import heads_normed, mixture_normed
 from tfcalc.implementations.transformers.masks import window
-from tfcalc.implementations.transformers.relative_bias import is_relative, own_bias
 from tfcalc.implementations.transformers.rotation import all_turned, kind_of_angles, turned
 from tfcalc.implementations.transformers.running import Running, by_letter, has, of_memory
 from tfcalc.implementations.transformers.sinks import sinks
@@ -51,8 +50,6 @@ def attention(m: Running, part: Component, x: Value) -> Value:
     sizes, maps = shape(m, part), by_letter(part)
     if of_memory(part) and m.shared.memory is not None:
         return _of_memory(m, part, sizes, x)
-    for table in filter(is_relative, part.parts):
-        own_bias(m, table)
     sizes = sizes._replace(sink=sinks(m, part))
     if reuses(part):
         return _of_stored(m, part, sizes, x)
@@ -119,7 +116,7 @@ def cached(m: Running, layer: Layer, sizes: Shape, k: Value, v: Value) -> tuple[
 def _of_memory(m: Running, part: Component, sizes: Shape, x: Value) -> Value:
     """Attention to what the encoder made: neither causal nor masked."""
     before = m.shared
-    m.shared = before._replace(mask=None, bias=before.memory_bias, looks_back=False)
+    m.shared = before._replace(mask=None, looks_back=False)
     q, k, v = projections(m, part, sizes, x)
     result = m(by_letter(part)["W_O"], mixed(m, sizes, q, k, v))
     m.shared = before

@@ -31,20 +31,17 @@ class Shared(NamedTuple):
 
     ``angles`` are cos and sin of the rotary positions in ``places``, by the kind of layer that reads them (None where
     all read the same), ``mask`` what eager attention adds to its scores,
-    ``masks`` those for each window where keys are cached, ``bias`` what is added for distances, ``looks_back`` whether
-    the stack is causal. In an encoder-decoder, ``memory`` is what the encoder made of ``memory_of``, and
-    ``memory_bias`` what is added to the scores of its keys. ``stored`` are the last keys and values by the window of
-    their layer, where later ones read them again, ``inputs`` the vectors that layers have of their own.
+    ``masks`` those for each window where keys are cached, ``looks_back`` whether the stack is causal. In an
+    encoder-decoder, ``memory`` is what the encoder made of ``memory_of``. ``stored`` are the last keys and values by
+    the window of their layer, where later ones read them again, ``inputs`` the vectors that layers have of their own.
     """
 
     angles: Mapping[AngleKind | None, tuple[Value, Value]] = MappingProxyType({})
     places: Value | None = None
     mask: Value | None = None
     masks: Mapping[int | None, Value] = MappingProxyType({})
-    bias: Value | None = None
     looks_back: bool = False
     memory: Value | None = None
-    memory_bias: Value | None = None
     memory_of: Sequences | None = None
     stored: Stored | None = None
     inputs: Value | None = None

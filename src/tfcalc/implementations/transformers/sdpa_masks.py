@@ -14,10 +14,8 @@ aten/src/ATen/native/transformers/attention.cpp)."""
 
 def sdpa_mask(m: Running, scores: Num, rows: Num) -> Value | None:
     """A number for each of the ``scores``, which stand in so many ``rows``; or none, and flash attention can run."""
-    bias, mask = m.shared.bias, m.shared.mask
-    if bias is not None:
-        made = m.t.lower(_of_bias(m, bias))
-    elif mask is not None and mask.dtype != "bool":
+    mask = m.shared.mask
+    if mask is not None and mask.dtype != "bool":
         made = m.t.lower(mask)
     elif mask is not None:  # of booleans; their numbers are made in each layer (convert_boolean_attn_mask)
         made = Value(m.t.new(mask.elements, m.t.numerics.compute, "mask"), mask.elements, m.t.numerics.compute)
@@ -25,15 +23,6 @@ def sdpa_mask(m: Running, scores: Num, rows: Num) -> Value | None:
     else:
         return None
     return m.t.broadcast(_aligned(m, made, divide(scores, rows)), scores)
-
-
-def _of_bias(m: Running, bias: Value) -> Value:
-    """create_position_bias_mask: what comes later is masked here, as ``is_causal`` does not go with a mask."""
-    if m.shared.looks_back:
-        pairs = m.stream.length * m.stream.length
-        seen = Value(m.t.new(pairs, "bool", "causal mask"), pairs, "bool")
-        bias = m.t.result("where", [bias], bias.elements, bias.dtype, saves=[seen], heads=bias.heads)
-    return m.t.contiguous(bias)
 
 
 def _aligned(m: Running, mask: Value, keys: Num) -> Value:

@@ -17,7 +17,6 @@ from tfcalc.implementations.transformers.gemma4 import BY_LAYER, inputs_by_layer
 from tfcalc.implementations.transformers.latent import is_latent, latent_attention
 from tfcalc.implementations.transformers.logits import head, loss, output
 from tfcalc.implementations.transformers.masks import causal, masks, windows
-from tfcalc.implementations.transformers.relative_bias import is_relative, share_bias
 from tfcalc.implementations.transformers.rotation import angles
 from tfcalc.implementations.transformers.running import (
     NOTHING,
@@ -47,8 +46,6 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
                 given = [x]
                 del x  # the stack alone holds it now
                 x = layers.stack(m, groups, given.pop())
-        elif is_relative(each):
-            share_bias(m, each)
         elif each.kind == "position" and not (m.shared.angles and each.own.weights and each.own.weights[0].frozen):
             with m.t.inside(each.name):
                 tables.append(leaves.positions(m, each))
@@ -65,8 +62,8 @@ def stacked(m: Running, part: Component, x: Value) -> Value:
 
 
 def _as_they_run(parts: Sequence[Component]) -> list[Component]:
-    """A norm of the embedding, and a table of distances, run before the layers, wherever they are stored."""
-    early = [part for part in parts if (part.kind == "norm" and "embed" in part.name) or is_relative(part)]
+    """A norm of the embedding runs before the layers, wherever it is stored."""
+    early = [part for part in parts if part.kind == "norm" and "embed" in part.name]
     others = [part for part in parts if part not in early]
     first = next((place for place, part in enumerate(others) if part.kind == "layer"), 0)
     return [*others[:first], *early, *others[first:]] if early else others
