@@ -6,8 +6,13 @@ from itertools import permutations
 
 import pytest
 
+from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import broadcast
 from tfcalc.tape.counting import NOWHERE, Counting
+from tfcalc.tape.ledger import Ledger
+from tfcalc.tape.operations import Numerics
+from tfcalc.tape.running import Running
+from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Tensor, dense, preserved, viewed
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
@@ -55,3 +60,19 @@ def test_a_new_tensor_is_dense(shape: tuple[int, ...]) -> None:
 )
 def test_two_shapes_are_broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> None:
     assert broadcast(one, other) == tuple(torch.broadcast_shapes(one, other))
+
+
+PRODUCTS = [
+    ("bnd,bng->bgd", (10, 13, 8), (10, 13, 6)),
+    ("bnd,bng->bdg", (10, 13, 8), (10, 13, 6)),
+    ("bnqhd,bnkhd->bnhqk", (2, 5, 3, 4, 8), (2, 5, 7, 4, 8)),
+    ("bnkhd,bnqhd->bnhqk", (2, 5, 7, 4, 8), (2, 5, 3, 4, 8)),
+    ("bnhqk,bnkhd->bnqhd", (2, 5, 4, 3, 7), (2, 5, 7, 4, 8)),
+]
+
+
+@pytest.mark.parametrize(("equation", "one", "other"), PRODUCTS)
+def test_what_einsum_makes_lies_as_torch_lays_it(equation: str, one: tuple[int, ...], other: tuple[int, ...]) -> None:
+    trace = Running(Tape(Ledger()), Numerics())
+    made = einsum(equation, *(trace.new(shape, "float32", "x") for shape in (one, other)))
+    assert made.strides == torch.einsum(equation, torch.empty(one), torch.empty(other)).stride()
