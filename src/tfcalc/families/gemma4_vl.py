@@ -18,14 +18,17 @@ from tfcalc.families.reader_kit import heads
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.basic import Buffer, Linear, Norm, parameter
 from tfcalc.nn.chunked import ChunkedAttention
+from tfcalc.nn.experts_beside import Beside
 from tfcalc.nn.frames import Convolution
 from tfcalc.nn.gemma_tower import Embedder, GemmaTower, NormedAttention, PatchEmbedder, Pool, RowsAndColumns
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.light_conformer import Conformer, ConformerLayer, HalfNetwork, LightConvolution, SubsampledSpectrogram
 from tfcalc.nn.limits import Clipped, LimitedFeedForward
+from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Senses
 from tfcalc.nn.rope import Rope
+from tfcalc.nn.shared_keys import SharingAttention
 from tfcalc.nn.stack import Stack
 
 COLOURS = 3
@@ -207,7 +210,24 @@ def gemma4_unified(c: Config) -> Module:
     if c.get("audio_config") is not None:
         audio = c.within("audio_config", "gemma4_unified_audio")
         chains.append((embedder("embed_audio", audio.size("audio_embed_dim"), width, of_data=True),))
-    return Senses("model", image_kit.nested(text(c), "language_model"), tuple(chains), copies_ids=True)
+    return Senses("model", masked(text(c)), tuple(chains), copies_ids=True)
+
+
+def masked(text: Config) -> Module:
+    """The text; where images see all of themselves, its masks are made whether there are images or not."""
+    made = image_kit.nested(text, "language_model")
+    if text.get("use_bidirectional_attention") != "vision":
+        return made
+    assert isinstance(made, Decoder)
+    stack = made.layers
+    return made.but(layers=stack.but(layers=tuple(_always_masked(layer) for layer in stack.layers)))
+
+
+def _always_masked(layer: Module) -> Module:
+    assert isinstance(layer, Beside)
+    mixer, network = layer.subs
+    assert isinstance(mixer, SharingAttention)
+    return layer.but(subs=(mixer.but(always_masked=True), network))
 
 
 def vision_embedder(c: Config, width: Num) -> PatchEmbedder:

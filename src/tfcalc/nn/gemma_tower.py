@@ -6,30 +6,24 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.core.traced import known
-from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
 from tfcalc.nn.module import Module
+from tfcalc.nn.shared_keys import SharingAttention
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add, filled, mul, scaled, shifted
 from tfcalc.ops.products import matmul
 from tfcalc.ops.select import index
-from tfcalc.ops.shapes import reshape, transpose
+from tfcalc.ops.shapes import reshape
 from tfcalc.ops.tables import looked_up, position
 from tfcalc.tape.tensor import Tensor
 
 
-class NormedAttention(Attention):
-    """Attention whose values have a norm, too, of each head; it may hold ``limits`` of its maps."""
+class NormedAttention(SharingAttention):
+    """Attention with norms of each head's query, key and value; it may hold ``limits`` of its maps."""
 
-    value_norm: Norm | None = None
     limits: tuple[Buffer, ...] = ()
-
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = super()._projected(x, source, ctx)
-        assert self.value_norm is not None
-        return q, k, transpose(self.value_norm(transpose(v, 1, 2), ctx), 1, 2)
 
 
 class RowsAndColumns(Module):
