@@ -8,7 +8,6 @@ from typing import Any
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.heads import output
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
@@ -179,11 +178,6 @@ def nemotron_layers(c: Config) -> list[str]:
         wrong = "".join(sorted(set(pattern) - set(PATTERN)))
         raise InvalidModel(f"hybrid_override_pattern: {quoted(wrong)} is not known", f"letters: {' '.join(PATTERN)}")
     return [PATTERN[letter] for letter in pattern]
-
-
-def never_tied(c: Config, run: Workload, base: Component) -> tuple[Component, ...]:
-    """Logits by a matrix of its own, whatever ``tie_word_embeddings`` says."""
-    return base, output("lm_head", c.size("hidden_size"), c.size("vocab_size"), run, tied=False)
 
 
 @family(

@@ -2,99 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TypeVar
-
-from tfcalc.blocks import FUSED, FeedForward, layer, stack
-from tfcalc.blocks.experts import MixtureOfExperts
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import Head, family
-from tfcalc.configs.heads import CAUSAL_LM, classifier, lm_head
+from tfcalc.configs.family import family
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.families import experts, kit
 from tfcalc.families.experts import chosen as chosen
-from tfcalc.families.llama import PRE_NORM, norms
 from tfcalc.families.olmo import POST_NORM
 from tfcalc.families.windows import both, window, windows
-from tfcalc.leaves import buffer, parameter
+from tfcalc.leaves import parameter
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.layers import Behind, PreNorm
 from tfcalc.nn.mixture import Mixture, SparseMixer
 from tfcalc.nn.module import Module
-from tfcalc.workload import Workload
 
-Kind = TypeVar("Kind", bound=Hashable)
-
-HEADS = CAUSAL_LM | {"ForQuestionAnswering": classifier("qa_outputs", bias=True, classes=2)}
-"""Most of these call the base ``model`` under every head."""
 TOPS = tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)}
-"""The same of modules."""
-
-
-def mixture(
-    c: Config,
-    run: Workload,
-    *,
-    name: str = "mlp",
-    experts: str = "num_local_experts",
-    each: str | int = "num_experts_per_tok",
-    width: str = "intermediate_size",
-    router: str = "gate",
-    act: str = "",
-    bias: bool = False,
-    names: tuple[str, ...] = FUSED,
-    within: tuple[Component, ...] = (),
-    first: tuple[Component, ...] = (),
-    routing: Component | None = None,
-) -> Component:
-    """``experts`` gated networks of this ``width``, of which each token goes through ``each``: names of the fields."""
-    h = c.size("hidden_size")
-    block = MixtureOfExperts(
-        h,
-        c.size(experts),
-        chosen(c, experts, each),
-        FeedForward(h, c.size(width), act or c.word("hidden_act"), bias=bias, names=names, gated=True),
-        router=router,
-        router_bias=bias,
-        within=within,
-        first=first,
-        routing=routing,
-    )
-    return block(name, run.target, run)
-
-
-def layers(
-    c: Config,
-    run: Workload,
-    kinds: Sequence[Kind],
-    parts: Callable[[Kind], Iterable[Component]],
-    *,
-    norm: str = "rmsnorm",
-    names: tuple[str, ...] = PRE_NORM,
-) -> Iterator[Component]:
-    """Layers that differ: ``parts`` of each kind, and the norms that all have.
-
-    The sum with the last part is what leaves a layer, unless there are norms behind the parts, too.
-    """
-
-    def make(kind: Kind) -> Component:
-        around = *parts(kind), *norms(names, norm, c, run)
-        elements = run.target.tokens * c.size("hidden_size")
-        return layer("layers", around, elements, ends_with_sum=len(names) <= len(PRE_NORM))
-
-    return stack("layers", kinds, c.size("num_hidden_layers"), make)
-
-
-def correction(c: Config, name: str = "gate.e_score_correction_bias", experts: str = "n_routed_experts") -> Component:
-    """What is added to the router's scores to balance the experts' load: no gradient trains it, so it is a buffer."""
-    return buffer(name, c.size(experts))
-
-
-def lm_head_by(bias: str) -> Head:
-    """A head whose bias is a flag of the config. Its matrix may be the embedding's all the same."""
-    return lambda c, run, base: lm_head(bias=c.flag(bias))(c, run, base)
+"""Most of these call the base ``model`` under every head."""
 
 
 def sinks(c: Config) -> Component:
