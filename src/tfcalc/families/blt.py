@@ -59,7 +59,7 @@ def crossing(c: Config, *, count: Num = 1) -> PatchAttention:
     """Attention between bytes and patches, with norms of both."""
     h = c.size("hidden_size")
     norms = {"query_norm": Norm("q_norm", "rmsnorm", h), "key_norm": Norm("k_norm", "rmsnorm", h)}
-    own = {"name": "cross_attn_layers", "causal": False, "masked": False, "rope": None, "count": count}
+    own = {"name": "cross_attn_layers", "causal": False, "rope": None, "count": count}
     return PatchAttention(**attention(c).__dict__ | own | norms)
 
 

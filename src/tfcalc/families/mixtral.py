@@ -16,7 +16,7 @@ from tfcalc.nn.mixture import Mixture, SparseMixer
 from tfcalc.nn.module import Module
 
 TOPS = tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)}
-"""The same of modules."""
+"""Most of these call the base ``model`` under every head."""
 
 
 @family("mixtral", architecture="MixtralForCausalLM", heads=TOPS, aliases={"num_experts": "num_local_experts"})

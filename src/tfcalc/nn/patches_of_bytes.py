@@ -18,7 +18,7 @@ from tfcalc.ops.elementwise import add
 from tfcalc.ops.products import linear
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Shape, Tensor
 from tfcalc.workload import Sequences
 
 
@@ -32,6 +32,11 @@ class PatchAttention(CrossAttention):
     key_norm: Norm | None = None
     count: Num = 1
     used: Num | None = None
+
+    @property
+    def looks_at_mask(self) -> bool:
+        """A patch sees its own bytes, and these it."""
+        return True
 
     @property
     def copies(self) -> Num:
@@ -122,6 +127,7 @@ class ByteEncoder(Module):
         """The bytes' vectors, and those of patches."""
         with x.trace.inside(self):
             x = through(self.layers, x, ctx)
+            ctx = masked(x, patches.length * self.vectors, x.shape[1], ctx)
             if self.again is not None and self.unused is not None:
                 with x.trace.without_gradients():
                     for _ in range(value_of(self.again.times) if x.trace.lowers else 1):
@@ -130,10 +136,30 @@ class ByteEncoder(Module):
 
     def _asked(self, map_: Linear, cross: PatchAttention, x: Tensor, patches: Sequences, ctx: Context) -> Tensor:
         shape = patches.batch, patches.length, x.width
-        reduced = x.trace.call(Call("scatter_reduce", (x,), shape, x.dtype, saves=(x,), saves_result=True))
+        reduced = largest_of_patches(x, shape)
         asking, memory_of = Sequences(patches.batch, patches.length * self.vectors), ctx.stream
         made = reshape(map_(reduced), patches.batch, asking.length, x.width)
         return add(made, cross(made, ctx._replace(stream=asking, memory=x, memory_of=memory_of)))
+
+
+def masked(x: Tensor, queries: Num, keys: Num, ctx: Context) -> Context:
+    """With a number for each pair of a byte and a patch's vector, in the format of the weights."""
+    if not x.trace.lowers:
+        return ctx
+    mask = x.trace.call(Call("mask", (), (x.shape[0], 1, queries, keys), x.trace.weights_format))
+    x.trace.belongs(mask)
+    return ctx._replace(masks={None: mask})
+
+
+def largest_of_patches(x: Tensor, shape: Shape) -> Tensor:
+    """Of each patch's bytes the largest number of each channel: keeps what it reads and makes, zeros and places.
+
+    Source: torch.scatter_reduce with ``reduce="amax"``.
+    """
+    zeros = x.trace.new(shape, x.dtype, "zeros")
+    places = x.trace.new(x.shape[:2], "int64", "patches of bytes")
+    saves = (zeros, x, places)
+    return x.trace.call(Call("scatter_reduce", (x,), shape, x.dtype, saves=saves, saves_result=True))
 
 
 class ByteDecoder(Module):
@@ -152,7 +178,7 @@ class ByteDecoder(Module):
         with x.trace.inside(self):
             of = Sequences(patches.shape[0], patches.shape[1] * self.vectors)
             memory = reshape(self.map(patches), of.batch, of.length, x.width)
-            asking = ctx._replace(memory=memory, memory_of=of)
+            asking = masked(x, x.shape[1], of.length, ctx)._replace(memory=memory, memory_of=of)
             for _ in range(value_of(self.cross.copies) if x.trace.lowers else 1):
                 x = add(x, self.cross(x, asking))
             return self.norm(through(self.layers, x, ctx), ctx)

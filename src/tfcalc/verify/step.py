@@ -128,6 +128,9 @@ def _inputs(model: Any, batch: int, seq: int, target: int | None) -> dict[str, A
         given["labels"] = classes if type(model).__name__.endswith(OF_SEQUENCES) else words
     if "use_cache" in known:
         given["use_cache"] = False
+    if hasattr(model.config, "patch_in_forward"):  # where patches end depends on the text
+        size = model.config.patch_size
+        given["patch_lengths"] = torch.full((batch, seq // size), size, dtype=torch.long)
     return given
 
 
