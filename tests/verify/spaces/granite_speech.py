@@ -48,5 +48,5 @@ def granite_speech(random: Random) -> dict[str, Any]:
 @space("blip_2_qformer")
 def qformer(random: Random) -> dict[str, Any]:
     """The projector by itself: vectors that read others."""
-    drawn = granite_speech(random)["projector_config"]
+    drawn: dict[str, Any] = granite_speech(random)["projector_config"]
     return drawn | {"architectures": ["Blip2QFormerModel"]}
