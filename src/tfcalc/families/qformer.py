@@ -19,7 +19,7 @@ QUERIES, TEXTS = ("intermediate_query", "output_query"), ("intermediate", "outpu
 
 def given(c: Config, base: Module) -> Module:
     """By itself it is given vectors."""
-    return Given("", base, c.size("hidden_size"))
+    return Given("", base, c.size("hidden_size"), c.size("encoder_hidden_size"))
 
 
 @family("blip_2_qformer", architecture="Blip2QFormerModel", heads={"Model": given})

@@ -94,8 +94,8 @@ class FunnelAttention(Module):
         else:
             relative_scores("relative", q, self.distances(around.distances[0]), pairs.scores)
         relative_scores("segments", q, self.segments.weight(q.trace), pairs.scores)
-        heads, keys_, values = (transpose(each, 1, 2) for each in (q, k, v))
-        made = attend(heads, keys_, values, pairs, lambda: q)
+        q, k, v = (transpose(each, 1, 2) for each in (q, k, v))
+        made = attend(q, k, v, pairs, lambda: q)
         if self.dropout and ctx.drops:
             q.trace.count(dropping(made, self.heads * pairs.scores, "attend_dropout"))
         return transpose(made, 1, 2)

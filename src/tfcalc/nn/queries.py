@@ -67,12 +67,16 @@ class QueryReader(Module):
 
 
 class Given(Module):
-    """A model by itself that is given vectors of this ``width``, one for each token of the stream, and no words."""
+    """A model by itself that is given vectors of this ``width``, one for each token of the stream, and no words.
+
+    What it reads has another width (``read``).
+    """
 
     kind = "model"
 
     model: Module
     width: Num
+    read: Num | None = None
 
     @property
     def parts(self) -> Iterator[Module]:
@@ -81,4 +85,8 @@ class Given(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of what stands in the place of these token ids."""
-        return self.model.forward(x.trace.given((*x.shape, self.width), x.trace.weights_format, "vectors"), ctx)
+        trace, kind, source = x.trace, x.trace.weights_format, ctx.run.source
+        if trace.lowers and self.read is not None:
+            memory = trace.given((source.batch, source.length, self.read), kind, "memory")
+            ctx = ctx._replace(memory=memory, memory_of=source)
+        return self.model.forward(trace.given((*x.shape, self.width), kind, "vectors"), ctx)

@@ -72,6 +72,7 @@ def _all_inputs(built: PreTrainedModel, run: Workload) -> dict[str, Any]:
     if "encoder_hidden_states" in known and _reads_encoder(built.config):
         width = getattr(built.config, "cross_attention_hidden_size", None) or built.config.hidden_size
         found["encoder_hidden_states"] = torch.zeros(run.batch_size, run.source.length, width, requires_grad=True)
+    found |= queries(built, run)
     if run.training and "use_cache" in known:  # some make a cache for as many layers as the other stack has
         found["use_cache"] = False
     found |= images(built, run)
@@ -80,6 +81,16 @@ def _all_inputs(built: PreTrainedModel, run: Workload) -> dict[str, Any]:
         patches = run.seq_len // built.config.patch_size
         found |= {"patch_lengths": torch.ones(run.batch_size, patches, dtype=torch.long), "use_cache": False}
     return found
+
+
+def queries(built: PreTrainedModel, run: Workload) -> dict[str, Any]:
+    """Vectors in the place of words, and those of an encoder that they read, for a model that takes no words."""
+    if "query_embeds" not in signature(built.forward).parameters:
+        return {}
+    asked, read, config = run.target, run.source, built.config
+    memory = torch.zeros(read.batch, read.length, config.encoder_hidden_size, dtype=built.dtype, requires_grad=True)
+    query = torch.zeros(asked.batch, asked.length, config.hidden_size, dtype=built.dtype)
+    return {"query_embeds": query, "encoder_hidden_states": memory}
 
 
 def _reads_encoder(config: PreTrainedConfig) -> bool:

@@ -15,6 +15,7 @@ from tfcalc.errors import Unavailable
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.verify.hugging_face import build
 from tfcalc.verify.images import images
+from tfcalc.verify.inputs import queries
 from tfcalc.verify.sounds import sounds
 from tfcalc.workload import Workload
 
@@ -118,7 +119,8 @@ def _inputs(model: Any, batch: int, seq: int, target: int | None) -> dict[str, A
     ids = words = torch.zeros(batch, seq, dtype=torch.long)
     given: dict[str, Any] = {"input_ids": ids} if "input_ids" in known else {}
     if not given or "return_loss" in known or hasattr(model.config, BEFORE_WORDS):  # else words alone
-        given |= _heard(model, batch, seq) or images(model, Workload(batch_size=batch, seq_len=seq))
+        run = Workload(batch_size=batch, seq_len=seq)
+        given |= _heard(model, batch, seq) or queries(model, run) or images(model, run)
     if model.config.is_encoder_decoder and "decoder_input_ids" in known:
         words = torch.zeros(batch, target or seq, dtype=torch.long)
         given["decoder_input_ids"] = words

@@ -43,3 +43,10 @@ def granite_speech(random: Random) -> dict[str, Any]:
         "window_size": random.choice([10, 20]),
         "tie_word_embeddings": coin(random),
     } | of(random, "GraniteSpeech", "Model", GENERATION)
+
+
+@space("blip_2_qformer")
+def qformer(random: Random) -> dict[str, Any]:
+    """The projector by itself: vectors that read others."""
+    drawn: dict[str, Any] = granite_speech(random)["projector_config"]
+    return drawn | {"architectures": ["Blip2QFormerModel"]}
