@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from tfcalc.tape.operations import Numerics
+from tfcalc.tape.numerics import Numerics
 
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import broadcast
