@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num, floor_div
+from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
@@ -12,7 +13,7 @@ from tfcalc.nn.every_expert import Borrowed
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.keeping import CONVOLUTION, TOKEN_BEFORE, by_sequence
 from tfcalc.ops.rows import row_norm
-from tfcalc.ops.shapes import cat, copied, expand, pad, part, reshape, split, transpose
+from tfcalc.ops.shapes import cat, copied, pad, part, reshape, split, transpose
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
@@ -59,8 +60,8 @@ class ConvolvedKeys(Attention):
         """Half the sum of each query head and its key head, and the mean of these sums for each key head."""
         rows, a, g, d = q.shape[:2], self.heads, self.kv_heads, self.key_dim
         q, k = reshape(q, *rows, a, d), transpose(reshape(k, *rows, g, d), 1, 2)
-        shape = rows[0], a, rows[1], d
-        k = expand(k, *shape) if g == a else copied(k, shape, "repeat_kv")
+        if not k.trace.lowers or value_of(g) != value_of(a):
+            k = copied(k, (rows[0], a, rows[1], d), "repeat_kv")
         q = scaled(add(q, transpose(k, 1, 2)))
         return q, q.trace.call(Call("mean", (q,), (*rows, g, d), q.dtype))
 
