@@ -42,6 +42,11 @@ class Module(Frozen):
         """How many of them a token goes through; None: all."""
         return None
 
+    @property
+    def apart(self) -> bool:
+        """Whether, as a layer, it is told from others even where they cost the same."""
+        return False
+
     # --- what it holds
 
     def held(self) -> Cost:

@@ -21,6 +21,7 @@ from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.select import gathered
 from tfcalc.ops.shapes import (
+    beside,
     cat,
     contiguous,
     narrow,
@@ -126,10 +127,10 @@ class NgramAttention(Attention):
             assert self.distances is not None
             self.distances(guesses[0])
             return self._mixed("attend_ahead", lambda *_: k, [asking[0], k, v], pairs, ctx)
-        n = len(asking)
+        n = self.ngram
         q = stack(asking, (b, n, a, length, d))
         k = stack([cat([k, each], 2) for each in own], (b, n, a, seen, d))
-        v = cat([unsqueeze(cat([v, each], 2), 2) for each in further_values], 2)
+        v = beside([unsqueeze(cat([v, each], 2), 2) for each in further_values], (b, a, n, seen, v.width))
         bias = self._far(stack(guesses, (b, length, n, guesses[0].width)), seen)
 
         def code(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
@@ -185,7 +186,8 @@ class NgramDecoder(Decoder):
         (places,) = self.added
         main = add(self._words(x, ctx), places(x, ctx))
         streams = [main, *self._guessing(x)]
-        ctx = ctx._replace(stream=Sequences(b, length * (self.ngram + 1)))
+        every = Sequences(b, length * (self.ngram + 1))
+        ctx = ctx._replace(stream=every)
         masks = []
         if trace.lowers:
             masks = [  # and the buckets of distances, until the end
@@ -195,7 +197,7 @@ class NgramDecoder(Decoder):
                 trace.new((b, length, 2 * length), "int32", "buckets"),
             ]
             ctx = ctx.backend.begin(ctx, main, list(attentions(self.layers)), self.masks)
-        x = self._summed([cat(streams, 1)], ctx)
+        x = self._summed([beside(streams, (b, every.length, main.width))], ctx)
         streams.clear()
         made = self.layers.run([x], ctx)
         masks.clear()

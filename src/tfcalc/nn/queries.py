@@ -34,6 +34,11 @@ class QueryLayer(PostNorm):
     unread: tuple[Module, ...] = ()
 
     @property
+    def apart(self) -> bool:
+        """Where one sequence is as many as are read, too."""
+        return self.shared
+
+    @property
     def parts(self) -> Iterator[Module]:
         """Those that run, and those that do not."""
         return iter((*super().parts, *self.unread))

@@ -44,7 +44,7 @@ class ReversibleLayers(Layers):
         """Of the embedding."""
         trace, other = x.trace, x
         if trace.lowers:
-            raise InvalidModel("what reversible layers keep is not known", "ask for parameters or FLOPs")
+            raise InvalidModel("training memory of reversible layers is not supported", "ask for parameters or FLOPs")
         for group in self.layers.groups:
             layer = group.layer
             assert isinstance(layer, ReversibleLayer)

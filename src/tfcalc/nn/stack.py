@@ -34,6 +34,11 @@ class Group(NamedTuple):
     stands_for: int = 1
 
     @property
+    def apart(self) -> bool:
+        """Whether they are told from others even where they cost the same."""
+        return self.layer.apart
+
+    @property
     def name(self) -> str:
         """That of the stack, with what tells it from other groups."""
         return named(self.stack, self.places) + self.mark

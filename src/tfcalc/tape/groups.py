@@ -40,7 +40,8 @@ def merged(groups: Sequence[Group], made: Sequence[Component]) -> Iterator[Compo
     alike: list[tuple[Component, list[Group]]] = []
     for group, component in zip(groups, made, strict=True):
         unnamed = component._replace(name="")
-        equal = [members for known, members in alike if same(known, unnamed) and members[0].mark == group.mark]
+        told = group.mark, group.apart
+        equal = [its for known, its in alike if same(known, unnamed) and (its[0].mark, its[0].apart) == told]
         if equal:
             equal[0].append(group)
         else:

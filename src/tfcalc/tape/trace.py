@@ -96,6 +96,11 @@ class Group(Protocol):
         ...
 
     @property
+    def apart(self) -> bool:
+        """Whether they are told from others even where they cost the same."""
+        ...
+
+    @property
     def stands_for(self) -> int:
         """How many layers leave behind what this one does, where it runs in their place."""
         ...
