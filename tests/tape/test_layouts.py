@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from tfcalc.tape.numerics import Numerics
 
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import broadcast
 from tfcalc.tape.counting import NOWHERE, Counting
 from tfcalc.tape.ledger import Ledger
+from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.running import Running
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Tensor, dense, preserved, viewed
