@@ -17,7 +17,7 @@ from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.errors import InvalidModel
-from tfcalc.ops.norm_kinds import NORMS, NormKind
+from tfcalc.ops.work import NORMS, NormKind
 from tfcalc.questions.quantities import measure_of
 from tfcalc.questions.targets import find
 from tools.docs import main, refreshed

@@ -26,9 +26,9 @@ from tfcalc.ops import (
     rows,
     tables,
 )
-from tfcalc.ops.activation_kinds import ACTIVATIONS, FURTHER_ACTIVATIONS
+from tfcalc.ops.work import ACTIVATIONS, FURTHER_ACTIVATIONS
 from tfcalc.ops.linear_attention import delta_rule, lightning, matrix_memory
-from tfcalc.ops.norm_kinds import FURTHER_NORMS, NORMS
+from tfcalc.ops.work import FURTHER_NORMS, NORMS
 from tfcalc.ops.recurrences import GATED_SUMS, States, gated_sum, selective_scan, state_space
 from tfcalc.ops.scores import score
 from tfcalc.tape.counting import Counting

@@ -18,8 +18,7 @@ from tfcalc.families.transformer import (
     TABLES,
 )
 from tfcalc.families.transformer_check import FOR_DISTANCES
-from tfcalc.ops.activation_kinds import ACTIVATIONS
-from tfcalc.ops.norm_kinds import NORMS
+from tfcalc.ops.work import ACTIVATIONS, NORMS
 from tfcalc.workload import KERNELS, PAIRS, PHASES
 
 

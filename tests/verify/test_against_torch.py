@@ -111,7 +111,7 @@ def test_the_program_agrees_and_says_so(tfcalc: Program) -> None:
 def test_a_difference_is_exit_1_and_is_named(tmp_path: Any) -> None:
     """A norm with a vector too many: the program says where, and by how much."""
     code = (
-        "import sys\nfrom tfcalc.ops.norm_kinds import NORMS, NormKind\n"
+        "import sys\nfrom tfcalc.ops.work import NORMS, NormKind\n"
         "NORMS['layernorm'] = NormKind(('γ', 'β', 'β'), 7, 13)\n"
         "from tfcalc.cli.main import main\nsys.exit(main(['verify', '--format', 'csv']))"
     )

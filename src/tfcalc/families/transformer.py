@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.dimensions import Described, choice, dimension, documented
-from tfcalc.ops.activation_kinds import ACTIVATIONS
-from tfcalc.ops.norm_kinds import NORMS
+from tfcalc.ops.work import ACTIVATIONS, NORMS
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -112,6 +111,10 @@ class Transformer(Described):
 
     def tree(self, workload: Workload) -> Component:
         """The component tree of this model on this workload: ints in, ints out; symbols in, symbols out."""
+        from tfcalc.families import textbook
+
+        if textbook.has(self):
+            return textbook.tree(self, workload)
         from tfcalc.nn.counted import counted
 
         return counted(self.module(), workload)

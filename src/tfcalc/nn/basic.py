@@ -10,11 +10,11 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import scaled
-from tfcalc.ops.norm_kinds import FURTHER_NORMS, KEYS, NORMS
 from tfcalc.ops.products import block_diagonal, linear
 from tfcalc.ops.rows import norm
 from tfcalc.ops.shapes import reshape
 from tfcalc.ops.tables import embedding
+from tfcalc.ops.work import FURTHER_NORMS, KEYS, NORMS
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:

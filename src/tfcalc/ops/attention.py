@@ -7,11 +7,9 @@ from collections.abc import Callable
 from tfcalc.core.cost import Cached, Elementwise
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
+from tfcalc.ops.work import SCALE, SOFTMAX
 from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
-
-SOFTMAX = (5, 4)  # max, minus it, exp, sum, divide; g·p, its sum, minus it, times p
-SCALE = (1, 1)  # times 1/√d
 
 
 def attend(

@@ -8,7 +8,7 @@ from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, product, same, total
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.ops.activation_kinds import ACTIVATIONS, FURTHER_ACTIVATIONS
+from tfcalc.ops.work import ACTIVATIONS, FURTHER_ACTIVATIONS
 from tfcalc.printable import quoted
 from tfcalc.tape.call import Call, Leaf
 from tfcalc.tape.ledger import WIDTHS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, divide, product
 from tfcalc.ops.elementwise import activation
-from tfcalc.ops.norm_kinds import NORMS
+from tfcalc.ops.work import NORMS
 from tfcalc.tape.call import Call, MatMul
 from tfcalc.tape.tensor import Tensor
 

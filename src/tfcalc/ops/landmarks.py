@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, divide
-from tfcalc.ops.attention import SCALE, SOFTMAX
 from tfcalc.ops.elementwise import mul, pointwise, scaled, shifted
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import reshape, transpose
+from tfcalc.ops.work import SCALE, SOFTMAX
 from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.tensor import Tensor
 

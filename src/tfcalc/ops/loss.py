@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.ops.elementwise import pointwise
+from tfcalc.ops.work import CROSS_ENTROPY
 from tfcalc.tape.call import Call, Leaf
 from tfcalc.tape.tensor import Tensor
-
-CROSS_ENTROPY = (5, 2)  # max, minus it, exp, sum, minus its logarithm; exp, times the gradient
 
 
 def cross_entropy(logits: Tensor, name: str, code: Callable[[], Tensor] | None = None) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.ops.elementwise import pointwise, power, shifted
-from tfcalc.ops.norm_kinds import FURTHER_NORMS, NORMS
+from tfcalc.ops.work import FURTHER_NORMS, NORMS
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num
-from tfcalc.ops.attention import SCALE, SOFTMAX
 from tfcalc.ops.elementwise import dropping
+from tfcalc.ops.work import SCALE, SOFTMAX
 from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.tensor import Tensor
 
