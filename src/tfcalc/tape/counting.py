@@ -166,6 +166,5 @@ def _product(product: MatMul, reached: bool, *, again: bool) -> Product:
     if not reached:
         return Product(product.name, product.factors, 0, 0)
     operands = sum(each is not None and each.needs_gradient for each in product.operands)
-    backward = operands + product.again
-    backward = product.used * (backward + again if backward else 0)
-    return Product(product.name, product.factors, backward, product.overcounted)
+    runs = operands + product.again
+    return Product(product.name, product.factors, product.used * (runs + again if runs else 0), product.overcounted)
