@@ -26,11 +26,10 @@ from tfcalc.ops import (
     rows,
     tables,
 )
-from tfcalc.ops.work import ACTIVATIONS, FURTHER_ACTIVATIONS
 from tfcalc.ops.linear_attention import delta_rule, lightning, matrix_memory
-from tfcalc.ops.work import FURTHER_NORMS, NORMS
 from tfcalc.ops.recurrences import GATED_SUMS, States, gated_sum, selective_scan, state_space
 from tfcalc.ops.scores import score
+from tfcalc.ops.work import ACTIVATIONS, FURTHER_ACTIVATIONS, FURTHER_NORMS, NORMS
 from tfcalc.tape.counting import Counting
 from tfcalc.tape.tensor import Tensor
 

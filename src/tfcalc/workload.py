@@ -164,14 +164,6 @@ class Workload(Described):
         return self.decoding or self.attention == "causal"
 
     @property
-    def telling_masks(self) -> "Workload":
-        """A copy in which layers with different windows are distinguished.
-
-        Fused kernels need a mask in some and none in others, and some families have other angles for each kind.
-        """
-        return self if self.tells_masks else self.replaced(attention="causal")
-
-    @property
     def every(self) -> int:
         """Which layers backward recomputes: each (1), each second (2), …; 0 for none."""
         kind, _, step = self.recompute.partition(":")

@@ -40,7 +40,7 @@ AS_WIDE_AS_THE_STREAM = ("inkling2_text",)
 """Attention over depth has one head of the hidden size, for which another kernel runs where that is above 256."""
 LENGTHS = {"longt5": 300}
 """Where a sequence of 24 tokens is one block of 128, and so another structure than several are."""
-STEP = Workload(batch_size=2, seq_len=24, phase="train").telling_masks
+STEP = Workload(batch_size=2, seq_len=24, phase="train")
 TOKEN = Workload(batch_size=2, seq_len=24, phase="decode", cached=24)
 Held = Callable[[HFModel, Workload], dict[tuple[object, ...], Num]]
 """Everything that is held, by what it is: the same things at all sizes."""

@@ -34,7 +34,7 @@ def test_the_ends_of_a_row_of_layers_tell_the_peaks(
 ) -> None:
     fields = SIZES | {"vocab_size": 60, "num_hidden_layers": FAMILIES[model_type]}
     model = from_config({"model_type": model_type, **fields})
-    run = Workload(batch_size=2, seq_len=24, phase="train", kernel=kernel, recompute=recompute).telling_masks
+    run = Workload(batch_size=2, seq_len=24, phase="train", kernel=kernel, recompute=recompute)
     tree = model.tree(run)
 
     def phases(made: ModuleProgram) -> list[tuple[str, int, int, int]]:

@@ -50,7 +50,7 @@ def counted(one: Measured, attention: str, recipe: str, *, dropout: bool = True)
         source_len=one.seq if one.target else None,
         kernel=kernel,
         dropout=dropout,
-    ).telling_masks
+    )
     tree = model.tree(run)
     whole, once = (program(model, run, FORMATS[recipe], "auto", every_layer=every) for every in (True, False))
     for each in (whole, once):

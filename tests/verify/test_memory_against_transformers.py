@@ -211,7 +211,7 @@ def test_what_autograd_keeps_is_what_pytorch_keeps(model_type: str, mode: Mode) 
     model = HFModel({name: value for name, value in config.items() if not name.startswith("_")})
     workload = Workload(
         phase="train", batch_size=batch, seq_len=length, kernel=ran[0] if mode.attention == "sdpa" else "eager"
-    ).telling_masks
+    )
     for every_layer in (True, False):
         ours = program(model, workload, NUMERICS[mode.recipe], "transformers", every_layer=every_layer)
         ours.run_experts_by(config.get("_experts_implementation", "grouped_mm"))

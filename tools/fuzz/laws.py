@@ -337,12 +337,7 @@ def _lora_params(model: Any, rank: int) -> int:
         node, copies = stack.pop()
         here = copies * node.copies
         weights = node.own.weights
-        if (
-            weights
-            and weights[0].name.startswith("W_")
-            and node.kind not in ("router", "output")
-            and len(node.own.products) == 1
-        ):
+        if weights and weights[0].turned and node.kind not in ("router", "output") and len(node.own.products) == 1:
             total += here * rank * sum(weights[0].shape)
         stack += [(part, here) for part in node.parts]
     return total

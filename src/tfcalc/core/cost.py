@@ -16,7 +16,7 @@ class Tensor(NamedTuple):
     ``minor`` marks biases and norms, which the usual approximations drop. ``tied_to`` names the tensor whose storage
     this one shares: then it is stored there, and only used here. ``key`` is what a checkpoint calls it within its
     module: ``weight``, ``bias``, or nothing where the module's name is already the tensor's. ``frozen`` weights are
-    stored as parameters, but never trained.
+    stored as parameters, but never trained. Matrices of linear maps are ``turned``: libraries store columns × rows.
     """
 
     name: str
@@ -25,6 +25,7 @@ class Tensor(NamedTuple):
     tied_to: str | None = None
     key: str = "weight"
     frozen: bool = False
+    turned: bool = False
 
     @property
     def size(self) -> Num:
@@ -49,6 +50,24 @@ class Product(NamedTuple):
     def flops(self) -> Num:
         """Of the forward pass."""
         return product(self.factors)
+
+    @property
+    def rows(self) -> Num:
+        """M, of M×K by K×N."""
+        *_, rows, _, _ = self.factors
+        return rows
+
+    @property
+    def inner(self) -> Num:
+        """K."""
+        *_, inner, _ = self.factors
+        return inner
+
+    @property
+    def columns(self) -> Num:
+        """N; of scores, a head's width."""
+        *_, columns = self.factors
+        return columns
 
 
 class Elementwise(NamedTuple):

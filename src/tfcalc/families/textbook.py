@@ -178,7 +178,7 @@ def linear(
     reached: bool = True,
 ) -> Component:
     """``x W + b`` on each token; see :func:`tfcalc.ops.products.linear`."""
-    weights = [Tensor(f"W_{letter}", (fan_in, fan_out), tied_to=tied_to)]
+    weights = [Tensor(f"W_{letter}", (fan_in, fan_out), tied_to=tied_to, turned=True)]
     added = [Elementwise(f"+ b_{letter}", tokens * fan_out, 1, 1)] if bias else []
     if bias:
         weights.append(Tensor(f"b_{letter}", (fan_out,), minor=True, key="bias"))

@@ -21,7 +21,7 @@ def chosen(model: Model, run: Workload, compute: str) -> str:
     ``check_batch_size_and_num_heads_dense``); transformers asks for ``enable_gqa`` where there is no mask, as a window
     needs one.
     """
-    parts = [node.component for node in model.tree(run.telling_masks).walk()]
+    parts = [node.component for node in model.tree(run.replaced(attention="causal")).walk()]
     if compute != "fp32":
         return "flash" if _of_one_width(parts) else "efficient"
     return "math" if _share_keys(parts) else "efficient"
@@ -29,7 +29,7 @@ def chosen(model: Model, run: Workload, compute: str) -> str:
 
 def _of_one_width(parts: Sequence[Component]) -> bool:
     """Whether keys and values of some heads are equally wide, or nothing attends."""
-    widths = [{product.factors[-1] for product in part.own.products} for part in parts if part.kind == "attend"]
+    widths = [{product.columns for product in part.own.products} for part in parts if part.kind == "attend"]
     return not widths or any(len(each) == 1 for each in widths)
 
 

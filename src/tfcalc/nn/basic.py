@@ -42,7 +42,7 @@ class Linear(Module):
     def held(self) -> Cost:
         """W and b."""
         index = self.letter or self.name
-        weight = Weight(f"W_{index}", (self.fan_in, self.fan_out), tied_to=self.tied_to)
+        weight = Weight(f"W_{index}", (self.fan_in, self.fan_out), tied_to=self.tied_to, turned=True)
         shared = self.bias_of
         bias = [Weight(f"b_{index}", (self.fan_out,), minor=True, tied_to=shared, key="bias")] if self.bias else []
         return Cost(weights=(weight, *bias))

@@ -27,8 +27,8 @@ class GRU(Module):
         gates = 3 * self.width
         return Cost(
             weights=(
-                Weight("W_x", (self.width, gates), key="weight_ih_l0"),
-                Weight("W_s", (self.width, gates), key="weight_hh_l0"),
+                Weight("W_x", (self.width, gates), key="weight_ih_l0", turned=True),
+                Weight("W_s", (self.width, gates), key="weight_hh_l0", turned=True),
                 Weight("b_x", (gates,), minor=True, key="bias_ih_l0"),
                 Weight("b_s", (gates,), minor=True, key="bias_hh_l0"),
             )

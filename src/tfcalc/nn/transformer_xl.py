@@ -35,7 +35,7 @@ class HeadMap(Linear):
     def held(self) -> Cost:
         """W."""
         width = self.fan_out if self.back else self.fan_in
-        return Cost(weights=(Weight(f"W_{self.letter}", (width, self.heads, self.head_dim)),))
+        return Cost(weights=(Weight(f"W_{self.letter}", (width, self.heads, self.head_dim), turned=True),))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of l × b × h, or of l × b × a × d."""

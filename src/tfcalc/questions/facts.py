@@ -150,7 +150,7 @@ def _ffn(tree: Component) -> int | None:
     for node in tree.walk():
         if node.component.kind == "ffn":
             products = [one for part in node.component.walk() for one in part.component.own.products]
-            return value_of(products[-1].factors[-2]) if products and len(products[-1].factors) > 1 else None
+            return value_of(products[-1].inner) if products and len(products[-1].factors) > 1 else None
     return None
 
 

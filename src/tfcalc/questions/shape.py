@@ -134,7 +134,7 @@ def _attention(attention: Component, run: Workload) -> tuple[int, int, int, int]
     tokens = exact(run.target.length)
     if exact(product(pairs)) != MULTIPLY_ADD * exact(run.batch_size) * tokens * tokens:
         raise Unlike("attention of other pairs than each token with each")
-    h = exact(_products(attention)[-1].factors[-1])
+    h = exact(_products(attention)[-1].columns)
     groups, rest = divmod(exact(attention.each(major_params)) - 2 * h * a * d, 2 * h * d)
     if rest or not 0 < groups <= a:
         raise Unlike("attention of other projections than of queries, keys, values and output")
@@ -143,7 +143,8 @@ def _attention(attention: Component, run: Workload) -> tuple[int, int, int, int]
 
 def _ffn(ffn: Component, h: int) -> tuple[int, bool]:
     """f, and whether a third matrix makes a gate."""
-    inner, width = (exact(factor) for factor in _products(ffn)[-1].factors[-2:])
+    last = _products(ffn)[-1]
+    inner, width = exact(last.inner), exact(last.columns)
     matrices, rest = divmod(exact(ffn.each(major_params)), h * inner)
     if rest or width != h or matrices not in (2, 3):
         raise Unlike("a feed-forward network of other matrices than two, or three with a gate")

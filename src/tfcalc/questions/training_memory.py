@@ -50,7 +50,6 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     check_alone(plan)
     known_error(model)
     check_loops(model, run)
-    run = run.telling_masks
     by, placement = precision(plan.precision), placement_of(plan)
     sized = trained(model.tree(run), plan)
     model_, run_ = remembering(model), remembering(run)
@@ -80,7 +79,6 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     check_alone(plan)
     known_error(model)
     check_loops(model, run)
-    run = run.telling_masks
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
     states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
@@ -106,7 +104,7 @@ class Peaks:
             return _on_megatron(self.model, run, plan).peak.total
         known_error(self.model)
         check_loops(self.model, run)
-        run, sized, states, buffers = self._standing(run, plan)
+        sized, states, buffers = self._standing(run, plan)
         stay = _gradients_stay(plan)
         key = run, plan.replaced(**OFF_TAPE), stay
         if key not in self.steps:
@@ -118,14 +116,13 @@ class Peaks:
         run, plan = resolve_training(self.model, run, plan)
         if plan.backend == MEGATRON:
             return _on_megatron(self.model, run, plan).peak.total
-        _, _, states, buffers = self._standing(run, plan)
+        _, states, buffers = self._standing(run, plan)
         return highest(_phases(plan, states, buffers, Step({}, 0))).total
 
-    def _standing(self, run: Workload, plan: Training) -> tuple[Workload, Component, Placed, Component]:
-        run = run.telling_masks
+    def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         sized = trained(self.model.tree(run), plan)
         stored = stored_as(self.model, sized)
-        return run, sized, states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
+        return sized, states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
 
 
 def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:

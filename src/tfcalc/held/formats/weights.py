@@ -171,7 +171,7 @@ class _Holding:
 def matrix(tensor: Tensor) -> tuple[Num, Num]:
     """Rows (outputs) and columns (inputs): the mathematics writes ``W`` the other way round."""
     first, second = tensor.shape
-    return (second, first) if tensor.name.startswith("W_") else (first, second)
+    return (second, first) if tensor.turned else (first, second)
 
 
 def _places(part: Component) -> Sequence[int]:

@@ -115,7 +115,7 @@ def _with_adapter(part: Component, adapter: Adapter, above: tuple[str, ...]) -> 
     if not _is_linear(part) or not _is_target(path, part, adapter):
         return
     fan_in, fan_out = part.own.weights[0].shape
-    tokens = part.own.products[0].factors[1]
+    tokens = part.own.products[0].rows
     yield from (
         leaf._replace(
             name=f"{part.name}.{leaf.name}",
@@ -140,7 +140,7 @@ def _is_linear(part: Component) -> bool:
     Routers, and maps with an axis for heads, are parameters of their own in transformers.
     """
     weights = part.own.weights
-    matrix = bool(weights) and weights[0].name.startswith("W_") and len(weights[0].shape) == 2
+    matrix = bool(weights) and weights[0].turned and len(weights[0].shape) == 2
     return matrix and part.kind != "router" and len(part.own.products) == 1
 
 

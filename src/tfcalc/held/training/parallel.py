@@ -61,7 +61,7 @@ def _shared(part: Component, at: Placement) -> Cost:
         return part.own
     if part.kind in TABLES:
         return part.own._replace(weights=tuple(_cut(each, _vocabulary(part, each), at) for each in weights))
-    if not weights[0].name.startswith("W_"):
+    if not weights[0].turned:
         return part.own
     by_rows = weights[0].name in BY_ROWS
     cut = (_cut(each, 0 if by_rows else -1, at) if len(each.shape) > 1 or not by_rows else each for each in weights)

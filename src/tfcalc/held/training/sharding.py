@@ -151,7 +151,7 @@ def _rows(weight: Tensor, devices: Num) -> tuple[Num, ...]:
     """The first axis cut, as torch stores the tensor (see :mod:`tfcalc.held.training.stored`); a number has none."""
     if not weight.shape:
         return ()
-    if weight.name.startswith("W_"):
+    if weight.turned:
         return (*weight.shape[:-1], ceil_div(weight.shape[-1], devices))
     return (ceil_div(weight.shape[0], devices), *weight.shape[1:])
 

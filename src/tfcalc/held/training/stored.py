@@ -116,4 +116,4 @@ def _weights(tree: Component, sized: Component) -> Iterator[Weight]:
 
 def _as_torch(tensor: Tensor) -> tuple[Num, ...]:
     """A linear map's W is fan_in × fan_out where the mathematics writes x W, and the other way round in torch."""
-    return tensor.shape[::-1] if tensor.name.startswith("W_") else tensor.shape
+    return tensor.shape[::-1] if tensor.turned else tensor.shape
