@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tfcalc.core.number import Num
@@ -72,31 +72,6 @@ class Tape:
         """A weight."""
         held = Storage(self.ledger, elements, dtype, name, counts=False)
         return Value(held, elements, dtype, Leaf(name) if trained else None)
-
-    def result(
-        self,
-        name: str,
-        inputs: Sequence[Value | None],
-        elements: Num,
-        dtype: str,
-        *,
-        saves: Iterable[Value] = (),
-        saves_result: bool = False,
-        passes: bool = False,
-        scratch: Num = 0,
-        shares: Storage | None = None,
-        heads: bool = False,
-    ) -> Value:
-        """The result of an operation, and its node if a gradient reaches any of ``inputs``.
-
-        ``saves`` are the values that its backward needs, ``saves_result`` its own result among them; ``passes`` whether
-        its gradient goes on as it is. It may share a storage (a view).
-        """
-        storage = shares or self.new(elements, dtype, f"{name}")
-        made = Value(storage, elements, dtype, heads=heads)
-        if self.gradients and any(value is not None and value.needs_gradient for value in inputs):
-            made.node = self.node(name, inputs, [*saves, *([made] if saves_result else [])], passes, scratch)
-        return made
 
     def node(
         self,

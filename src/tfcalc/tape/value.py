@@ -10,12 +10,9 @@ from tfcalc.tape.ledger import Place, Storage
 
 
 class Value:
-    """A tensor: a storage, or a view of one. ``node`` made it, where a gradient reaches it.
+    """A tensor: a storage, or a view of one. ``node`` made it, where a gradient reaches it."""
 
-    ``heads``: a view of b·s·(a·d) as b·a·s·d, which a matrix product of all heads must copy.
-    """
-
-    __slots__ = ("dtype", "elements", "heads", "node", "output", "storage")
+    __slots__ = ("dtype", "elements", "node", "output", "storage")
 
     def __init__(
         self,
@@ -24,31 +21,17 @@ class Value:
         dtype: str,
         node: Node | None = None,
         output: int = 0,
-        *,
-        heads: bool = False,
     ) -> None:
         self.storage = storage
         self.elements = elements
         self.dtype = dtype
         self.node = node
         self.output = output
-        self.heads = heads
 
     @property
     def needs_gradient(self) -> bool:
         """Whether backward reaches it."""
         return self.node is not None
-
-    def view(self, elements: Num | None = None, *, heads: bool | None = None) -> Value:
-        """Another shape of the same storage."""
-        return Value(
-            self.storage,
-            self.elements if elements is None else elements,
-            self.dtype,
-            self.node,
-            self.output,
-            heads=self.heads if heads is None else heads,
-        )
 
 
 class Node:
