@@ -10,7 +10,8 @@ import pytest
 
 import tfcalc
 from tests.conftest import Program
-from tfcalc import catalog
+from tfcalc import Workload, catalog
+from tfcalc.questions.facts import facts
 from tfcalc.questions.gpus import COMMON, common, holding
 from tfcalc.questions.numbers import Unknown
 from tfcalc.questions.overview import overview
@@ -181,3 +182,14 @@ def test_the_library_and_the_command_line_answer_alike(tfcalc: Program) -> None:
     found = json.loads(tfcalc("gpt2", "--json").stdout)
     assert found == json.loads(json.dumps(library.overview(library.load("gpt2")).to_dict()))
     assert tfcalc("gpt2", "-q").stdout == "124439808\n"
+
+
+def test_adapters_of_layers_that_share_a_block_are_no_experts() -> None:
+    """Zamba2 has nine sets of adapters, each of which its own layer goes through; LongCat-Flash has 512 experts.
+
+    256 more of LongCat's do nothing: transformers' LongcatFlashConfig (n_routed_experts, zero_expert_num).
+    """
+    zamba, longcat = (tfcalc.from_config({"model_type": name}) for name in ("zamba2", "longcat_flash"))
+    assert facts(zamba, zamba.tree(Workload())).experts is None
+    of_longcat = facts(longcat, longcat.tree(Workload()))
+    assert (of_longcat.experts, of_longcat.active_experts) == (512 + 256, 12)

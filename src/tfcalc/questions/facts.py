@@ -134,8 +134,10 @@ def _number(size: Num | None) -> int | None:
 def _experts(tree: Component) -> tuple[int | None, int | None]:
     """Of a layer: how many routed experts are stored, and how many a token goes through."""
     for node in tree.walk():
-        if node.component.active is not None:
-            return value_of(node.component.copies), value_of(node.component.active)
+        routed = node.component.walk() if node.component.kind == "experts" else ()
+        for part in (each.component for each in routed):
+            if part.active is not None:
+                return value_of(part.copies), value_of(part.active)
     return None, None
 
 
