@@ -6,7 +6,8 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import ceil_div
-from tfcalc.families import experts, inkling, kit
+from tfcalc.families import inkling, kit
+from tfcalc.families.glm_moe import routed
 from tfcalc.families.inkling import FULL, WINDOW, convolution
 from tfcalc.families.windows import layer_types
 from tfcalc.nn.basic import Linear, Norm, parameter
@@ -49,18 +50,8 @@ def attention(c: Config, kind: str) -> ClippedAttention:
 
 def mixture(c: Config) -> Mixture:
     """Routed experts, none shared."""
-    made = experts.mixture(
-        c,
-        experts="n_routed_experts",
-        width="moe_intermediate_size",
-        scores="sigmoid",
-        corrected=True,
-        normalized=True,
-        in_place=False,
-        scales=True,
-        logits="copies",
-    )
-    return made.but(experts=made.experts.to(CappedExperts), stored=(experts.correction(c),))
+    made = routed(c, normalized=True, in_place=False)
+    return made.but(experts=made.experts.to(CappedExperts))
 
 
 def language_model(c: Config, base: Module) -> Module:

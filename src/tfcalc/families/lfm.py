@@ -7,7 +7,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, floor_div, scaled
-from tfcalc.families import experts, kit
+from tfcalc.families import kit
+from tfcalc.families.glm_moe import routed
 from tfcalc.families.hybrid import FULL, first, layer_types
 from tfcalc.families.images import OUT_PROJ
 from tfcalc.families.layers import gated
@@ -69,14 +70,8 @@ def lfm2(c: Config) -> Module:
 
 def lfm2_attention(c: Config) -> Attention:
     """LFM2's attention."""
-    return kit.attention(
-        c,
-        names=OUT_PROJ,
-        bias=c.flag("attention_bias"),
-        qk_norms="rmsnorm",
-        norm_names=("q_layernorm", "k_layernorm"),
-        dropout="",
-    )
+    names, bias = ("q_layernorm", "k_layernorm"), c.flag("attention_bias")
+    return kit.attention(c, names=OUT_PROJ, bias=bias, qk_norms="rmsnorm", norm_names=names, dropout="")
 
 
 @family("lfm2_moe", architecture="Lfm2MoeForCausalLM", heads=HEADS)
@@ -97,20 +92,9 @@ def lfm2_moe(c: Config) -> Module:
 def lfm2_experts(c: Config) -> Mixture:
     """The experts of LFM2."""
     biased = c.flag("use_expert_bias")
-    made = experts.mixture(
-        c,
-        name="feed_forward",
-        experts="num_experts",
-        width="moe_intermediate_size",
-        act="silu",
-        scores="sigmoid",
-        corrected=biased,
-        normalized=bool(c.get("norm_topk_prob")),
-        in_place=False,
-        scales=True,
-    )
+    made = routed(c, "num_experts", name="feed_forward", act="silu", corrected=biased, in_place=False, logits="")
     bias = Buffer("expert_bias", Weight("expert_bias", (c.size("num_experts"),), key=""))
-    return made.but(stored=(bias,)) if biased else made
+    return made.but(stored=(bias,) if biased else ())
 
 
 @family("lfm3", architecture="Lfm3ForCausalLM", heads=HEADS)
