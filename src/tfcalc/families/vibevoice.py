@@ -10,7 +10,7 @@ from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.images import part
-from tfcalc.families.sound_kit import HEADS, inner, language
+from tfcalc.families.sound_kit import HEADS, language, nested
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.codec import Codec, ConvNextLayer, Stage
 from tfcalc.nn.feed_forward import FeedForward
@@ -79,7 +79,7 @@ def vibevoice_asr(c: Config) -> Module:
         raise InvalidModel(f"acoustic_tokenizer_chunk_size {chunk} is no multiple of {hop}", "give whole frames")
     ears = tuple(_codec(of, UNREAD).but(name=f"{name}_tokenizer_encoder") for name, of in encoders.items())
     maps = tuple(_projector(name, c, encoder) for name, encoder in encoders.items())
-    return TwoEars("model", ears, Summing("multi_modal_projector", maps), inner(language(c), "language_model"))
+    return TwoEars("model", ears, Summing("multi_modal_projector", maps), nested(language(c), "language_model"))
 
 
 def _projector(name: str, c: Config, encoder: Config) -> Projector:
