@@ -22,6 +22,11 @@ def bare(c: Config, base: Module) -> Module:
     return base
 
 
+def logits(name: str, h: Num, words: Num, *, bias: bool = False, tied: bool = False) -> Linear:
+    """What makes logits over so many ``words``: a matrix of its own, or, ``tied``, the embedding's."""
+    return Linear(name, h, words, "vocab", bias, "embedding" if tied else None, "output")
+
+
 def lm_head(
     name: str = "lm_head",
     *,
@@ -33,7 +38,7 @@ def lm_head(
     shifted: bool = True,
     ties: tuple[str, ...] = ("tie_word_embeddings",),
     upcasts: bool = True,
-) -> Top:
+) -> Callable[[Config, Module], WithHead]:
     """Logits over the vocabulary, by a matrix that may be the embedding's.
 
     The first of the fields ``ties`` that the file gives, or the last, says so; without any it never is.
@@ -43,20 +48,18 @@ def lm_head(
     or of the tokens themselves, and the loss may read a copy of the logits in fp32 (``upcasts``).
     """
 
-    def top(c: Config, base: Module) -> Module:
+    def top(c: Config, base: Module) -> WithHead:
         field = next((each for each in ties if c.has(each)), ties[-1] if ties else "")
-        tied = "embedding" if field and c.flag(field) else None
-        biased = bias or bool(bias_flag and c.flag(bias_flag))
-        head = Linear(name, wide(c, width), c.size("vocab_size"), "vocab", biased, tied, "output")
+        tied, biased = bool(field) and c.flag(field), bias or bool(bias_flag and c.flag(bias_flag))
+        head = logits(name, wide(c, width), c.size("vocab_size"), bias=biased, tied=tied)
         return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None, shifted, upcasts)
 
     return top
 
 
-def never_tied(c: Config, base: Module) -> Module:
+def never_tied(c: Config, base: Module) -> WithHead:
     """Logits by a matrix of its own, whatever ``tie_word_embeddings`` says."""
-    head = Linear("lm_head", c.size("hidden_size"), c.size("vocab_size"), "vocab", kind="output")
-    return WithHead("", base, head)
+    return WithHead("", base, logits("lm_head", c.size("hidden_size"), c.size("vocab_size")))
 
 
 def renamed(name: str, top: Top) -> Top:

@@ -33,7 +33,7 @@ def mixer(c: Config, name: str, *, dropout: str = "attention_dropout", **more: A
 
 def reader(c: Config, key_width: Num | None = None) -> Module:
     """Attention to an encoder, whose vectors may have another width."""
-    return mixer(c, "encoder_attn", of=CrossAttention, key_width=key_width, softmax="own")
+    return mixer(c, "encoder_attn", of=CrossAttention, source=key_width, softmax="own")
 
 
 def network(

@@ -54,9 +54,14 @@ def dense_first(c: Config, every: int = 1) -> list[str]:
 def routed(
     c: Config, count: str = "n_routed_experts", *, common: Num | None = None, scales: bool = True, **how: Any
 ) -> Mixture:
-    """Experts of ``moe_intermediate_size``, the router's correction, and shared experts ``common`` to all tokens."""
+    """Experts of ``moe_intermediate_size``, the router's correction, and shared experts ``common`` to all tokens.
+
+    ``how`` they are routed may differ.
+    """
     beside = () if common is None else (kit.gated(c, name="shared_experts", width=common),)
-    routing: dict[str, Any] = COPIES | {"normalized": bool(c.get("norm_topk_prob")), "scales": scales} | how
+    routing = COPIES | {"scales": scales} | how
+    if "normalized" not in routing:
+        routing["normalized"] = bool(c.get("norm_topk_prob"))
     mixed = experts.mixture(c, *beside, experts=count, width="moe_intermediate_size", **routing)
     return mixed.but(stored=(experts.correction(c, experts=count),))
 

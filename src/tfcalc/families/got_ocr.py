@@ -8,29 +8,26 @@ from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.families import image_kit
 from tfcalc.families.images import grid, part
+from tfcalc.families.layers import by_kind, multi_head, network, stack
 from tfcalc.families.reader_kit import heads, patches_of, reader, text_of, tower
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.convolved import Convolved, ConvolvedProjector, Neck, WithNeck
-from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack
 from tfcalc.nn.windowed import AlongSides
 
 
 @family("got_ocr2_vision", architecture="GotOcr2VisionEncoder", heads={"Encoder": bare})
 def got_ocr2_vision(c: Config) -> Module:
     """SAM (arXiv 2304.02643): most layers look within windows; trained vectors for distances along either side."""
-    h, f, count = c.size("hidden_size"), c.size("mlp_dim"), c.number("num_hidden_layers")
     everywhere, window = c.numbers("global_attn_indexes"), c.number("window_size", least=0)
-    ffn = FeedForward("mlp", Linear("lin1", h, f, "1", True), Linear("lin2", f, h, "2", True), c.word("hidden_act"))
+    ffn = network("mlp", ("lin1", "lin2"), c.size("hidden_size"), c.size("mlp_dim"), c.word("hidden_act"))
     norms = image_kit.norms(c, "layer_norm1", "layer_norm2")
-    kinds = [place in everywhere or not window for place in range(count)]
-    layers = {full: PreNorm("layers", (attention(c, full), ffn), norms) for full in dict.fromkeys(kinds)}
-    stack = Stack("layers", tuple(layers[full] for full in kinds), c.size("num_hidden_layers"))
+    kinds = (place in everywhere or not window for place in range(c.number("num_hidden_layers")))
+    layers = stack(c, by_kind(lambda full: PreNorm("layers", (attention(c, full), ffn), norms), kinds))
     places = image_kit.positions(c, "pos_embed") if c.flag("use_abs_pos") else None
     table = image_kit.embeddings(c, (), image_kit.patches(c, "patch_embed.projection"), places)
-    return WithNeck("vision_tower", image_kit.pixels(c), product(grid(c)), table, None, stack, None, neck=neck(c))
+    return WithNeck("vision_tower", image_kit.pixels(c), product(grid(c)), table, None, layers, None, neck=neck(c))
 
 
 def attention(c: Config, full: bool) -> AlongSides:
@@ -43,12 +40,14 @@ def attention(c: Config, full: bool) -> AlongSides:
         windows, sides = product(ceil_div(whole, side) for whole in sides), (side, side)
     named = zip(("rel_pos_h", "rel_pos_w"), sides, strict=True) if c.flag("use_rel_pos") else ()
     tables = tuple(parameter(name, 2 * side - 1, d) for name, side in named)
-    inward, outward = Linear("qkv", h, 3 * h, "QKV", c.flag("qkv_bias")), Linear("proj", h, h, "O", True)
-    dropped = bool(c.get("attention_dropout"))
-    return AlongSides(
+    return multi_head(
+        AlongSides,
         "attn",
-        *(a, a, d, d, (inward,), (), outward),
-        dropout=dropped,
+        ("qkv", "proj"),
+        *(h, a, d),
+        bias=c.flag("qkv_bias"),
+        output_bias=True,
+        dropout=bool(c.get("attention_dropout")),
         windows=windows,
         patches=product(sides),
         sides=sides if tables else (),

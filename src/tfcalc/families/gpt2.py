@@ -14,6 +14,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.families import layers
+from tfcalc.families.layers import by_kind, multi_head, stack
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
@@ -22,10 +24,9 @@ from tfcalc.nn.embeddings import BUFFER, GIVEN, Positions, Sines
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.heads import Summary, WithSummary
 from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
-from tfcalc.nn.stack import Stack
 from tfcalc.printable import quoted
 
 SHORT = {
@@ -53,7 +54,6 @@ GPT_TOPS = {
 def double_heads(c: Config, base: Module) -> Module:
     """The language model, and a choice among continuations: one number for each sequence."""
     whole, h = tops.lm_head()(c, base), c.size("hidden_size")
-    assert isinstance(whole, WithHead)
     if not c.flag("summary_use_proj"):
         return whole
     chosen = Linear("summary", h, 1 if c.flag("summary_proj_to_labels") else h, "", True)
@@ -74,32 +74,20 @@ def split_attention(
     name: str,
     names: Sequence[str],
     *,
-    groups: Num | None = None,
     bias: bool = True,
-    output_bias: bool | None = None,
     of: type[Attention] = Attention,
     dropout: str = "attn_pdrop",
-    key_width: Num | None = None,
-    **code: Any,
+    **more: Any,
 ) -> Attention:
-    """Heads that split the hidden size; as many of keys and values, or ``groups``.
-
-    Keys and values may be made of vectors of another width (``key_width``).
-    """
+    """Heads that split the hidden size; what is ``more`` goes to :func:`multi_head`."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    g, (*inward, outward) = a if groups is None else groups, names
-    widths = {1: {"QKV": a * d + 2 * g * d}, 2: {"Q": a * d, "KV": 2 * g * d}, 3: {"Q": a * d, "K": g * d, "V": g * d}}
-    made = widths[len(inward)].items()
-    read = {letter: h if "Q" in letter or key_width is None else key_width for letter, _ in made}
-    maps = (Linear(one, read[letter], width, letter, bias) for one, (letter, width) in zip(inward, made, strict=True))
-    back = Linear(outward, a * d, h, "O", bias if output_bias is None else output_bias)
-    return of(name, a, g, d, d, tuple(maps), (), back, dropout=bool(dropout and c.get(dropout)), **code)
+    drops = bool(dropout and c.get(dropout))
+    return multi_head(of, name, names, h, a, d, bias=bias, dropout=drops, **more)
 
 
 def network(c: Config, name: str, names: tuple[str, str], width: Num, kind: str) -> FeedForward:
     """Two maps with biases, and an activation of this kind between them."""
-    h = c.size("hidden_size")
-    return FeedForward(name, Linear(names[0], h, width, "1", True), Linear(names[1], width, h, "2", True), kind)
+    return layers.network(name, names, c.size("hidden_size"), width, kind)
 
 
 def normed(c: Config, name: str) -> Norm:
@@ -110,7 +98,7 @@ def normed(c: Config, name: str) -> Norm:
 def stacked(
     c: Config,
     table: str,
-    layers: Sequence[PreNorm],
+    made: Module | Sequence[Module],
     final: str = "",
     *,
     added: tuple[Module, ...] = (),
@@ -119,8 +107,8 @@ def stacked(
 ) -> Decoder:
     """The words, the tables ``added``, dropout of what the field ``dropped`` says, these layers, and a final norm."""
     words = Embedding(table, c.size("vocab_size"), c.size("hidden_size"))
-    stack, last = Stack("h", tuple(layers), c.size(LAYERS)), normed(c, final) if final else None
-    return Decoder("transformer", words, stack, last, scales, added=added, dropped=bool(c.get(dropped)))
+    last = normed(c, final) if final else None
+    return Decoder("transformer", words, stack(c, made), last, scales, added=added, dropped=bool(c.get(dropped)))
 
 
 def places(c: Config, name: str, indices: str = GIVEN) -> Positions:
@@ -128,7 +116,7 @@ def places(c: Config, name: str, indices: str = GIVEN) -> Positions:
     return Positions(name, c.size("max_position_embeddings"), c.size("hidden_size"), indices)
 
 
-def gpt2_layers(c: Config, groups: Num | None = None, **code: Any) -> list[PreNorm]:
+def gpt2_layer(c: Config, groups: Num | None = None, **code: Any) -> PreNorm:
     """Fused queries, keys and values; where it reads an encoder, the keys and values of the encoder are fused."""
     subs: list[Module] = [split_attention(c, "attn", ("c_attn", "c_proj"), groups=groups, **code)]
     norms = [normed(c, "ln_1")]
@@ -139,14 +127,13 @@ def gpt2_layers(c: Config, groups: Num | None = None, **code: Any) -> list[PreNo
         norms.append(normed(c, "ln_cross_attn"))
     subs.append(network(c, "mlp", ("c_fc", "c_proj"), inner(c), c.word("activation_function")))
     norms.append(normed(c, "ln_2"))
-    layer = PreNorm("h", tuple(subs), tuple(norms), bool(c.get("resid_pdrop")), holds=True)
-    return [layer] * c.number(LAYERS)
+    return PreNorm("h", tuple(subs), tuple(norms), bool(c.get("resid_pdrop")), holds=True)
 
 
 @family("gpt2", "gpt-sw3", architecture="GPT2LMHeadModel", heads=OWN_HEADS, aliases=SHORT)
 def gpt2(c: Config) -> Module:
     """Radford et al. 2019: the norms before their sub-layers, and one after the last layer."""
-    return stacked(c, "wte", gpt2_layers(c, softmax="own"), "ln_f", added=(places(c, "wpe"),))
+    return stacked(c, "wte", gpt2_layer(c, softmax="own"), "ln_f", added=(places(c, "wpe"),))
 
 
 @family("gpt_bigcode", architecture="GPTBigCodeForCausalLM", heads=OWN_HEADS, aliases=SHORT)
@@ -154,8 +141,8 @@ def gpt_bigcode(c: Config) -> Module:
     """SantaCoder, StarCoder (arXiv 2301.03988, 2305.06161): GPT-2 with one head of keys and values for all queries."""
     if c.flag("multi_query") and c.flag("add_cross_attention"):
         raise InvalidModel("add_cross_attention does not go with multi_query", "set multi_query to false")
-    layers = gpt2_layers(c, groups=1 if c.flag("multi_query") else None)
-    return stacked(c, "wte", layers, "ln_f", added=(places(c, "wpe"),))
+    layer = gpt2_layer(c, groups=1 if c.flag("multi_query") else None)
+    return stacked(c, "wte", layer, "ln_f", added=(places(c, "wpe"),))
 
 
 @family("openai-gpt", architecture="OpenAIGPTLMHeadModel", heads=OWN_HEADS, aliases=SHORT)
@@ -169,7 +156,7 @@ def openai_gpt(c: Config) -> Module:
     mlp = network(c, "mlp", ("c_fc", "c_proj"), 4 * c.size("hidden_size"), kind)
     norms = normed(c, "ln_1"), normed(c, "ln_2")
     layer = PostNorm("h", (mixer, mlp), norms, bool(c.get("resid_pdrop")), holds=True)
-    return stacked(c, "tokens_embed", [layer] * c.number(LAYERS), added=(places(c, "positions_embed", BUFFER),))
+    return stacked(c, "tokens_embed", layer, added=(places(c, "positions_embed", BUFFER),))
 
 
 @family(
@@ -198,9 +185,8 @@ def gpt_neo(c: Config) -> Module:
         )
         return PreNorm("h", (mixer, mlp), norms, bool(c.get("resid_dropout")), holds=True)
 
-    layers = {window: one(window) for window in dict.fromkeys(local_windows(c))}
-    stack = [layers[window] for window in local_windows(c)]
-    return stacked(c, "wte", stack, "ln_f", added=(places(c, "wpe"),), dropped="embed_dropout")
+    each = by_kind(one, local_windows(c))
+    return stacked(c, "wte", each, "ln_f", added=(places(c, "wpe"),), dropped="embed_dropout")
 
 
 def local_windows(c: Config) -> list[int | None]:
@@ -227,7 +213,7 @@ def one_norm(c: Config, *names: str, angles: str = "") -> Decoder:
     mixer = split_attention(c, "attn", names, bias=False, rope=rope, scores_in_float32=True, softmax="own")
     mlp = network(c, "mlp", ("fc_in", "fc_out"), inner(c), c.word("activation_function"))
     layer = Parallel("h", (mixer, mlp), (normed(c, "ln_1"),), bool(c.get("resid_pdrop")))
-    return stacked(c, "wte", [layer] * c.number(LAYERS), "ln_f")
+    return stacked(c, "wte", layer, "ln_f")
 
 
 def rotated(c: Config) -> Num:
@@ -278,4 +264,4 @@ def ctrl(c: Config) -> Module:
     layer = PreNorm("h", (mixer, mlp), norms, bool(c.get("resid_pdrop")), holds=True)
     c.size("max_position_embeddings")  # a size, though nothing is stored for it
     sines = (Sines("pos_encoding", c.size("hidden_size")),)
-    return stacked(c, "w", [layer] * c.number(LAYERS), "layernorm", added=sines, scales=True)
+    return stacked(c, "w", layer, "layernorm", added=sines, scales=True)

@@ -6,7 +6,7 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, product
-from tfcalc.families import kit
+from tfcalc.families import kit, layers
 from tfcalc.families.gpt2 import (
     GPT_TOPS,
     inner,
@@ -19,14 +19,13 @@ from tfcalc.families.reader_kit import conditional
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.alibi import Alibi
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Norm
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.indexed import IndexedAttention
 from tfcalc.nn.layers import Parallel, PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import PatchReader, PixelMap
 from tfcalc.nn.rope import Rope
-from tfcalc.nn.stack import Stack
 
 QKV = ("query_key_value", "dense")
 MLP = ("dense_h_to_4h", "dense_4h_to_h")
@@ -44,8 +43,7 @@ def rope(c: Config) -> Rope:
 
 def network(c: Config, width: Num, kind: str, *, bias: bool = True) -> FeedForward:
     """Two maps with an activation between them."""
-    h, (up, down) = c.size("hidden_size"), MLP
-    return FeedForward("mlp", Linear(up, h, width, "1", bias), Linear(down, width, h, "2", bias), kind)
+    return layers.network("mlp", MLP, c.size("hidden_size"), width, kind, bias=bias)
 
 
 @family(
@@ -75,15 +73,14 @@ def gpt_neox_japanese(c: Config) -> Module:
     """ABEJA 2022: no biases but that of the last layer's attention."""
     mlp = network(c, c.size("hidden_size") * c.size("intermediate_multiple_size"), c.word("hidden_act"), bias=False)
 
-    def one(*, bias: bool) -> PreNorm:
+    def one(bias: bool) -> PreNorm:
         mixer = split_attention(
             c, "attention", QKV, bias=False, output_bias=bias, dropout="attention_dropout", rope=rope(c), softmax="own"
         )
         return kit.layer(c, mixer, mlp, norm="layernorm", dropped=bool(c.get("hidden_dropout")))
 
-    layer, names = one(bias=False), ("gpt_neox_japanese", "embed_in", "final_layer_norm")
-    stack = Stack("layers", (*[layer] * (c.number(LAYERS) - 1), one(bias=True)), c.size(LAYERS))
-    return kit.decoder(c, layer, norm="layernorm", names=names).but(layers=stack)
+    last, names = c.number(LAYERS) - 1, ("gpt_neox_japanese", "embed_in", "final_layer_norm")
+    return kit.decoder(c, one, [place == last for place in range(last + 1)], norm="layernorm", names=names)
 
 
 @family(
@@ -97,8 +94,8 @@ def bloom(c: Config) -> Module:
     h, norm = c.size("hidden_size"), "layernorm"
     mixer = split_attention(c, "self_attention", QKV, dropout="attention_dropout", alibi=Alibi())
     mlp = network(c, 4 * h, "gelu_pytorch_tanh").but(code="bloom")
-    layers = kit.layer(c, mixer, mlp, norm=norm, dropped=bool(c.get("hidden_dropout"))).but(name="h")
-    whole = kit.decoder(c, layers, norm=norm, names=("transformer", "word_embeddings", "ln_f"))
+    made = kit.layer(c, mixer, mlp, norm=norm, dropped=bool(c.get("hidden_dropout"))).but(name="h")
+    whole = kit.decoder(c, made, norm=norm, names=("transformer", "word_embeddings", "ln_f"))
     return whole.but(first=Norm("word_embeddings_layernorm", norm, h))
 
 
@@ -137,9 +134,9 @@ def falcon(c: Config) -> Module:
     mlp = network(c, inner(c, "ffn_hidden_size"), c.word("activation"), bias=bias)
     mlp = mlp.but(up=mlp.up.but(turned=True), down=mlp.down.but(turned=True))
     wiring, dropped = Parallel if newer or c.flag("parallel_attn") else PreNorm, bool(c.get("hidden_dropout"))
-    layers = kit.layer(c, mixer, mlp, of=wiring, names=falcon_norms(c), norm="layernorm", dropped=dropped)
+    made = kit.layer(c, mixer, mlp, of=wiring, names=falcon_norms(c), norm="layernorm", dropped=dropped)
     names = ("transformer", "word_embeddings", "ln_f")
-    return kit.decoder(c, layers.but(name="h"), norm="layernorm", names=names)
+    return kit.decoder(c, made.but(name="h"), norm="layernorm", names=names)
 
 
 @family(
@@ -154,8 +151,8 @@ def persimmon(c: Config) -> Module:
     names = ("q_layernorm", "k_layernorm") if c.flag("qk_layernorm") else ()
     mixer = mixer.but(norms=tuple(Norm(name, "layernorm", width(c)) for name in names))
     mlp = network(c, c.size("intermediate_size"), c.word("hidden_act"))
-    layers = kit.layer(c, mixer, mlp, norm="layernorm", dropped=bool(c.get("hidden_dropout")))
-    return kit.decoder(c, layers, norm="layernorm", names=("model", "embed_tokens", "final_layernorm"))
+    made = kit.layer(c, mixer, mlp, norm="layernorm", dropped=bool(c.get("hidden_dropout")))
+    return kit.decoder(c, made, norm="layernorm", names=("model", "embed_tokens", "final_layernorm"))
 
 
 def text_of(c: Config) -> Config:
@@ -187,6 +184,6 @@ def mpt(c: Config) -> Module:
     h, kind = c.size("hidden_size"), "layernorm-no-bias"
     dropped = bool(c.sub("attn_config", defaults={"attn_pdrop": 0.0}).get("attn_pdrop"))
     mixer = split_attention(c, "attn", ("Wqkv", "out_proj"), bias=False, dropout="", alibi=Alibi(), fills_masked=True)
-    mlp = FeedForward("ffn", Linear("up_proj", h, 4 * h, "1"), Linear("down_proj", 4 * h, h, "2"), "gelu")
-    layers = kit.layer(c, mixer.but(dropout=dropped), mlp, names=("norm_1", "norm_2"), norm=kind, dropped=dropped)
-    return kit.decoder(c, layers.but(name="blocks"), norm=kind, names=("transformer", "wte", "norm_f"))
+    mlp = layers.network("ffn", kit.PLAIN, h, 4 * h, "gelu", bias=False)
+    made = kit.layer(c, mixer.but(dropout=dropped), mlp, names=("norm_1", "norm_2"), norm=kind, dropped=dropped)
+    return kit.decoder(c, made.but(name="blocks"), norm=kind, names=("transformer", "wte", "norm_f"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -26,8 +24,9 @@ def shared_mlp(c: Config) -> tuple[GatedFeedForward, ...]:
 
 def layer(c: Config, mixer: Module, *shared: GatedFeedForward) -> PreNorm:
     """A layer of a mixer, experts, and what is ``shared`` by all tokens."""
-    routing: dict[str, Any] = {"best_first": True, "logits": "float32", "result": "stream"}
-    mixed = experts.mixture(c, name="block_sparse_moe", router="router", **routing)
+    mixed = experts.mixture(
+        c, name="block_sparse_moe", router="router", best_first=True, logits="float32", result="stream"
+    )
     return kit.layer(c, mixer, mixed, *shared, of=PreNormBeside if shared else PreNorm).but(scales=True)
 
 

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare
-from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.families.kit import PLAIN
+from tfcalc.families.layers import multi_head, network, stack
 from tfcalc.families.qformer import reader
 from tfcalc.families.sound_kit import ALONE, inner, language, writes
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.conformer import BatchNorm, BatchNormed, ConformerLayer, InBlocks, NormedNetwork
-from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.frames import Convolution
 from tfcalc.nn.listener import Listener
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack
 from tfcalc.nn.windowed_queries import GuessingEncoder, WindowedQueries
 
-ENCODER: dict[str, Any] = {
-    "heads": ALONE,
-    "aliases": {
-        "hidden_size": "hidden_dim",
-        "num_hidden_layers": "num_layers",
-        "num_attention_heads": "num_heads",
-        "num_mel_bins": "input_dim",
-    },
+ALIASES = {
+    "hidden_size": "hidden_dim",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "num_mel_bins": "input_dim",
 }
 
 
-@family("granite_speech_encoder", architecture="GraniteSpeechCTCEncoder", **ENCODER)
-@family("granite_speech_plus_encoder", architecture="GraniteSpeechPlusCTCEncoder", **ENCODER)
+@family("granite_speech_encoder", architecture="GraniteSpeechCTCEncoder", heads=ALONE, aliases=ALIASES)
+@family("granite_speech_plus_encoder", architecture="GraniteSpeechPlusCTCEncoder", heads=ALONE, aliases=ALIASES)
 def granite_speech_encoder(c: Config) -> Module:
     """Gulati et al. 2020 (arXiv 2005.08100), with attention within blocks; half-way, guessed letters are fed back."""
     h, letters = c.size("hidden_dim"), c.size("output_dim")
@@ -40,7 +34,7 @@ def granite_speech_encoder(c: Config) -> Module:
     return GuessingEncoder(
         "encoder",
         Linear("input_linear", c.size("input_dim"), h, "", True),
-        Stack("layers", (_layer(c),) * c.number("num_layers"), c.size("num_layers")),
+        stack(c, _layer(c), "num_layers"),
         Linear("out", h, letters, "", True),
         Linear("out_mid", letters, h, "", True),
         guesses=c.number("num_layers") > 1,
@@ -59,24 +53,20 @@ def _norm(c: Config, name: str) -> Norm:
 
 def _half_step(c: Config, name: str) -> NormedNetwork:
     h = c.size("hidden_dim")
-    wide: Num = h * c.size("feedforward_mult")
-    up, down = Linear("up_proj", h, wide, "1", True), Linear("down_proj", wide, h, "2", True)
-    return NormedNetwork(name, _norm(c, "pre_norm"), FeedForward(name, up, down, "silu"))
+    made = network(name, PLAIN, h, h * c.size("feedforward_mult"), "silu")
+    return NormedNetwork(name, _norm(c, "pre_norm"), made)
 
 
 def _attention(c: Config) -> InBlocks:
     """Within blocks of ``context_size`` frames; Shaw's vectors for distances (1803.02155)."""
     h, a = c.size("hidden_dim"), c.size("num_heads")
     d = c.quotient("hidden_dim", "num_heads") if c.get("dim_head") is None else c.size("dim_head")
-    return InBlocks(
+    return multi_head(
+        InBlocks,
         "attn",
-        a,
-        a,
-        d,
-        d,
-        (Linear("to_q", h, a * d, "Q"), Linear("to_kv", h, 2 * a * d, "KV")),
-        (),
-        Linear("to_out", a * d, h, "O", True),
+        ("to_q", "to_kv", "to_out"),
+        *(h, a, d),
+        output_bias=True,
         causal=False,
         context=c.number("context_size"),
         pre_norm=_norm(c, "pre_norm"),

@@ -8,10 +8,10 @@ from tfcalc.configs.family import family
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.families import kit
+from tfcalc.families.layers import stack
 from tfcalc.nn.basic import Embedding, Linear, Norm, Stored
 from tfcalc.nn.cycles import Cycles, Turns
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack
 
 CODE = "gemma"
 """Whose program a norm is: all in fp32, then in the first format."""
@@ -39,14 +39,14 @@ def hrm_text(c: Config) -> Module:
     """
     h, slow, fast = c.size("hidden_size"), c.size("H_cycles"), c.size("L_cycles")
     stored = "num_layers_per_stack" if c.has("num_layers_per_stack") else "num_hidden_layers"
-    stack = Stack("layers", (layer(c),) * c.number(stored), c.size(stored))
+    layers = stack(c, layer(c), stored)
     norm = Norm("final_norm", "rmsnorm-plain", h, CODE)
     return Cycles(
         "model",
         Embedding("embed_tokens", c.size("vocab_size"), h),
         Stored("z_L_init", Weight("z_L_init", (h,), minor=True, key="", frozen=True)),
-        Turns("L_module", stack, norm, slow * fast),
-        Turns("H_module", stack, norm, slow),
+        Turns("L_module", layers, norm, slow * fast),
+        Turns("H_module", layers, norm, slow),
         slow,
         fast,
         trained(c),

@@ -8,6 +8,7 @@ from tfcalc.configs.family import family
 from tfcalc.families import hyper_kit, kit
 from tfcalc.families.deepseek import shared_and_routed, sparse_latent
 from tfcalc.families.experts import mlp_types, sparse_after
+from tfcalc.families.windows import layer_types
 from tfcalc.nn.clipped import LimitedExperts
 from tfcalc.nn.hyper_connection import HyperConnection, HyperLayer
 from tfcalc.nn.indexer import SparseLatentAttention
@@ -27,15 +28,14 @@ def attention(kind: str, c: Config) -> SparseLatentAttention:
 def mixed(c: Config) -> Mixture:
     """Experts whose gates and inputs are cut off; the shared one's are not."""
     made = shared_and_routed(c)
-    return made.but(experts=LimitedExperts(**made.experts.__dict__))
+    return made.but(experts=made.experts.to(LimitedExperts))
 
 
 def indexer_types(c: Config) -> list[str]:
     """The first layer and every fourth after the second choose, where it is not said."""
-    count = c.number("num_hidden_layers")
-    if c.has("indexer_types"):
-        return c.words("indexer_types", count, ("full", "shared"))
-    return ["full" if place == 0 or place % 4 == 1 else "shared" for place in range(count)]
+    return layer_types(
+        c, lambda place: "full" if place == 0 or place % 4 == 1 else "shared", ("full", "shared"), "indexer_types"
+    )
 
 
 @family(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
@@ -13,6 +12,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import granite_moe, kit
 from tfcalc.families.experts import correction, mixture
 from tfcalc.families.glm_moe import COPIES
+from tfcalc.families.layers import network
 from tfcalc.families.mamba import (
     Channels,
     expanded,
@@ -141,7 +141,7 @@ def bamba_mixer(c: Config, *, output_bias: bool | None = None, of: type[Mamba2] 
         c, "mamba", (channels.size, heads, width), sizes, bias=bias, conv_bias=c.flag("mamba_conv_bias")
     )
     output = made.out_proj if output_bias is None else made.out_proj.but(bias=output_bias)
-    return of(**made.__dict__ | {"out_proj": output})
+    return made.to(of, out_proj=output)
 
 
 @family("falcon_h1", architecture="FalconH1ForCausalLM", heads={"Model": tops.bare, **tops.scaled_lm()})
@@ -149,8 +149,8 @@ def falcon_h1(c: Config) -> Module:
     """Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 side by side in every layer, their outputs added."""
     mixer = bamba_mixer(c, output_bias=c.flag("projectors_bias"), of=MultipliedMamba2)
     mixer = mixer.but(gate_last=c.flag("mamba_norm_before_gate")) if c.flag("mamba_rms_norm") else mixer.but(norm=())
-    attention = MultipliedAttention(**kit.attention(c, bias=c.flag("attention_bias")).__dict__)
-    ffn = MultipliedFeedForward(**kit.gated(c, name="feed_forward", bias=c.flag("mlp_bias")).__dict__)
+    attention = kit.attention(c, bias=c.flag("attention_bias")).to(MultipliedAttention)
+    ffn = kit.gated(c, name="feed_forward", bias=c.flag("mlp_bias")).to(MultipliedFeedForward)
     made = kit.layer(c, mixer, attention, ffn, of=Mixed, names=PRE_FF_NORM)
     return kit.decoder(c, made, names=FINAL).but(scales=True)
 
@@ -214,19 +214,17 @@ def nemotron_experts(c: Config) -> Module:
         ways = Linear("fc1_latent_proj", h, latent, bias=bias), Linear("fc2_latent_proj", latent, h, bias=bias)
     shared = relu2(c, "shared_experts", h, c.size("moe_shared_expert_intermediate_size"))
     act, width = c.word("mlp_hidden_act"), c.size("moe_intermediate_size")
-    how: dict[str, Any] = COPIES | {"normalized": bool(c.get("norm_topk_prob")), "scales": True}
+    how = COPIES | {"normalized": bool(c.get("norm_topk_prob")), "scales": True}
     mixed = mixture(c, experts="n_routed_experts", width=width, act=act, name="mixer", **how)
     read = h if latent is None else latent
     up, down = Linear("up_proj", read, width, "1"), Linear("down_proj", width, read, "2")
-    many = PlainExperts(**mixed.experts.__dict__ | {"up": up, "down": down})
+    many = mixed.experts.to(PlainExperts, up=up, down=down)
     return LatentMixture(mixed.name, mixed.router, many, (shared,), stored=(correction(c),), ways=ways)
 
 
 def relu2(c: Config, name: str, width: Num, inner: Num) -> FeedForward:
     """A network without a gate."""
-    bias, (up, down) = c.flag("mlp_bias"), kit.PLAIN
-    maps = Linear(up, width, inner, "1", bias), Linear(down, inner, width, "2", bias)
-    return FeedForward(name, *maps, c.word("mlp_hidden_act"))
+    return network(name, kit.PLAIN, width, inner, c.word("mlp_hidden_act"), bias=c.flag("mlp_bias"))
 
 
 def first(c: Config, *names: str) -> str:

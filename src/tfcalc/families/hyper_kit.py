@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
 from tfcalc.families import kit
+from tfcalc.families.layers import Kind
 from tfcalc.nn.basic import parameter
 from tfcalc.nn.hyper_connection import FloatLinear, HyperConnection, HyperDecoder, HyperHead, MixingConnection
 from tfcalc.nn.module import Module
@@ -33,8 +34,8 @@ def _made(c: Config, name: str, prefix: str, of: type[Head], outputs: Num, scale
 
 
 def decoder(
-    c: Config, layers: Callable[[Any], Module], kinds: Sequence[Any], *, behind: bool = False, norm: str = ""
+    c: Config, layers: Callable[[Kind], Module], kinds: Sequence[Kind], *, behind: bool = False, norm: str = ""
 ) -> HyperDecoder:
     """A decoder with layers by their ``kinds``, and a head that makes one stream of all."""
     head = _made(c, "hc_head", "hc_", HyperHead, c.size("hc_mult"), 1, behind=behind)
-    return HyperDecoder(**kit.decoder(c, layers, kinds, code=norm).__dict__ | {"head": head})
+    return kit.decoder(c, layers, kinds, code=norm).to(HyperDecoder, head=head)

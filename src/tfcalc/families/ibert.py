@@ -7,12 +7,11 @@ from tfcalc.configs.family import family
 from tfcalc.families import bert_kit as kit
 from tfcalc.families.bert_kit import FIRST_TOKEN, POST_NORM
 from tfcalc.families.bert_tops import ROBERTA_TOPS
-from tfcalc.families.windows import LAYERS
+from tfcalc.families.layers import stack
 from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.integers import IntegerEmbeddings, IntegerLayer, in_integers, ranges
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack
 
 IN_EMBEDDINGS = ("embeddings_act1", "embeddings_act2", "output_activation")
 IN_LAYER = (
@@ -36,11 +35,11 @@ def ibert(c: Config) -> Module:
     """
     norms = (kit.norm(c, name).but(code="quotient") for name in POST_NORM[::2])
     layer = in_integers(IntegerLayer("layer", (kit.attention(c), kit.network(c)), tuple(norms), kit.drops(c)))
-    stack = Stack("layer", (layer.but(ranges=ranges(*IN_LAYER)),) * c.number(LAYERS), c.size(LAYERS))
+    layers = stack(c, layer.but(ranges=ranges(*IN_LAYER)))
     words = kit.embeddings(c, *kit.with_tables(c, TOKENS))
     assert words.norm is not None
     table = in_integers(
         IntegerEmbeddings(words.name, words.tables, words.norm.but(code="quotient"), words.dropped)
     ).but(ranges=ranges(*IN_EMBEDDINGS))
     pooler = kit.pooler(c, FIRST_TOKEN)
-    return Encoder("ibert", table, (), Layers("encoder", (), stack), pooler=pooler, pools=c.head in kit.PAIRED)
+    return Encoder("ibert", table, (), Layers("encoder", (), layers), pooler=pooler, pools=c.head in kit.PAIRED)

@@ -9,16 +9,16 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import find
 from tfcalc.configs.tops import Top, labels
 from tfcalc.core.number import Num, product
+from tfcalc.families import layers
 from tfcalc.families.images import FC, OUT_PROJ, grid, pair
-from tfcalc.families.windows import LAYERS
+from tfcalc.families.layers import multi_head
+from tfcalc.families.layers import stack as stack
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Stored, parameter
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.image_heads import FIRST, ImageClassifier, Pixels, Reconstruction
 from tfcalc.nn.images import ImageEmbeddings, ImagePositions, Patches
-from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack
 
 
 def pixels(c: Config) -> tuple[Num, ...]:
@@ -58,7 +58,7 @@ def attention(
     name: str = "self_attn",
     names: Sequence[str] = OUT_PROJ,
     width: Num | None = None,
-    bias: bool | Sequence[bool] = True,
+    bias: bool | tuple[bool, bool, bool] = True,
     output_bias: bool = True,
     dropout: str = "attention_dropout",
     of: type[Attention] = Attention,
@@ -66,14 +66,10 @@ def attention(
     **more: Any,
 ) -> Attention:
     """Attention among all patches, of heads that share nothing; queries, keys and values may differ in their bias."""
-    h, a = c.size("hidden_size"), c.size(heads)
+    h, a, drops = c.size("hidden_size"), c.size(heads), bool(dropout and c.get(dropout))
     d = c.quotient("hidden_size", heads) if width is None else width
-    *inward, outward = names
-    biases = [bias] * 3 if isinstance(bias, bool) else bias
-    maps = tuple(Linear(one, h, a * d, letter, own) for one, letter, own in zip(inward, "QKV", biases, strict=True))
-    last, drops = Linear(outward, a * d, h, "O", output_bias), bool(dropout and c.get(dropout))
-    own: dict[str, Any] = {"causal": False, "dropout": drops} | more
-    return of(name, a, a, d, d, maps, (), last, **own)
+    biases: dict[str, Any] = {"bias": bias, "output_bias": output_bias}
+    return multi_head(of, name, names, h, a, d, **biases, **{"causal": False, "dropout": drops} | more)
 
 
 def network(
@@ -87,18 +83,12 @@ def network(
 ) -> FeedForward:
     """Two maps, of ``intermediate_size`` or of the ``inner`` width."""
     h, f = c.size("hidden_size"), c.size("intermediate_size") if inner is None else inner
-    up, down = Linear(names[0], h, f, "1", bias), Linear(names[1], f, h, "2", bias)
-    return FeedForward(name, up, down, act or c.word("hidden_act"))
+    return layers.network(name, names, h, f, act or c.word("hidden_act"), bias=bias)
 
 
 def norms(c: Config, *names: str, form: str = "layernorm", code: str = "") -> tuple[Norm, ...]:
     """A norm of the hidden size for each name."""
     return tuple(Norm(name, form, c.size("hidden_size"), code) for name in names)
-
-
-def stack(c: Config, layer: PreNorm, of: type[Stack] = Stack, depth: str = LAYERS, **more: Any) -> Stack:
-    """Layers that are all alike."""
-    return of(layer.name, (layer,) * c.number(depth), c.size(depth), **more)
 
 
 def classifier(*names: str, width: Callable[[Config], Num] | None = None, reads: str = FIRST) -> Top:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.families import experts, kit
+from tfcalc.families.layers import multi_head
+from tfcalc.families.names import LLAMA_NAMES
+from tfcalc.families.windows import layer_types
 from tfcalc.nn.basic import Linear, Norm, Stored, parameter
-from tfcalc.nn.feed_forward import GatedFeedForward
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.near import AddedConvolution, ConvolvedLayer, DistanceAttention
 from tfcalc.nn.unpadded import Unpadded
@@ -37,16 +37,13 @@ def heads(c: Config, kind: str) -> tuple[Num, Num, Num]:
 def attention(c: Config, kind: str) -> DistanceAttention:
     """Each head mixes profiles of bias over distance."""
     h, (a, g, d), full = c.size("hidden_size"), heads(c, kind), kind == FULL
-    widths = {"q": a * d, "k": g * d, "v": g * d}
-    return DistanceAttention(
+    return multi_head(
+        DistanceAttention,
         "self_attn",
-        a,
-        g,
-        d,
-        d,
-        tuple(Linear(f"{letter}_proj", h, width, letter.upper()) for letter, width in widths.items()),
-        (Norm("q_norm", "rmsnorm", d), Norm("k_norm", "rmsnorm", d)),
-        Linear("o_proj", a * d, h, "O"),
+        LLAMA_NAMES,
+        *(h, a, d),
+        groups=g,
+        norms=(Norm("q_norm", "rmsnorm", d), Norm("k_norm", "rmsnorm", d)),
         window=None if full else c.size("sliding_window_size"),
         dropout=bool(c.get("attention_dropout")),
         convolutions=tuple(convolution(c, f"{letter}_sconv.conv1d", g * d) for letter in "kv"),
@@ -66,30 +63,30 @@ def feed_forward(c: Config, kind: str) -> Module:
         ("dense_intermediate_size", "intermediate_size") if older else ("intermediate_size", "moe_intermediate_size")
     )
     if kind == "dense":
-        dense = kit.gated(c, width=c.size(wide))
-        return TimesTrained(**dense.__dict__ | {"scale": parameter("global_scale", 1, minor=True)})
+        scale = parameter("global_scale", 1, minor=True)
+        return kit.gated(c, width=c.size(wide)).to(TimesTrained, scale=scale)
     many, common = c.size("n_routed_experts"), c.size("n_shared_experts", least=0)
     made = experts.mixture(c, experts="n_routed_experts", width=narrow)
-    how: dict[str, Any] = {"chosen": made.experts.chosen, "shared": common, "logits": "copies"}
-    shared: GatedFeedForward = kit.gated(c, name="shared_experts", width=c.size(narrow))
+    shared = kit.gated(c, name="shared_experts", width=c.size(narrow))
+    h, chosen = c.size("hidden_size"), made.experts.chosen
     return WeighedShared(
         "mlp",
-        RouterOfShared("gate", c.size("hidden_size"), many + common, **how),
+        RouterOfShared("gate", h, many + common, chosen=chosen, shared=common, logits="copies"),
         made.experts,
         stored=(experts.correction(c),),
-        beside=SharedExperts(**shared.__dict__ | {"count": common}),
+        beside=shared.to(SharedExperts, count=common),
         scale=Stored("gate.global_scale", Weight("global_scale", (1,), minor=True, key="")),
     )
 
 
-def layer_types(c: Config) -> list[str]:
+def kinds(c: Config) -> list[str]:
     """Which layers see a window: those listed, or all but every sixth."""
-    count = c.number("num_hidden_layers")
-    if c.has("layer_types"):
-        return c.words("layer_types", count, (WINDOW, FULL))
-    listed = c.get("local_layer_ids") is not None
-    local = c.numbers("local_layer_ids") if listed else [place for place in range(count) if (place + 1) % 6]
-    return [WINDOW if place in local else FULL for place in range(count)]
+    local = None if c.get("local_layer_ids") is None else c.numbers("local_layer_ids")
+
+    def otherwise(place: int) -> str:
+        return WINDOW if ((place + 1) % 6 if local is None else place in local) else FULL
+
+    return layer_types(c, otherwise, (WINDOW, FULL))
 
 
 def unpadded(c: Config) -> Num | None:
@@ -100,9 +97,7 @@ def unpadded(c: Config) -> Num | None:
 
 def language_model(c: Config, base: Module) -> Module:
     """Logits by a matrix of its own; what it reads is divided first."""
-    made = tops.never_tied(c, base)
-    assert isinstance(made, WithHead)
-    return Unpadded(**made.__dict__ | {"words": unpadded(c), "divides": True})
+    return tops.never_tied(c, base).to(Unpadded, words=unpadded(c), divides=True)
 
 
 def embedded(c: Config, made: Decoder) -> Decoder:
@@ -133,5 +128,4 @@ def inkling_text(c: Config) -> Module:
         return made.but(convolutions=behind)
 
     sparse = experts.sparse_after(c, c.number("dense_mlp_idx", least=0))
-    kinds = list(zip(layer_types(c), experts.mlp_types(c, sparse), strict=True))
-    return embedded(c, kit.decoder(c, one, kinds))
+    return embedded(c, kit.decoder(c, one, list(zip(kinds(c), experts.mlp_types(c, sparse), strict=True))))

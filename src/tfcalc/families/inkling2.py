@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import ceil_div
-from tfcalc.families import experts, inkling, kit
+from tfcalc.families import inkling, kit
+from tfcalc.families.glm_moe import routed
 from tfcalc.families.inkling import FULL, WINDOW, convolution
+from tfcalc.families.windows import layer_types
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.clipped_lengths import ClippedAttention, TokenConvolved
 from tfcalc.nn.depth import DepthAttention, DepthDecoder, DepthLayer
 from tfcalc.nn.mixture import CappedExperts, Mixture
-from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.unpadded import Unpadded
 
@@ -29,45 +28,36 @@ def attention(c: Config, kind: str) -> ClippedAttention:
     """
     h, kernel, made = c.size("hidden_size"), c.size("conv_kernel_size"), inkling.attention(c, kind)
     a, g, d = made.heads, made.kv_heads, made.key_dim
-    own: dict[str, Any] = {
-        "norms": (),
-        "gate": Linear("gate_proj", h, a * d),
-        "sink": Linear("sink_proj", h, a),
-        "scale": parameter("q_l2_clip.scale", a, d, minor=True),
-        "mix_scale": parameter("rel_l2_clip.scale", a, c.size("d_rel"), minor=True),
-    }
+    clipped = made.to(
+        ClippedAttention,
+        norms=(),
+        gate=Linear("gate_proj", h, a * d),
+        sink=Linear("sink_proj", h, a),
+        scale=parameter("q_l2_clip.scale", a, d, minor=True),
+        mix_scale=parameter("rel_l2_clip.scale", a, c.size("d_rel"), minor=True),
+    )
     if kind == WINDOW:
-        own["convolutions"] = tuple(each.but(scales=True) for each in made.convolutions)
-        return ClippedAttention(**made.__dict__ | own)
-    own["convolutions"] = ()
-    own["taps"] = tuple(Linear(f"{letter}_sconv.weight_proj", h, g * kernel) for letter in "kv")
-    own["static"] = tuple(parameter(f"{letter}_sconv.static", kernel, g * d) for letter in "kv")
-    return TokenConvolved(**made.__dict__ | own | {"reach": kernel, "by_place": True})
+        return clipped.but(convolutions=tuple(each.but(scales=True) for each in made.convolutions))
+    return clipped.to(
+        TokenConvolved,
+        convolutions=(),
+        taps=tuple(Linear(f"{letter}_sconv.weight_proj", h, g * kernel) for letter in "kv"),
+        static=tuple(parameter(f"{letter}_sconv.static", kernel, g * d) for letter in "kv"),
+        reach=kernel,
+        by_place=True,
+    )
 
 
 def mixture(c: Config) -> Mixture:
     """Routed experts, none shared."""
-    how: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "normalized": True, "in_place": False}
-    made = experts.mixture(
-        c, experts="n_routed_experts", width="moe_intermediate_size", scales=True, logits="copies", **how
-    )
-    return made.but(experts=CappedExperts(**made.experts.__dict__), stored=(experts.correction(c),))
-
-
-def layer_types(c: Config) -> list[str]:
-    """Given, or full attention in every sixth layer."""
-    count = c.number("num_hidden_layers")
-    if c.has("layer_types"):
-        return c.words("layer_types", count, (WINDOW, FULL))
-    return [FULL if (place + 1) % 6 == 0 else WINDOW for place in range(count)]
+    made = routed(c, normalized=True, in_place=False)
+    return made.but(experts=made.experts.to(CappedExperts))
 
 
 def language_model(c: Config, base: Module) -> Module:
     """Logits by a matrix of its own; in fp32 a tanh caps them."""
-    made = tops.never_tied(c, base)
-    assert isinstance(made, WithHead)
     capped = c.get("final_logit_softcapping") is not None
-    return Unpadded(**made.__dict__ | {"words": inkling.unpadded(c), "capped": capped, "in_float32": True})
+    return tops.never_tied(c, base).to(Unpadded, words=inkling.unpadded(c), capped=capped, in_float32=True)
 
 
 @family(
@@ -107,8 +97,9 @@ def inkling2_text(c: Config) -> Module:
             closes,
         )
 
-    kinds = [(kind, place // every, place % every == 0, place == 0) for place, kind in enumerate(layer_types(c))]
+    types = layer_types(c, lambda place: WINDOW if (place + 1) % 6 else FULL, (WINDOW, FULL))
+    kinds = [(kind, place // every, place % every == 0, place == 0) for place, kind in enumerate(types)]
     made = inkling.embedded(c, kit.decoder(c, one, kinds, code=CODE))
     assert made.normed is not None
     last = read("final_input", ceil_div(count, every) + 1)
-    return DepthDecoder(**made.__dict__ | {"normed": made.normed.but(code=CODE), "last": last})
+    return made.to(DepthDecoder, normed=made.normed.but(code=CODE), last=last)

@@ -10,8 +10,8 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.families import image_kit, packed_kit
 from tfcalc.families.images import FC
+from tfcalc.families.layers import multi_head, stack
 from tfcalc.families.reader_kit import conditional, reader
-from tfcalc.families.windows import LAYERS
 from tfcalc.nn.any_size import Merger, PackedAttention, PackedTower, PatchRows, Resampled
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.module import Module
@@ -47,16 +47,14 @@ def kimi_k25_vision(c: Config) -> Module:
     """MoonViT-3D (Kimi K2.5, arXiv 2602.02276): a table of positions of an image, fixed ones of its time."""
     h, a, patch = c.size("hidden_size"), c.size("num_attention_heads"), c.size("patch_size")
     d, count = c.quotient("hidden_size", "num_attention_heads"), patches(c)
-    *inward, outward = VISION_NAMES
-    maps = tuple(Linear(name, h, a * d, letter, True) for name, letter in zip(inward, "QKV", strict=True))
     rope = Rope(d, angles="float32", in_float32=True)
-    mixer = PackedAttention("attn", a, a, d, d, maps, (), Linear(outward, a * d, h, "O", True), rope=rope)
+    mixer = multi_head(PackedAttention, "attn", VISION_NAMES, h, a, d, bias=True, rope=rope)
     layer = packed_kit.layer(h, mixer, packed_kit.network(c, FC)).but(name="layers")
     return PackedTower(
         "vision_tower",
         PatchRows("patch_embed.proj", (3, patch, patch), h),
         Resampled("patch_embed.pos_emb.position_embeddings", count, h, neighbours=16, summed=True),
-        packed_kit.stack(c, layer, depth=LAYERS),
+        stack(c, layer),
         (),
         count,
         norm=Norm("final_layernorm", "layernorm", h),

@@ -9,16 +9,16 @@ from tfcalc.configs.config import Config, check_factor
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, scaled
 from tfcalc.errors import InvalidModel
+from tfcalc.families import layers
+from tfcalc.families.layers import Kind, by_kind, multi_head, network, stack
 from tfcalc.families.names import LLAMA_NAMES
-from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Stored
+from tfcalc.nn.basic import Buffer, Embedding, Norm, Stored
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
-from tfcalc.nn.stack import Stack
 
 if TYPE_CHECKING:
     from tfcalc.nn.sinks import Sinks
@@ -88,24 +88,21 @@ def attention(
     """
     h, a, g = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c)
     d = head_dim(c) if width is None else width
-    *inward, outward = names
-    if len(inward) == 1:
-        maps = [Linear(inward[0], h, a * d + g * d + g * d, "QKV", bias)]
-    else:
-        widths = {"Q": a * d, "K": g * d, "V": g * d}
-        maps = [Linear(one, h, widths[letter], letter, bias) for one, letter in zip(inward, widths, strict=True)]
-    return Attention(
+    norms = (
+        Norm(name, qk_norms, heads * d if whole else d, code, heads if each else 1)
+        for name, heads in zip(norm_names if qk_norms else (), (a, g), strict=False)
+    )
+    return multi_head(
+        Attention,
         "self_attn",
+        names,
+        h,
         a,
-        g,
         d,
-        d,
-        tuple(maps),
-        tuple(
-            Norm(name, qk_norms, heads * d if whole else d, code, heads if each else 1)
-            for name, heads in zip(norm_names if qk_norms else (), (a, g), strict=False)
-        ),
-        Linear(outward, a * d, h, "O", bias if output_bias is None else output_bias),
+        groups=g,
+        bias=bias,
+        output_bias=output_bias,
+        norms=tuple(norms),
         rope=rope(c, d),
         whole=whole,
         window=window,
@@ -147,12 +144,9 @@ def gated(
     unless a ``hidden`` width is.
     """
     h, f = c.size("hidden_size") if hidden is None else hidden, c.size("intermediate_size") if width is None else width
-    *inward, down = names
-    gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
-    up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
     kind = c.word(act)
-    stored = learned(kind, "act_fn" if gate else "activation_fn")
-    return GatedFeedForward(name, gate, up, Linear(down, f, h, "2", bias), kind, stored)
+    stored = learned(kind, "activation_fn" if len(names) == 2 else "act_fn")
+    return layers.gated(name, names, h, f, kind, bias=bias, learned=stored)
 
 
 def plain(c: Config, *, bias: bool = False, names: Sequence[str] = PLAIN, act: str = "hidden_act") -> FeedForward:
@@ -160,9 +154,7 @@ def plain(c: Config, *, bias: bool = False, names: Sequence[str] = PLAIN, act: s
     h, f = c.size("hidden_size"), c.size("intermediate_size")
     kind = c.word(act)
     stored = learned(kind, "act_fn" if "up_proj" in names else "activation_fn")
-    return FeedForward(
-        "mlp", Linear(names[0], h, f, "1", bias), Linear(names[1], f, h, "2", bias), kind, learned=stored
-    )
+    return network("mlp", names, h, f, kind, bias=bias, learned=stored)
 
 
 LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weight",), ())}
@@ -193,8 +185,8 @@ def layer(
 
 def decoder(
     c: Config,
-    layers: Module | Callable[[Any], Module],
-    kinds: Sequence[Any] = (),
+    of: Module | Callable[[Kind], Module],
+    kinds: Sequence[Kind] = (),
     *,
     norm: str = "rmsnorm",
     code: str = "",
@@ -202,17 +194,12 @@ def decoder(
     masks: tuple[int | None, ...] = (),
     count: Num | None = None,
 ) -> Decoder:
-    """A table, layers, and a final norm; the layers are all alike, or made by their ``kinds``, such as windows.
+    """A table, layers, and a final norm; the layers are all alike, or made ``of`` their ``kinds``, such as windows.
 
     There are as many as the config says, or this ``count``.
 
     The program makes ``masks`` for these windows, whether a layer has them or not.
     """
     h, (whole, table, last) = c.size("hidden_size"), names
-    if isinstance(layers, Module):
-        made = [layers] * c.number(LAYERS)
-    else:
-        by_kind = {kind: layers(kind) for kind in dict.fromkeys(kinds)}
-        made = [by_kind[kind] for kind in kinds]
-    stack = Stack(made[0].name, tuple(made), c.size(LAYERS) if count is None else count)
-    return Decoder(whole, Embedding(table, c.size("vocab_size"), h), stack, Norm(last, norm, h, code), masks=masks)
+    made = stack(c, of if isinstance(of, Module) else by_kind(of, kinds), count=count)
+    return Decoder(whole, Embedding(table, c.size("vocab_size"), h), made, Norm(last, norm, h, code), masks=masks)

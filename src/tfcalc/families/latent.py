@@ -96,7 +96,7 @@ def gated_queries(c: Config) -> GatedQueries:
     made = sparse_latent(c)
     down, _, *others = made.inward
     up = Linear("q_gate_proj", 2 * c.size("q_lora_rank"), made.heads * (made.key_dim + made.value_dim), "UQ")
-    return GatedQueries(**made.__dict__ | {"inward": (down, up, *others)})
+    return made.to(GatedQueries, inward=(down, up, *others))
 
 
 def gated_norm(c: Config, name: str) -> GatedNorm:

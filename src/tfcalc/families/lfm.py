@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, floor_div, scaled
-from tfcalc.families import experts, kit
+from tfcalc.families import kit
+from tfcalc.families.glm_moe import routed
 from tfcalc.families.hybrid import FULL, first, layer_types
+from tfcalc.families.images import OUT_PROJ
+from tfcalc.families.layers import gated
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear
 from tfcalc.nn.convolution import ShortConvolution
@@ -40,9 +41,7 @@ def convolution(c: Config) -> GatedConvolution:
 
 def network(c: Config, width: Num) -> GatedFeedForward:
     """SwiGLU by Liquid's names."""
-    h = c.size("hidden_size")
-    gate, up, down = Linear("w1", h, width, "g"), Linear("w3", h, width, "1"), Linear("w2", width, h, "2")
-    return GatedFeedForward("feed_forward", gate, up, down, "silu")
+    return gated("feed_forward", ("w1", "w3", "w2"), c.size("hidden_size"), width, "silu")
 
 
 def adjusted(c: Config) -> Num:
@@ -71,11 +70,8 @@ def lfm2(c: Config) -> Module:
 
 def lfm2_attention(c: Config) -> Attention:
     """LFM2's attention."""
-    names: dict[str, Any] = {
-        "names": ("q_proj", "k_proj", "v_proj", "out_proj"),
-        "norm_names": ("q_layernorm", "k_layernorm"),
-    }
-    return kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", dropout="", **names)
+    names, bias = ("q_layernorm", "k_layernorm"), c.flag("attention_bias")
+    return kit.attention(c, names=OUT_PROJ, bias=bias, qk_norms="rmsnorm", norm_names=names, dropout="")
 
 
 @family("lfm2_moe", architecture="Lfm2MoeForCausalLM", heads=HEADS)
@@ -96,12 +92,9 @@ def lfm2_moe(c: Config) -> Module:
 def lfm2_experts(c: Config) -> Mixture:
     """The experts of LFM2."""
     biased = c.flag("use_expert_bias")
-    routing: dict[str, Any] = {"scores": "sigmoid", "corrected": biased, "scales": True}
-    code: dict[str, Any] = {"normalized": bool(c.get("norm_topk_prob")), "in_place": False}
-    fields: dict[str, Any] = {"experts": "num_experts", "width": "moe_intermediate_size", "act": "silu"}
-    made = experts.mixture(c, name="feed_forward", **fields, **routing, **code)
+    made = routed(c, "num_experts", name="feed_forward", act="silu", corrected=biased, in_place=False, logits="")
     bias = Buffer("expert_bias", Weight("expert_bias", (c.size("num_experts"),), key=""))
-    return made.but(stored=(bias,)) if biased else made
+    return made.but(stored=(bias,) if biased else ())
 
 
 @family("lfm3", architecture="Lfm3ForCausalLM", heads=HEADS)
@@ -124,7 +117,7 @@ def lfm3_attention(c: Config, kind: str) -> Attention:
     if not c.flag("use_attention_gate"):
         return made
     gate = Linear("g_proj", c.size("hidden_size"), made.heads, "g")
-    return GatedBehind(**made.__dict__ | {"gate": gate})
+    return made.to(GatedBehind, gate=gate)
 
 
 def lfm3_pattern(place: int) -> str:

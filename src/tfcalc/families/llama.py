@@ -16,7 +16,6 @@ from tfcalc.families.windows import LAYERS, both, windows
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack
 
 
 @family("iquestcoder", architecture="LlamaForCausalLM", heads=tops.CAUSAL_LM)
@@ -54,15 +53,12 @@ def smollm3(c: Config) -> Module:
     rotated = positions_known(c)
     seen = windows(c, lambda place: c.flag("use_sliding_window") and not rotated[place])
 
-    def one(window: int | None, *, rotated: bool) -> PreNorm:
+    def one(kind: tuple[int | None, bool]) -> PreNorm:
+        window, turns = kind
         mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window)
-        mixer = mixer if rotated else mixer.but(rope=None)
-        return kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias")))
+        return kit.layer(c, mixer if turns else mixer.but(rope=None), kit.gated(c, bias=c.flag("mlp_bias")))
 
-    kinds = list(zip(seen, rotated, strict=True))
-    made = {kind: one(kind[0], rotated=kind[1]) for kind in dict.fromkeys(kinds)}
-    stack = Stack("layers", tuple(made[kind] for kind in kinds), c.size(LAYERS))
-    return kit.decoder(c, one(None, rotated=True), masks=(None,)).but(layers=stack)
+    return kit.decoder(c, one, list(zip(seen, rotated, strict=True)), masks=(None,))
 
 
 def positions_known(c: Config) -> list[bool]:

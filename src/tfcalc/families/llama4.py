@@ -6,7 +6,7 @@ from typing import cast
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.tops import bare
+from tfcalc.configs.tops import bare, logits
 from tfcalc.core.number import Num, product, scaled
 from tfcalc.families import image_kit, kit
 from tfcalc.families.images import grid
@@ -63,8 +63,8 @@ def without_images(_c: Config, base: Module) -> Module:
 def llama4(c: Config) -> Module:
     """Llama 4 Scout and Maverick (Meta 2025); only the text's own config can tie its head."""
     text, vision = c.sub("text_config", "llama4_text"), c.sub("vision_config", "llama4_vision_model")
-    h, tied = text.size("hidden_size"), "embedding" if text.flag("tie_word_embeddings") else None
-    head = Linear("lm_head", h, text.size("vocab_size"), "vocab", False, tied, "output")
+    h = text.size("hidden_size")
+    head = logits("lm_head", h, text.size("vocab_size"), tied=text.flag("tie_word_embeddings"))
     language = WithHead("language_model", image_kit.nested(text, "model"), head)
     wide = vision.size("vision_output_dim")
     map_ = Linear("multi_modal_projector.linear_1", wide, h)

@@ -153,8 +153,8 @@ def diffllama(c: Config) -> Module:
     d = kit.head_dim(c)
     vectors = tuple(stored(f"lambda_{name}", d) for name in ("q1", "k1", "q2", "k2"))
     norm = Norm("groupnorm", "rmsnorm-plain", 2 * d, "olmo")
-    fields = kit.attention(c, bias=c.flag("attention_bias")).__dict__
-    mixer = DifferentialAttention(**fields, vectors=vectors, group_norm=norm)
+    plain = kit.attention(c, bias=c.flag("attention_bias"))
+    mixer = plain.to(DifferentialAttention, vectors=vectors, group_norm=norm)
     return kit.decoder(c, kit.layer(c, mixer, kit.gated(c)))
 
 

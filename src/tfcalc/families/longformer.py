@@ -11,6 +11,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.families import bert_kit as kit
 from tfcalc.families import bert_tops
 from tfcalc.families.bert_tops import BERT_TOPS
+from tfcalc.families.layers import by_kind, stack
 from tfcalc.families.windows import attention_windows
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear
@@ -23,7 +24,6 @@ from tfcalc.nn.fourier import Fourier
 from tfcalc.nn.module import Module
 from tfcalc.nn.sliding import SlidingAttention
 from tfcalc.nn.sparse_blocks import SparseBlocks
-from tfcalc.nn.stack import Stack
 
 MARKED = ("ForSequenceClassification", "ForQuestionAnswering", "ForMultipleChoice")
 """The classes that show a token to all others: the first, or their question, which is one token here."""
@@ -46,13 +46,11 @@ def longformer(c: Config) -> Module:
         mixer = SlidingAttention("attention", a, d, maps, own, back, window, max(windows), marked, drops)
         return kit.stack(c, mixer).layers[0]
 
-    made = {window: layer(window) for window in dict.fromkeys(windows)}
-    stack = Stack("layer", tuple(made[window] for window in windows), c.size("num_hidden_layers"))
     return FilledEncoder(
         "longformer",
         kit.embeddings(c, *kit.with_tables(c, TOKENS)),
         (),
-        Layers("encoder", (), stack),
+        Layers("encoder", (), stack(c, by_kind(layer, windows))),
         pooler=kit.pooler(c, kit.FIRST_TOKEN),
         pools=c.head in kit.PAIRED,
         filling=Windows(max(windows)),
@@ -88,8 +86,8 @@ def big_bird(c: Config) -> Module:
         blocks = SparseBlocks(c.number("block_size"), c.number("num_random_blocks"))
     mixer = kit.attention(c, bias=bias, of=BlockAttention, causal=c.flag("is_decoder"), blocks=blocks)
     made = kit.bert_like("bert", c, *kit.with_tables(c, BUFFER), pooled=(), bias=bias, mixer=mixer)
-    own = made.__dict__ | {"pooler": kit.pooler(c, BIG_BIRD_POOLED, "pooler"), "pools": c.head in BIG_BIRD_READ}
-    return FilledEncoder(**own, filling=blocks)
+    pooler = kit.pooler(c, BIG_BIRD_POOLED, "pooler")
+    return made.to(FilledEncoder, pooler=pooler, pools=c.head in BIG_BIRD_READ, filling=blocks)
 
 
 # -- attention of linear cost
@@ -132,7 +130,7 @@ def nystromformer(c: Config) -> Module:
 def yoso(c: Config) -> Module:
     """Zeng et al. 2021 (arXiv 2111.09714): scores by hashing."""
     mixer = kit.attention(c, of=HashedAttention, causal=False, dropout=False, beside=convolution(c, "conv_window"))
-    return HashedEncoder(**linear_bert("yoso", c, mixer).__dict__)
+    return linear_bert("yoso", c, mixer).to(HashedEncoder)
 
 
 @family("mra", architecture="MraForMaskedLM", heads=FURTHER_TOPS)

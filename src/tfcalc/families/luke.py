@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.tops import Top, labels
+from tfcalc.configs.tops import Top, labels, logits
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import total
 from tfcalc.families import bert_kit as kit
@@ -33,9 +33,9 @@ def words_and_entities(c: Config, base: Module) -> Module:
 def entities(c: Config) -> Predictions:
     """Predictions of entities, by their own vectors (``tie_word_embeddings``)."""
     h, e, known = c.size("hidden_size"), c.size("entity_emb_size"), c.size("entity_vocab_size")
-    tied = "embedding" if c.flag("tie_word_embeddings") else None
     dense, normed = Linear("transform.dense", h, e, "", True), kit.norm(c, "transform.LayerNorm", e)
-    decoder, bias = Linear("decoder", e, known, "vocab", False, tied, "output"), parameter("bias", known, minor=True)
+    decoder = logits("decoder", e, known, tied=c.flag("tie_word_embeddings"))
+    bias = parameter("bias", known, minor=True)
     return Predictions("entity_predictions", dense, normed, decoder, bias, c.word("hidden_act"))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -12,7 +10,9 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import experts, kit
 from tfcalc.families.experts import mlp_types, sparse_after
 from tfcalc.families.glm_moe import routed
-from tfcalc.families.windows import FULL, LAYERS, SLIDING, windows
+from tfcalc.families.layers import multi_head
+from tfcalc.families.names import LLAMA_NAMES
+from tfcalc.families.windows import FULL, LAYERS, SLIDING, layer_types, windows
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.gated_behind import GatedBehind
@@ -22,12 +22,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.scaled_values import ScaledValues
 
-
-def inward(c: Config, queries: Num, keys: Num, values: Num) -> tuple[Linear, ...]:
-    """Maps to queries, keys and values of these widths."""
-    h, bias = c.size("hidden_size"), c.flag("attention_bias")
-    widths = {"q_proj": queries, "k_proj": keys, "v_proj": values}
-    return tuple(Linear(name, h, width, name[0].upper(), bias) for name, width in widths.items())
+BALANCE = "gate.e_score_correction_bias"
 
 
 def mimo_attention(kind: str, c: Config) -> Attention:
@@ -37,16 +32,15 @@ def mimo_attention(kind: str, c: Config) -> Attention:
         field = c.path("num_key_value_heads")
         raise InvalidModel(f"twice {field} must divide num_attention_heads where attention slides", f"halve {field}")
     a, g, d, d_v = c.size("num_attention_heads"), kit.kv_heads(c), c.size("head_dim"), c.size("v_head_dim")
-    g = 2 * g if sliding else g
-    return ScaledValues(
+    return multi_head(
+        ScaledValues,
         "self_attn",
-        a,
-        g,
-        d,
-        d_v,
-        inward(c, a * d, g * d, g * d_v),
-        (),
-        Linear("o_proj", a * d_v, c.size("hidden_size"), "O"),
+        LLAMA_NAMES,
+        *(c.size("hidden_size"), a, d),
+        groups=2 * g if sliding else g,
+        value_width=d_v,
+        bias=c.flag("attention_bias"),
+        output_bias=False,
         rope=kit.rope(c, d, kind, by_window=True, copies=True),
         sinks=kit.sinks(c, "highest") if sliding else None,
         window=mimo_window(c) if sliding else None,
@@ -58,14 +52,6 @@ def mimo_attention(kind: str, c: Config) -> Attention:
 def mimo_window(c: Config) -> int:
     """A query's own key and those before it; ``sliding_window_size`` does not count its own."""
     return c.number("sliding_window_size") + 1 if c.has("sliding_window_size") else c.number("sliding_window")
-
-
-def mimo_layer_types(c: Config) -> list[str]:
-    """Full attention in the first layer and every sixth, where it is not said."""
-    count = c.number(LAYERS)
-    if c.has("layer_types"):
-        return c.words("layer_types", count, (SLIDING, FULL))
-    return [SLIDING if place and (place + 1) % 6 else FULL for place in range(count)]
 
 
 @family(
@@ -82,7 +68,8 @@ def mimo_v2_flash(c: Config) -> Module:
         window, mlp = kind
         return kit.layer(c, mimo_attention(window, c), routed(c) if mlp == "sparse" else kit.gated(c))
 
-    return kit.decoder(c, one, list(zip(mimo_layer_types(c), mlp_types(c, sparse_after(c, 1)), strict=True)))
+    slides = layer_types(c, lambda place: SLIDING if place and (place + 1) % 6 else FULL, (SLIDING, FULL))
+    return kit.decoder(c, one, list(zip(slides, mlp_types(c, sparse_after(c, 1)), strict=True)))
 
 
 @family("laguna", architecture="LagunaForCausalLM", heads=tops.CAUSAL_LM)
@@ -104,13 +91,9 @@ def laguna(c: Config) -> Module:
 def laguna_experts(c: Config) -> Mixture:
     """Experts and shared ones, which run first; logits of the router may have a cap."""
     beside = kit.gated(c, name="shared_experts", width=c.size("shared_expert_intermediate_size", least=0))
-    routing: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "normalized": True, "in_place": False}
-    capped = bool(c.get("moe_router_logit_softcapping"))
-    code: dict[str, Any] = {"logits": "float32", "result": "stream", "capped": capped}
-    fields: dict[str, Any] = {"experts": "num_experts", "width": "moe_intermediate_size"}
-    stored = experts.frozen(c, "gate.e_score_correction_bias", "num_experts")
-    made = experts.mixture(c, beside, **fields, **routing, **code)
-    return made.but(stored=(stored,), shared_first=True, scales=True)
+    capped, stored = bool(c.get("moe_router_logit_softcapping")), experts.frozen(c, BALANCE, "num_experts")
+    made = routed(c, "num_experts", normalized=True, in_place=False, logits="float32", result="stream", capped=capped)
+    return made.but(shared=(beside,), stored=(stored,), shared_first=True)
 
 
 def laguna_attention(count: int, window: int | None, c: Config) -> Attention:
@@ -118,17 +101,15 @@ def laguna_attention(count: int, window: int | None, c: Config) -> Attention:
     groups, d, h = c.number("num_key_value_heads"), c.size("head_dim"), c.size("hidden_size")
     if (count or c.number("num_attention_heads")) % groups:
         raise InvalidModel(f"num_key_value_heads {groups} must divide every layer's query heads", "give a divisor")
-    a, g = count or c.size("num_attention_heads"), c.size("num_key_value_heads")
-    by_head = c.get("gating") in (True, "per-head")
-    return GatedBehind(
+    a, by_head = count or c.size("num_attention_heads"), c.get("gating") in (True, "per-head")
+    return multi_head(
+        GatedBehind,
         "self_attn",
-        a,
-        g,
-        d,
-        d,
-        inward(c, a * d, g * d, g * d),
-        tuple(Norm(name, "rmsnorm", d) for name in ("q_norm", "k_norm")),
-        Linear("o_proj", a * d, h, "O", c.flag("attention_bias")),
+        LLAMA_NAMES,
+        *(h, a, d),
+        groups=c.size("num_key_value_heads"),
+        bias=c.flag("attention_bias"),
+        norms=tuple(Norm(name, "rmsnorm", d) for name in ("q_norm", "k_norm")),
         rope=laguna_rope(c, d, window),
         window=window,
         dropout=bool(c.get("attention_dropout")),

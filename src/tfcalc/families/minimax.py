@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.families import experts, kit
 from tfcalc.families.mixtral import TOPS
-from tfcalc.families.windows import LAYERS, window
+from tfcalc.families.windows import layer_types, window
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Norm
 from tfcalc.nn.lightning import LightningAttention, NormedStream
@@ -53,23 +51,15 @@ def lightning(c: Config) -> LightningAttention:
     )
 
 
-def layer_types(c: Config) -> list[str]:
-    """Which layers have which attention; in turns, where it is not said."""
-    count = c.number(LAYERS)
-    if c.has("layer_types"):
-        return c.words("layer_types", count, (LINEAR, FULL))
-    return [LINEAR if place % 2 else FULL for place in range(count)]
-
-
 @family("minimax", architecture="MiniMaxForCausalLM", heads=TOPS, aliases={"num_experts": "num_local_experts"})
 def minimax(c: Config) -> Module:
     """MiniMax-01 (arXiv 2501.08313): seven of its eight layers attend linearly."""
     seen = window(c)
-    full = KeepingAll(**kit.attention(c, window=seen).__dict__ | {"keeps_all": True})
-    how: dict[str, Any] = {"normalized": True, "logits": "float32"}
+    full = kit.attention(c, window=seen).to(KeepingAll, keeps_all=True)
 
     def one(kind: str) -> Module:
         mixer: Module = lightning(c) if kind == LINEAR else full
-        return kit.layer(c, mixer, experts.mixture(c, **how), of=NormedStream)
+        return kit.layer(c, mixer, experts.mixture(c, normalized=True, logits="float32"), of=NormedStream)
 
-    return kit.decoder(c, one, layer_types(c), masks=(seen,))
+    in_turns = layer_types(c, lambda place: LINEAR if place % 2 else FULL, (LINEAR, FULL))
+    return kit.decoder(c, one, in_turns, masks=(seen,))

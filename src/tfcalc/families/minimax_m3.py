@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -11,6 +9,9 @@ from tfcalc.core.number import Num
 from tfcalc.families import experts, kit
 from tfcalc.families.experts import mlp_types
 from tfcalc.families.gemma import CODE
+from tfcalc.families.layers import gated
+from tfcalc.families.names import FUSED
+from tfcalc.families.windows import layer_types
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.block_indexer import BlockAttention, BlockIndexer
@@ -34,14 +35,11 @@ def index_size(c: Config, name: str, other: str) -> Num:
     return older(c).size(other) if older(c).has(other) else c.size(name)
 
 
-def layer_types(c: Config) -> list[str]:
+def choosing(c: Config) -> list[str]:
     """Which layers choose among keys: none, where it is not said."""
-    count = c.number("num_hidden_layers")
-    if c.has("layer_types"):
-        return c.words("layer_types", count, (FULL, SPARSE))
-    if older(c).has("sparse_attention_freq"):
-        return [SPARSE if flag else FULL for flag in older(c).numbers("sparse_attention_freq", count)]
-    return [FULL] * count
+    flags, count = older(c), c.number("num_hidden_layers")
+    chooses = flags.numbers("sparse_attention_freq", count) if flags.has("sparse_attention_freq") else [0] * count
+    return layer_types(c, lambda place: SPARSE if chooses[place] else FULL, (FULL, SPARSE))
 
 
 def sparse_layers(c: Config) -> list[str]:
@@ -53,15 +51,13 @@ def sparse_layers(c: Config) -> list[str]:
 
 def dense(name: str, width: str, c: Config) -> GatedFeedForward:
     """A network that every token goes through."""
-    h, f = c.size("hidden_size"), c.size(width, least=0)
-    up, down = Linear("gate_up_proj", h, 2 * f, "1"), Linear("down_proj", f, h, "2")
-    return ClippedFeedForward(name, None, up, down, ACTIVATION)
+    return gated(name, FUSED, c.size("hidden_size"), c.size(width, least=0), ACTIVATION).to(ClippedFeedForward)
 
 
 def mixer(kind: str, c: Config) -> Attention:
     """Attention, to what an indexer has chosen where it is sparse."""
     made = kit.attention(c, qk_norms="rmsnorm", code=CODE).but(rope=kit.rope(c, copies=True))
-    return BlockAttention(**made.__dict__ | {"indexer": None if kind == FULL else indexer(c)})
+    return made.to(BlockAttention, indexer=None if kind == FULL else indexer(c))
 
 
 def indexer(c: Config) -> BlockIndexer:
@@ -76,8 +72,9 @@ def indexer(c: Config) -> BlockIndexer:
 def mixed(c: Config) -> Mixture:
     """Experts and shared ones, which run first."""
     beside = dense("shared_experts", "shared_intermediate_size", c)
-    routing: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "normalized": True, "logits": "float32"}
-    made = experts.mixture(c, beside, act=ACTIVATION, **routing)
+    made = experts.mixture(
+        c, beside, act=ACTIVATION, scores="sigmoid", corrected=True, normalized=True, logits="float32"
+    )
     stored = experts.correction(c, experts="num_local_experts")
     return made.but(experts=made.experts.but(clipped=True), stored=(stored,), shared_first=True, scales=True)
 
@@ -95,4 +92,4 @@ def minimax_m3_vl_text(c: Config) -> Module:
         ffn = dense("mlp", "dense_intermediate_size", c) if kind[1] == "dense" else mixed(c)
         return kit.layer(c, mixer(kind[0], c), ffn, code=CODE)
 
-    return kit.decoder(c, one, list(zip(layer_types(c), sparse_layers(c), strict=True)), code=CODE)
+    return kit.decoder(c, one, list(zip(choosing(c), sparse_layers(c), strict=True)), code=CODE)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.tops import bare
+from tfcalc.configs.tops import bare, never_tied
 from tfcalc.core.number import Num, product
 from tfcalc.families import image_kit, kit
 from tfcalc.families.images import grid, part
@@ -18,7 +16,7 @@ from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.gated_layers import Block, GatedBlock, ReadingLayer
 from tfcalc.nn.images import ImagePositions
 from tfcalc.nn.masked import Masked, MaskedLayers
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.tiled import GatedPlaces, GatedTiles, ShapeTable, TiledTower, TileReader
 
@@ -32,9 +30,7 @@ GATES = ("gate_attn", "gate_ffn")
 
 def untied(c: Config, base: Module) -> Module:
     """Logits by a matrix of its own, whatever the config says: the embedding has more rows than it."""
-    text = c if "vocab_size" in c.defaults else part(c, "text_config", "mllama_text_model")
-    head = Linear("lm_head", text.size("hidden_size"), text.size("vocab_size"), "vocab", kind="output")
-    return WithHead("", base, head)
+    return never_tied(c if "vocab_size" in c.defaults else part(c, "text_config", "mllama_text_model"), base)
 
 
 @family(
@@ -73,7 +69,7 @@ def _crossing(c: Config) -> list[int]:
 def _reading(c: Config, width: Num, *, reads: bool) -> Attention:
     """Queries of the text; keys and values of the image."""
     made = kit.attention(c, width=width, qk_norms="rmsnorm", dropout="dropout").but(name="cross_attn", rope=None)
-    return CrossAttention(**made.__dict__ | {"causal": False, "masked": False}, reads=reads)
+    return made.to(CrossAttention, causal=False, masked=False, reads=reads)
 
 
 @family(
@@ -123,8 +119,9 @@ def _tiles(c: Config, name: str) -> GatedTiles:
 
 def _vision_layers(c: Config, name: str, depth: str, *gates: str) -> MaskedLayers:
     """Layers without biases in attention, some with ``gates``."""
-    plain: dict[str, Any] = {"names": LLAMA_NAMES, "bias": False, "output_bias": False, "dropout": ""}
-    mixer = image_kit.attention(c, heads="attention_heads", of=Masked, **plain)
+    mixer = image_kit.attention(
+        c, names=LLAMA_NAMES, bias=False, output_bias=False, dropout="", heads="attention_heads", of=Masked
+    )
     subs, norms = (mixer, image_kit.network(c)), image_kit.norms(c, *kit.PRE_NORM)
     made = tuple(parameter(gate, 1) for gate in gates)
     layer = GatedBlock("layers", subs, norms, gates=made) if gates else Block("layers", subs, norms)

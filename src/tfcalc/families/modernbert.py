@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.tops import Top, bare, labels
+from tfcalc.configs.tops import Top, bare, labels, logits
 from tfcalc.families import bert_kit, bert_tops, kit
+from tfcalc.families.layers import by_kind, gated, multi_head, stack
 from tfcalc.families.names import LLAMA_NAMES
-from tfcalc.families.windows import LAYERS, SLIDING, both, windows
+from tfcalc.families.windows import SLIDING, both, windows
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.embeddings import TOKENS as EVERY
@@ -35,8 +36,8 @@ def words(name: str, *, shifted: bool) -> Top:
     """Logits of every token."""
 
     def top(c: Config, base: Module) -> Module:
-        h, tied = c.size("hidden_size"), "embedding" if c.flag("tie_word_embeddings") else None
-        head = Linear("decoder", h, c.size("vocab_size"), "vocab", c.flag("decoder_bias"), tied, "output")
+        bias, tied = c.flag("decoder_bias"), c.flag("tie_word_embeddings")
+        head = logits("decoder", c.size("hidden_size"), c.size("vocab_size"), bias=bias, tied=tied)
         return WithTransform("", base, head, shifted=shifted, transform=transform(c, name), inline=False)
 
     return top
@@ -90,21 +91,17 @@ def table(c: Config) -> Embeddings:
 def modern(c: Config, names: Sequence[str], rope: Rope, *, causal: bool) -> Stack:
     """Layers of which the first has no norm before attention."""
     h, f, drops = c.size("hidden_size"), c.size("intermediate_size"), bool(c.get("attention_dropout"))
-    a, d, *inward = c.size("num_attention_heads"), rope.width, *names[:-1]
-    letters, bias = ("QKV",) if len(inward) == 1 else ("Q", "K", "V"), c.flag("attention_bias")
-    maps = tuple(Linear(one, h, len(letter) * a * d, letter, bias) for one, letter in zip(inward, letters, strict=True))
-    back, wide = Linear(names[-1], a * d, h, "O", bias), c.flag("mlp_bias")
-    up, down = Linear("Wi", h, 2 * f, "1", wide), Linear("Wo", f, h, "2", wide)
-    ffn = GatedFeedForward("mlp", None, up, down, c.word("hidden_activation"), dropout=bool(c.get("mlp_dropout")))
+    bias, a = c.flag("attention_bias"), c.size("num_attention_heads")
+    mixer = multi_head(Attention, "attn", names, h, a, rope.width, bias=bias, rope=rope, causal=causal, dropout=drops)
+    ffn = gated("mlp", ("Wi", "Wo"), h, f, c.word("hidden_activation"), bias=c.flag("mlp_bias"))
+    ffn = ffn.but(dropout=bool(c.get("mlp_dropout")))
 
-    def made(first: bool, window: int | None) -> PreNorm:
-        mixer = Attention("attn", a, a, d, d, maps, (), back, rope=rope, window=window, causal=causal, dropout=drops)
+    def one(kind: tuple[bool, int | None]) -> PreNorm:
+        first, window = kind
         norms = None if first else a_norm("attn_norm", c), a_norm("mlp_norm", c)
-        return PreNorm("layers", (mixer, ffn), norms, drops, undropped=("mlp",))
+        return PreNorm("layers", (mixer.but(window=window), ffn), norms, drops, undropped=("mlp",))
 
-    kinds = [(place == 0, window) for place, window in enumerate(nearby(c))]
-    layers = {kind: made(*kind) for kind in dict.fromkeys(kinds)}
-    return Stack("layers", tuple(layers[kind] for kind in kinds), c.size("num_hidden_layers"))
+    return stack(c, by_kind(one, [(place == 0, window) for place, window in enumerate(nearby(c))]))
 
 
 def rope(c: Config, *, by_sequence: bool = False) -> Rope:
@@ -145,17 +142,13 @@ def modernbert_decoder(c: Config) -> Module:
 def rotary_bert(name: str, c: Config, ffn: Module, *, bias: bool, pooled: Sequence[str]) -> Encoder:
     """Words and token types, layers named as Llama's with BERT's norms; positions are rotated into attention."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), kit.head_dim(c)
-    maps = tuple(Linear(one, h, a * d, letter, bias) for one, letter in zip(LLAMA_NAMES, "QKV", strict=False))
-    drops = bool(c.get("attention_probs_dropout_prob"))
-    back = Linear(LLAMA_NAMES[-1], a * d, h, "O", bias)
-    mixer = Attention("self_attn", a, a, d, d, maps, (), back, rope=Rope(d), causal=False, dropout=drops)
-    mixer = mixer.but(softmax="own")
+    mixer = multi_head(Attention, "self_attn", LLAMA_NAMES, h, a, d, bias=bias, rope=Rope(d), causal=False)
+    mixer = mixer.but(softmax="own", dropout=bool(c.get("attention_probs_dropout_prob")))
     norms = bert_kit.norm(c, "post_attention_layernorm"), bert_kit.norm(c, "post_mlp_layernorm")
     layer = PostNorm("layers", (mixer, ffn), norms, bert_kit.drops(c), in_line=False)
-    layers = Stack("layers", (layer,) * c.number(LAYERS), c.size(LAYERS))
     tables = (bert_kit.token_types(c, indices=EVERY),) if c.number("type_vocab_size", least=0) else ()
     reads = bert_kit.pooler(c, pooled)
-    return Encoder(name, bert_kit.embeddings(c, *tables), (), layers, pooler=reads, pools=c.head in pooled)
+    return Encoder(name, bert_kit.embeddings(c, *tables), (), stack(c, layer), pooler=reads, pools=c.head in pooled)
 
 
 def network(c: Config, *, down_bias: bool, dropped: bool = False) -> GatedFeedForward:
@@ -178,8 +171,8 @@ def nomic_bert(c: Config) -> Module:
 
 def words_and_bias(c: Config) -> Predictions:
     """A map, an activation and a norm, then logits; only the matrix may be the words' own."""
-    h, tied = c.size("hidden_size"), "embedding" if c.flag("tie_word_embeddings") else None
-    decoder = Linear("decoder", h, c.size("vocab_size"), "vocab", True, tied, "output")
+    h = c.size("hidden_size")
+    decoder = logits("decoder", h, c.size("vocab_size"), bias=True, tied=c.flag("tie_word_embeddings"))
     dense = Linear("dense", h, h, "", True)
     return Predictions("lm_head", dense, bert_kit.norm(c, "layer_norm"), decoder, None, "gelu")
 
@@ -203,17 +196,9 @@ def jina_embeddings_v3(c: Config) -> Module:
 def through_bottleneck(c: Config) -> Predictions:
     """Logits of the words, after two maps through a narrower width."""
     h, narrow = c.size("hidden_size"), c.size("prediction_head_size")
-    tied = "embedding" if c.flag("tie_word_embeddings") else None
-    decoder = Linear("decoder", h, c.size("vocab_size"), "vocab", False, tied, "output")
-    return Bottleneck(
-        "head",
-        Linear("linear1", h, narrow),
-        None,
-        decoder,
-        None,
-        "gelu_pytorch_tanh",
-        back=Linear("linear2", narrow, h),
-    )
+    decoder = logits("decoder", h, c.size("vocab_size"), tied=c.flag("tie_word_embeddings"))
+    down, back = Linear("linear1", h, narrow), Linear("linear2", narrow, h)
+    return Bottleneck("head", down, None, decoder, None, "gelu_pytorch_tanh", back=back)
 
 
 ULTRABERT_TOPS: dict[str, Top] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.tops import bare, labels
+from tfcalc.configs.tops import bare, labels, logits
 from tfcalc.families.images import part
 from tfcalc.families.modernbert import transform
-from tfcalc.families.reader_kit import outer, patches_of, reader, text_of, tower
+from tfcalc.families.reader_kit import patches_of, reader, text_of, tower
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.bottleneck import Bottleneck, WithBottleneck
 from tfcalc.nn.heads import FIRST, TOKENS, Classifier, WithTransform
@@ -18,16 +18,11 @@ ultrabert_text = text_of("ultrabert")
 SENTENCES = "ForSequenceClassification"
 
 
-def logits(c: Config, text: Config, *, bias: bool) -> Linear:
-    """Those of every word, by a matrix that the whole's config may tie."""
-    shared = "embedding" if outer(c, text) else None
-    return Linear("lm_head", text.size("hidden_size"), text.size("vocab_size"), "vocab", bias, shared, "output")
-
-
 def words_seen(c: Config, base: Module) -> Module:
     """Logits of every word."""
     text = modernbert_text(c)
-    head = logits(c, text, bias=text.flag("decoder_bias"))
+    bias, tied = text.flag("decoder_bias"), c.flag("tie_word_embeddings")
+    head = logits("lm_head", text.size("hidden_size"), text.size("vocab_size"), bias=bias, tied=tied)
     between = transform(text, "projection_head")
     return WithTransform("", base, head, shifted=False, upcasts=False, transform=between, inline=False)
 
@@ -72,7 +67,8 @@ def words_through_bottleneck(c: Config, base: Module) -> Module:
     h, narrow = text.size("hidden_size"), text.size("prediction_head_size")
     maps = Linear("linear1", h, narrow), Linear("linear2", narrow, h)
     between = Bottleneck("projection_head", *maps, "gelu_pytorch_tanh")
-    return WithBottleneck("", base, logits(c, text, bias=False), shifted=False, upcasts=False, bottleneck=between)
+    head = logits("lm_head", h, text.size("vocab_size"), tied=c.flag("tie_word_embeddings"))
+    return WithBottleneck("", base, head, shifted=False, upcasts=False, bottleneck=between)
 
 
 def ultravbert_classes(c: Config, base: Module) -> Module:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare, lm_head
-from tfcalc.core.number import Num
 from tfcalc.families import kit
+from tfcalc.families.kit import PRE_NORM
+from tfcalc.families.layers import gated, multi_head, network, stack
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.basic import Embedding, Norm
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.encoder_decoder import Transcriber
-from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.frames import Convolution, GroupNorm, SoundEncoder, WaveStem
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
@@ -51,47 +50,34 @@ def _encoder(c: Config) -> SoundEncoder:
         Convolution("conv3", 2 * h, h, (3,), activation="gelu"),
         STRIDES,
     )
-    up, down = _maps(c)
-    subs = _attention(c, causal=False), FeedForward("mlp", up, down, c.word("encoder_hidden_act"))
-    layers = _stack(c, "encoder", subs, ("input_layernorm", "post_attention_layernorm"))
+    ffn = network("mlp", ("fc1", "fc2"), h, c.size("intermediate_size"), c.word("encoder_hidden_act"))
+    layers = _stack(c, "encoder", (_attention(c, causal=False), ffn), PRE_NORM)
     return SoundEncoder("encoder", stem, None, layers, Norm("layer_norm", UNBIASED, h))
 
 
 def _decoder(c: Config) -> Decoder:
     h = c.size("hidden_size")
-    up, down = _maps(c, gates=2)
     subs = (
         _attention(c, causal=True),
-        _attention(c, "encoder_attn", CrossAttention, causal=False, rope=None),
-        GatedFeedForward("mlp", None, up, down, c.word("decoder_hidden_act")),
+        _attention(c, "encoder_attn", CrossAttention, causal=False),
+        gated("mlp", ("fc1", "fc2"), h, c.size("intermediate_size"), c.word("decoder_hidden_act"), bias=True),
     )
-    names = ("input_layernorm", "post_attention_layernorm", "final_layernorm")
-    layers = _stack(c, "decoder", subs, names)
+    layers = _stack(c, "decoder", subs, (*PRE_NORM, "final_layernorm"))
     return Decoder("decoder", Embedding("embed_tokens", c.size("vocab_size"), h), layers, Norm("norm", UNBIASED, h))
-
-
-def _maps(c: Config, gates: Num = 1) -> tuple[Linear, Linear]:
-    h, f = c.size("hidden_size"), c.size("intermediate_size")
-    return Linear("fc1", h, gates * f, "1", True), Linear("fc2", f, h, "2", True)
 
 
 def _stack(c: Config, side: str, subs: tuple[Module, ...], names: tuple[str, ...]) -> Stack:
     norms = tuple(Norm(name, UNBIASED, c.size("hidden_size")) for name in names)
-    depth = f"{side}_num_hidden_layers"
-    return Stack("layers", (PreNorm("layers", subs, norms),) * c.number(depth), c.size(depth))
+    return stack(c, PreNorm("layers", subs, norms), f"{side}_num_hidden_layers")
 
 
-def _attention(c: Config, name: str = "self_attn", of: type[Attention] = Attention, **more: Any) -> Attention:
+def _attention(c: Config, name: str = "self_attn", of: type[Attention] = Attention, *, causal: bool) -> Attention:
     """The decoder is built with the encoder's heads, whatever its own fields say (transformers' MoonshineAttention)."""
     field = "encoder_num_attention_heads"
     h, a = c.size("hidden_size"), c.size(field)
     d = c.quotient("hidden_size", field) if c.get("head_dim") is None else c.size("head_dim")
     g = c.size("encoder_num_key_value_heads") if c.has("encoder_num_key_value_heads") else a
-    bias = c.flag("attention_bias")
-    maps = tuple(
-        Linear(f"{letter.lower()}_proj", h, heads * d, letter, bias)
-        for letter, heads in zip("QKV", (a, g, g), strict=True)
-    )
-    drops = bool(c.get("attention_dropout"))
-    how: dict[str, Any] = {"rope": kit.rope(c, d, by_layer=True, copies=True), "dropout": drops} | more
-    return of(name, a, g, d, d, maps, (), Linear("o_proj", a * d, h, "O"), **how)
+    bias, drops = c.flag("attention_bias"), bool(c.get("attention_dropout"))
+    rope = kit.rope(c, d, by_layer=True, copies=True) if of is Attention else None
+    made = multi_head(of, name, LLAMA_NAMES, h, a, d, groups=g, bias=bias, output_bias=False)
+    return made.but(rope=rope, causal=causal, dropout=drops)

@@ -8,11 +8,10 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
+from tfcalc.families.layers import gated
 from tfcalc.families.windows import LAYERS, window
-from tfcalc.nn.basic import Embedding, Linear
-from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.basic import Embedding
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 
 NAMES = ("q_proj.linear", "k_proj.linear", "v_proj.linear", "o_proj.linear")
@@ -27,17 +26,11 @@ def inner(c: Config) -> Num:
     return half
 
 
-def logits(c: Config, base: Module) -> Module:
-    """Logits by a matrix of their own, whatever ``tie_word_embeddings`` says."""
-    return WithHead("", base, Linear("lm_head", c.size("hidden_size"), c.size("vocab_size"), "vocab", kind="output"))
-
-
-@family("moshi", architecture="MoshiForCausalLM", heads={"Model": tops.bare, "ForCausalLM": logits})
+@family("moshi", architecture="MoshiForCausalLM", heads={"Model": tops.bare, "ForCausalLM": tops.never_tied})
 def moshi(c: Config) -> Module:
     """Défossez et al. 2024 (arXiv 2410.00037): Llama's layers; a row more in the table, for what begins a text."""
     h, f = c.size("hidden_size"), inner(c)
-    up, down = Linear("fc1", h, 2 * f, "1"), Linear("fc2", f, h, "2")
-    mlp = GatedFeedForward("mlp", None, up, down, c.word("hidden_act"))
+    mlp = gated("mlp", ("fc1", "fc2"), h, f, c.word("hidden_act"))
 
     def one(window: int | None) -> PreNorm:
         mixer = kit.attention(c, names=NAMES, window=window).but(rope=kit.rope(c, by_layer=True))

@@ -10,15 +10,14 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num, ceil_div, divide, floor_div, scaled
 from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
+from tfcalc.families.layers import multi_head
 from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
-from tfcalc.nn.stack import Stack
 
 NOTHING, LINEAR = 0, -1
 """What stands in a sub-layer's place instead of its size: nothing, norm included, or a linear map."""
@@ -39,9 +38,7 @@ STEP = 256
 def nemotron_nas(c: Config) -> Module:
     """Puzzle (arXiv 2411.19146): Llama whose ``block_configs`` say how each layer is built."""
     kinds = [(_shared(c, place), _width(c, place)) for place in range(_listed(c, c.number(LAYERS)))]
-    made = {kind: _layer(c, *kind) for kind in dict.fromkeys(kinds)}
-    layers = [made[kind] for kind in kinds]
-    return kit.decoder(c, layers[0]).but(layers=Stack("layers", tuple(layers), c.size(LAYERS)))
+    return kit.decoder(c, lambda kind: _layer(c, *kind), kinds)
 
 
 def _layer(c: Config, shared: int, width: float) -> PreNorm:
@@ -57,22 +54,18 @@ def _mixer(c: Config, shared: int) -> Module | None:
         return None
     if shared == LINEAR:
         return Linear("self_attn.linear_attn", h, h)
-    g = divide(a, shared)
-    widths = {"Q": a * d, "K": g * d, "V": g * d}
-    *inward, outward = LLAMA_NAMES
-    maps = (Linear(name, h, widths[letter], letter, bias) for name, letter in zip(inward, widths, strict=True))
-    return Attention("self_attn", a, g, d, d, tuple(maps), (), Linear(outward, a * d, h, "O", bias), rope=Rope(d))
+    groups = divide(a, shared)
+    return multi_head(Attention, "self_attn", LLAMA_NAMES, h, a, d, groups=groups, bias=bias, rope=Rope(d))
 
 
 def _network(c: Config, width: float) -> Module | None:
-    h, bias = c.size("hidden_size"), c.flag("mlp_bias")
+    h = c.size("hidden_size")
     if width == NOTHING:
         return None
     if width == LINEAR:
         return Linear("mlp.linear_mlp", h, h)
     f: Num = _rounded(h, width) if isinstance(width, float) else width
-    gate, up = (Linear(name, h, f, letter, bias) for name, letter in (("gate_proj", "g"), ("up_proj", "1")))
-    return GatedFeedForward("mlp", gate, up, Linear("down_proj", f, h, "2", bias), c.word("hidden_act"))
+    return kit.gated(c, width=f, bias=c.flag("mlp_bias"))
 
 
 def _shared(c: Config, place: int) -> int:

@@ -12,7 +12,6 @@ from tfcalc.families.sound_kit import inner, language, writes
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.frames import Convolution, SoundEncoder
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.speakers import (
     Diarization,
@@ -125,9 +124,8 @@ def times(c: Config) -> Config:
 def _written(c: Config, base: Module) -> Module:
     """Logits of words, never tied; those of pieces of words for each finer frame are asked for alone."""
     whole, timed = writes()(c, base), times(c)
-    assert isinstance(whole, WithHead)
     timing = Convolution("word_timestamp_head", timed.size("hidden_size"), timed.size("vocab_size"), (1,))
-    return TimingHead(**whole.__dict__, timing=timing)
+    return whole.to(TimingHead, timing=timing)
 
 
 @family(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.tops import Top, bare
+from tfcalc.configs.tops import Top, bare, logits
 from tfcalc.families import kit
+from tfcalc.families.layers import stack
 from tfcalc.families.windows import FULL, LAYERS
 from tfcalc.nn.basic import Embedding, Linear, Norm, parameter
 from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.neomme import ExclusiveAttention, MixingLayer, NeoMME, Patches, Unembedded
-from tfcalc.nn.stack import Stack
 
 PLAIN, CODE = "rmsnorm-plain", "gemma4"
 
@@ -21,8 +21,7 @@ def words(c: Config, base: Module) -> Module:
     """Logits by way of the narrow vectors of words, and of the map that widens them (``tie_word_embeddings``)."""
     h, rank, tied = c.size("hidden_size"), c.size("embedding_rank"), c.flag("tie_word_embeddings")
     narrowed = Linear("unembedding_projection", h, rank, tied_to="embedding_projection" if tied else None)
-    table = "embedding" if tied else None
-    head = Linear("lm_head", rank, c.size("vocab_size"), "vocab", False, table, "output")
+    head = logits("lm_head", rank, c.size("vocab_size"), tied=tied)
     return Unembedded("", base, head, shifted=False, narrowed=narrowed)
 
 
@@ -50,7 +49,7 @@ def neomme(c: Config) -> Module:
         narrow_words(c),
         patches(c),
         plain("embedding_norm", c),
-        Stack("layers", tuple(layers), c.size(LAYERS)),
+        stack(c, layers),
         Embedding("value_embeddings", c.size("vocab_size"), width),
         plain("final_norm", c),
     )
@@ -102,4 +101,4 @@ def attention(c: Config) -> ExclusiveAttention:
     )
     gate = Linear("output_projection.gate_proj", h, a * d)
     alpha = parameter("exclusive_self_attention.alpha", a)
-    return ExclusiveAttention(**made.but(gate=gate).__dict__, alpha=alpha)
+    return made.to(ExclusiveAttention, gate=gate, alpha=alpha)

@@ -22,6 +22,14 @@ def windows(c: Config, slides: Callable[[int], bool], size: str = "sliding_windo
     return [width if slide else None for slide in sliding]
 
 
+def layer_types(
+    c: Config, otherwise: Callable[[int], str], known: Sequence[str], field: str = "layer_types"
+) -> list[str]:
+    """Each layer's kind: the file lists them, or they follow from its place (``otherwise``)."""
+    count = c.number(LAYERS)
+    return c.words(field, count, known) if c.has(field) else [otherwise(place) for place in range(count)]
+
+
 def window(c: Config, size: str = "sliding_window") -> int | None:
     """That of all layers; None where they see everything."""
     return None if c.get(size) is None else c.number(size)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from tfcalc.core.number import same
+
+Made = TypeVar("Made")
 
 
 @dataclass_transform(frozen_default=True)
@@ -29,6 +31,10 @@ class Frozen:
     def but(self, **changed: Any) -> Self:
         """The same with other values in some fields."""
         return type(self)(**self.__dict__ | changed)
+
+    def to(self, kind: type[Made], **further: Any) -> Made:
+        """The same as a value of another class, which has its fields and may have ``further`` ones."""
+        return kind(**self.__dict__ | further)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__}.{name} cannot be changed; see but()")

@@ -1,0 +1,91 @@
+"""What layers are made of, by their sizes: attention and networks whose maps have names, and stacks of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from tfcalc.configs.config import Config
+from tfcalc.core.number import Num
+from tfcalc.families.windows import LAYERS
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+
+Heads = TypeVar("Heads", bound=Attention)
+Kind = TypeVar("Kind", bound=Hashable)
+
+
+def multi_head(
+    of: type[Heads],
+    name: str,
+    names: Sequence[str],
+    h: Num,
+    heads: Num,
+    width: Num,
+    *,
+    groups: Num | None = None,
+    value_width: Num | None = None,
+    source: Num | None = None,
+    out: Num | None = None,
+    bias: bool | tuple[bool, bool, bool] = False,
+    output_bias: bool | None = None,
+    norms: tuple[Norm, ...] = (),
+    **more: Any,
+) -> Heads:
+    """Attention of so many ``heads`` of this ``width``, which reads vectors of width ``h``.
+
+    The last of ``names`` is the map back. The others make queries, keys and values: one makes all, or one queries and
+    another keys and values, or there is one for each, and their biases may differ. There are as many heads of keys and
+    values, or fewer ``groups``. Values may have a width of their own; keys and values may be made of vectors of another
+    width (``source``), and so may be what is given ``out``.
+    """
+    g, d_v, (*inward, outward) = (
+        heads if groups is None else groups,
+        width if value_width is None else value_width,
+        names,
+    )
+    q, k, v = heads * width, g * width, g * d_v
+    widths = ({"QKV": q + k + v}, {"Q": q, "KV": k + v}, {"Q": q, "K": k, "V": v})[len(inward) - 1]
+    biased = dict(zip(widths, bias if isinstance(bias, tuple) else (bias,) * 3, strict=False))
+    maps = tuple(
+        Linear(one, h if source is None or "Q" in letter else source, wide, letter, biased[letter])
+        for one, (letter, wide) in zip(inward, widths.items(), strict=True)
+    )
+    back = Linear(
+        outward, heads * d_v, h if out is None else out, "O", bias is True if output_bias is None else output_bias
+    )
+    return of(name, heads, g, width, d_v, maps, norms, back, **more)
+
+
+def network(
+    name: str, names: Sequence[str], h: Num, f: Num, act: str, *, bias: bool = True, **more: Any
+) -> FeedForward:
+    """Two maps, and an activation between them."""
+    up, down = names
+    return FeedForward(name, Linear(up, h, f, "1", bias), Linear(down, f, h, "2", bias), act, **more)
+
+
+def gated(
+    name: str, names: Sequence[str], h: Num, f: Num, act: str, *, bias: bool = False, **more: Any
+) -> GatedFeedForward:
+    """The same with a gate, which two names say is made with the input by one map."""
+    *inward, down = names
+    gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
+    up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)
+    return GatedFeedForward(name, gate, up, Linear(down, f, h, "2", bias), act, **more)
+
+
+def by_kind(layers: Callable[[Kind], Module], kinds: Iterable[Kind]) -> list[Module]:
+    """A layer for each of these ``kinds``, in their order; those of one kind are one module."""
+    kinds = list(kinds)
+    made = {kind: layers(kind) for kind in dict.fromkeys(kinds)}
+    return [made[kind] for kind in kinds]
+
+
+def stack(c: Config, layers: Module | Sequence[Module], depth: str = LAYERS, count: Num | None = None) -> Stack:
+    """Layers one upon another, or as many equal ones as the field ``depth`` says; it goes by their name."""
+    made = (layers,) * c.number(depth) if isinstance(layers, Module) else tuple(layers)
+    return Stack(made[0].name, made, c.size(depth) if count is None else count)
