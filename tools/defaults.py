@@ -1,9 +1,10 @@
 """families.jsonl, the index of the families and what transformers declares: ``python -m tools.defaults [--write]``.
 
 For every model type that a module of ``families/`` registers, or that it reads nested in another, the fields that are
-read, with the defaults that transformers' config class declares: what a class makes of other fields (``__post_init__``)
-is the family's to know. Which fields are read is seen by building the model with every head, at its defaults and at
-random configs, and the presets. Without ``--write`` it says whether the file is fresh; both need transformers.
+read, with their other names and defaults in transformers' config class: what a class makes of other fields
+(``__post_init__``) is the family's to know. Which fields are read is seen by building the model with every head, at its
+defaults and at random configs, and the presets. Then the class that transformers' Auto classes make, if the family has
+that head. Without ``--write`` it says whether the file is fresh; both need transformers.
 """
 
 from __future__ import annotations
@@ -34,6 +35,17 @@ from tfcalc.workload import Workload
 
 FOLDER = Path(family.__file__).parents[1] / "families"
 DRAWS = 20
+AUTO = (
+    "FOR_SEQ_TO_SEQ_CAUSAL_LM_",
+    "FOR_SPEECH_SEQ_2_SEQ_",
+    "FOR_CAUSAL_LM_",
+    "FOR_IMAGE_TEXT_TO_TEXT_",
+    "FOR_MASKED_LM_",
+    "FOR_IMAGE_CLASSIFICATION_",
+    "FOR_PRETRAINING_",
+    "",
+)
+"""The Auto classes, in the order in which they are asked; the last is AutoModel."""
 RUNS = (Workload(), Workload(attention="causal"), Workload(phase="train"), Workload(phase="decode"))
 
 
@@ -59,8 +71,30 @@ def everything(model_type: str) -> Mapping[str, Any]:
     fields = {one.name: _default(one) for one in dataclasses.fields(kind) if "dict" not in str(one.type)}
     constants = {name: value for name, value in vars(kind).items() if isinstance(value, int | str)}
     own = constants | fields
-    asked_by = FAMILIES[model_type].aliases if model_type in FAMILIES else {}
-    return {asked_by.get(name, name): value for name, value in own.items()} | own
+    pairs = (
+        *aliases(model_type).items(),
+        *(FAMILIES[model_type].own_aliases if model_type in FAMILIES else {}).items(),
+    )
+    return {other: own[name] for pair in pairs for other, name in (pair, pair[::-1]) if name in own} | own
+
+
+def aliases(model_type: str) -> Mapping[str, str]:
+    """Other names of fields, as transformers' config class declares them."""
+    from transformers import CONFIG_MAPPING
+
+    return CONFIG_MAPPING[model_type].attribute_map if model_type in CONFIG_MAPPING else {}
+
+
+def architecture(model_type: str) -> str:
+    """What the first of the Auto classes makes that knows the model type, and for whose head the family has one."""
+    from transformers.models.auto import modeling_auto
+
+    heads = tuple(FAMILIES[model_type].heads) if model_type in FAMILIES else ()
+    for kind in AUTO:
+        made = getattr(modeling_auto, f"MODEL_{kind}MAPPING_NAMES").get(model_type, ())
+        if fits := [name for name in ([made] if isinstance(made, str) else made) if name.endswith(heads)]:
+            return fits[0]
+    return ""
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -73,7 +107,8 @@ def asked() -> Mapping[str, set[str]]:
     look_up = Config._look_up
 
     def all_of(model_type: str) -> Mapping[str, Any]:
-        return {"defaults": everything(model_type)}
+        made = architecture(model_type)
+        return {"architecture": made, "aliases": aliases(model_type), "defaults": everything(model_type)}
 
     def watched(config: Config, name: str) -> Any:
         names[config.model_type].add(name)
@@ -115,10 +150,15 @@ def written() -> str:
 def _lines(names: Mapping[str, set[str]]) -> Iterator[dict[str, Any]]:
     modules = registered()
     for model_type in sorted({*modules, *names}):
-        read = {name: value for name, value in everything(model_type).items() if name in names[model_type]}
-        built_by = {"module": modules[model_type]} if model_type in modules else {}
-        if built_by or read:
-            yield {"model_type": model_type, **built_by, "defaults": read}
+        asked, other = names[model_type], aliases(model_type)
+        pairs = {one: name for one, name in other.items() if asked & {one, name}}
+        twice = {one for one, name in pairs.items() if name in asked}
+        read = {name: value for name, value in everything(model_type).items() if name in asked - twice}
+        made = architecture(model_type) if model_type in modules else ""
+        facts = {"module": modules.get(model_type), "architecture": made, "aliases": pairs}
+        known = {name: fact for name, fact in facts.items() if fact}
+        if known or read:
+            yield {"model_type": model_type, **known, "defaults": read}
 
 
 def main(arguments: list[str]) -> int:

@@ -44,3 +44,10 @@ def test_a_gemma_4_unified_without_a_window_in_its_config_looks_back_1024_tokens
     left_out: dict[str, object] = {"model_type": "gemma4_unified_text"}
     run = Workload(seq_len=2048, attention="causal")
     assert flops(HFModel(left_out), run).answer == flops(HFModel({**left_out, "sliding_window": 1024}), run).answer
+
+
+def test_a_field_goes_by_both_names_that_transformers_gives_it() -> None:
+    """GPT2Config.attribute_map: hidden_size is n_embd."""
+    sizes: dict[str, object] = {"model_type": "gpt2", "n_head": 4}
+    by_either = [HFModel({**sizes, name: 64}).tree(Workload()) for name in ("n_embd", "hidden_size")]
+    assert by_either[0] == by_either[1]

@@ -221,22 +221,25 @@ class Config:
 
     def path(self, name: str) -> str:
         """The field's name as it is written in the file, with the nested config it stands in."""
-        found = next((key for key in self._keys(name) if key in self.data), name)
-        return self.prefix + found
+        keys = self._keys(name)
+        return self.prefix + next((key for given in (self.data, self.defaults) for key in keys if key in given), name)
 
     def _keys(self, name: str) -> list[str]:
         """The names that the field goes by: its own first."""
-        return [name, *(other for other, own in self.aliases.items() if own == name)]
+        others = [other for pair in self.aliases.items() for other, own in (pair, pair[::-1]) if own == name]
+        return [name, *others]
 
     def _look_up(self, name: str) -> Any:
-        for key in self._keys(name):
+        keys = self._keys(name)
+        for key in keys:
             self.reading.seen.add(self.prefix + key)
             if key in self.data:
                 return self.data[key]
-        value = self.defaults.get(name, MISSING)
-        if value is not MISSING:
-            self.reading.assumed[self.prefix + name] = value
-        return value
+        for key in keys:
+            if key in self.defaults:
+                self.reading.assumed[self.prefix + key] = self.defaults[key]
+                return self.defaults[key]
+        return MISSING
 
     def _required(self, name: str) -> Any:
         value = self._look_up(name)

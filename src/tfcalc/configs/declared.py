@@ -1,5 +1,7 @@
 """families.jsonl: for each model type the module of families/ that builds it, and what transformers declares for it.
 
+That is the class that its Auto classes make, the other names of fields (``attribute_map``), and the defaults.
+
 ``python -m tools.defaults --write`` writes it, one line a model type, and a test compares it with transformers. Lines
 are found by their beginning, and only those that are asked for are parsed.
 
@@ -7,6 +9,8 @@ are found by their beginning, and only those that are asked for are parsed.
 'llama'
 >>> declared("llama")["intermediate_size"]
 11008
+>>> class_of("llama"), other_names("gpt2")["n_embd"]
+('LlamaForCausalLM', 'hidden_size')
 """
 
 from __future__ import annotations
@@ -40,6 +44,18 @@ def declared(model_type: str) -> Mapping[str, Any]:
     """
     fields: Mapping[str, Any] = _line(model_type).get("defaults", {})
     return fields
+
+
+def class_of(model_type: str) -> str:
+    """The class that transformers' Auto classes make of this model type; empty where they know none."""
+    name: str = _line(model_type).get("architecture", "")
+    return name
+
+
+def other_names(model_type: str) -> Mapping[str, str]:
+    """The other names of the fields that are read: ``n_embd`` for ``hidden_size``."""
+    names: Mapping[str, str] = _line(model_type).get("aliases", {})
+    return names
 
 
 @cache

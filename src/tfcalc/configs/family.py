@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.declared import declared, model_types, module_of
+from tfcalc.configs.declared import class_of, declared, model_types, module_of, other_names
 from tfcalc.errors import InvalidModel, UnknownModel, nearest
 from tfcalc.printable import quoted
 
@@ -26,24 +26,36 @@ Build = TypeVar("Build", bound=Callable[[Config], "Module"])
 class Family(NamedTuple):
     """A ``model_type`` of Hugging Face.
 
-    ``base`` builds the model without a head, ``heads`` by the end of the class name what is put around it;
-    ``architecture`` is the class where a config names none, ``aliases`` are other names of fields (``hidden_size`` for
-    ``n_embd``). ``own`` are the defaults that differ from those that transformers declares, for this model type or for
-    the one that it is ``like``.
+    ``base`` builds the model without a head, ``heads`` by the end of the class name what is put around it. What is
+    ``own`` differs from what transformers declares for this model type, or for the one that it is ``like``.
     """
 
     model_type: str
-    architecture: str
     base: Callable[[Config], Module]
     heads: Mapping[str, Top]
-    aliases: Mapping[str, str]
     like: str
+    own_architecture: str
+    own_aliases: Mapping[str, str]
     own: Mapping[str, Any]
+
+    @property
+    def architecture(self) -> str:
+        """The class where a config names none."""
+        return self.own_architecture or class_of(self._kin)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Other names of fields: ``n_embd`` for ``hidden_size``."""
+        return {**other_names(self._kin), **self.own_aliases}
 
     @property
     def defaults(self) -> dict[str, Any]:
         """The fields that a config may leave out, with their values then."""
-        return {**declared(self.like or self.model_type), **self.own}
+        return {**declared(self._kin), **self.own}
+
+    @property
+    def _kin(self) -> str:
+        return self.like or self.model_type
 
     def module(self, config: Config, head: str) -> Module:
         """The whole model."""
@@ -64,21 +76,22 @@ FAMILIES: dict[str, Family] = {}
 
 def family(
     *model_types: str,
-    architecture: str,
-    heads: Mapping[str, Top],
+    heads: Mapping[str, Top] | None = None,
+    architecture: str = "",
     aliases: Mapping[str, str] | None = None,
     like: str = "",
     **own: Any,
 ) -> Callable[[Build], Build]:
-    """Register a function as the builder of these model types: their class, heads, and what a config may leave out.
+    """Register a function as the builder of these model types, with their heads (else those of language models).
 
-    That is what transformers' config class declares, and the ``own`` defaults given here: those that its
-    ``__post_init__`` derives, or that it lacks. A model type that transformers does not have is ``like`` another.
+    The class where a config names none, other names of fields, and defaults are those that transformers declares, and
+    those given here: what ``__post_init__`` derives, or it lacks. A model type that is not in it is ``like`` another.
     """
+    from tfcalc.configs import tops  # which imports modules, as families do
 
     def register(base: Build) -> Build:
-        for model_type in model_types:
-            FAMILIES[model_type] = Family(model_type, architecture, base, heads, aliases or {}, like, own)
+        for name in model_types:
+            FAMILIES[name] = Family(name, base, heads or tops.CAUSAL_LM, like, architecture, aliases or {}, own)
         return base
 
     return register

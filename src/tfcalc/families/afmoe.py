@@ -24,7 +24,7 @@ def gated(c: Config, window: int | None, code: str = "") -> Attention:
     return mixer.but(gate=Linear("gate_proj", c.size("hidden_size"), mixer.heads * mixer.value_dim, "gate"))
 
 
-@family("beam", architecture="BeamForCausalLM", heads=tops.CAUSAL_LM | tops.capped_lm())
+@family("beam", heads=tops.CAUSAL_LM | tops.capped_lm())
 def beam(c: Config) -> Module:
     """Beam (transformers' BeamModel): a gate on attention's output with one bias a head, four norms a layer.
 
@@ -44,7 +44,7 @@ def beam(c: Config) -> Module:
     return dense_or_sparse(c, kinds, mixer, mixed, of=Sandwich, names=kit.SANDWICH, seen=seen)
 
 
-@family("afmoe", architecture="AfmoeForCausalLM", heads=tops.CAUSAL_LM)
+@family("afmoe")
 def afmoe(c: Config) -> Module:
     """Arcee's Trinity (transformers' AfmoeModel): gated attention, four norms; the correction is a frozen parameter."""
 

@@ -23,7 +23,7 @@ AYA_VISION = {
 cohere_text = text_of("cohere2")
 
 
-@family("aya_vision", architecture="AyaVisionForConditionalGeneration", heads=heads(cohere_text))
+@family("aya_vision", heads=heads(cohere_text))
 def aya_vision(c: Config) -> Module:
     """Aya Vision (arXiv 2505.08751): patches side by side, normalised, through a gated network of half its width."""
     vision = part(c, "vision_config", "siglip_vision_model", over=AYA_VISION, free=True)

@@ -16,37 +16,29 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.sliding import SlidingAttention
 from tfcalc.nn.stack import Stack
 
-ALIASES = {
-    "num_attention_heads": "encoder_attention_heads",
-    "hidden_size": "d_model",
-    "num_hidden_layers": "encoder_layers",
-}
-
 
 @family(
     "bart",
-    architecture="BartForConditionalGeneration",
     heads=kit.HEADS | {"ForSequenceClassification": kit.sentence(default=3)},
-    aliases=ALIASES,
 )
 def bart(c: Config) -> Module:
     """Lewis et al. 2019 (arXiv 1910.13461): a norm of the embedding, none after the last layer."""
     return kit.seq2seq(c, kit.BART_PLACES, normed=True)
 
 
-@family("mbart", architecture="MBartForConditionalGeneration", heads=kit.HEADS, aliases=ALIASES)
+@family("mbart", heads=kit.HEADS)
 def mbart(c: Config) -> Module:
     """Liu et al. 2020 (arXiv 2001.08210): a norm of the embedding, and one after the last layer."""
     return kit.seq2seq(c, kit.BART_PLACES, normed=True, pre_norm=True)
 
 
-@family("blenderbot", architecture="BlenderbotForConditionalGeneration", heads=kit.HEADS, aliases=ALIASES)
+@family("blenderbot", heads=kit.HEADS)
 def blenderbot(c: Config) -> Module:
     """Roller et al. 2020 (arXiv 2004.13637): positions without spare rows."""
     return kit.seq2seq(c, kit.learned(), pre_norm=True)
 
 
-@family("pegasus", architecture="PegasusForConditionalGeneration", heads=kit.HEADS, aliases=ALIASES)
+@family("pegasus", heads=kit.HEADS)
 def pegasus(c: Config) -> Module:
     """Zhang et al. 2019 (arXiv 1912.08777): fixed positions, which count as parameters that are not trained."""
     return kit.seq2seq(c, kit.sines(stored=True), pre_norm=True)
@@ -54,9 +46,7 @@ def pegasus(c: Config) -> Module:
 
 @family(
     "m2m_100",
-    architecture="M2M100ForConditionalGeneration",
     heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)},
-    aliases=ALIASES,
 )
 def m2m_100(c: Config) -> Module:
     """Fan et al. 2020 (arXiv 2010.11125); NLLB-200 (arXiv 2207.04672). Fixed positions that no checkpoint holds."""
@@ -65,12 +55,10 @@ def m2m_100(c: Config) -> Module:
 
 @family(
     "led",
-    architecture="LEDForConditionalGeneration",
     heads={
         "Model": tops.bare,
         **{name: tops.renamed("led", kit.HEADS[name]) for name in ("ForConditionalGeneration", "ForQuestionAnswering")},
     },
-    aliases=ALIASES,
 )
 def led(c: Config) -> Module:
     """Beltagy et al. 2020 (arXiv 2004.05150), section 7: BART with Longformer's attention in the encoder.
@@ -119,9 +107,7 @@ def _own_words(c: Config, base: Module) -> Module:
 
 @family(
     "marian",
-    architecture="MarianMTModel",
     heads={"Model": tops.bare, "MTModel": translation, kit.ALONE: _own_words},
-    aliases=ALIASES,
 )
 def marian(c: Config) -> Module:
     """Junczys-Dowmunt et al. 2018 (arXiv 1804.00344): the two languages may have a table each."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import seq2seq_kit as kit
-from tfcalc.families.bart import ALIASES
 from tfcalc.families.bert_tops import MASKED
 from tfcalc.nn.basic import Embedding, Linear
 from tfcalc.nn.embeddings import TOKENS, Positions
@@ -31,20 +29,19 @@ from tfcalc.nn.switch import Networks, Switch
     "plbart",
     architecture="PLBartForCausalLM",
     heads={head: build for head, build in kit.HEADS.items() if head != "ForQuestionAnswering"},
-    aliases=ALIASES,
 )
 def plbart(c: Config) -> Module:
     """Ahmad et al. 2021 (arXiv 2103.06333): BART for programs."""
     return kit.seq2seq(c, kit.BART_PLACES, normed=True)
 
 
-@family("blenderbot-small", architecture="BlenderbotSmallForCausalLM", heads=kit.HEADS, aliases=ALIASES)
+@family("blenderbot-small", architecture="BlenderbotSmallForCausalLM", heads=kit.HEADS)
 def blenderbot_small(c: Config) -> Module:
     """Roller et al. 2020 (arXiv 2004.13637): the smallest is normed as BART is."""
     return kit.seq2seq(c, kit.learned(), normed=True)
 
 
-@family("mvp", architecture="MvpForCausalLM", heads=kit.HEADS, aliases=ALIASES)
+@family("mvp", architecture="MvpForCausalLM", heads=kit.HEADS)
 def mvp(c: Config) -> Module:
     """Tang et al. 2022 (arXiv 2206.12131): BART with prompts for each layer's attention.
 
@@ -80,7 +77,6 @@ def _prompted(c: Config, side: str) -> Stack:
     "bigbird_pegasus",
     architecture="BigBirdPegasusForCausalLM",
     heads=kit.HEADS | {kit.ALONE: tops.lm_head(width="d_model", ties=(), shifted=False, upcasts=False)},
-    aliases=ALIASES,
 )
 def bigbird_pegasus(c: Config) -> Module:
     """Zaheer et al. 2020 (arXiv 2007.14062): the encoder's attention is sparse, or full; a flag for biases of all.
@@ -108,9 +104,7 @@ def _sparse(blocks: SparseBlocks | None, c: Config, side: str) -> Stack:
 
 @family(
     "pegasus_x",
-    architecture="PegasusXForConditionalGeneration",
     heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)},
-    aliases=ALIASES,
 )
 def pegasus_x(c: Config) -> Module:
     """Phang et al. 2022 (arXiv 2208.04347): blocks of tokens, and global tokens with a norm of their own; no biases."""
@@ -134,9 +128,7 @@ def _global_tokens(c: Config, side: str) -> Stack:
 
 @family(
     "nllb-moe",
-    architecture="NllbMoeForConditionalGeneration",
     heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)},
-    aliases=ALIASES,
 )
 def nllb_moe(c: Config) -> Module:
     """NLLB-200 (arXiv 2207.04672): every so many layers, two of many networks for each token."""
@@ -164,18 +156,7 @@ def _text_to_text(c: Config, base: Module) -> Module:
     return Open("", named, kit.logits(c), **MASKED)
 
 
-TEXT_TO_TEXT: dict[str, Any] = {
-    "heads": {"ForTextToText": _text_to_text},
-    "aliases": {
-        "hidden_size": "d_model",
-        "num_hidden_layers": "decoder_layers",
-        "num_attention_heads": "decoder_attention_heads",
-    },
-}
-
-
-@family("seamless_m4t", architecture="SeamlessM4TForTextToText", **TEXT_TO_TEXT)
-@family("seamless_m4t_v2", architecture="SeamlessM4Tv2ForTextToText", **TEXT_TO_TEXT)
+@family("seamless_m4t", "seamless_m4t_v2", heads={"ForTextToText": _text_to_text}, aliases={"hidden_size": "d_model"})
 def seamless_m4t(c: Config) -> Module:
     """Seamless Communication et al. 2023 (arXiv 2308.11596, 2312.05187): its translator of texts, which is NLLB's."""
     return kit.seq2seq(c, kit.sines(stored=False), pre_norm=True, layers=_translator)
@@ -189,9 +170,7 @@ def _translator(c: Config, side: str) -> Stack:
 
 @family(
     "fsmt",
-    architecture="FSMTForConditionalGeneration",
     heads={"Model": tops.bare, "ForConditionalGeneration": lambda c, base: Alone("", base)},
-    aliases={**ALIASES, "vocab_size": "tgt_vocab_size"},
 )
 def fsmt(c: Config) -> Module:
     """Ng et al. 2019 (arXiv 1907.06616): a table for each language, and the output matrix within the decoder.

@@ -20,7 +20,7 @@ def bert(c: Config) -> Module:
     return kit.bert_like("bert", c, *kit.with_tables(c))
 
 
-@family("ernie", architecture="ErnieForCausalLM", heads=BERT_TOPS)
+@family("ernie", heads=BERT_TOPS)
 def ernie(c: Config) -> Module:
     """ERNIE 2.0 (arXiv 1907.12412): BERT with a vector for each task, if ``use_task_id``."""
     h, tasks = c.size("hidden_size"), []
@@ -29,14 +29,14 @@ def ernie(c: Config) -> Module:
     return kit.bert_like("ernie", c, *kit.with_tables(c), *tasks)
 
 
-@family("megatron-bert", architecture="MegatronBertForCausalLM", heads=BERT_TOPS)
+@family("megatron-bert", heads=BERT_TOPS)
 def megatron_bert(c: Config) -> Module:
     """Shoeybi et al. 2019 (arXiv 1909.08053): norms before the sub-layers and after the last one, none of the words."""
     norms, tables = ("attention.ln", "crossattention.ln", "ln"), (kit.positions(c), kit.token_types(c, indices=TOKENS))
     return kit.bert_like("bert", c, *tables, norms=norms, normed="", final="ln")
 
 
-@family("layoutlm", architecture="LayoutLMForMaskedLM", heads=BERT_TOPS)
+@family("layoutlm", heads=BERT_TOPS)
 def layoutlm(c: Config) -> Module:
     """Xu et al. 2019 (arXiv 1912.13318): BERT with where on the page each word stands, and how large."""
     h, places = c.size("hidden_size"), c.size("max_2d_position_embeddings")
@@ -50,19 +50,19 @@ def layoutlm(c: Config) -> Module:
 
 @family("roberta", architecture="RobertaForMaskedLM", heads=ROBERTA_TOPS)
 @family("xlm-roberta", architecture="XLMRobertaModel", heads=ROBERTA_TOPS)
-@family("camembert", architecture="CamembertForCausalLM", heads=ROBERTA_TOPS)
+@family("camembert", heads=ROBERTA_TOPS)
 def roberta(c: Config) -> Encoder:
     """Liu et al. 2019 (arXiv 1907.11692), XLM-R (arXiv 1911.02116): BERT with other heads; positions begin at 2."""
     return kit.bert_like("roberta", c, *kit.with_tables(c, TOKENS), pooled=FIRST_TOKEN)
 
 
-@family("data2vec-text", architecture="Data2VecTextForCausalLM", heads=ROBERTA_TOPS)
+@family("data2vec-text", heads=ROBERTA_TOPS)
 def data2vec_text(c: Config) -> Module:
     """Baevski et al. 2022 (arXiv 2202.03555): RoBERTa."""
     return roberta(c).but(name="data2vec_text")
 
 
-@family("roberta-prelayernorm", architecture="RobertaPreLayerNormForCausalLM", heads=ROBERTA_TOPS)
+@family("roberta-prelayernorm", heads=ROBERTA_TOPS)
 def roberta_prelayernorm(c: Config) -> Module:
     """Ott et al. 2019 (fairseq, arXiv 1904.01038): RoBERTa with norms before the sub-layers and after the last one."""
     norms = ("attention.LayerNorm", "crossattention.LayerNorm", "intermediate.LayerNorm")
@@ -88,7 +88,6 @@ def xlm_roberta_xl(c: Config) -> Module:
 
 @family(
     "bert-generation",
-    architecture="BertGenerationDecoder",
     heads={"Encoder": tops.bare, "Decoder": causal(predictions("lm_head", alone=True))},
 )
 def bert_generation(c: Config) -> Module:
@@ -96,7 +95,7 @@ def bert_generation(c: Config) -> Module:
     return kit.bert_like("bert", c, kit.positions(c), pooled=())
 
 
-@family("mpnet", architecture="MPNetForMaskedLM", heads=ROBERTA_TOPS)
+@family("mpnet", heads=ROBERTA_TOPS)
 def mpnet(c: Config) -> Module:
     """Song et al. 2020 (arXiv 2004.09297): no token types; all layers share one relative position bias."""
     mixer = kit.attention(c, names=("attn.q", "attn.k", "attn.v", "attn.o"))

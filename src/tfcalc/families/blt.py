@@ -112,7 +112,6 @@ def language_model(c: Config, base: Module) -> Module:
 
 @family(
     "blt",
-    architecture="BltForCausalLM",
     heads={"Model": tops.bare, "ForCausalLM": language_model},
     encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],  # by __post_init__
 )

@@ -53,7 +53,6 @@ def projected(name: str) -> Top:
 
 @family(
     "clip_text_model",
-    architecture="CLIPTextModel",
     heads={"Model": bare, "ModelWithProjection": projected("text_projection")},
 )
 def clip_text(c: Config) -> Module:
@@ -63,7 +62,6 @@ def clip_text(c: Config) -> Module:
 
 @family(
     "clip_vision_model",
-    architecture="CLIPVisionModel",
     heads={"Model": bare, "ModelWithProjection": projected("visual_projection")},
 )
 def clip_vision(c: Config) -> Module:
@@ -108,7 +106,6 @@ def classifier(model_type: str, reads: str) -> Top:
 
 @family(
     "clip",
-    architecture="CLIPForImageClassification",
     heads={"Model": bare, IMAGES_ONLY: classifier("clip_vision_model", OTHERS)},
 )
 def clip(c: Config) -> Module:
@@ -134,7 +131,7 @@ def siglip_text(c: Config) -> Module:
     return text_tower(c, causal=False, head=Linear("head", h, h if given is None else given, "", True))
 
 
-@family("siglip_vision_model", architecture="SiglipVisionModel", heads={"Model": bare})
+@family("siglip_vision_model", heads={"Model": bare})
 def siglip_vision(c: Config) -> Module:
     """No class token: a trained query reads the patches."""
     places = image_kit.positions(c, "position_embedding", looked_up=BUFFER)
@@ -142,7 +139,7 @@ def siglip_vision(c: Config) -> Module:
     return _with_head(c, image_kit.pixels(c), product(grid(c)), table)
 
 
-@family("siglip2_vision_model", architecture="Siglip2VisionModel", heads={"Model": bare})
+@family("siglip2_vision_model", heads={"Model": bare})
 def siglip2_vision(c: Config) -> Module:
     """Images of any shape, of up to ``num_patches`` patches."""
     h, count, side = c.size("hidden_size"), c.size("num_patches"), c.size("patch_size")
@@ -168,7 +165,6 @@ def pooling(c: Config) -> Probe:
 
 @family(
     "siglip",
-    architecture="SiglipForImageClassification",
     heads={"Model": bare, IMAGES_ONLY: classifier("siglip_vision_model", MEAN)},
 )
 def siglip(c: Config) -> Module:
@@ -178,7 +174,6 @@ def siglip(c: Config) -> Module:
 
 @family(
     "siglip2",
-    architecture="Siglip2ForImageClassification",
     heads={"Model": bare, IMAGES_ONLY: classifier("siglip2_vision_model", MEAN)},
 )
 def siglip2(c: Config) -> Module:
@@ -192,7 +187,7 @@ def _compared(c: Config, text: str, vision: str) -> Module:
     return Compared("siglip", *both(c, text, vision), (), temperature(), temperature("logit_bias"))
 
 
-@family("tipsv2_text_model", architecture="Tipsv2TextModel", heads={"Model": bare})
+@family("tipsv2_text_model", heads={"Model": bare})
 def tipsv2_text(c: Config) -> Module:
     """The text tower of TIPSv2 (transformers' Tipsv2TextModel): fixed positions, which are not stored."""
     return text_tower(c, causal=False, position=Sines("position_embedding", c.size("hidden_size")), scales=True)

@@ -15,7 +15,7 @@ NORM, CODE = "layernorm-no-bias", "python"
 HEADS = tops.CAUSAL_LM | tops.scaled_lm()
 
 
-@family("cohere", architecture="CohereForCausalLM", heads=HEADS)
+@family("cohere", heads=HEADS)
 def cohere(c: Config) -> Module:
     """Command R (transformers' CohereDecoderLayer): one LayerNorm a layer, without bias; a flag norms heads too."""
     norms = NORM if c.flag("use_qk_norm") else ""
@@ -27,7 +27,6 @@ def cohere(c: Config) -> Module:
 
 @family(
     "cohere2",
-    architecture="Cohere2ForCausalLM",
     heads=HEADS,
     sliding_window_pattern=4,  # by __post_init__, for older configs
 )
@@ -47,9 +46,7 @@ def cohere2(c: Config) -> Module:
     return kit.decoder(c, one, slides, norm=NORM, code=CODE, masks=both(c))
 
 
-@family(
-    "stablelm", architecture="StableLmForCausalLM", heads=tops.CAUSAL_LM, partial_rotary_factor=0.25
-)  # by __post_init__
+@family("stablelm", partial_rotary_factor=0.25)  # by __post_init__
 def stablelm(c: Config) -> Module:
     """StableLM 2 (arXiv 2402.17834): LayerNorms with biases, and one without for each head of queries and keys.
 

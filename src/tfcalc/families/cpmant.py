@@ -36,7 +36,6 @@ def norm(c: Config, name: str) -> Norm:
 
 @family(
     "cpmant",
-    architecture="CpmAntForCausalLM",
     # logits by a matrix of their own, whatever tie_word_embeddings says: the table holds the prompts as well
     heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(ties=(), shifted=False, upcasts=False)},
 )

@@ -48,14 +48,7 @@ def mixture(c: Config) -> Mixture:
 
 @family(
     "dbrx",
-    architecture="DbrxForCausalLM",
     heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(width="d_model")},
-    aliases={
-        "num_attention_heads": "n_heads",
-        "hidden_size": "d_model",
-        "num_hidden_layers": "n_layers",
-        "max_position_embeddings": "max_seq_len",
-    },
 )
 def dbrx(c: Config) -> Module:
     """Databricks 2024 (technical report); transformers' DbrxModel. Norms have no bias.

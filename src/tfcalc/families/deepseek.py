@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
@@ -62,9 +61,6 @@ def shared_and_routed(c: Config, *, bias: bool = False, corrected: bool = True, 
 
 @family(
     "deepseek_v2",
-    architecture="DeepseekV2ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_experts": "n_routed_experts"},
 )
 def deepseek_v2(c: Config) -> Module:
     """DeepSeek-V2 (arXiv 2405.04434): the first layers are dense; V2-Lite projects queries directly."""
@@ -81,15 +77,9 @@ def deepseek_v2(c: Config) -> Module:
 
 @family(
     "deepseek_v3",
-    architecture="DeepseekV3ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts"},
 )
 @family(
     "kimi_k2",
-    architecture="DeepseekV3ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts"},
     like="deepseek_v3",
 )
 def deepseek_v3(c: Config) -> Module:
@@ -97,13 +87,10 @@ def deepseek_v3(c: Config) -> Module:
     return dense_or_sparse(c, dense_first(c), lambda _: latent_module(c), lambda: shared_and_routed(c))
 
 
-SPARSE: dict[str, Any] = {
-    "heads": tops.CAUSAL_LM,
-    "aliases": {"num_local_experts": "n_routed_experts", "num_experts": "n_routed_experts"},
-}
+EXPERTS = {"num_experts": "n_routed_experts"}
 
 
-@family("deepseek_v32", architecture="DeepseekV32ForCausalLM", **SPARSE)
+@family("deepseek_v32", aliases=EXPERTS)
 def deepseek_v32(c: Config) -> Module:
     """DeepSeek-V3.2 (arXiv 2512.02556): V3 with an indexer in every layer."""
     kinds = mlp_types(c, dense_first(c))
@@ -154,8 +141,7 @@ def indexer_types(c: Config) -> list[str]:
 
 @family(
     "glm_moe_dsa",
-    architecture="GlmMoeDsaForCausalLM",
-    **SPARSE,
+    aliases=EXPERTS,
     # by __post_init__:
     index_topk_freq=1,
     index_skip_topk_offset=2,

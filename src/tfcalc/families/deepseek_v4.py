@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Tensor as Weight
@@ -140,9 +139,6 @@ def mixed(kind: str, c: Config) -> Mixture:
 
 @family(
     "deepseek_v4",
-    architecture="DeepseekV4ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts", "intermediate_size": "moe_intermediate_size"},
     # by __post_init__:
     num_hash_layers=3,
     partial_rotary_factor=0.125,

@@ -39,15 +39,8 @@ DISTILBERT_TOPS: dict[str, Top] = {
 
 @family(
     "distilbert",
-    architecture="DistilBertForMaskedLM",
     heads=DISTILBERT_TOPS,
-    aliases={
-        "dim": "hidden_size",
-        "hidden_dim": "intermediate_size",
-        "n_heads": "num_attention_heads",
-        "n_layers": "num_hidden_layers",
-        "activation": "hidden_act",
-    },
+    aliases={"hidden_dim": "intermediate_size", "activation": "hidden_act"},
 )
 def distilbert(c: Config) -> Module:
     """Sanh et al. 2019 (arXiv 1910.01108): BERT without token types and without a pooler."""
@@ -155,7 +148,7 @@ def scaled(name: str, width: Num, c: Config) -> Norm:
     return Norm(name, NORM_KINDS[c.word("normalization_type", tuple(NORM_KINDS))], width)
 
 
-@family("squeezebert", architecture="SqueezeBertForMaskedLM", heads=tops.BERT_TOPS)
+@family("squeezebert", heads=tops.BERT_TOPS)
 def squeezebert(c: Config) -> Module:
     """Iandola et al. 2020 (arXiv 2006.11316): maps in groups of channels; all classes have the pooler."""
     c.size("embedding_size")  # a size, though nothing else reads it

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import isqrt
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import kit
@@ -42,7 +41,7 @@ def network(c: Config) -> GatedFeedForward:
     return WithNeurons(**dense.__dict__ | own)
 
 
-@family("doge", architecture="DogeForCausalLM", heads=tops.CAUSAL_LM)
+@family("doge")
 def doge(c: Config) -> Module:
     """Shi et al. 2024 (arXiv 2412.11834); experts as in He 2024 (arXiv 2407.04153), beside a dense network."""
     h, names = c.size("hidden_size"), ("input", "post_attention")

@@ -99,12 +99,7 @@ def window(c: Config) -> int:
 
 @family(
     "dots3_note_text",
-    architecture="Dots3NoteForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={
-        "num_local_experts": "n_routed_experts",
-        "moe_shared_expert_intermediate_size": "shared_experts_intermediate_size",
-    },
+    aliases={"moe_shared_expert_intermediate_size": "shared_experts_intermediate_size"},
     # by __post_init__, for older configs:
     first_k_dense_replace=1,
     moe_layer_freq=1,
@@ -150,7 +145,6 @@ def text_alone(c: Config, _base: Module) -> Module:
 
 @family(
     "dots3_note",
-    architecture="Dots3NoteForCausalLM",
     heads={"Model": tops.bare, "ForCausalLM": text_alone, "ForConditionalGeneration": conditional},
 )
 def dots3_note(c: Config) -> Module:

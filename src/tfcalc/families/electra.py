@@ -48,7 +48,7 @@ ALBERT_TOPS: dict[str, Top] = {
 GROUPED = ("num_hidden_layers", "num_hidden_groups")
 
 
-@family("albert", architecture="AlbertForMaskedLM", heads=ALBERT_TOPS)
+@family("albert", heads=ALBERT_TOPS)
 def albert(c: Config) -> Module:
     """Lan et al. 2019 (arXiv 1909.11942): one group of layers (``num_hidden_groups``) is run again and again."""
     e, h, n, groups = c.size("embedding_size"), c.size("hidden_size"), *map(c.number, GROUPED)
@@ -121,7 +121,7 @@ CONVBERT_TOPS: dict[str, Top] = {
 }
 
 
-@family("convbert", architecture="ConvBertForMaskedLM", heads=CONVBERT_TOPS)
+@family("convbert", heads=CONVBERT_TOPS)
 def convbert(c: Config) -> Module:
     """Jiang et al. 2020 (arXiv 2008.02496): half of each layer's heads are convolutions; none reads a memory."""
     memory = mixed_attention("crossattention", c).but(reads=False) if kit.cross_attention(c) else None
@@ -178,7 +178,7 @@ def rembert_predictions(c: Config) -> Predictions:
     return Predictions("cls.predictions", dense, kit.norm(c, "LayerNorm", e), decoder, None, kind)
 
 
-@family("rembert", architecture="RemBertForCausalLM", heads=tops.TASKS | tops.lm(rembert_predictions))
+@family("rembert", heads=tops.TASKS | tops.lm(rembert_predictions))
 def rembert(c: Config) -> Module:
     """Chung et al. 2020 (arXiv 2010.12821): narrow words at the input, wide ones at the output, never tied."""
     e = c.size("input_embedding_size")
@@ -201,7 +201,7 @@ ROFORMER_TOPS: dict[str, Top] = {
 }
 
 
-@family("roformer", architecture="RoFormerForCausalLM", heads=ROFORMER_TOPS)
+@family("roformer", heads=ROFORMER_TOPS)
 def roformer(c: Config) -> Module:
     """Su et al. 2021 (arXiv 2104.09864): rotary positions; their sines are a parameter, though not trained."""
     e, d = width_of_words(c), c.quotient("hidden_size", "num_attention_heads")

@@ -19,7 +19,7 @@ def of_text(c: Config, base: Module) -> Module:
     return tops.lm_head()(text(c), base)
 
 
-@family("emu3", architecture="Emu3ForCausalLM", heads={"ForCausalLM": of_text})
+@family("emu3", heads={"ForCausalLM": of_text})
 def emu3(c: Config) -> Module:
     """Emu3 (arXiv 2409.18869): Llama over tokens of texts and images."""
     return nested(text(c), "model")

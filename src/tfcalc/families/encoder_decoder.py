@@ -15,7 +15,7 @@ from tfcalc.nn.module import Module
 LANGUAGE = ("ForCausalLM", "LMHeadModel")
 
 
-@family("encoder-decoder", architecture="EncoderDecoderModel", heads={"Model": tops.bare})
+@family("encoder-decoder", heads={"Model": tops.bare})
 def encoder_decoder(c: Config) -> Module:
     """Rothe et al. 2019 (arXiv 1907.12461): any encoder, any decoder with a head; BERT and BERT where none is told.
 
@@ -49,12 +49,7 @@ def _language_head(kind: str) -> str:
 
 def _bridge(reads: Config, writes: Config) -> Linear | None:
     """A map between the two where they differ in width, unless the decoder's attention has one."""
-    source, target = _width(reads), _width(writes)
-    if reads.number(source) == writes.number(target) or writes.get("cross_attention_hidden_size") is not None:
+    h = "hidden_size"
+    if reads.number(h) == writes.number(h) or writes.get("cross_attention_hidden_size") is not None:
         return None
-    return Linear("enc_to_dec_proj", reads.size(source), writes.size(target), bias=True)
-
-
-def _width(c: Config) -> str:
-    """What its family calls the hidden size."""
-    return c.aliases.get("hidden_size", "hidden_size")
+    return Linear("enc_to_dec_proj", reads.size(h), writes.size(h), bias=True)

@@ -26,9 +26,7 @@ def ernie_layers(c: Config) -> list[bool]:
 
 @family(
     "ernie4_5_moe",
-    architecture="Ernie4_5_MoeForCausalLM",
     heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias_flag="use_bias")},
-    aliases={"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
 )
 def ernie4_5_moe(c: Config) -> Module:
     """ERNIE 4.5 (Baidu 2025, technical report): one flag for all biases, the head's too; experts have none."""
@@ -54,9 +52,6 @@ def ernie_experts(c: Config, bias: bool) -> Mixture:
 
 @family(
     "hunyuan_v1_moe",
-    architecture="HunYuanMoEV1ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk"},
 )
 def hunyuan_v1_moe(c: Config) -> Module:
     """Hunyuan-A13B (transformers' HunYuanMoEV1Model): a shared network as wide as an expert; k may differ by layer."""
@@ -76,7 +71,6 @@ def hunyuan_v1_moe(c: Config) -> Module:
 
 @family(
     "cohere2_moe",
-    architecture="Cohere2MoeForCausalLM",
     heads=tops.CAUSAL_LM | tops.scaled_lm(),
     first_k_dense_replace=0,  # by __post_init__, for older configs
 )
@@ -129,7 +123,7 @@ def dense_width(c: Config) -> Num:
     return c.size("intermediate_size") if own is None else own
 
 
-@family("aria_text", architecture="AriaTextForCausalLM", heads=tops.CAUSAL_LM)
+@family("aria_text")
 def aria_text(c: Config) -> Module:
     """Aria (arXiv 2410.05993): only the shared experts may have biases."""
     common = experts.shared(c, "moe_num_shared_experts", "intermediate_size")

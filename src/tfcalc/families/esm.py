@@ -31,7 +31,7 @@ def amino_acids(c: Config) -> Predictions:
 TOPS: dict[str, Top] = {**TASKS, **lm(amino_acids), "ForSequenceClassification": dense_classes()}
 
 
-@family("esm", architecture="EsmForMaskedLM", heads=TOPS, vocab_size=33, hidden_act="gelu")
+@family("esm", heads=TOPS, vocab_size=33, hidden_act="gelu")
 def esm(c: Config) -> Module:
     """Lin et al. 2022 (ESM-2, Science 379): norms before the sub-layers and after the last one.
 
@@ -89,7 +89,7 @@ ESMC_TOPS: dict[str, Top] = {
 }
 
 
-@family("esmc", architecture="EsmcForMaskedLM", heads=ESMC_TOPS)
+@family("esmc", heads=ESMC_TOPS)
 def esmc(c: Config) -> Module:
     """ESM Cambrian (EvolutionaryScale 2024): Llama that looks both ways, with LayerNorms, of queries and keys too."""
     if c.optional("num_key_value_heads") is not None and c.number("num_key_value_heads") != c.number(

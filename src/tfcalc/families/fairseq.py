@@ -97,7 +97,6 @@ def opt_decoder(c: Config) -> Decoder:
 
 @family(
     "opt",
-    architecture="OPTForCausalLM",
     heads={
         "Model": bare,
         "ForCausalLM": lm_head(width=word_width),
@@ -115,13 +114,7 @@ def opt(c: Config) -> Module:
 
 @family(
     "xglm",
-    architecture="XGLMForCausalLM",
     heads={"Model": bare, "ForCausalLM": lm_head()},
-    aliases={
-        "d_model": "hidden_size",
-        "attention_heads": "num_attention_heads",
-        "num_layers": "num_hidden_layers",
-    },
 )
 def xglm(c: Config) -> Module:
     """Lin et al. 2021 (arXiv 2112.10668): fixed positions."""
@@ -132,7 +125,7 @@ def xglm(c: Config) -> Module:
     return Decoder("model", words(c), layers, last, added=(fixed(c),), dropped=drops)
 
 
-@family("biogpt", architecture="BioGptForCausalLM", heads=GPT_TOPS | {"ForCausalLM": lm_head("output_projection")})
+@family("biogpt", heads=GPT_TOPS | {"ForCausalLM": lm_head("output_projection")})
 def biogpt(c: Config) -> Module:
     """Luo et al. 2022 (arXiv 2210.10341): GPT-2's sizes in the layers of fairseq; two rows of positions to spare."""
     looks = mixer(c, "self_attn", dropout="attention_probs_dropout_prob", softmax="own", given_ones=True)
@@ -144,13 +137,7 @@ def biogpt(c: Config) -> Module:
 
 @family(
     "trocr",
-    architecture="TrOCRForCausalLM",
     heads={"ForCausalLM": lm_head("output_projection", shifted=False, upcasts=False)},
-    aliases={
-        "d_model": "hidden_size",
-        "decoder_attention_heads": "num_attention_heads",
-        "decoder_layers": "num_hidden_layers",
-    },
 )
 def trocr(c: Config) -> Module:
     """Li et al. 2021 (arXiv 2109.10282): the decoder that reads an image's encoder, whatever the config says of it."""

@@ -36,9 +36,7 @@ SHORT = ("BaseModel", "ForSequenceClassification", "ForMultipleChoice")
 
 @family(
     "funnel",
-    architecture="FunnelForMaskedLM",
     heads=HEADS,
-    aliases={"d_model": "hidden_size", "n_head": "num_attention_heads"},
 )
 def funnel(c: Config) -> Module:
     """Dai et al. 2020 (arXiv 2006.03236): no tables of positions; a decoder makes the sequence long again."""

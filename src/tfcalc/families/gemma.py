@@ -17,7 +17,7 @@ CODE = "gemma"
 CAPPED = tops.CAUSAL_LM | tops.capped_lm()
 
 
-@family("gemma", architecture="GemmaForCausalLM", heads=tops.CAUSAL_LM)
+@family("gemma")
 def gemma(c: Config) -> Module:
     """Gemma (arXiv 2403.08295): Llama with GeGLU and a tied head."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"))
@@ -34,7 +34,7 @@ def capped(c: Config, mixer: Attention) -> Attention:
     return mixer.but(capped=c.get("attn_logit_softcapping") is not None)
 
 
-@family("gemma2", architecture="Gemma2ForCausalLM", heads=CAPPED)
+@family("gemma2", heads=CAPPED)
 def gemma2(c: Config) -> Module:
     """Gemma 2 (arXiv 2408.00118): four norms a layer; every other layer sees a window."""
 
@@ -46,7 +46,7 @@ def gemma2(c: Config) -> Module:
     return scaled(kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code=CODE, masks=both(c)))
 
 
-@family("vaultgemma", architecture="VaultGemmaForCausalLM", heads=CAPPED)
+@family("vaultgemma", heads=CAPPED)
 def vaultgemma(c: Config) -> Module:
     """VaultGemma (arXiv 2510.15001): Gemma 2 without the norms after the sub-layers."""
     names = ("input_layernorm", "pre_feedforward_layernorm")

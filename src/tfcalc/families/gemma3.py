@@ -23,7 +23,7 @@ def gemma3_text(c: Config) -> Config:
     return part(c, "text_config", "gemma3_text")
 
 
-@family("gemma3", architecture="Gemma3ForConditionalGeneration", heads=heads(gemma3_text), aliases=IMAGE_TOKEN)
+@family("gemma3", heads=heads(gemma3_text))
 def gemma3(c: Config) -> Module:
     """Gemma 3 (arXiv 2503.19786): an image's patches are averaged to ``mm_tokens_per_image``, then projected."""
     vision, text = part(c, "vision_config", "siglip_vision_model", free=True), gemma3_text(c)
@@ -56,9 +56,7 @@ gemma_text = text_of("gemma", over=GEMMA_2B)
 
 @family(
     "paligemma",
-    architecture="PaliGemmaForConditionalGeneration",
     heads=heads(gemma_text, cap="final_logit_softcapping"),
-    aliases=IMAGE_TOKEN,
 )
 def paligemma(c: Config) -> Module:
     """PaliGemma (arXiv 2407.07726): one linear map of each patch's vector."""

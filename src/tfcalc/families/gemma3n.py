@@ -148,7 +148,7 @@ def laurel(c: Config) -> LowRank:
     return LowRank("laurel", Linear("linear_left", h, r), Linear("linear_right", r, h), *norms(c, "post_laurel_norm"))
 
 
-@family("gemma3n_text", architecture="Gemma3nForCausalLM", heads=CAPPED)
+@family("gemma3n_text", heads=CAPPED)
 def gemma3n_text(c: Config) -> Module:
     """Gemma 3n (Google 2025; MatFormer, arXiv 2310.07707; AltUp, arXiv 2301.13310; LAuReL, arXiv 2411.07501)."""
     h, s = c.size("hidden_size"), c.size("altup_num_inputs")

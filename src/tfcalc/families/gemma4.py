@@ -108,7 +108,7 @@ def decoder(c: Config, *, sparse: bool = False, by_layer: bool = False) -> Shari
     return SharingDecoder(**made.__dict__, vectors=layer_vectors(c, made.layers) if by_layer else None)
 
 
-@family("gemma4_text", architecture="Gemma4ForCausalLM", heads=CAPPED, global_head_dim=512)  # by __post_init__
+@family("gemma4_text", heads=CAPPED, global_head_dim=512)  # by __post_init__
 def gemma4_text(c: Config) -> Module:
     """Gemma 4 (Google 2026): layers that see everything have wider heads, and may have values that are the keys."""
     by_layer = c.number("hidden_size_per_layer_input", least=0) > 0
@@ -117,7 +117,6 @@ def gemma4_text(c: Config) -> Module:
 
 @family(
     "gemma4_unified_text",
-    architecture="Gemma4UnifiedForCausalLM",
     heads=CAPPED,
     global_head_dim=512,  # by __post_init__
 )

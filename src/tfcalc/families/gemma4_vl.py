@@ -55,7 +55,7 @@ def held_limits(c: Config, names: Sequence[str]) -> tuple[Buffer, ...]:
     return tuple(Buffer(name, Weight(name, (1,), key="")) for name in made)
 
 
-@family("gemma4_vision", architecture="Gemma4VisionModel", heads={"Model": tops.bare})
+@family("gemma4_vision", heads={"Model": tops.bare})
 def gemma4_vision(c: Config) -> Module:
     """A tower built as the text is; a table of positions for rows and one for columns."""
     h, patch, together = c.size("hidden_size"), c.size("patch_size"), c.number("pooling_kernel_size") ** 2
@@ -104,7 +104,7 @@ def vision_network(c: Config) -> LimitedFeedForward:
     return LimitedFeedForward("mlp", gate, up, down, c.word("hidden_activation"), limits=held_limits(c, GATED))
 
 
-@family("gemma4_audio", architecture="Gemma4AudioModel", heads={"Model": tops.bare})
+@family("gemma4_audio", heads={"Model": tops.bare})
 def gemma4_audio(c: Config) -> Module:
     """A Conformer (arXiv 2005.08100) over chunks: attention and a convolution between two feed-forward networks."""
     h = c.size("hidden_size")
@@ -184,7 +184,7 @@ def embedder(name: str, fan_in: Num, width: Num, **more: Any) -> Embedder:
     return Embedder(name, norm, Linear("embedding_projection", fan_in, width), **more)
 
 
-@family("gemma4", architecture="Gemma4ForConditionalGeneration", heads=HEADS)
+@family("gemma4", heads=HEADS)
 def gemma4(c: Config) -> Module:
     """Gemma 4 (Google 2026): a tower for images, one for sounds, both or none."""
     chains: list[tuple[Module, ...]] = []
@@ -200,7 +200,7 @@ def gemma4(c: Config) -> Module:
     return Senses("model", image_kit.nested(text(c), "language_model"), tuple(chains), copies_ids=True)
 
 
-@family("gemma4_unified", architecture="Gemma4UnifiedForConditionalGeneration", heads=HEADS)
+@family("gemma4_unified", heads=HEADS)
 def gemma4_unified(c: Config) -> Module:
     """Gemma 4 without towers: pixels and samples of sound are projected at once."""
     chains: list[tuple[Module, ...]] = []

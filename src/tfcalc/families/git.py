@@ -34,7 +34,7 @@ def logits(c: Config, base: Module) -> Module:
     return WithHead("", base, head, cuts=True)
 
 
-@family("git", architecture="GitForCausalLM", heads={"Model": bare, "ForCausalLM": logits})
+@family("git", heads={"Model": bare, "ForCausalLM": logits})
 def git(c: Config) -> Module:
     """Wang et al. 2022 (arXiv 2205.14100); several images (frames of a film) have a vector each for their place."""
     vision, images = c.sub("vision_config", "git_vision_model"), c.optional("num_image_with_embedding")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import kit
@@ -13,13 +12,13 @@ from tfcalc.nn.module import Module
 BOTH_SIDES = ("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")
 
 
-@family("glm", architecture="GlmForCausalLM", heads=tops.CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
+@family("glm", partial_rotary_factor=0.5)  # by __post_init__
 def glm(c: Config) -> Module:
     """ChatGLM (arXiv 2406.12793): no bias on the output, whatever the flag says."""
     return kit.decoder(c, kit.layer(c, *fused(c)))
 
 
-@family("glm4", architecture="Glm4ForCausalLM", heads=tops.CAUSAL_LM, partial_rotary_factor=0.5)  # by __post_init__
+@family("glm4", partial_rotary_factor=0.5)  # by __post_init__
 def glm4(c: Config) -> Module:
     """GLM-4-0414 (transformers' Glm4DecoderLayer): a norm after each sub-layer too."""
     return kit.decoder(c, kit.layer(c, *fused(c), of=Sandwich, names=BOTH_SIDES))

@@ -10,7 +10,6 @@ from tfcalc.families import image_kit, kit, packed_kit
 from tfcalc.families.glm import BOTH_SIDES
 from tfcalc.families.images import grid, part
 from tfcalc.families.names import FUSED
-from tfcalc.families.packed_kit import SIDES
 from tfcalc.families.reader_kit import either, heads, reader
 from tfcalc.nn.any_size import GatedMerger, PatchRows, Resampled
 from tfcalc.nn.basic import Linear, Norm
@@ -18,7 +17,7 @@ from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.module import Module
 
 
-@family("glm4v_vision", architecture="Glm4vVisionModel", heads={"Model": tops.bare}, aliases=SIDES)
+@family("glm4v_vision", heads={"Model": tops.bare})
 def glm4v_vision(c: Config) -> Module:
     """GLM-4.1V (arXiv 2507.01006): layers are as wide inside as the text, ``intermediate_size`` is the merger's."""
     h, out, side, count = (
@@ -44,7 +43,7 @@ def glm4v_vision(c: Config) -> Module:
     )
 
 
-@family("glm4v_text", architecture="Glm4vTextModel", heads={"Model": tops.bare})
+@family("glm4v_text", heads={"Model": tops.bare})
 def glm4v_text(c: Config) -> Module:
     """GLM-4 with biases of queries, keys and values, and rotary positions in three dimensions."""
     width = c.quotient("hidden_size", "num_attention_heads")
@@ -58,7 +57,7 @@ def text(c: Config) -> Config:
     return part(c, "text_config", "glm4v_text")
 
 
-@family("glm4v", architecture="Glm4vForConditionalGeneration", heads=heads(text, tied=either))
+@family("glm4v", heads=heads(text, tied=either))
 def glm4v(c: Config) -> Module:
     """GLM-4.1V (arXiv 2507.01006)."""
     vision, width = part(c, "vision_config", "glm4v_vision"), text(c).size("hidden_size")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
@@ -70,7 +69,6 @@ def routed(
 @family(
     "deepseek",
     architecture="DeepseekForCausalLM",
-    heads=tops.CAUSAL_LM,
     like="llama",
     vocab_size=102400,
     moe_intermediate_size=1407,
@@ -94,9 +92,6 @@ def deepseek(c: Config) -> Module:
 
 @family(
     "glm4_moe",
-    architecture="Glm4MoeForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts"},
     partial_rotary_factor=0.5,  # by __post_init__
 )
 def glm4_moe(c: Config) -> Module:
@@ -110,9 +105,7 @@ def glm4_moe(c: Config) -> Module:
     return dense_or_sparse(c, dense_first(c), lambda _: mixer, lambda: routed(c, common=shared(c)))
 
 
-@family(
-    "dots1", architecture="Dots1ForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "n_routed_experts"}
-)
+@family("dots1")
 def dots1(c: Config) -> Module:
     """dots.llm1 (arXiv 2506.05767): Qwen3's attention; windows after the first ``max_window_layers``."""
     seen = windows(c, lambda place: place >= c.number("max_window_layers", least=0))
@@ -125,9 +118,6 @@ def dots1(c: Config) -> Module:
 
 @family(
     "solar_open",
-    architecture="SolarOpenForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts"},
 )
 def solar_open(c: Config) -> Module:
     """Solar Open (transformers' SolarOpenModel): GLM-4.5 without dense layers and norms of queries and keys."""
@@ -135,7 +125,7 @@ def solar_open(c: Config) -> Module:
     return dense_or_sparse(c, sparse_after(c, 0), lambda _: mixer, lambda: routed(c, common=shared(c)))
 
 
-@family("exaone_moe", architecture="ExaoneMoeForCausalLM", heads=tops.CAUSAL_LM)
+@family("exaone_moe")
 def exaone_moe(c: Config) -> Module:
     """K-EXAONE (transformers' ExaoneMoeModel): EXAONE 4's norms of queries and keys; every fourth layer sees all."""
     seen = windows(c, lambda place: (place + 1) % c.number("sliding_window_pattern") > 0)
@@ -153,7 +143,7 @@ def local(c: Config, window: int | None) -> Attention:
     return mixer if window is not None or c.get("sliding_window") is None else mixer.but(rope=None)
 
 
-@family("hy_v3", architecture="HYV3ForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
+@family("hy_v3")
 def hy_v3(c: Config) -> Module:
     """Hunyuan 3 (transformers' HYV3Model): without shared experts, one stands as wide as a dense layer."""
     bias = c.flag("mlp_bias")
@@ -171,9 +161,6 @@ def hy_v3(c: Config) -> Module:
 
 @family(
     "kolibri1",
-    architecture="Kolibri1ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_local_experts": "num_experts"},
 )
 def kolibri1(c: Config) -> Module:
     """Kolibri (transformers' Kolibri1Model): four norms a layer, a shared expert of its own width, no dense layer.
