@@ -46,10 +46,7 @@ def mixture(c: Config) -> Mixture:
     return experts.mixture(inner, name="ffn", hidden=c.size("d_model"), act=act, names=names, **fields)
 
 
-@family(
-    "dbrx",
-    heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(width="d_model")},
-)
+@family("dbrx", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(width="d_model")})
 def dbrx(c: Config) -> Module:
     """Databricks 2024 (technical report); transformers' DbrxModel. Norms have no bias.
 

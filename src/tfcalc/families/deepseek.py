@@ -59,9 +59,7 @@ def shared_and_routed(c: Config, *, bias: bool = False, corrected: bool = True, 
     return mixture(c, common, experts="n_routed_experts", width="moe_intermediate_size", **routing)
 
 
-@family(
-    "deepseek_v2",
-)
+@family("deepseek_v2")
 def deepseek_v2(c: Config) -> Module:
     """DeepSeek-V2 (arXiv 2405.04434): the first layers are dense; V2-Lite projects queries directly."""
     bias = c.flag("mlp_bias")
@@ -75,13 +73,8 @@ def deepseek_v2(c: Config) -> Module:
     return dense_or_sparse(c, dense_first(c), lambda _: mixer, mixed, bias=bias)
 
 
-@family(
-    "deepseek_v3",
-)
-@family(
-    "kimi_k2",
-    like="deepseek_v3",
-)
+@family("deepseek_v3")
+@family("kimi_k2", like="deepseek_v3")
 def deepseek_v3(c: Config) -> Module:
     """DeepSeek-V3 (arXiv 2412.19437), Kimi K2 (arXiv 2507.20534), without the layer that predicts a second token."""
     return dense_or_sparse(c, dense_first(c), lambda _: latent_module(c), lambda: shared_and_routed(c))

@@ -37,11 +37,7 @@ DISTILBERT_TOPS: dict[str, Top] = {
 }
 
 
-@family(
-    "distilbert",
-    heads=DISTILBERT_TOPS,
-    aliases={"hidden_dim": "intermediate_size", "activation": "hidden_act"},
-)
+@family("distilbert", heads=DISTILBERT_TOPS, aliases={"hidden_dim": "intermediate_size", "activation": "hidden_act"})
 def distilbert(c: Config) -> Module:
     """Sanh et al. 2019 (arXiv 1910.01108): BERT without token types and without a pooler."""
     names, drops = ("q_lin", "k_lin", "v_lin", "out_lin"), bool(c.get("dropout"))

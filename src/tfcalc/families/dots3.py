@@ -143,10 +143,7 @@ def text_alone(c: Config, _base: Module) -> Module:
     return tops.lm_head()(text, nested(text, "model"))
 
 
-@family(
-    "dots3_note",
-    heads={"Model": tops.bare, "ForCausalLM": text_alone, "ForConditionalGeneration": conditional},
-)
+@family("dots3_note", heads={"Model": tops.bare, "ForCausalLM": text_alone, "ForConditionalGeneration": conditional})
 def dots3_note(c: Config) -> Module:
     """Text, images and sound (dots 3 Note, rednote 2026)."""
     vision = nested(c.sub("vision_config", "dots3_note_vision_encoder"), "vision_tower")

@@ -24,10 +24,7 @@ def ernie_layers(c: Config) -> list[bool]:
     return [first <= place <= last and (place + 1) % every == 0 for place in range(count)]
 
 
-@family(
-    "ernie4_5_moe",
-    heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias_flag="use_bias")},
-)
+@family("ernie4_5_moe", heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias_flag="use_bias")})
 def ernie4_5_moe(c: Config) -> Module:
     """ERNIE 4.5 (Baidu 2025, technical report): one flag for all biases, the head's too; experts have none."""
     bias = c.flag("use_bias")
@@ -50,9 +47,7 @@ def ernie_experts(c: Config, bias: bool) -> Mixture:
     return experts.mixture(c, *beside, **fields, **routing, **code).but(stored=(stored,), shared_first=True)
 
 
-@family(
-    "hunyuan_v1_moe",
-)
+@family("hunyuan_v1_moe")
 def hunyuan_v1_moe(c: Config) -> Module:
     """Hunyuan-A13B (transformers' HunYuanMoEV1Model): a shared network as wide as an expert; k may differ by layer."""
     names = ("query_layernorm", "key_layernorm")

@@ -116,9 +116,7 @@ def dots1(c: Config) -> Module:
     return dense_or_sparse(c, dense_first(c), mixer, lambda: routed(c, common=shared(c)), seen=seen)
 
 
-@family(
-    "solar_open",
-)
+@family("solar_open")
 def solar_open(c: Config) -> Module:
     """Solar Open (transformers' SolarOpenModel): GLM-4.5 without dense layers and norms of queries and keys."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"), output_bias=False)
@@ -159,9 +157,7 @@ def hy_v3(c: Config) -> Module:
     return dense_or_sparse(c, mlp_types(c, sparse_after(c, 1)), lambda _: mixer, mixed, bias=bias)
 
 
-@family(
-    "kolibri1",
-)
+@family("kolibri1")
 def kolibri1(c: Config) -> Module:
     """Kolibri (transformers' Kolibri1Model): four norms a layer, a shared expert of its own width, no dense layer.
 

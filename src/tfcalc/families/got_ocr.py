@@ -76,7 +76,7 @@ QWEN_SMALL = {
 text = text_of("qwen2", over=QWEN_SMALL)
 
 
-@family("got_ocr2", architecture="GotOcr2ForConditionalGeneration", heads=heads(text))
+@family("got_ocr2", heads=heads(text))
 def got_ocr2(c: Config) -> Module:
     """GOT-OCR 2 (arXiv 2409.01704): each convolution of the projector halves both sides of the image."""
     vision, width = part(c, "vision_config", "got_ocr2_vision"), text(c).size("hidden_size")

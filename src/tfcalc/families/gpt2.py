@@ -130,13 +130,13 @@ def gpt2_layer(c: Config, groups: Num | None = None, **code: Any) -> PreNorm:
     return PreNorm("h", tuple(subs), tuple(norms), bool(c.get("resid_pdrop")), holds=True)
 
 
-@family("gpt2", "gpt-sw3", architecture="GPT2LMHeadModel", heads=OWN_HEADS, aliases=SHORT)
+@family("gpt2", "gpt-sw3", heads=OWN_HEADS)
 def gpt2(c: Config) -> Module:
     """Radford et al. 2019: the norms before their sub-layers, and one after the last layer."""
     return stacked(c, "wte", gpt2_layer(c, softmax="own"), "ln_f", added=(places(c, "wpe"),))
 
 
-@family("gpt_bigcode", architecture="GPTBigCodeForCausalLM", heads=OWN_HEADS, aliases=SHORT)
+@family("gpt_bigcode", heads=OWN_HEADS)
 def gpt_bigcode(c: Config) -> Module:
     """SantaCoder, StarCoder (arXiv 2301.03988, 2305.06161): GPT-2 with one head of keys and values for all queries."""
     if c.flag("multi_query") and c.flag("add_cross_attention"):
@@ -145,7 +145,7 @@ def gpt_bigcode(c: Config) -> Module:
     return stacked(c, "wte", layer, "ln_f", added=(places(c, "wpe"),))
 
 
-@family("openai-gpt", architecture="OpenAIGPTLMHeadModel", heads=OWN_HEADS, aliases=SHORT)
+@family("openai-gpt", heads=OWN_HEADS)
 def openai_gpt(c: Config) -> Module:
     """Radford et al. 2018: the norms after their sub-layers, so that none follows the last layer.
 
@@ -159,12 +159,7 @@ def openai_gpt(c: Config) -> Module:
     return stacked(c, "tokens_embed", layer, added=(places(c, "positions_embed", BUFFER),))
 
 
-@family(
-    "gpt_neo",
-    architecture="GPTNeoForCausalLM",
-    heads=GPT_TOPS,
-    aliases={"num_heads": "num_attention_heads", "num_layers": "num_hidden_layers"},
-)
+@family("gpt_neo", heads=GPT_TOPS)
 def gpt_neo(c: Config) -> Module:
     """Black et al. 2021: no biases on queries, keys and values. Every other layer sees a window (the same weights)."""
     mlp = network(c, "mlp", ("c_fc", "c_proj"), inner(c, "intermediate_size"), c.word("activation_function"))
@@ -224,7 +219,6 @@ def rotated(c: Config) -> Num:
 
 @family(
     "gptj",
-    architecture="GPTJForCausalLM",
     heads=GPT_TOPS
     | {"ForCausalLM": tops.lm_head(bias=True), "ForQuestionAnswering": tops.classifier("qa_outputs", bias=True)},
     aliases=SHORT,
@@ -234,12 +228,7 @@ def gptj(c: Config) -> Module:
     return one_norm(c, "q_proj", "k_proj", "v_proj", "out_proj")
 
 
-@family(
-    "codegen",
-    architecture="CodeGenForCausalLM",
-    heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(bias=True)},
-    aliases=SHORT,
-)
+@family("codegen", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(bias=True)}, aliases=SHORT)
 def codegen(c: Config) -> Module:
     """Nijkamp et al. 2022 (arXiv 2203.13474): GPT-J with fused queries, keys and values."""
     return one_norm(c, "qkv_proj", "out_proj", angles="float32")
@@ -247,13 +236,11 @@ def codegen(c: Config) -> Module:
 
 @family(
     "ctrl",
-    architecture="CTRLLMHeadModel",
     heads={
         "Model": tops.bare,
         "LMHeadModel": tops.lm_head(bias=True),
         "ForSequenceClassification": tops.classifier("classifier"),
     },
-    aliases=SHORT,
 )
 def ctrl(c: Config) -> Module:
     """Keskar et al. 2019 (arXiv 1909.05858): words times √h, fixed positions; a bias on the logits."""

@@ -48,7 +48,6 @@ def network(c: Config, width: Num, kind: str, *, bias: bool = True) -> FeedForwa
 
 @family(
     "gpt_neox",
-    architecture="GPTNeoXForCausalLM",
     heads=GPT_TOPS,
     aliases={"rotary_pct": "partial_rotary_factor"},
     partial_rotary_factor=0.25,  # by __post_init__
@@ -64,11 +63,7 @@ def gpt_neox(c: Config) -> Module:
     return kit.decoder(c, stack, norm="layernorm", names=names).but(dropped=dropped)
 
 
-@family(
-    "gpt_neox_japanese",
-    architecture="GPTNeoXJapaneseForCausalLM",
-    heads={"Model": tops.bare, "ForCausalLM": tops.lm_head("embed_out")},
-)
+@family("gpt_neox_japanese", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head("embed_out")})
 def gpt_neox_japanese(c: Config) -> Module:
     """ABEJA 2022: no biases but that of the last layer's attention."""
     mlp = network(c, c.size("hidden_size") * c.size("intermediate_multiple_size"), c.word("hidden_act"), bias=False)
@@ -85,7 +80,6 @@ def gpt_neox_japanese(c: Config) -> Module:
 
 @family(
     "bloom",
-    architecture="BloomForCausalLM",
     heads=GPT_TOPS,
     aliases={"n_embed": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
 )
@@ -117,7 +111,7 @@ def falcon_groups(c: Config) -> Num | None:
     return c.optional("num_kv_heads")
 
 
-@family("falcon", architecture="FalconForCausalLM", heads=GPT_TOPS, aliases={"n_embed": "hidden_size"})
+@family("falcon", heads=GPT_TOPS, aliases={"n_embed": "hidden_size"})
 def falcon(c: Config) -> Module:
     """Almazrouei et al. 2023 (arXiv 2311.16867): keys and values shared by all queries (7B) or by groups (40B)."""
     bias, newer, alibi, groups = c.flag("bias"), c.flag("new_decoder_architecture"), c.flag("alibi"), falcon_groups(c)
@@ -141,8 +135,6 @@ def falcon(c: Config) -> Module:
 
 @family(
     "persimmon",
-    architecture="PersimmonForCausalLM",
-    heads=tops.CAUSAL_LM,
     partial_rotary_factor=0.5,  # by __post_init__
 )
 def persimmon(c: Config) -> Module:
@@ -160,7 +152,7 @@ def text_of(c: Config) -> Config:
     return c.sub("text_config", "persimmon") if c.has("text_config") else c.read_as("persimmon")
 
 
-@family("fuyu", architecture="FuyuForCausalLM", heads={"Model": tops.bare, "ForCausalLM": conditional(text_of)})
+@family("fuyu", heads={"Model": tops.bare, "ForCausalLM": conditional(text_of)})
 def fuyu(c: Config) -> Module:
     """Adept 2023: Persimmon, which reads patches of an image by a single map of their pixels."""
     text, side = text_of(c), c.size("patch_size")
@@ -170,12 +162,7 @@ def fuyu(c: Config) -> Module:
     return PatchReader("model", embed, (), language, patches, h)
 
 
-@family(
-    "mpt",
-    architecture="MptForCausalLM",
-    heads=GPT_TOPS,
-    aliases={"d_model": "hidden_size", "n_heads": "num_attention_heads", "n_layers": "num_hidden_layers"},
-)
+@family("mpt", heads=GPT_TOPS)
 def mpt(c: Config) -> Module:
     """MosaicML 2023: no biases at all, not even in the norms; no positions but ALiBi.
 

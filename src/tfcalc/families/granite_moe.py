@@ -30,20 +30,20 @@ def layer(c: Config, mixer: Module, *shared: GatedFeedForward) -> PreNorm:
     return kit.layer(c, mixer, mixed, *shared, of=PreNormBeside if shared else PreNorm).but(scales=True)
 
 
-@family("granitemoe", architecture="GraniteMoeForCausalLM", heads=HEADS)
+@family("granitemoe", heads=HEADS)
 def granitemoe(c: Config) -> Module:
     """Granite 3.0 (IBM 2024, technical report); transformers' GraniteMoeModel."""
     return kit.decoder(c, layer(c, kit.attention(c, bias=c.flag("attention_bias")))).but(scales=True)
 
 
-@family("granitemoeshared", architecture="GraniteMoeSharedForCausalLM", heads=HEADS)
+@family("granitemoeshared", heads=HEADS)
 def granitemoeshared(c: Config) -> Module:
     """Granite with a shared network (transformers' GraniteMoeSharedModel)."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"))
     return kit.decoder(c, layer(c, mixer, *shared_mlp(c))).but(scales=True)
 
 
-@family("granitemoe_swa", architecture="GraniteMoeSWAForCausalLM", heads=HEADS)
+@family("granitemoe_swa", heads=HEADS)
 def granitemoe_swa(c: Config) -> Module:
     """Granite with sliding windows (transformers' GraniteMoeSWAModel): every head has a sink, in full attention too."""
 

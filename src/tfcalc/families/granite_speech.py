@@ -25,8 +25,8 @@ ALIASES = {
 }
 
 
-@family("granite_speech_encoder", architecture="GraniteSpeechCTCEncoder", heads=ALONE, aliases=ALIASES)
-@family("granite_speech_plus_encoder", architecture="GraniteSpeechPlusCTCEncoder", heads=ALONE, aliases=ALIASES)
+@family("granite_speech_encoder", architecture="GraniteSpeechCTCEncoder", heads=ALONE)
+@family("granite_speech_plus_encoder", architecture="GraniteSpeechPlusCTCEncoder", heads=ALONE)
 def granite_speech_encoder(c: Config) -> Module:
     """Gulati et al. 2020 (arXiv 2005.08100), with attention within blocks; half-way, guessed letters are fed back."""
     h, letters = c.size("hidden_dim"), c.size("output_dim")
@@ -91,8 +91,8 @@ def _convolutions(c: Config) -> BatchNormed:
 HEADS: dict[str, Top] = {"Model": bare, "ForConditionalGeneration": writes(tied=True, upcasts=False, cuts=True)}
 
 
-@family("granite_speech", architecture="GraniteSpeechForConditionalGeneration", heads=HEADS)
-@family("granite_speech_plus", architecture="GraniteSpeechPlusForConditionalGeneration", heads=HEADS)
+@family("granite_speech", heads=HEADS)
+@family("granite_speech_plus", heads=HEADS)
 def granite_speech(c: Config) -> Module:
     """Granite-speech (arXiv 2505.08699): in each window of frames a few queries make the vectors of as many words.
 

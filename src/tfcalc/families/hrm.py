@@ -31,7 +31,7 @@ def trained(c: Config) -> tuple[Num, ...]:
     return tuple(given[: c.number("H_cycles")])
 
 
-@family("hrm_text", architecture="HrmTextForCausalLM", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head()})
+@family("hrm_text", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head()})
 def hrm_text(c: Config) -> Module:
     """Wang et al. 2025 (arXiv 2506.21734): the slow stack runs ``H_cycles`` times, the fast one L_cycles as often.
 

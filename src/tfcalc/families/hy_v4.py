@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import hyper_kit, kit
@@ -38,9 +37,7 @@ def indexer_types(c: Config) -> list[str]:
     )
 
 
-@family(
-    "hy_v4", architecture="HYV4ForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "n_routed_experts"}
-)
+@family("hy_v4")
 def hy_v4(c: Config) -> Module:
     """Hunyuan 4 (transformers' HYV4Model): ``hc_mult`` residual streams, read and written by weights."""
     connections = tuple(hyper_kit.connection(c, name, of=HyperConnection, behind=True) for name in hyper_kit.NAMES)

@@ -58,7 +58,7 @@ def periodic(c: Config, name: str) -> list[bool]:
     return [place % period == offset for place in range(c.number("num_hidden_layers"))]
 
 
-@family("jamba", architecture="JambaForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
+@family("jamba")
 def jamba(c: Config) -> Module:
     """Jamba (arXiv 2403.19887): attention in one layer of eight, experts in one of two; norms inside Mamba."""
     several = c.number("num_experts", least=0) > 1
@@ -86,12 +86,7 @@ def jamba_experts(c: Config) -> Module:
     return mixture(c, name="feed_forward", experts="num_experts", router="router", result="stream")
 
 
-@family(
-    "granitemoehybrid",
-    architecture="GraniteMoeHybridForCausalLM",
-    heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(scales=True)},
-    aliases={"layers_block_type": "layer_types"},
-)
+@family("granitemoehybrid", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(scales=True)})
 def granite_hybrid(c: Config) -> Module:
     """Granite 4: Mamba-2 or attention, then experts (none of them in a dense model) beside a network for all tokens.
 
@@ -113,7 +108,6 @@ def granite_hybrid(c: Config) -> Module:
 
 @family(
     "bamba",
-    architecture="BambaForCausalLM",
     heads={"Model": tops.bare, "ForCausalLM": tops.lm_head()},
     partial_rotary_factor=0.5,  # by __post_init__
 )
@@ -144,7 +138,7 @@ def bamba_mixer(c: Config, *, output_bias: bool | None = None, of: type[Mamba2] 
     return made.to(of, out_proj=output)
 
 
-@family("falcon_h1", architecture="FalconH1ForCausalLM", heads={"Model": tops.bare, **tops.scaled_lm()})
+@family("falcon_h1", heads={"Model": tops.bare, **tops.scaled_lm()})
 def falcon_h1(c: Config) -> Module:
     """Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 side by side in every layer, their outputs added."""
     mixer = bamba_mixer(c, output_bias=c.flag("projectors_bias"), of=MultipliedMamba2)
@@ -174,9 +168,7 @@ def nemotron_layers(c: Config) -> list[str]:
 
 @family(
     "nemotron_h",
-    architecture="NemotronHForCausalLM",
     heads={"Model": tops.bare, "ForCausalLM": tops.never_tied},
-    aliases={"layer_types": "layers_block_type", "num_local_experts": "n_routed_experts"},
     hybrid_override_pattern="ME*-",  # by __post_init__
 )
 def nemotron_h(c: Config) -> Module:

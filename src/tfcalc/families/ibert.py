@@ -27,7 +27,7 @@ IN_LAYER = (
 )
 
 
-@family("ibert", architecture="IBertForMaskedLM", heads=ROBERTA_TOPS)
+@family("ibert", heads=ROBERTA_TOPS)
 def ibert(c: Config) -> Module:
     """Kim et al. 2021 (arXiv 2101.01321): each weight is stored a second time, as an integer, whether used or not.
 

@@ -108,7 +108,6 @@ def embedded(c: Config, made: Decoder) -> Decoder:
 
 @family(
     "inkling_text",
-    architecture="InklingForCausalLM",
     heads=tops.CAUSAL_LM | {"ForCausalLM": language_model},
     aliases={
         "sliding_window": "sliding_window_size",

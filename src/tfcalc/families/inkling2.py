@@ -62,7 +62,6 @@ def language_model(c: Config, base: Module) -> Module:
 
 @family(
     "inkling2_text",
-    architecture="Inkling2ForCausalLM",
     heads=tops.CAUSAL_LM | {"ForCausalLM": language_model},
     aliases={
         "sliding_window": "sliding_window_size",

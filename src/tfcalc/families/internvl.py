@@ -20,7 +20,7 @@ from tfcalc.nn.tower import Tower
 FORMS = {"layer_norm": "layernorm", "rms_norm": "rmsnorm"}
 
 
-@family("internvl_vision", architecture="InternVLVisionModel", heads={"Model": bare})
+@family("internvl_vision", heads={"Model": bare})
 def internvl_vision(c: Config) -> Module:
     """InternViT (arXiv 2312.14238): scales for what each sub-layer adds; all heads may be normalised together."""
     h, drops, form = c.size("hidden_size"), bool(c.get("hidden_dropout_prob")), FORMS[c.word("norm_type", list(FORMS))]
@@ -49,7 +49,7 @@ def internvl_vision(c: Config) -> Module:
 qwen_text = text_of("qwen2")
 
 
-@family("internvl", architecture="InternVLForConditionalGeneration", heads=heads(qwen_text))
+@family("internvl", heads=heads(qwen_text))
 def internvl(c: Config) -> Module:
     """InternVL 3 (arXiv 2504.10479): neighbouring patches are laid side by side, and normalised together."""
     vision, text = part(c, "vision_config", "internvl_vision"), qwen_text(c)

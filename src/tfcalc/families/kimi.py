@@ -32,7 +32,6 @@ def patches(c: Config) -> Num:
 
 @family(
     "kimi_k25_vision",
-    architecture="Kimi_K25VisionModel",
     heads={"Model": tops.bare},
     aliases={
         "vt_hidden_size": "hidden_size",
@@ -76,7 +75,6 @@ def text(c: Config) -> Config:
 
 @family(
     "kimi_k25",
-    architecture="Kimi_K25ForConditionalGeneration",
     heads={"Model": tops.bare, "ForConditionalGeneration": conditional(text)},
     aliases={"mm_hidden_size": "projection_hidden_size"},
 )

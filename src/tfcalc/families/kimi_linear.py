@@ -82,7 +82,6 @@ def delta(c: Config, heads: Num, width: Num, kernel: Num, *, low_rank: bool = Tr
 
 @family(
     "kimi_linear",
-    architecture="KimiLinearForCausalLM",
     heads=HEADS,
     aliases=ALIASES,
     first_k_dense_replace=1,  # by __post_init__, for older configs
@@ -111,7 +110,7 @@ def kimi_layers(c: Config, own: Config) -> list[str]:
     return layer_types(c, lambda place: FULL if place and place % 4 == 0 else LINEAR)
 
 
-@family("bailing_hybrid", architecture="BailingHybridForCausalLM", heads=HEADS, aliases=ALIASES)
+@family("bailing_hybrid", heads=HEADS, aliases=ALIASES)
 def bailing_hybrid(c: Config) -> Module:
     """Ling 2.5 (Ant Group, 2026): Kimi Linear with gates of full rank, and a gate for each head of latent attention."""
     h, a, group = c.size("hidden_size"), c.size("num_attention_heads"), c.number("layer_group_size")

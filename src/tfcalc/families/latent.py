@@ -21,7 +21,7 @@ from tfcalc.nn.rope import Rope
 from tfcalc.nn.shortcut import IdleExperts, OfSome, ShortcutLayer
 
 
-@family("minicpm3", architecture="MiniCPM3ForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
+@family("minicpm3", heads=tops.CAUSAL_LM | tops.scaled_lm())
 def minicpm3(c: Config) -> Module:
     """MiniCPM3 (arXiv 2404.06395): no experts; values are as wide as the hidden size allows."""
     even = c.quotient("hidden_size", "num_attention_heads")
@@ -31,18 +31,13 @@ def minicpm3(c: Config) -> Module:
     return kit.decoder(c, layers).but(scales=True, scale="int64")
 
 
-@family("youtu", architecture="YoutuForCausalLM", heads=tops.CAUSAL_LM)
+@family("youtu")
 def youtu(c: Config) -> Module:
     """Youtu-LLM (arXiv 2512.24618): no experts."""
     return kit.decoder(c, kit.layer(c, latent_module(c), kit.gated(c)))
 
 
-@family(
-    "glm4_moe_lite",
-    architecture="Glm4MoeLiteForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts", "head_dim": "qk_rope_head_dim"},
-)
+@family("glm4_moe_lite")
 def glm4_moe_lite(c: Config) -> Module:
     """GLM-4.7-Flash (Z.ai 2026): DeepSeek-V3 whose first layer alone is dense."""
     kinds = mlp_types(c, sparse_after(c, 1))
@@ -51,9 +46,6 @@ def glm4_moe_lite(c: Config) -> Module:
 
 @family(
     "axk1",
-    architecture="AXK1ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts"},
     # by __post_init__, for older configs:
     first_k_dense_replace=1,
     moe_layer_freq=1,
@@ -70,9 +62,6 @@ def axk1(c: Config) -> Module:
 
 @family(
     "axk2",
-    architecture="AXK2ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts"},
     # by __post_init__, for older configs:
     first_k_dense_replace=1,
     moe_layer_freq=1,
@@ -128,17 +117,7 @@ def with_idle(c: Config) -> Mixture:
     return Mixture("mlp", router, many, stored=(Buffer(correction.name, correction),))
 
 
-@family(
-    "longcat_flash",
-    architecture="LongcatFlashForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={
-        "num_local_experts": "n_routed_experts",
-        "num_experts_per_tok": "moe_topk",
-        "intermediate_size": "ffn_hidden_size",
-        "moe_intermediate_size": "expert_ffn_hidden_size",
-    },
-)
+@family("longcat_flash")
 def longcat_flash(c: Config) -> Module:
     """LongCat-Flash (arXiv 2509.01322): a layer holds attention and a dense network twice, and experts beside them."""
     h, mixer, twice = c.size("hidden_size"), latent_module(c), ("[0]", "[1]")

@@ -55,7 +55,7 @@ def adjusted(c: Config) -> Num:
     return rounded
 
 
-@family("lfm2", architecture="Lfm2ForCausalLM", heads=HEADS)
+@family("lfm2", heads=HEADS)
 def lfm2(c: Config) -> Module:
     """LFM2 (arXiv 2511.23404); without ``layer_types``, attention is where ``full_attn_idxs`` says, or everywhere."""
     given = None if c.get("full_attn_idxs") is None else c.numbers("full_attn_idxs")
@@ -74,7 +74,7 @@ def lfm2_attention(c: Config) -> Attention:
     return kit.attention(c, names=OUT_PROJ, bias=bias, qk_norms="rmsnorm", norm_names=names, dropout="")
 
 
-@family("lfm2_moe", architecture="Lfm2MoeForCausalLM", heads=HEADS)
+@family("lfm2_moe", heads=HEADS)
 def lfm2_moe(c: Config) -> Module:
     """LFM2 with experts in all but the first layers; the bias that balances them is stored, but not trained."""
 
@@ -97,7 +97,7 @@ def lfm2_experts(c: Config) -> Mixture:
     return made.but(stored=(bias,) if biased else ())
 
 
-@family("lfm3", architecture="Lfm3ForCausalLM", heads=HEADS)
+@family("lfm3", heads=HEADS)
 def lfm3(c: Config) -> Module:
     """LFM3 (Liquid AI, 2026): a gate for each head, and norms after both halves of a layer."""
     of, names = (Sandwich, SANDWICH) if c.flag("use_sandwich_norm") else (PreNorm, NORMS)

@@ -12,26 +12,22 @@ from tfcalc.nn.listener import Projector
 from tfcalc.nn.module import Module
 
 
-@family("voxtral", architecture="VoxtralForConditionalGeneration", heads=HEADS)
+@family("voxtral", heads=HEADS)
 def voxtral(c: Config) -> Module:
     """Voxtral (arXiv 2507.13264): as many frames as fill the encoder's inner width are one vector to the projector."""
     audio = c.sub("audio_config", "voxtral_encoder")
     return listener(c, audio, two_maps(c, audio.size("encoder_ffn_dim"), language(c).size("hidden_size"), bias=False))
 
 
-@family("audioflamingo3", architecture="AudioFlamingo3ForConditionalGeneration", heads=HEADS)
-@family("musicflamingo", architecture="MusicFlamingoForConditionalGeneration", heads=HEADS)
+@family("audioflamingo3", heads=HEADS)
+@family("musicflamingo", heads=HEADS)
 def audioflamingo3(c: Config) -> Module:
     """Audio Flamingo 3 (arXiv 2507.08128) and Music Flamingo (arXiv 2511.10289): half as many vectors as frames."""
     audio, bias = c.sub("audio_config", "audioflamingo3_encoder"), c.flag("projector_bias")
     return listener(c, audio, two_maps(c, audio.size("d_model"), language(c).size("hidden_size"), bias=bias))
 
 
-@family(
-    "moss_transcribe_diarize",
-    architecture="MossTranscribeDiarizeForConditionalGeneration",
-    heads={"Model": bare, "ForConditionalGeneration": writes(tied=True)},
-)
+@family("moss_transcribe_diarize", heads={"Model": bare, "ForConditionalGeneration": writes(tied=True)})
 def moss_transcribe_diarize(c: Config) -> Module:
     """MOSS Transcribe Diarize (transformers' MossTranscribeDiarizeModel): frames side by side, mapped, then normed."""
     audio, width = part(c, "audio_config", "moss_transcribe_diarize_audio"), language(c).size("hidden_size")
@@ -43,7 +39,7 @@ def moss_transcribe_diarize(c: Config) -> Module:
 CUT = HEADS | {"ForConditionalGeneration": writes(upcasts=False, cuts=True)}
 
 
-@family("qwen2_audio", architecture="Qwen2AudioForConditionalGeneration", heads=CUT)
+@family("qwen2_audio", heads=CUT)
 def qwen2_audio(c: Config) -> Module:
     """Qwen2-Audio (arXiv 2407.10759): half as many vectors as frames, through a single map."""
     audio = c.sub("audio_config", "qwen2_audio_encoder")

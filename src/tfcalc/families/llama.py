@@ -18,21 +18,16 @@ from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 
 
-@family("iquestcoder", architecture="LlamaForCausalLM", heads=tops.CAUSAL_LM)
-@family(
-    "internlm3",
-    architecture="LlamaForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"qkv_bias": "attention_bias", "bias": "mlp_bias"},
-)
-@family("llama", architecture="LlamaForCausalLM", heads=tops.CAUSAL_LM)
+@family("iquestcoder")
+@family("internlm3")
+@family("llama")
 def llama(c: Config) -> Module:
     """Touvron et al. 2023 (arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU; biases only where a flag says so."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"))
     return kit.decoder(c, kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))))
 
 
-@family("granite", architecture="GraniteForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
+@family("granite", heads=tops.CAUSAL_LM | tops.scaled_lm())
 def granite(c: Config) -> Module:
     """Granite 3 (IBM 2024): Llama whose embedding, sub-layers and logits are multiplied by a number each."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"))
@@ -40,14 +35,14 @@ def granite(c: Config) -> Module:
     return kit.decoder(c, layers).but(scales=True)
 
 
-@family("emu3_text_model", architecture="Emu3ForCausalLM", heads=tops.CAUSAL_LM)
+@family("emu3_text_model", architecture="Emu3ForCausalLM")
 def emu3_text(c: Config) -> Module:
     """Emu3 (arXiv 2409.18869): Llama with dropout behind each sub-layer (transformers' Emu3DecoderLayer)."""
     parts = kit.attention(c, bias=c.flag("attention_bias")), kit.gated(c, bias=c.flag("mlp_bias"))
     return kit.decoder(c, kit.layer(c, *parts, dropped=bool(c.get("attention_dropout"))))
 
 
-@family("smollm3", architecture="SmolLM3ForCausalLM", heads=tops.CAUSAL_LM)
+@family("smollm3")
 def smollm3(c: Config) -> Module:
     """SmolLM3 (Hugging Face 2025): Llama whose layers without rotary positions may see a window."""
     rotated = positions_known(c)
@@ -69,11 +64,7 @@ def positions_known(c: Config) -> list[bool]:
     return [bool(each) for each in known]
 
 
-@family(
-    "mistral",
-    architecture="MistralForCausalLM",
-    heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)},
-)
+@family("mistral", heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)})
 def mistral(c: Config) -> Decoder:
     """Mistral 7B (arXiv 2310.06825): Llama with grouped heads, and no flag for biases."""
 
@@ -83,16 +74,14 @@ def mistral(c: Config) -> Decoder:
     return kit.decoder(c, one, windows(c, lambda _: True))
 
 
-@family("ministral", architecture="MinistralForCausalLM", heads=tops.CAUSAL_LM)
+@family("ministral")
 def ministral(c: Config) -> Module:
     """Ministral (Mistral AI 2024): Mistral, some of whose layers may see everything."""
     return mistral(c).but(masks=both(c))
 
 
 @family(
-    "ministral3",
-    architecture="Ministral3ForCausalLM",
-    heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)},
+    "ministral3", heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)}
 )
 def ministral3(c: Config) -> Module:
     """Ministral 3 (Mistral AI 2025): Mistral whose queries are multiplied by a number for each place."""
@@ -111,7 +100,7 @@ def upper_windows(c: Config) -> list[int | None]:
     return windows(c, lambda place: place >= first)
 
 
-@family("qwen2", architecture="Qwen2ForCausalLM", heads=tops.CAUSAL_LM)
+@family("qwen2")
 def qwen2(c: Config) -> Module:
     """Qwen2 technical report (arXiv 2407.10671): biases on queries, keys and values, none on the output."""
 
@@ -121,7 +110,7 @@ def qwen2(c: Config) -> Module:
     return kit.decoder(c, one, upper_windows(c), masks=(None,))
 
 
-@family("qwen3", architecture="Qwen3ForCausalLM", heads=tops.CAUSAL_LM)
+@family("qwen3")
 def qwen3(c: Config) -> Module:
     """Qwen3 technical report (arXiv 2505.09388): a norm of each head's query and key."""
     return with_head_norms(c)
@@ -137,7 +126,7 @@ def with_head_norms(c: Config, *, by_sequence: bool = False) -> Module:
     return kit.decoder(c, one, upper_windows(c), masks=(None,))
 
 
-@family("phi3", architecture="Phi3ForCausalLM", heads=tops.CAUSAL_LM)
+@family("phi3")
 def phi3(c: Config) -> Module:
     """Phi-3 (arXiv 2404.14219): Llama with fused projections; all layers see a window, where a config has one."""
 

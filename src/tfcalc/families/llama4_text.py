@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import kit
@@ -38,7 +37,7 @@ def sparse_layers(c: Config) -> list[bool]:
     return [(place + 1) % step == 0 for place in range(count)]
 
 
-@family("llama4_text", architecture="Llama4ForCausalLM", heads=tops.CAUSAL_LM)
+@family("llama4_text")
 def llama4_text(c: Config) -> Module:
     """Llama 4's text (Meta 2025): the norms of queries and keys have no weights."""
 

@@ -16,21 +16,21 @@ from tfcalc.nn.layers import PreNorm, Sandwich
 from tfcalc.nn.module import Module
 
 
-@family("arcee", architecture="ArceeForCausalLM", heads=tops.CAUSAL_LM)
+@family("arcee")
 def arcee(c: Config) -> Module:
     """Arcee AFM (transformers' ArceeMLP): no gate."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"))
     return kit.decoder(c, kit.layer(c, mixer, kit.plain(c, bias=c.flag("mlp_bias"))))
 
 
-@family("apertus", architecture="ApertusForCausalLM", heads=tops.CAUSAL_LM)
+@family("apertus")
 def apertus(c: Config) -> Module:
     """Apertus (arXiv 2509.14233): no gate, an activation with two trained scalars, norms of each head."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
     return kit.decoder(c, kit.layer(c, mixer, kit.plain(c), names=("attention_layernorm", "feedforward_layernorm")))
 
 
-@family("bitnet", architecture="BitNetForCausalLM", heads=tops.CAUSAL_LM)
+@family("bitnet")
 def bitnet(c: Config) -> Module:
     """BitNet b1.58 2B4T (arXiv 2504.12285): a norm before the last projection of each sub-layer too."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"))
@@ -39,14 +39,14 @@ def bitnet(c: Config) -> Module:
     return kit.decoder(c, kit.layer(c, mixer, ffn))
 
 
-@family("ernie4_5", architecture="Ernie4_5ForCausalLM", heads=tops.CAUSAL_LM)
+@family("ernie4_5")
 def ernie(c: Config) -> Module:
     """ERNIE 4.5 (transformers' Ernie4_5Attention): one flag for all biases."""
     bias, rope = c.flag("use_bias"), kit.rope(c, angles="float32", by_layer=True, in_float32=True)
     return kit.decoder(c, kit.layer(c, kit.attention(c, bias=bias).but(rope=rope), kit.gated(c, bias=bias)))
 
 
-@family("seed_oss", architecture="SeedOssForCausalLM", heads=tops.CAUSAL_LM)
+@family("seed_oss")
 def seed_oss(c: Config) -> Module:
     """Seed-OSS (transformers' SeedOssAttention): the output's bias has a flag of its own."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"), output_bias=c.flag("attention_out_bias"))
@@ -55,16 +55,14 @@ def seed_oss(c: Config) -> Module:
     )
 
 
-@family("jais2", architecture="Jais2ForCausalLM", heads=tops.CAUSAL_LM)
+@family("jais2")
 def jais2(c: Config) -> Module:
     """Jais 2 (transformers' Jais2DecoderLayer): no gate, LayerNorms with biases."""
     mixer, ffn = kit.attention(c, bias=c.flag("attention_bias")), kit.plain(c, bias=c.flag("mlp_bias"))
     return kit.decoder(c, kit.layer(c, mixer, ffn, norm="layernorm"), norm="layernorm")
 
 
-@family(
-    "nemotron", architecture="NemotronForCausalLM", heads=tops.CAUSAL_LM, partial_rotary_factor=0.5
-)  # by __post_init__
+@family("nemotron", partial_rotary_factor=0.5)  # by __post_init__
 def nemotron(c: Config) -> Module:
     """Nemotron-4 (arXiv 2402.16819): the same with norms whose weight is the distance from 1, and a part rotated."""
     mixer = kit.attention(c, bias=c.flag("attention_bias")).but(rope=kit.rope(c, copies=True))
@@ -72,7 +70,7 @@ def nemotron(c: Config) -> Module:
     return kit.decoder(c, layers, norm="layernorm", code="plus one")
 
 
-@family("helium", architecture="HeliumForCausalLM", heads=tops.CAUSAL_LM)
+@family("helium")
 def helium(c: Config) -> Module:
     """Helium (transformers' HeliumAttention): the output projection is h × h without bias, however wide heads are."""
     mixer, h = kit.attention(c, bias=c.flag("attention_bias")), c.size("hidden_size")
@@ -80,7 +78,7 @@ def helium(c: Config) -> Module:
     return kit.decoder(c, kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias")), code="helium"), code="helium")
 
 
-@family("hyperclovax", architecture="HyperCLOVAXForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
+@family("hyperclovax", heads=tops.CAUSAL_LM | tops.scaled_lm())
 def hyperclovax(c: Config) -> Module:
     """HyperCLOVA X SEED (transformers' HyperCLOVAXDecoderLayer): Granite with norms after sub-layers, if not off."""
     parts = kit.attention(c, bias=c.flag("attention_bias")), kit.gated(c, bias=c.flag("mlp_bias"))
@@ -92,7 +90,7 @@ def hyperclovax(c: Config) -> Module:
     return kit.decoder(c, layers.but(scales=True)).but(scales=True)
 
 
-@family("cwm", architecture="CwmForCausalLM", heads=tops.CAUSAL_LM)
+@family("cwm")
 def cwm(c: Config) -> Module:
     """Code World Model (arXiv 2510.02387): biases in the feed-forward network only, where a flag says so."""
 
@@ -107,7 +105,7 @@ def all_but_each_fourth(place: int) -> bool:
     return place % 4 != 0
 
 
-@family("nanochat", architecture="NanoChatForCausalLM", heads=tops.CAUSAL_LM | tops.capped_lm())
+@family("nanochat", heads=tops.CAUSAL_LM | tops.capped_lm())
 def nanochat(c: Config) -> Module:
     """NanoChat (transformers' NanoChatRMSNorm): no gate, and norms without any weight, those of the heads too.
 
@@ -120,7 +118,7 @@ def nanochat(c: Config) -> Module:
     return whole.but(first=whole.norm)
 
 
-@family("granite_swa", architecture="GraniteSWAForCausalLM", heads=tops.CAUSAL_LM | tops.scaled_lm())
+@family("granite_swa", heads=tops.CAUSAL_LM | tops.scaled_lm())
 def granite_swa(c: Config) -> Module:
     """Granite with windows (transformers' GraniteSWAAttention): a trained sink for each head."""
 
@@ -136,7 +134,7 @@ def stored(name: str, *shape: Num) -> Stored:
     return Stored(name, Weight(name, shape, minor=True, key=""))
 
 
-@family("hunyuan_v1_dense", architecture="HunYuanDenseV1ForCausalLM", heads=tops.CAUSAL_LM)
+@family("hunyuan_v1_dense")
 def hunyuan(c: Config) -> Module:
     """Hunyuan dense (transformers' HunYuanDenseV1Attention): a norm of each head's query and key, once rotated."""
     names = ("query_layernorm", "key_layernorm")
@@ -144,7 +142,7 @@ def hunyuan(c: Config) -> Module:
     return kit.decoder(c, kit.layer(c, mixer.but(normed_last=True), kit.gated(c)))
 
 
-@family("diffllama", architecture="DiffLlamaForCausalLM", heads=tops.CAUSAL_LM)
+@family("diffllama")
 def diffllama(c: Config) -> Module:
     """Differential Transformer (arXiv 2410.05258): one attention is subtracted from another, by four trained vectors.
 
@@ -173,7 +171,6 @@ def deep_classifier(c: Config, base: Module) -> Module:
 
 @family(
     "eurobert",
-    architecture="EuroBertForMaskedLM",
     heads={
         "Model": tops.bare,
         "ForMaskedLM": masked_lm,

@@ -36,7 +36,7 @@ def _llava(c: Config, *further: Stored, tiles: Num = 1) -> Module:
     return reader(sees, (projector, *further), text, vectors=vectors, width=fan_in, tiles=tiles)
 
 
-@family("llava", architecture="LlavaForConditionalGeneration", heads=heads(llama_text, tied=either))
+@family("llava", heads=heads(llama_text, tied=either))
 def llava(c: Config) -> Module:
     """Liu et al. 2023 (arXiv 2310.03744): CLIP's patches through a network of one hidden layer."""
     return _llava(c)
@@ -44,7 +44,6 @@ def llava(c: Config) -> Module:
 
 @family(
     "llava_next",
-    architecture="LlavaNextForConditionalGeneration",
     heads=heads(llama_text),
     image_grid_pinpoints=((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008)),  # by __post_init__
 )

@@ -29,7 +29,7 @@ MARKED = ("ForSequenceClassification", "ForQuestionAnswering", "ForMultipleChoic
 """The classes that show a token to all others: the first, or their question, which is one token here."""
 
 
-@family("longformer", architecture="LongformerForMaskedLM", heads=bert_tops.ROBERTA_TOPS)
+@family("longformer", heads=bert_tops.ROBERTA_TOPS)
 def longformer(c: Config) -> Module:
     """Beltagy et al. 2020 (arXiv 2004.05150): RoBERTa with attention to what is near, and to tokens that all see.
 
@@ -116,7 +116,7 @@ def convolution(c: Config, window: str) -> HeadConvolution | None:
     return HeadConvolution("self.conv", c.size("num_attention_heads"), c.size(window))
 
 
-@family("nystromformer", architecture="NystromformerForMaskedLM", heads=FURTHER_TOPS)
+@family("nystromformer", heads=FURTHER_TOPS)
 def nystromformer(c: Config) -> Module:
     """Xiong et al. 2021 (arXiv 2102.03902): scores by way of a few landmarks; of all pairs where each token is one."""
     landmarks = c.number("num_landmarks")
@@ -126,14 +126,14 @@ def nystromformer(c: Config) -> Module:
     return linear_bert("nystromformer", c, mixer)
 
 
-@family("yoso", architecture="YosoForMaskedLM", heads=FURTHER_TOPS)
+@family("yoso", heads=FURTHER_TOPS)
 def yoso(c: Config) -> Module:
     """Zeng et al. 2021 (arXiv 2111.09714): scores by hashing."""
     mixer = kit.attention(c, of=HashedAttention, causal=False, dropout=False, beside=convolution(c, "conv_window"))
     return linear_bert("yoso", c, mixer).to(HashedEncoder)
 
 
-@family("mra", architecture="MraForMaskedLM", heads=FURTHER_TOPS)
+@family("mra", heads=FURTHER_TOPS)
 def mra(c: Config) -> Module:
     """Zeng et al. 2022 (arXiv 2207.10284): scores at several resolutions; the numbers of positions are stored."""
     made = linear_bert("mra", c, kit.attention(c, causal=False))
@@ -143,7 +143,7 @@ def mra(c: Config) -> Module:
     return made.but(table=Numbered(words.name, words.tables, words.norm, words.dropped, numbers=numbers))
 
 
-@family("fnet", architecture="FNetForMaskedLM", heads=BERT_TOPS)
+@family("fnet", heads=BERT_TOPS)
 def fnet(c: Config) -> Module:
     """Lee-Thorp et al. 2021 (arXiv 2105.03824): a Fourier transform in the place of attention; all have the pooler."""
     h = c.size("hidden_size")

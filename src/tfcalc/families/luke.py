@@ -62,7 +62,7 @@ ENTITIES = {"ForEntityClassification": 1, "ForEntityPairClassification": 2, "For
 LUKE_POOLED = tuple(head for head in LUKE_TOPS if head not in ("ForTokenClassification", "ForQuestionAnswering"))
 
 
-@family("luke", architecture="LukeForMaskedLM", heads=LUKE_TOPS)
+@family("luke", heads=LUKE_TOPS)
 def luke(c: Config) -> Module:
     """Yamada et al. 2020 (arXiv 2010.01057): RoBERTa that reads entities too, with queries for each pair of kinds."""
     h, number = c.size("hidden_size"), ENTITIES.get(c.head, 0)
@@ -114,7 +114,7 @@ TAPAS_TOPS: dict[str, Top] = {
 }
 
 
-@family("tapas", architecture="TapasForMaskedLM", heads=TAPAS_TOPS)
+@family("tapas", heads=TAPAS_TOPS)
 def tapas(c: Config) -> Module:
     """Herzig et al. 2020 (arXiv 2004.02349): BERT with a table for each thing that is known of a cell."""
     sizes = c.numbers("type_vocab_sizes")
@@ -132,7 +132,7 @@ def tapas(c: Config) -> Module:
 ROC_TOPS: dict[str, Top] = {**bert_tops.BERT_TOPS, "ForPreTraining": bert_tops.masked(bert_tops.PREDICTIONS)}
 
 
-@family("roc_bert", architecture="RoCBertForCausalLM", heads=ROC_TOPS)
+@family("roc_bert", heads=ROC_TOPS)
 def roc_bert(c: Config) -> Module:
     """Su et al. 2022 (RoCBert, ACL): BERT with how each character sounds and looks, put beside it or added."""
     h, words = c.size("hidden_size"), kit.embeddings(c, *kit.with_tables(c))

@@ -58,13 +58,13 @@ def mamba2_head_dim(c: Config, n_heads: str, head_dim: str, channels: Channels) 
     return c.size(head_dim)
 
 
-@family("mamba", architecture="MambaForCausalLM", heads=TOPS)
+@family("mamba", heads=TOPS)
 def mamba(c: Config) -> Module:
     """Mamba (arXiv 2312.00752)."""
     return stacked(c, mamba_mixer(c))
 
 
-@family("falcon_mamba", architecture="FalconMambaForCausalLM", heads=TOPS)
+@family("falcon_mamba", heads=TOPS)
 def falcon_mamba(c: Config) -> Module:
     """Falcon Mamba (arXiv 2410.05355): norms of time step, B and C, without weights."""
     return stacked(c, mamba_mixer(c, norms="rmsnorm-plain"))
@@ -106,7 +106,7 @@ def stacked(c: Config, mixer: Module) -> Module:
     return kit.decoder(c, made, names=("backbone", "embeddings", "norm_f"))
 
 
-@family("mamba2", architecture="Mamba2ForCausalLM", heads=TOPS)
+@family("mamba2", heads=TOPS)
 def mamba2(c: Config) -> Module:
     """Mamba-2 (arXiv 2405.21060)."""
     channels, heads = expanded(c, "expand"), c.size("num_heads")

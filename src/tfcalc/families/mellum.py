@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import experts, kit
@@ -12,7 +11,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.module import Module
 
 
-@family("mellum", architecture="MellumForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_experts": "num_local_experts"})
+@family("mellum")
 def mellum(c: Config) -> Module:
     """Mellum 2 (transformers' MellumDecoderLayer); a layer is sparse unless ``mlp_layer_types`` calls it dense."""
     kinds = experts.mlp_types(c, experts.sparse_after(c, 0))

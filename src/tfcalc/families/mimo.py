@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, scaled
@@ -56,9 +55,6 @@ def mimo_window(c: Config) -> int:
 
 @family(
     "mimo_v2_flash",
-    architecture="MiMoV2FlashForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_local_experts": "n_routed_experts"},
     partial_rotary_factor=0.334,  # by __post_init__
 )
 def mimo_v2_flash(c: Config) -> Module:
@@ -72,7 +68,7 @@ def mimo_v2_flash(c: Config) -> Module:
     return kit.decoder(c, one, list(zip(slides, mlp_types(c, sparse_after(c, 1)), strict=True)))
 
 
-@family("laguna", architecture="LagunaForCausalLM", heads=tops.CAUSAL_LM)
+@family("laguna")
 def laguna(c: Config) -> Module:
     """Poolside's Laguna (transformers' LagunaModel): gated attention, whose layers may differ in their query heads."""
 

@@ -51,7 +51,7 @@ def lightning(c: Config) -> LightningAttention:
     )
 
 
-@family("minimax", architecture="MiniMaxForCausalLM", heads=TOPS, aliases={"num_experts": "num_local_experts"})
+@family("minimax", heads=TOPS)
 def minimax(c: Config) -> Module:
     """MiniMax-01 (arXiv 2501.08313): seven of its eight layers attend linearly."""
     seen = window(c)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
@@ -79,12 +78,7 @@ def mixed(c: Config) -> Mixture:
     return made.but(experts=made.experts.but(clipped=True), stored=(stored,), shared_first=True, scales=True)
 
 
-@family(
-    "minimax_m3_vl_text",
-    architecture="MiniMaxM3VLForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_experts": "num_local_experts"},
-)
+@family("minimax_m3_vl_text")
 def minimax_m3_vl_text(c: Config) -> Module:
     """MiniMax-M3 (transformers' MiniMaxM3VLTextModel): ``intermediate_size`` is each routed expert's."""
 

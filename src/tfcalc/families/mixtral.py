@@ -19,14 +19,14 @@ TOPS = tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", b
 """Most of these call the base ``model`` under every head."""
 
 
-@family("mixtral", architecture="MixtralForCausalLM", heads=TOPS, aliases={"num_experts": "num_local_experts"})
+@family("mixtral", heads=TOPS)
 def mixtral(c: Config) -> Module:
     """Jiang et al. 2024 (arXiv 2401.04088): ``intermediate_size`` is each expert's."""
     mixer = kit.attention(c, window=window(c))
     return kit.decoder(c, kit.layer(c, mixer, experts.mixture(c, normalized=True)))
 
 
-@family("olmoe", architecture="OlmoeForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"})
+@family("olmoe")
 def olmoe(c: Config) -> Module:
     """OLMoE (arXiv 2409.02060): norms of whole queries and keys, as wide as heads that split the hidden size."""
     mixer = whole_norms(c, width=c.quotient("hidden_size", "num_attention_heads"))
@@ -34,9 +34,7 @@ def olmoe(c: Config) -> Module:
     return kit.decoder(c, kit.layer(c, mixer, of_topk(c)))
 
 
-@family(
-    "flex_olmo", architecture="FlexOlmoForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"}
-)
+@family("flex_olmo")
 def flex_olmo(c: Config) -> Module:
     """FlexOlmo (arXiv 2507.07024): OLMoE with OLMo 2's norms, after the sub-layers rather than before."""
     mixer = whole_norms(c, code="olmo").but(rope=kit.rope(c, angles="float32"))
@@ -59,12 +57,7 @@ def whole_norms(c: Config, *, width: Num | None = None, code: str = "") -> Atten
     return mixer.but(norms=(q.but(width=mixer.heads * width), k.but(width=mixer.kv_heads * width)))
 
 
-@family(
-    "minimax_m2",
-    architecture="MiniMaxM2ForCausalLM",
-    heads=tops.CAUSAL_LM,
-    aliases={"num_experts": "num_local_experts"},
-)
+@family("minimax_m2")
 def minimax_m2(c: Config) -> Module:
     """MiniMax-M2 (transformers' MiniMaxM2Model): norms of whole queries and keys, a correction of the router."""
     mixed = experts.mixture(c, scores="sigmoid", corrected=True, normalized=True, logits="float32")
@@ -73,11 +66,7 @@ def minimax_m2(c: Config) -> Module:
     return kit.decoder(c, kit.layer(c, mixer, mixed))
 
 
-@family(
-    "phimoe",
-    architecture="PhimoeForCausalLM",
-    heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias_flag="lm_head_bias")},
-)
+@family("phimoe", heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias_flag="lm_head_bias")})
 def phimoe(c: Config) -> Module:
     """Phi-3.5-MoE (arXiv 2404.14219): Mixtral with biases and LayerNorm; SparseMixer always draws two experts."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window(c))
@@ -85,7 +74,7 @@ def phimoe(c: Config) -> Module:
     return kit.decoder(c, kit.layer(c, mixer, mixed, norm="layernorm"), norm="layernorm")
 
 
-@family("gpt_oss", architecture="GptOssForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_experts": "num_local_experts"})
+@family("gpt_oss")
 def gpt_oss(c: Config) -> Module:
     """gpt-oss (arXiv 2508.10925): biases everywhere, in the router and the experts too, and a sink for each head.
 

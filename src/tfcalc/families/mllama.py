@@ -72,12 +72,7 @@ def _reading(c: Config, width: Num, *, reads: bool) -> Attention:
     return made.to(CrossAttention, causal=False, masked=False, reads=reads)
 
 
-@family(
-    "mllama_vision_model",
-    architecture="MllamaVisionModel",
-    heads={"Model": bare},
-    aliases={"num_attention_heads": "attention_heads"},
-)
+@family("mllama_vision_model", architecture="MllamaVisionModel", heads={"Model": bare})
 def mllama_vision(c: Config) -> Module:
     """Tiles of an image, with tables for where a tile lies in images of each shape; two stacks, the second gated."""
     h, n = c.size("hidden_size"), product(grid(c)) + 1
@@ -128,11 +123,7 @@ def _vision_layers(c: Config, name: str, depth: str, *gates: str) -> MaskedLayer
     return MaskedLayers(name, (), image_kit.stack(c, layer, depth=depth))
 
 
-@family(
-    "mllama",
-    architecture="MllamaForCausalLM",
-    heads={"Model": bare, "ForConditionalGeneration": untied, TEXT_ONLY: untied},
-)
+@family("mllama", heads={"Model": bare, "ForConditionalGeneration": untied, TEXT_ONLY: untied})
 def mllama(c: Config) -> Module:
     """Llama 3.2 Vision (Meta, 2024; arXiv 2407.21783, section 7). As a causal language model it is the text alone."""
     vision, text = part(c, "vision_config", "mllama_vision_model"), part(c, "text_config", "mllama_text_model")

@@ -113,7 +113,6 @@ def rope(c: Config, *, by_sequence: bool = False) -> Rope:
 
 @family(
     "modernbert",
-    architecture="ModernBertForMaskedLM",
     heads=MODERNBERT_TOPS,
     global_attn_every_n_layers=3,  # by __post_init__, for older configs
 )
@@ -125,7 +124,6 @@ def modernbert(c: Config) -> Module:
 
 @family(
     "modernbert-decoder",
-    architecture="ModernBertDecoderForCausalLM",
     heads=DECODER_TOPS,
     global_attn_every_n_layers=3,  # by __post_init__, for older configs
 )
@@ -177,14 +175,14 @@ def words_and_bias(c: Config) -> Predictions:
     return Predictions("lm_head", dense, bert_kit.norm(c, "layer_norm"), decoder, None, "gelu")
 
 
-@family("gte", architecture="GteForMaskedLM", heads=bert_tops.TASKS | bert_tops.lm(words_and_bias))
+@family("gte", heads=bert_tops.TASKS | bert_tops.lm(words_and_bias))
 def gte(c: Config) -> Module:
     """Zhang et al. 2024 (mGTE, arXiv 2407.19669): rotary positions, a gated network; only a classifier has a pooler."""
     ffn = network(c, down_bias=True, dropped=bert_kit.drops(c))
     return rotary_bert("gte", c, ffn, bias=True, pooled=CLASSIFIES)
 
 
-@family("jina_embeddings_v3", architecture="JinaEmbeddingsV3ForMaskedLM", heads=bert_tops.ROBERTA_TOPS)
+@family("jina_embeddings_v3", heads=bert_tops.ROBERTA_TOPS)
 def jina_embeddings_v3(c: Config) -> Module:
     """Sturua et al. 2024 (arXiv 2409.10173): XLM-R with rotary positions."""
     return rotary_bert("roberta", c, kit.plain(c, bias=True, names=("fc1", "fc2")), bias=True, pooled=("Model",))
@@ -210,7 +208,7 @@ ULTRABERT_TOPS: dict[str, Top] = {
 }
 
 
-@family("ultrabert", architecture="UltrabertForMaskedLM", heads=ULTRABERT_TOPS)
+@family("ultrabert", heads=ULTRABERT_TOPS)
 def ultrabert(c: Config) -> Module:
     """Transformers' UltrabertModel: Llama that looks both ways, in two layers of three only nearby."""
 

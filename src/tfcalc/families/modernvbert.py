@@ -47,7 +47,6 @@ def _shuffled(c: Config, vision: Config, text: Config, *further: Module) -> Modu
 
 @family(
     "modernvbert",
-    architecture="ModernVBertForMaskedLM",
     heads={
         "Model": bare,
         "ForMaskedLM": words_seen,
@@ -79,7 +78,6 @@ def ultravbert_classes(c: Config, base: Module) -> Module:
 
 @family(
     "ultravbert",
-    architecture="UltraVBertForMaskedLM",
     heads={
         "Model": bare,
         "ForMaskedLM": words_through_bottleneck,

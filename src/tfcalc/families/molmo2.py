@@ -11,9 +11,7 @@ from tfcalc.nn.layers import Behind, PreNorm
 from tfcalc.nn.module import Module
 
 
-@family(
-    "molmo2_text", architecture="Molmo2TextModel", heads={"Model": tops.bare}, aliases={"qkv_bias": "attention_bias"}
-)
+@family("molmo2_text", heads={"Model": tops.bare})
 def molmo2_text(c: Config) -> Module:
     """Molmo 2 (arXiv 2601.10611): queries and keys normed as in Qwen3 or as in OLMo 2, and words for what is seen.
 

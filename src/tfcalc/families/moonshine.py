@@ -25,7 +25,6 @@ STRIDES = (64, 3, 2)
 
 @family(
     "moonshine",
-    architecture="MoonshineForConditionalGeneration",
     heads={"Model": bare, "ForConditionalGeneration": lm_head("proj_out", shifted=False)},
     aliases={
         "num_key_value_heads": "decoder_num_key_value_heads",

@@ -26,7 +26,7 @@ def inner(c: Config) -> Num:
     return half
 
 
-@family("moshi", architecture="MoshiForCausalLM", heads={"Model": tops.bare, "ForCausalLM": tops.never_tied})
+@family("moshi", heads={"Model": tops.bare, "ForCausalLM": tops.never_tied})
 def moshi(c: Config) -> Module:
     """Défossez et al. 2024 (arXiv 2410.00037): Llama's layers; a row more in the table, for what begins a text."""
     h, f = c.size("hidden_size"), inner(c)

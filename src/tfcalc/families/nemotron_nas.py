@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, ceil_div, divide, floor_div, scaled
@@ -28,7 +27,6 @@ STEP = 256
 @family(
     "nemotron-nas",
     architecture="DeciLMForCausalLM",
-    heads=tops.CAUSAL_LM,
     like="llama",
     vocab_size=128256,
     hidden_size=8192,

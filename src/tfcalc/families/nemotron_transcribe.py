@@ -128,11 +128,7 @@ def _written(c: Config, base: Module) -> Module:
     return whole.to(TimingHead, timing=timing)
 
 
-@family(
-    "nemo_speechlm",
-    architecture="Nemotron3_5TranscribeForConditionalGeneration",
-    heads={"Model": bare, "ForConditionalGeneration": _written},
-)
+@family("nemo_speechlm", heads={"Model": bare, "ForConditionalGeneration": _written})
 def nemo_speechlm(c: Config) -> Module:
     """Transformers' Nemotron3_5TranscribeModel: fixed vectors of who speaks are added to what the encoder hears.
 

@@ -33,7 +33,7 @@ def vectors(c: Config, base: Module) -> Module:
 TOPS: dict[str, Top] = {"Model": bare, "ForMaskedLM": words, "ForRetrieval": vectors}
 
 
-@family("neomme", architecture="NeoMMEForMaskedLM", heads=TOPS)
+@family("neomme", heads=TOPS)
 def neomme(c: Config) -> Module:
     """Transformers' NeoMMEModel: norms without weights; the first and the last global layer add vectors to the values.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import kit
@@ -13,7 +12,7 @@ from tfcalc.nn.module import Module
 POST_NORM = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
-@family("olmo", architecture="OlmoForCausalLM", heads=tops.CAUSAL_LM)
+@family("olmo")
 def olmo(c: Config) -> Module:
     """OLMo (arXiv 2402.00838): norms without any weight; queries, keys and values may be cut off."""
     mixer, plain = kit.attention(c, bias=c.flag("attention_bias")), "layernorm-plain"
@@ -21,8 +20,8 @@ def olmo(c: Config) -> Module:
     return kit.decoder(c, kit.layer(c, mixer, kit.gated(c), norm=plain, code="float32"), norm=plain, code="float32")
 
 
-@family("olmo2", architecture="Olmo2ForCausalLM", heads=tops.CAUSAL_LM)
-@family("olmo3", architecture="Olmo3ForCausalLM", heads=tops.CAUSAL_LM)
+@family("olmo2")
+@family("olmo3")
 def olmo2(c: Config) -> Module:
     """OLMo 2 (arXiv 2501.00656): norms after the sub-layers, and of all queries and all keys together.
 
@@ -38,7 +37,7 @@ def olmo2(c: Config) -> Module:
     return kit.decoder(c, one, windows(c, lambda place: (place + 1) % 4 != 0), code="olmo", masks=both(c))
 
 
-@family("exaone4", architecture="Exaone4ForCausalLM", heads=tops.CAUSAL_LM)
+@family("exaone4")
 def exaone4(c: Config) -> Module:
     """EXAONE 4.0 (arXiv 2507.11407): norms after the sub-layers, and of each head's query and key.
 

@@ -45,11 +45,7 @@ def delta_net(c: Config) -> Module:
     )
 
 
-@family(
-    "olmo_hybrid",
-    architecture="OlmoHybridForCausalLM",
-    heads={"Model": tops.bare, "ForCausalLM": tops.lm_head()},
-)
+@family("olmo_hybrid", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head()})
 def olmo_hybrid(c: Config) -> Module:
     """OLMo Hybrid (Ai2, 2026): recurrent layers have norms before their halves, attention layers after them."""
 

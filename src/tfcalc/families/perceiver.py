@@ -60,7 +60,7 @@ TOPS: dict[str, Top] = {
 }
 
 
-@family("perceiver", architecture="PerceiverForMaskedLM", heads=TOPS)
+@family("perceiver", heads=TOPS)
 def perceiver(c: Config) -> Module:
     """Jaegle et al. 2021 (arXiv 2107.14795): the block of self-attention is run ``num_blocks`` times."""
     image, count = c.head == "ForImageClassificationLearned", c.number("num_self_attends_per_block")

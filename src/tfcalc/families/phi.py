@@ -13,7 +13,6 @@ from tfcalc.nn.module import Module
 
 @family(
     "phi",
-    architecture="PhiForCausalLM",
     heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias=True)},
     partial_rotary_factor=0.5,  # by __post_init__
 )
@@ -35,7 +34,7 @@ def phi(c: Config) -> Module:
     return whole.but(dropped=bool(c.get("embd_pdrop")))
 
 
-@family("starcoder2", architecture="Starcoder2ForCausalLM", heads=tops.CAUSAL_LM)
+@family("starcoder2")
 def starcoder2(c: Config) -> Module:
     """Lozhkov et al. 2024 (arXiv 2402.19173): grouped heads, but GPT-2's feed-forward network and norms."""
     bias, dropped = c.flag("use_bias"), bool(c.get("residual_dropout"))

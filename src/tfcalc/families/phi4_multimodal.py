@@ -101,7 +101,7 @@ def _convolutions(c: Config) -> GatedByHalf:
     )
 
 
-@family("phi4_multimodal", architecture="Phi4MultimodalForCausalLM", heads={"Model": bare, "ForCausalLM": lm_head()})
+@family("phi4_multimodal", heads={"Model": bare, "ForCausalLM": lm_head()})
 def phi4_multimodal(c: Config) -> Module:
     """Phi-4-Mini and Phi-4-multimodal (arXiv 2503.01743): Phi-3, and what makes vectors of images and of sound.
 

@@ -19,7 +19,7 @@ from tfcalc.nn.reader import Merger
 from tfcalc.nn.rope import Rope
 
 
-@family("pixtral", architecture="PixtralVisionModel", heads={"Model": bare})
+@family("pixtral", heads={"Model": bare})
 def pixtral(c: Config) -> Module:
     """Pixtral's tower (arXiv 2410.07073): a Llama without biases, for images of any shape.
 
@@ -60,7 +60,7 @@ MISTRAL_SMALL = {
 mistral_text = text_of("mistral", over=MISTRAL_SMALL)
 
 
-@family("mistral3", architecture="Mistral3ForConditionalGeneration", heads=heads(mistral_text))
+@family("mistral3", heads=heads(mistral_text))
 def mistral3(c: Config) -> Module:
     """Mistral Small 3.1 (Mistral AI, 2025): neighbouring patches are merged before the projector."""
     vision, text = part(c, "vision_config", "pixtral", over=PIXTRAL_LARGE, free=True), mistral_text(c)

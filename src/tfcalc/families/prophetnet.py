@@ -68,12 +68,7 @@ def guesses(*, copies_first: bool) -> Top:
 @family(
     "prophetnet",
     architecture="ProphetNetForCausalLM",
-    heads={
-        "Model": bare,
-        "ForConditionalGeneration": guesses(copies_first=True),
-        ALONE: guesses(copies_first=False),
-    },
-    aliases={"num_attention_heads": "num_encoder_attention_heads"},
+    heads={"Model": bare, "ForConditionalGeneration": guesses(copies_first=True), ALONE: guesses(copies_first=False)},
 )
 def prophetnet(c: Config) -> Module:
     """Qi et al. 2020 (arXiv 2001.04063): beside the words themselves, the decoder has ``ngram`` streams of guesses."""

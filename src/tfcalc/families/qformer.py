@@ -22,7 +22,7 @@ def given(c: Config, base: Module) -> Module:
     return Given("", base, c.size("hidden_size"), c.size("encoder_hidden_size"))
 
 
-@family("blip_2_qformer", architecture="Blip2QFormerModel", heads={"Model": given})
+@family("blip_2_qformer", heads={"Model": given})
 def qformer(c: Config) -> Module:
     """Li et al. 2023 (BLIP-2, arXiv 2301.12597): some layers read the encoder; texts have networks of their own."""
     return reader(c)

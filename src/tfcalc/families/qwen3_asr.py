@@ -10,7 +10,7 @@ from tfcalc.configs.tops import bare, labels
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.families import seq2seq_kit as kit
 from tfcalc.families.images import part
-from tfcalc.families.sound_kit import ALIASES, ALONE, language, listener, writes
+from tfcalc.families.sound_kit import ALONE, language, listener, writes
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.frames import Convolution, SoundEncoder
@@ -20,7 +20,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.pieces import HALVED, InPieces, PiecesStem
 
 
-@family("qwen3_asr_encoder", architecture="Qwen3ASREncoder", heads=ALONE, aliases=ALIASES)
+@family("qwen3_asr_encoder", heads=ALONE)
 def qwen3_asr_encoder(c: Config) -> Module:
     """Whisper's layers; frames attend within windows of ``n_window_infer`` of the spectrogram's, the last shorter."""
     piece = 2 * c.number("n_window")
@@ -50,9 +50,7 @@ def _tokens(c: Config, base: Module) -> Module:
 
 
 @family(
-    "qwen3_asr",
-    architecture="Qwen3ASRForConditionalGeneration",
-    heads={"Model": bare, "ForConditionalGeneration": writes(tied=True), "ForTokenClassification": _tokens},
+    "qwen3_asr", heads={"Model": bare, "ForConditionalGeneration": writes(tied=True), "ForTokenClassification": _tokens}
 )
 def qwen3_asr(c: Config) -> Module:
     """Qwen3-ASR (arXiv 2601.21337): every frame is a vector among the words."""

@@ -45,8 +45,6 @@ def delta_decoder(
 
 @family(
     "qwen3_next",
-    architecture="Qwen3NextForCausalLM",
-    heads=tops.CAUSAL_LM,
     # by __post_init__, for older configs:
     full_attention_interval=4,
     partial_rotary_factor=0.25,
@@ -59,7 +57,6 @@ def qwen3_next(c: Config) -> Module:
 
 @family(
     "qwen3_5_text",
-    architecture="Qwen3_5ForCausalLM",
     heads=tops.CAUSAL_LM | {"TextModel": tops.bare},
     # by __post_init__, for older configs:
     full_attention_interval=4,
@@ -72,7 +69,6 @@ def qwen3_5_text(c: Config) -> Module:
 
 @family(
     "qwen3_5_moe_text",
-    architecture="Qwen3_5MoeForCausalLM",
     heads=tops.CAUSAL_LM | {"TextModel": tops.bare},
     # by __post_init__:
     full_attention_interval=4,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import experts, kit
@@ -48,7 +47,7 @@ def of_topk(c: Config, *, normalized: bool = False) -> Mixture:
     return experts.mixture(c, experts="num_experts", width=width, normalized=sums_to_1, result="logits")
 
 
-@family("qwen2_moe", architecture="Qwen2MoeForCausalLM", heads=TOPS)
+@family("qwen2_moe", heads=TOPS)
 def qwen2_moe(c: Config) -> Module:
     """Qwen1.5-MoE and Qwen2 (arXiv 2407.10671): a shared expert with a gate of its own, which is one number a token."""
     slides = c.flag("use_sliding_window")
@@ -66,9 +65,7 @@ def with_shared(c: Config, mixed: Mixture) -> Mixture:
     return mixed.but(shared=(shared,), gate=Linear("shared_expert_gate", c.size("hidden_size"), 1), shared_first=True)
 
 
-@family(
-    "qwen3_moe", architecture="Qwen3MoeForCausalLM", heads=tops.CAUSAL_LM, aliases={"num_local_experts": "num_experts"}
-)
+@family("qwen3_moe")
 def qwen3_moe(c: Config) -> Module:
     """Qwen3 (arXiv 2505.09388): no shared expert; a norm of each head's query and key."""
     return with_head_norms(c)
@@ -85,7 +82,7 @@ def with_head_norms(c: Config, *, by_sequence: bool = False, normalized: bool = 
     return decoder_with_steps(c, [seen] * c.number(LAYERS), mixer, lambda: of_topk(c, normalized=normalized))
 
 
-@family("flint", architecture="FlintForCausalLM", heads=tops.CAUSAL_LM, mlp_only_layers=[0, 1])  # by __post_init__
+@family("flint", mlp_only_layers=[0, 1])  # by __post_init__
 def flint(c: Config) -> Module:
     """Flint (transformers' FlintModel): Qwen3's attention with sinks, and a shared expert without a gate.
 

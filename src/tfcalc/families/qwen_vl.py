@@ -9,7 +9,7 @@ from tfcalc.core.number import Num, divide, floor_div, scaled
 from tfcalc.families import image_kit, kit, llama, packed_kit, qwen_moe
 from tfcalc.families.images import FC, part
 from tfcalc.families.llama import upper_windows
-from tfcalc.families.packed_kit import MERGED_OF_TWO, SIDES
+from tfcalc.families.packed_kit import MERGED_OF_TWO
 from tfcalc.families.reader_kit import either, heads, reader
 from tfcalc.nn.any_size import PackedTower, Resampled
 from tfcalc.nn.layers import PreNorm
@@ -19,7 +19,7 @@ BARE = {"Model": tops.bare}
 LINEAR_FC = ("linear_fc1", "linear_fc2")
 
 
-@family("qwen2_vl_vision", architecture="Qwen2VisionTransformerPretrainedModel", heads=BARE, aliases=SIDES)
+@family("qwen2_vl_vision", architecture="Qwen2VisionTransformerPretrainedModel", heads=BARE)
 def qwen2_vl_vision(c: Config) -> Module:
     """The tower of Qwen2-VL (arXiv 2409.12191): rotary positions; ``hidden_size`` is what it gives to the text."""
     e = c.size("embed_dim")
@@ -29,7 +29,7 @@ def qwen2_vl_vision(c: Config) -> Module:
     return packed_kit.tower(packed_kit.patches(c, e, bias=False), layers, merger)
 
 
-@family("qwen2_5_vl_vision", architecture="Qwen2_5_VisionTransformerPretrainedModel", heads=BARE, aliases=SIDES)
+@family("qwen2_5_vl_vision", heads=BARE)
 def qwen2_5_vl_vision(c: Config) -> Module:
     """The tower of Qwen2.5-VL (arXiv 2502.13923): RMSNorm, SwiGLU with biases; most layers look only within windows."""
     h, depth, everywhere = c.size("hidden_size"), c.number("depth"), c.numbers("fullatt_block_indexes")
@@ -71,22 +71,22 @@ def qwen3_tower(c: Config, *, deep: int = 0) -> PackedTower:
     return packed_kit.tower(patches, layers, *mergers, positions=positions, count=count)
 
 
-@family("qwen3_vl_vision", architecture="Qwen3VLVisionModel", heads=BARE, aliases=SIDES)
-@family("qwen3_vl_moe_vision", architecture="Qwen3VLMoeVisionModel", heads=BARE, aliases=SIDES)
+@family("qwen3_vl_vision", heads=BARE)
+@family("qwen3_vl_moe_vision", heads=BARE)
 def qwen3_vl_vision(c: Config) -> Module:
     """The tower of Qwen3-VL (arXiv 2511.21631): DeepStack (arXiv 2406.04334) merges early layers' vectors as well."""
     return qwen3_tower(c, deep=len(c.numbers("deepstack_visual_indexes")))
 
 
-@family("qwen3_5_vision", architecture="Qwen3_5VisionModel", heads=BARE, aliases=SIDES)
-@family("qwen3_5_moe_vision", architecture="Qwen3_5MoeVisionModel", heads=BARE, aliases=SIDES)
+@family("qwen3_5_vision", heads=BARE)
+@family("qwen3_5_moe_vision", heads=BARE)
 def qwen3_5_vision(c: Config) -> Module:
     """The tower of Qwen3.5: Qwen3-VL's without DeepStack."""
     return qwen3_tower(c)
 
 
-@family("qwen2_vl_text", architecture="Qwen2VLTextModel", heads=BARE)
-@family("qwen2_5_vl_text", architecture="Qwen2_5_VLTextModel", heads=BARE)
+@family("qwen2_vl_text", heads=BARE)
+@family("qwen2_5_vl_text", heads=BARE)
 def qwen2_vl_text(c: Config) -> Module:
     """Qwen2 with rotary positions in three dimensions: those of a token depend on its sequence."""
     width = c.quotient("hidden_size", "num_attention_heads")
@@ -99,18 +99,13 @@ def qwen2_vl_text(c: Config) -> Module:
     return kit.decoder(c, one, upper_windows(c), masks=(None,))
 
 
-@family("qwen3_vl_text", architecture="Qwen3VLTextModel", heads=BARE)
+@family("qwen3_vl_text", heads=BARE)
 def qwen3_vl_text(c: Config) -> Module:
     """Qwen3 with rotary positions in three dimensions."""
     return llama.with_head_norms(c, by_sequence=True)
 
 
-@family(
-    "qwen3_vl_moe_text",
-    architecture="Qwen3VLMoeTextModel",
-    heads=BARE,
-    aliases={"num_local_experts": "num_experts"},
-)
+@family("qwen3_vl_moe_text", heads=BARE)
 def qwen3_vl_moe_text(c: Config) -> Module:
     """Qwen3-MoE with rotary positions in three dimensions."""
     return qwen_moe.with_head_norms(c, by_sequence=True, normalized=True)
@@ -133,12 +128,12 @@ def seeing(c: Config) -> Module:
     return reader(tower, (), language, vectors=count, width=language.size("hidden_size"), together=side * side)
 
 
-@family("qwen2_vl", architecture="Qwen2VLForConditionalGeneration", heads=heads(text, tied=either))
-@family("qwen2_5_vl", architecture="Qwen2_5_VLForConditionalGeneration", heads=heads(text, tied=either))
-@family("qwen3_vl", architecture="Qwen3VLForConditionalGeneration", heads=heads(text))
-@family("qwen3_vl_moe", architecture="Qwen3VLMoeForConditionalGeneration", heads=heads(text))
-@family("qwen3_5", architecture="Qwen3_5ForConditionalGeneration", heads=heads(text))
-@family("qwen3_5_moe", architecture="Qwen3_5MoeForConditionalGeneration", heads=heads(text))
+@family("qwen2_vl", heads=heads(text, tied=either))
+@family("qwen2_5_vl", heads=heads(text, tied=either))
+@family("qwen3_vl", heads=heads(text))
+@family("qwen3_vl_moe", heads=heads(text))
+@family("qwen3_5", heads=heads(text))
+@family("qwen3_5_moe", heads=heads(text))
 def qwen_vl(c: Config) -> Module:
     """Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL (2511.21631), Qwen3.5 (Qwen team, 2026)."""
     return seeing(c)

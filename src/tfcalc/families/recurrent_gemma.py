@@ -56,9 +56,7 @@ def block_types(c: Config) -> list[str]:
 
 @family(
     "recurrent_gemma",
-    architecture="RecurrentGemmaForCausalLM",
     heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(cap="logits_soft_cap")},
-    aliases={"sliding_window": "attention_window_size"},
     partial_rotary_factor=0.5,  # by convert_rope_params_to_dict
 )
 def recurrent_gemma(c: Config) -> Module:

@@ -16,15 +16,13 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 
 
-@family("baichuan", architecture="BaichuanForCausalLM", heads=tops.CAUSAL_LM, like="llama", vocab_size=64000)
+@family("baichuan", architecture="BaichuanForCausalLM", like="llama", vocab_size=64000)
 def baichuan(c: Config) -> Module:
     """Baichuan 2 (arXiv 2309.10305): Llama with one matrix for queries, keys and values."""
     return kit.decoder(c, kit.layer(c, kit.attention(c, names=("W_pack", "o_proj")), kit.gated(c)))
 
 
-@family(
-    "internlm", architecture="InternLMForCausalLM", heads=tops.CAUSAL_LM, like="llama", vocab_size=103168, bias=True
-)
+@family("internlm", architecture="InternLMForCausalLM", like="llama", vocab_size=103168, bias=True)
 def internlm(c: Config) -> Module:
     """InternLM (its modeling_internlm.py): ``bias`` is that of attention only."""
     return kit.decoder(c, kit.layer(c, kit.attention(c, bias=c.flag("bias")), kit.gated(c)))
@@ -97,20 +95,13 @@ def chatglm(c: Config) -> Module:
     return whole if c.flag("post_layer_norm") else whole.but(norm=None)
 
 
-@family("mimo", architecture="MiMoForCausalLM", heads=tops.CAUSAL_LM, like="qwen2")
+@family("mimo", architecture="MiMoForCausalLM", like="qwen2")
 def mimo(c: Config) -> Module:
     """MiMo (arXiv 2505.07608): Qwen2. The layer that predicts a further token is a module apart, and not counted."""
     return qwen2(c)
 
 
-@family(
-    "minicpm",
-    architecture="MiniCPMForCausalLM",
-    heads=tops.CAUSAL_LM,
-    like="llama",
-    tie_word_embeddings=True,
-    num_experts=0,
-)
+@family("minicpm", architecture="MiniCPMForCausalLM", like="llama", tie_word_embeddings=True, num_experts=0)
 def minicpm(c: Config) -> Module:
     """MiniCPM (arXiv 2404.06395): Llama with a tied head and numbers that the stream and its parts are multiplied by.
 
@@ -123,13 +114,7 @@ def minicpm(c: Config) -> Module:
 
 
 @family(
-    "orion",
-    architecture="OrionForCausalLM",
-    heads=tops.CAUSAL_LM,
-    like="llama",
-    vocab_size=84608,
-    hidden_size=5120,
-    intermediate_size=15360,
+    "orion", architecture="OrionForCausalLM", like="llama", vocab_size=84608, hidden_size=5120, intermediate_size=15360
 )
 def orion(c: Config) -> Module:
     """Orion-14B (arXiv 2401.12246): Llama with LayerNorms, biases and all."""
@@ -141,7 +126,6 @@ def orion(c: Config) -> Module:
 @family(
     "qwen",
     architecture="QWenLMHeadModel",
-    heads=tops.CAUSAL_LM,
     aliases={"kv_channels": "head_dim"},
     like="llama",
     vocab_size=151936,

@@ -16,7 +16,6 @@ NORM = "layernorm"
 
 @family(
     "rwkv",
-    architecture="RwkvForCausalLM",
     heads={"Model": tops.bare, "ForCausalLM": tops.lm_head("head")},
     aliases={"max_position_embeddings": "context_length"},
 )

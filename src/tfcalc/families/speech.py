@@ -29,7 +29,7 @@ def mixer(c: Config, rope: Rope, *, causal: bool) -> Attention:
     return made.but(inward=(q, k.but(bias=False), v), rope=rope)
 
 
-@family("glmasr_encoder", architecture="GlmAsrEncoder", heads=ALONE, partial_rotary_factor=0.5)  # by __post_init__
+@family("glmasr_encoder", heads=ALONE, partial_rotary_factor=0.5)  # by __post_init__
 def glmasr_encoder(c: Config) -> Module:
     """Whisper's encoder with rotary positions and grouped heads (transformers' GlmAsrEncoder)."""
     h, frames = c.size("hidden_size"), c.size("max_position_embeddings")
@@ -39,14 +39,14 @@ def glmasr_encoder(c: Config) -> Module:
     return SoundEncoder("encoder", hears, None, stack(c, layer), last, frames)
 
 
-@family("glmasr", architecture="GlmAsrForConditionalGeneration", heads=HEADS)
+@family("glmasr", heads=HEADS)
 def glmasr(c: Config) -> Module:
     """GLM-ASR-Nano (transformers' GlmAsrModel): a projector that is twice as wide as the language model."""
     audio, width = c.sub("audio_config", "glmasr_encoder"), language(c).size("hidden_size")
     return listener(c, audio, two_maps(c, audio.size("intermediate_size"), width, between=2 * width, bias=True))
 
 
-@family("voxtral_realtime_encoder", architecture="VoxtralRealtimeEncoder", heads=ALONE, aliases=OWN_NAMES)
+@family("voxtral_realtime_encoder", heads=ALONE)
 def voxtral_realtime_encoder(c: Config) -> Module:
     """Llama's layers that hear, and look only back, as many frames as the source is long; biases where Whisper's."""
     h = c.size("hidden_size")
@@ -58,7 +58,7 @@ def voxtral_realtime_encoder(c: Config) -> Module:
     return SoundEncoder("encoder", early, None, stack(c, layer), Norm("norm", "rmsnorm", h))
 
 
-@family("voxtral_realtime_text", architecture="VoxtralRealtimeTextModel", heads={"Model": bare})
+@family("voxtral_realtime_text", heads={"Model": bare})
 def voxtral_realtime_text(c: Config) -> Module:
     """Llama; two small maps of the chosen delay, one for all, scale what each feed-forward network reads."""
     h = c.size("hidden_size")
@@ -67,7 +67,7 @@ def voxtral_realtime_text(c: Config) -> Module:
     return kit.decoder(c, layer.but(adapter=adapter))
 
 
-@family("voxtral_realtime", architecture="VoxtralRealtimeForConditionalGeneration", heads=HEADS)
+@family("voxtral_realtime", heads=HEADS)
 def voxtral_realtime(c: Config) -> Module:
     """Voxtral Realtime (transformers' VoxtralRealtimeModel): each four frames are added to a word."""
     audio, joined = c.sub("audio_config", "voxtral_realtime_encoder"), c.size("downsample_factor")

@@ -41,13 +41,11 @@ def reconstruction(c: Config, base: Module) -> Module:
 
 @family(
     "swin",
-    architecture="SwinForImageClassification",
     heads={
         "Model": bare,
         "ForImageClassification": image_kit.classifier("classifier", width=last_width, reads=MEAN),
         MASKED: reconstruction,
     },
-    aliases={"num_attention_heads": "num_heads"},
 )
 def swin(c: Config) -> Module:
     """Liu et al. 2021 (arXiv 2103.14030)."""

@@ -23,9 +23,7 @@ LONG_HEADS = {name: kit.HEADS[name] for name in ("Model", "EncoderModel", "ForCo
 
 @family(
     "t5",
-    architecture="T5ForConditionalGeneration",
     heads=kit.HEADS,
-    aliases=ALIASES,
     tie_word_embeddings=True,  # forced by __post_init__
 )
 def t5(c: Config) -> Module:
@@ -36,7 +34,7 @@ def t5(c: Config) -> Module:
     return kit.seq2seq(c)
 
 
-@family("mt5", architecture="MT5ForConditionalGeneration", heads=kit.UNSCALED, aliases=ALIASES)
+@family("mt5", heads=kit.UNSCALED)
 def mt5(c: Config) -> Module:
     """Xue et al. 2020 (arXiv 2010.11934): T5 1.1 with more words."""
     return kit.seq2seq(c)
@@ -44,9 +42,7 @@ def mt5(c: Config) -> Module:
 
 @family(
     "umt5",
-    architecture="UMT5ForConditionalGeneration",
     heads=kit.ALWAYS,
-    aliases=ALIASES,
     tie_word_embeddings=True,  # forced by __post_init__
 )
 def umt5(c: Config) -> Module:
@@ -54,7 +50,7 @@ def umt5(c: Config) -> Module:
     return kit.seq2seq(c, everywhere=True)
 
 
-@family("longt5", architecture="LongT5ForConditionalGeneration", heads=LONG_HEADS, aliases=ALIASES)
+@family("longt5", heads=LONG_HEADS)
 def longt5(c: Config) -> Module:
     """Guo et al. 2021 (arXiv 2112.07916): the encoder sees what is near, and summaries of blocks of the rest.
 
@@ -75,12 +71,7 @@ def longt5(c: Config) -> Module:
     return whole.but(encoder=own)
 
 
-@family(
-    "switch_transformers",
-    architecture="SwitchTransformersForConditionalGeneration",
-    heads=kit.UNSCALED | {"ForConditionalGeneration": kit.generation(scaled=True)},
-    aliases={name: own for name, own in ALIASES.items() if name != "head_dim"},
-)
+@family("switch_transformers", heads=kit.UNSCALED | {"ForConditionalGeneration": kit.generation(scaled=True)})
 def switch_transformers(c: Config) -> Module:
     """Fedus et al. 2021 (arXiv 2101.03961): every so many layers, one of many networks for each token."""
     return kit.seq2seq(c, _sometimes_experts, tied=c.flag("tie_word_embeddings"))

@@ -112,7 +112,6 @@ def scores(c: Config, base: Module) -> Module:
 
 @family(
     "t5gemma",
-    architecture="T5GemmaForConditionalGeneration",
     heads={
         "Model": tops.bare,
         ENCODER_ONLY: tops.bare,
@@ -138,7 +137,6 @@ def t5gemma(c: Config) -> Module:
 
 @family(
     "t5gemma2",
-    architecture="T5Gemma2ForConditionalGeneration",
     heads={
         "Model": tops.bare,
         "ForConditionalGeneration": logits,

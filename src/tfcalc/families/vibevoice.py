@@ -61,7 +61,7 @@ def _layer(c: Config, width: Num, kind: str) -> ConvNextLayer:
     )
 
 
-@family("vibevoice_asr", architecture="VibeVoiceAsrForConditionalGeneration", heads=HEADS)
+@family("vibevoice_asr", heads=HEADS)
 def vibevoice_asr(c: Config) -> Module:
     """VibeVoice-ASR (arXiv 2601.18184): a frame's sound and its meaning, encoded apart, are added to one vector.
 

@@ -56,7 +56,7 @@ def tower(c: Config, tokens: tuple[str, ...], name: str) -> Tower:
     return Tower(name, image_kit.pixels(c), count, table, None, image_kit.stack(c, layer), last, pooler(c))
 
 
-@family("vit", architecture="ViTForImageClassification", heads=IMAGE_HEADS)
+@family("vit", heads=IMAGE_HEADS)
 def vit(c: Config) -> Module:
     """Dosovitskiy et al. 2020 (arXiv 2010.11929)."""
     return tower(c, ("cls_token",), "vit")
@@ -64,7 +64,6 @@ def vit(c: Config) -> Module:
 
 @family(
     "deit",
-    architecture="DeiTForImageClassification",
     heads=IMAGE_HEADS
     | {"ForImageClassificationWithTeacher": image_kit.classifier("cls_classifier", "distillation_classifier")},
 )
@@ -84,7 +83,6 @@ def scales(c: Config) -> tuple[Stored, ...]:
 
 @family(
     "dinov2",
-    architecture="Dinov2ForImageClassification",
     heads={
         "Model": bare,
         "Backbone": bare,
@@ -117,7 +115,7 @@ def gated(c: Config, inner: Num, act: str, *, bias: bool = True) -> GatedFeedFor
     return layers.gated("mlp", kit.GATED, c.size("hidden_size"), inner, act, bias=bias)
 
 
-@family("dinov3_vit", architecture="DINOv3ViTModel", heads={"Model": bare, "Backbone": bare})
+@family("dinov3_vit", heads={"Model": bare, "Backbone": bare})
 def dinov3(c: Config) -> Module:
     """Siméoni et al. 2025 (arXiv 2508.10104): rotary positions, and register tokens beside the class token."""
     h, registers = c.size("hidden_size"), c.size("num_register_tokens", least=0)

@@ -9,7 +9,7 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, labels, lm_head
 from tfcalc.families import seq2seq_kit as kit
 from tfcalc.families.bert_tops import MASKED
-from tfcalc.families.sound_kit import ALIASES, ALONE, stem
+from tfcalc.families.sound_kit import ALONE, stem
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, parameter
 from tfcalc.nn.embeddings import TOKENS, Positions
@@ -72,17 +72,7 @@ HEADS: dict[str, Top] = {
 }
 
 
-@family(
-    "whisper",
-    architecture="WhisperForConditionalGeneration",
-    heads=HEADS,
-    aliases={
-        "num_key_value_heads": "encoder_attention_heads",
-        "num_attention_heads": "encoder_attention_heads",
-        "hidden_size": "d_model",
-        "num_hidden_layers": "encoder_layers",
-    },
-)
+@family("whisper", heads=HEADS)
 def whisper(c: Config) -> Module:
     """Radford et al. 2022 (arXiv 2212.04356)."""
     if c.head == "ForAudioClassification":
@@ -92,27 +82,16 @@ def whisper(c: Config) -> Module:
     return Transcriber("model", None, encoder(c), decoder(c))
 
 
-@family("voxtral_encoder", architecture="VoxtralEncoder", heads=ALONE, aliases=ALIASES)
-@family(
-    "moss_transcribe_diarize_audio",
-    architecture="MossTranscribeDiarizeAudioModel",
-    heads={"Model": bare},
-    aliases=ALIASES,
-)
+@family("voxtral_encoder", heads=ALONE)
+@family("moss_transcribe_diarize_audio", heads={"Model": bare})
 def whisper_encoder(c: Config) -> Module:
     """Whisper's encoder by itself (transformers' VoxtralEncoder)."""
     return encoder(c)
 
 
-@family("audioflamingo3_encoder", architecture="AudioFlamingo3Encoder", heads=ALONE, aliases=ALIASES)
-@family(
-    "musicflamingo_encoder",
-    architecture="AudioFlamingo3Encoder",
-    heads=ALONE,
-    aliases=ALIASES,
-    like="audioflamingo3_encoder",
-)
-@family("qwen2_audio_encoder", architecture="Qwen2AudioEncoder", heads=ALONE, aliases=ALIASES)
+@family("audioflamingo3_encoder", heads=ALONE)
+@family("musicflamingo_encoder", heads=ALONE, like="audioflamingo3_encoder")
+@family("qwen2_audio_encoder", heads=ALONE)
 def halving_encoder(c: Config) -> Module:
     """The same with half as many vectors (transformers' AudioFlamingo3Encoder, Qwen2AudioEncoder)."""
     return encoder(c).but(halved=True)

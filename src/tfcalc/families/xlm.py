@@ -51,13 +51,13 @@ ALIASES = {
 }
 
 
-@family("xlm", architecture="XLMWithLMHeadModel", heads=TOPS, aliases=ALIASES)
+@family("xlm", heads=TOPS)
 def xlm(c: Config) -> Module:
     """Lample and Conneau 2019 (arXiv 1901.07291): a vector for each language."""
     return masked(c)
 
 
-@family("flaubert", architecture="FlaubertWithLMHeadModel", heads=TOPS, aliases=ALIASES)
+@family("flaubert", heads=TOPS)
 def flaubert(c: Config) -> Module:
     """Le et al. 2019 (arXiv 1912.05372): XLM, whose norms may stand before the sub-layers."""
     return masked(c, first=c.flag("pre_norm"))

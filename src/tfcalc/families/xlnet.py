@@ -42,7 +42,6 @@ def of_words(c: Config, base: Module) -> Module:
 
 @family(
     "xlnet",
-    architecture="XLNetLMHeadModel",
     heads={
         "Model": bare,
         "LMHeadModel": of_words,
@@ -51,12 +50,6 @@ def of_words(c: Config, base: Module) -> Module:
         "ForTokenClassification": classifier("classifier", bias=True),
         "ForQuestionAnsweringSimple": classifier("qa_outputs", bias=True),
         "ForQuestionAnswering": of_answers(),
-    },
-    aliases={
-        "n_token": "vocab_size",
-        "d_model": "hidden_size",
-        "n_head": "num_attention_heads",
-        "n_layer": "num_hidden_layers",
     },
 )
 def xlnet(c: Config) -> Module:

@@ -66,7 +66,7 @@ def language_model(c: Config, base: Module) -> Module:
     return tops.never_tied(c, base).but(capped=c.get("output_logit_soft_cap") is not None, in_float32=True)
 
 
-@family("xlstm", architecture="xLSTMForCausalLM", heads={"Model": tops.bare, "ForCausalLM": language_model})
+@family("xlstm", heads={"Model": tops.bare, "ForCausalLM": language_model})
 def xlstm(c: Config) -> Module:
     """The 7B model of xLSTM (arXiv 2503.13427)."""
     h, width, blocks = c.size("hidden_size"), c.optional("embedding_dim"), c.get("num_blocks")

@@ -28,7 +28,7 @@ def adapters(c: Config) -> Iterator[LanguageAdapter]:
         yield LanguageAdapter(f"output.adapter_modules.{language}", *maps, act, read=not place)
 
 
-@family("xmod", architecture="XmodForCausalLM", heads=ROBERTA_TOPS)
+@family("xmod", heads=ROBERTA_TOPS)
 def xmod(c: Config) -> Module:
     """Pfeiffer et al. 2022 (arXiv 2205.06266): with ``pre_norm``, a norm after the last layer too."""
     cross, first = kit.cross_attention(c), c.flag("pre_norm")

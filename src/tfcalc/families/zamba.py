@@ -71,12 +71,7 @@ def decoder(
     return base.to(SharingDecoder, shared=tuple(shared), width=attention_width(c))
 
 
-@family(
-    "zamba",
-    architecture="ZambaForCausalLM",
-    heads=HEADS,
-    aliases={"layer_types": "layers_block_type", "head_dim": "attention_head_dim"},
-)
+@family("zamba", heads=HEADS)
 def zamba(c: Config) -> Module:
     """Zamba (arXiv 2405.16712): one block for all hybrid layers; with untied embeddings transformers unties it too."""
     kinds = layer_types(c, lambda place: zamba_pattern(c, place), "layers_block_type", (LINEAR, HYBRID))
@@ -123,12 +118,7 @@ def zamba_pattern(c: Config, place: int) -> str:
 ZAMBA2_HYBRID = (*range(6, 43, 6), 47, 51)
 
 
-@family(
-    "zamba2",
-    architecture="Zamba2ForCausalLM",
-    heads=HEADS,
-    aliases={"layer_types": "layers_block_type", "head_dim": "attention_head_dim"},
-)
+@family("zamba2", heads=HEADS)
 def zamba2(c: Config) -> Module:
     """Zamba2 (arXiv 2411.15242): ``num_mem_blocks`` shared blocks in turn, adapted to each layer by low-rank maps."""
     kinds, block = zamba2_kinds(c), zamba2_block(c)

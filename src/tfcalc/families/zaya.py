@@ -80,11 +80,7 @@ def scales(c: Config) -> tuple[Stored, ...]:
     )
 
 
-@family(
-    "zaya",
-    architecture="ZayaForCausalLM",
-    heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias_flag="lm_head_bias")},
-)
+@family("zaya", heads=tops.CAUSAL_LM | {"ForCausalLM": tops.lm_head(bias_flag="lm_head_bias")})
 def zaya(c: Config) -> Module:
     """ZAYA1 (arXiv 2511.17127); transformers' ZayaModel."""
     h = c.size("hidden_size")
