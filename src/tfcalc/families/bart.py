@@ -17,10 +17,7 @@ from tfcalc.nn.sliding import SlidingAttention
 from tfcalc.nn.stack import Stack
 
 
-@family(
-    "bart",
-    heads=kit.HEADS | {"ForSequenceClassification": kit.sentence(default=3)},
-)
+@family("bart", heads=kit.HEADS | {"ForSequenceClassification": kit.sentence(default=3)})
 def bart(c: Config) -> Module:
     """Lewis et al. 2019 (arXiv 1910.13461): a norm of the embedding, none after the last layer."""
     return kit.seq2seq(c, kit.BART_PLACES, normed=True)
@@ -44,10 +41,7 @@ def pegasus(c: Config) -> Module:
     return kit.seq2seq(c, kit.sines(stored=True), pre_norm=True)
 
 
-@family(
-    "m2m_100",
-    heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)},
-)
+@family("m2m_100", heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)})
 def m2m_100(c: Config) -> Module:
     """Fan et al. 2020 (arXiv 2010.11125); NLLB-200 (arXiv 2207.04672). Fixed positions that no checkpoint holds."""
     return kit.seq2seq(c, kit.sines(stored=False), pre_norm=True)
@@ -105,10 +99,7 @@ def _own_words(c: Config, base: Module) -> Module:
     return kit.generation(rows=rows, bias=False)(c, base)
 
 
-@family(
-    "marian",
-    heads={"Model": tops.bare, "MTModel": translation, kit.ALONE: _own_words},
-)
+@family("marian", heads={"Model": tops.bare, "MTModel": translation, kit.ALONE: _own_words})
 def marian(c: Config) -> Module:
     """Junczys-Dowmunt et al. 2018 (arXiv 1804.00344): the two languages may have a table each."""
     share = c.flag("share_encoder_decoder_embeddings")

@@ -102,10 +102,7 @@ def _sparse(blocks: SparseBlocks | None, c: Config, side: str) -> Stack:
     return kit.stack(c, side, kit.layer(c, [*subs, kit.network(c, side)], pre_norm=True))
 
 
-@family(
-    "pegasus_x",
-    heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)},
-)
+@family("pegasus_x", heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)})
 def pegasus_x(c: Config) -> Module:
     """Phang et al. 2022 (arXiv 2208.04347): blocks of tokens, and global tokens with a norm of their own; no biases."""
     marked = Embedding("embed_global", c.size("num_global_tokens"), c.size("d_model"))
@@ -126,10 +123,7 @@ def _global_tokens(c: Config, side: str) -> Stack:
     return PairStack("layers", (*layers[:-1], layers[-1].but(last_of=depth)), c.size("encoder_layers"))
 
 
-@family(
-    "nllb-moe",
-    heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)},
-)
+@family("nllb-moe", heads={"Model": tops.bare, "ForConditionalGeneration": kit.generation(bias=False)})
 def nllb_moe(c: Config) -> Module:
     """NLLB-200 (arXiv 2207.04672): every so many layers, two of many networks for each token."""
     return kit.seq2seq(c, kit.sines(stored=False), pre_norm=True, layers=_sparse_layers)
@@ -168,10 +162,7 @@ def _translator(c: Config, side: str) -> Stack:
     return kit.stack(c, side, kit.layer(c, [*subs, ffn], "ffn_layer_norm", pre_norm=True, inner=True))
 
 
-@family(
-    "fsmt",
-    heads={"Model": tops.bare, "ForConditionalGeneration": lambda c, base: Alone("", base)},
-)
+@family("fsmt", heads={"Model": tops.bare, "ForConditionalGeneration": lambda c, base: Alone("", base)})
 def fsmt(c: Config) -> Module:
     """Ng et al. 2019 (arXiv 1907.06616): a table for each language, and the output matrix within the decoder.
 

@@ -86,10 +86,7 @@ def xlm_roberta_xl(c: Config) -> Module:
     )
 
 
-@family(
-    "bert-generation",
-    heads={"Encoder": tops.bare, "Decoder": causal(predictions("lm_head", alone=True))},
-)
+@family("bert-generation", heads={"Encoder": tops.bare, "Decoder": causal(predictions("lm_head", alone=True))})
 def bert_generation(c: Config) -> Module:
     """Rothe et al. 2019 (arXiv 1907.12461): BERT without token types, as an encoder or as a decoder."""
     return kit.bert_like("bert", c, kit.positions(c), pooled=())

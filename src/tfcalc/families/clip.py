@@ -51,19 +51,13 @@ def projected(name: str) -> Top:
     return top
 
 
-@family(
-    "clip_text_model",
-    heads={"Model": bare, "ModelWithProjection": projected("text_projection")},
-)
+@family("clip_text_model", heads={"Model": bare, "ModelWithProjection": projected("text_projection")})
 def clip_text(c: Config) -> Module:
     """CLIP's text tower looks only back."""
     return text_tower(c, causal=True)
 
 
-@family(
-    "clip_vision_model",
-    heads={"Model": bare, "ModelWithProjection": projected("visual_projection")},
-)
+@family("clip_vision_model", heads={"Model": bare, "ModelWithProjection": projected("visual_projection")})
 def clip_vision(c: Config) -> Module:
     """A class token before the patches, which have no bias; a norm before the layers too."""
     first, last = image_kit.norms(c, "pre_layrnorm", "post_layernorm")  # as it is spelt
@@ -104,10 +98,7 @@ def classifier(model_type: str, reads: str) -> Top:
     return image_kit.classifier("classifier", width=lambda c: width(c, "vision", model_type), reads=reads)
 
 
-@family(
-    "clip",
-    heads={"Model": bare, IMAGES_ONLY: classifier("clip_vision_model", OTHERS)},
-)
+@family("clip", heads={"Model": bare, IMAGES_ONLY: classifier("clip_vision_model", OTHERS)})
 def clip(c: Config) -> Module:
     """Radford et al. 2021 (arXiv 2103.00020): both towers are projected without bias; a trained temperature."""
     if c.head == IMAGES_ONLY:
@@ -163,19 +154,13 @@ def pooling(c: Config) -> Probe:
     return Probe("head", parameter("probe", c.size("hidden_size")), reader, norm, image_kit.network(c))
 
 
-@family(
-    "siglip",
-    heads={"Model": bare, IMAGES_ONLY: classifier("siglip_vision_model", MEAN)},
-)
+@family("siglip", heads={"Model": bare, IMAGES_ONLY: classifier("siglip_vision_model", MEAN)})
 def siglip(c: Config) -> Module:
     """Zhai et al. 2023 (arXiv 2303.15343): a trained temperature and bias for each pair's logit."""
     return _compared(c, "siglip_text_model", "siglip_vision_model")
 
 
-@family(
-    "siglip2",
-    heads={"Model": bare, IMAGES_ONLY: classifier("siglip2_vision_model", MEAN)},
-)
+@family("siglip2", heads={"Model": bare, IMAGES_ONLY: classifier("siglip2_vision_model", MEAN)})
 def siglip2(c: Config) -> Module:
     """Tschannen et al. 2025 (arXiv 2502.14786)."""
     return _compared(c, "siglip2_text_model", "siglip2_vision_model")

@@ -59,29 +59,21 @@ def shared_and_routed(c: Config, *, bias: bool = False, corrected: bool = True, 
     return mixture(c, common, experts="n_routed_experts", width="moe_intermediate_size", **routing)
 
 
-@family(
-    "deepseek_v2",
-)
+@family("deepseek_v2")
 def deepseek_v2(c: Config) -> Module:
     """DeepSeek-V2 (arXiv 2405.04434): the first layers are dense; V2-Lite projects queries directly."""
     bias = c.flag("mlp_bias")
 
     def mixed() -> Mixture:
         grouped = c.get("topk_method") == "group_limited_greedy"
-        routing: dict[str, Any] = {"logits": "copies", "grouped": grouped, "scales": True}
-        return shared_and_routed(c, bias=bias, corrected=False, **routing)
+        return shared_and_routed(c, bias=bias, corrected=False, logits="copies", grouped=grouped, scales=True)
 
     mixer = latent_module(c).but(rope=Rope(c.size("qk_rope_head_dim", least=0), "complex", in_float32=True))
     return dense_or_sparse(c, dense_first(c), lambda _: mixer, mixed, bias=bias)
 
 
-@family(
-    "deepseek_v3",
-)
-@family(
-    "kimi_k2",
-    like="deepseek_v3",
-)
+@family("deepseek_v3")
+@family("kimi_k2", like="deepseek_v3")
 def deepseek_v3(c: Config) -> Module:
     """DeepSeek-V3 (arXiv 2412.19437), Kimi K2 (arXiv 2507.20534), without the layer that predicts a second token."""
     return dense_or_sparse(c, dense_first(c), lambda _: latent_module(c), lambda: shared_and_routed(c))
@@ -103,7 +95,7 @@ def sparse_latent(c: Config, *, chooses: bool = True) -> SparseLatentAttention:
     made = latent_module(c)
     rope = Rope(c.size("qk_rope_head_dim", least=0), pairs=True)
     chooser = index_module(c) if chooses else None
-    return SparseLatentAttention(**made.__dict__ | {"indexer": chooser, "always_masked": True, "rope": rope})
+    return made.to(SparseLatentAttention, indexer=chooser, always_masked=True, rope=rope)
 
 
 def index_module(c: Config, rank: Num | None = None, rope: Num | None = None) -> nn.Indexer:

@@ -112,10 +112,7 @@ def opt(c: Config) -> Module:
     return Alone("model", opt_decoder(c))
 
 
-@family(
-    "xglm",
-    heads={"Model": bare, "ForCausalLM": lm_head()},
-)
+@family("xglm", heads={"Model": bare, "ForCausalLM": lm_head()})
 def xglm(c: Config) -> Module:
     """Lin et al. 2021 (arXiv 2112.10668): fixed positions."""
     readers = (reader(c),) if c.flag("add_cross_attention") else ()
@@ -135,10 +132,7 @@ def biogpt(c: Config) -> Module:
     return Decoder("biogpt", words(c), layers, last, added=(learned(c, PLACES),), dropped=drops)
 
 
-@family(
-    "trocr",
-    heads={"ForCausalLM": lm_head("output_projection", shifted=False, upcasts=False)},
-)
+@family("trocr", heads={"ForCausalLM": lm_head("output_projection", shifted=False, upcasts=False)})
 def trocr(c: Config) -> Module:
     """Li et al. 2021 (arXiv 2109.10282): the decoder that reads an image's encoder, whatever the config says of it."""
     added = learned(c, TOKENS) if c.flag("use_learned_position_embeddings") else fixed(c, TOKENS)

@@ -34,10 +34,7 @@ SHORT = ("BaseModel", "ForSequenceClassification", "ForMultipleChoice")
 """The classes that need no vector for each token, and so have no decoder."""
 
 
-@family(
-    "funnel",
-    heads=HEADS,
-)
+@family("funnel", heads=HEADS)
 def funnel(c: Config) -> Module:
     """Dai et al. 2020 (arXiv 2006.03236): no tables of positions; a decoder makes the sequence long again."""
     h, words = c.size("hidden_size"), Embedding("word_embeddings", c.size("vocab_size"), c.size("hidden_size"))

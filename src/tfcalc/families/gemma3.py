@@ -54,10 +54,7 @@ GEMMA_2B = {
 gemma_text = text_of("gemma", over=GEMMA_2B)
 
 
-@family(
-    "paligemma",
-    heads=heads(gemma_text, cap="final_logit_softcapping"),
-)
+@family("paligemma", heads=heads(gemma_text, cap="final_logit_softcapping"))
 def paligemma(c: Config) -> Module:
     """PaliGemma (arXiv 2407.07726): one linear map of each patch's vector."""
     vision, text = part(c, "vision_config", "siglip_vision_model", over=SIGLIP_SO, free=True), gemma_text(c)
