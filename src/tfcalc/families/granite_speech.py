@@ -9,7 +9,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families.kit import PLAIN
 from tfcalc.families.layers import multi_head, network, stack
 from tfcalc.families.qformer import reader
-from tfcalc.families.sound_kit import ALONE, inner, language, writes
+from tfcalc.families.sound_kit import ALONE, language, nested, writes
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.conformer import BatchNorm, BatchNormed, ConformerLayer, InBlocks, NormedNetwork
 from tfcalc.nn.frames import Convolution
@@ -101,9 +101,9 @@ def granite_speech(c: Config) -> Module:
     encoder = c.sub("encoder_config", f"{c.model_type}_encoder")
     return Listener(
         "model",
-        inner(encoder, "encoder"),
+        nested(encoder, "encoder"),
         _projector(c, encoder),
-        inner(language(c), "language_model"),
+        nested(language(c), "language_model"),
         copies_ids=True,
     )
 

@@ -8,7 +8,7 @@ from tfcalc.configs.tops import bare
 from tfcalc.errors import InvalidModel
 from tfcalc.families import image_kit, kit
 from tfcalc.families.names import LLAMA_NAMES
-from tfcalc.families.sound_kit import inner, language, writes
+from tfcalc.families.sound_kit import language, nested, writes
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.frames import Convolution, SoundEncoder
 from tfcalc.nn.layers import PreNorm
@@ -140,6 +140,6 @@ def nemo_speechlm(c: Config) -> Module:
     """
     asr, text = _words(c.sub("audio_config", defaults={})), language(c)
     projector = Linear("multi_modal_projector", asr.size("hidden_size"), text.size("hidden_size"), "", True)
-    language_model = inner(text, "language_model")
+    language_model = nested(text, "language_model")
     beyond = c.number("audio_token_id", least=0) >= text.number("vocab_size")
     return TimingListener("model", _heard(c), projector, language_model, copies_ids=beyond, times=_times(c))

@@ -6,10 +6,11 @@ from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
-from tfcalc.families import kit
+from tfcalc.families import layers
+from tfcalc.families.layers import multi_head
 from tfcalc.nn.any_size import Merger, PackedAttention, PackedTower, PatchRows
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
+from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
@@ -35,22 +36,14 @@ def attention(
 ) -> PackedAttention:
     """Queries, keys and values by one matrix; angles in fp32 for all that is turned."""
     h, a, d = c.size(width), c.size("num_heads"), c.quotient(width, "num_heads")
-    inward, outward = Linear(FUSED[0], h, 3 * a * d, "QKV", bias), Linear(FUSED[1], a * d, h, "O", output_bias)
-    rope = Rope(d, angles="float32", in_float32=True)
-    return PackedAttention("attn", a, a, d, d, (inward,), (), outward, rope=rope, pieces=pieces)
+    made = multi_head(PackedAttention, "attn", FUSED, h, a, d, bias=bias, output_bias=output_bias)
+    return made.but(rope=Rope(d, angles="float32", in_float32=True), pieces=pieces)
 
 
 def network(c: Config, names: tuple[str, str], *, width: str = "hidden_size", inner: Num | None = None) -> FeedForward:
     """Two maps, of ``intermediate_size`` or of the ``inner`` width."""
-    h, f = c.size(width), c.size("intermediate_size") if inner is None else inner
-    return FeedForward(
-        "mlp", Linear(names[0], h, f, "1", True), Linear(names[1], f, h, "2", True), c.word("hidden_act")
-    )
-
-
-def gated(c: Config, *, bias: bool, width: Num | None = None) -> GatedFeedForward:
-    """With a gate."""
-    return kit.gated(c, width=width, bias=bias)
+    f = c.size("intermediate_size") if inner is None else inner
+    return layers.network("mlp", names, c.size(width), f, c.word("hidden_act"))
 
 
 def layer(width: Num, *subs: Module, form: str = "layernorm") -> PreNorm:

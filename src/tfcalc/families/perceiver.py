@@ -10,11 +10,11 @@ from tfcalc.configs.tops import Top, bare, labels
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
+from tfcalc.families.layers import multi_head, network
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Stored, parameter
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import Positions
-from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.model import Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.perceiver import (
@@ -138,17 +138,11 @@ def perceiver_layer(kind: Kind, c: Config, *, width: Width, seen: Width | None =
     qk = given(c, kind.qk, shape)
     v = given(c, kind.v, qk)
     a, d_k, d_v = value(c, kind.heads), per_head(c, qk, kind.heads), per_head(c, v, kind.heads)
-    to = value(c, v) if seen is None else w
-    widths = {"Q": (w, a * d_k), "K": (other, a * d_k), "V": (other, a * d_v)}
-    maps = tuple(Linear(name, *widths[letter], letter, True) for name, letter in zip(NAMES, "QKV", strict=False))
-    of = Attention if seen is None else CrossAttention
+    of, to = (Attention, value(c, v)) if seen is None else (CrossAttention, w)
     drops = bool(c.get("attention_probs_dropout_prob"))
-    back = Linear(NAMES[-1], a * d_v, to, "O", True)
-    mixer = of("attention", a, a, d_k, d_v, maps, (), back, causal=False, softmax="own", dropout=drops)
-    inner = value(c, kind.widening) * w
-    ffn = FeedForward(
-        "mlp", Linear("dense1", w, inner, "1", True), Linear("dense2", inner, w, "2", True), c.word("hidden_act")
-    )
+    mixer = multi_head(of, "attention", NAMES, w, a, d_k, value_width=d_v, source=other, out=to, bias=True)
+    mixer = mixer.but(causal=False, softmax="own", dropout=drops)
+    ffn = network("mlp", ("dense1", "dense2"), w, value(c, kind.widening) * w, c.word("hidden_act"))
     before = kit.norm(c, "attention.self.layernorm2", other) if seen is not None else None
     first, last = kit.norm(c, "attention.self.layernorm1", w), kit.norm(c, "layernorm", w)
     return PerceiverLayer(kind.name, first, before, mixer, last, ffn)

@@ -13,6 +13,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import image_kit, kit
 from tfcalc.families.clip import pooling, siglip_vision
 from tfcalc.families.images import grid, part
+from tfcalc.families.layers import stack
 from tfcalc.families.llama import phi3
 from tfcalc.families.names import FUSED, LLAMA_NAMES
 from tfcalc.families.reader_kit import tower
@@ -23,7 +24,6 @@ from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.senses import Crops, Sense, Senses, WithSenses
 from tfcalc.nn.spectrogram import DistanceTable, Halvings, SpectrogramEncoder, Standardized
-from tfcalc.nn.stack import Stack
 
 CROPS, LATE = 2, 1
 """Of the smallest image: the whole, and a crop; and the layers after the one that is read."""
@@ -45,7 +45,7 @@ def phi4_multimodal_audio(c: Config) -> Module:
         Standardized("encoder_embedding", *held),
         _stem(c),
         DistanceTable("relative_attention_bias_layer.bias_values", distances, c.size("num_attention_heads")),
-        Stack("encoders", (_layer(c),) * c.number("num_blocks"), c.size("num_blocks")),
+        stack(c, _layer(c), "num_blocks"),
     )
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.configs.tops import bare, renamed
+from tfcalc.configs.tops import Top, bare, logits, renamed
+from tfcalc.families.layers import network, stack
 from tfcalc.families.seq2seq_kit import ALONE
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import TOKENS, Positions
 from tfcalc.nn.encoder_decoder import EncoderDecoder, EncoderStack
-from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.layers import PostNorm
 from tfcalc.nn.module import Module
 from tfcalc.nn.ngram import BesideDecoder, NgramAttention, NgramDecoder, WithGuesses
@@ -34,11 +34,12 @@ def attention(c: Config, side: str, name: str, of: type[Attention] = Attention, 
 def layers(c: Config, side: str, *mixers: Module) -> Stack:
     """Equal ones, of these and a network, with a norm behind each."""
     h, depth = c.size("hidden_size"), f"num_{side}_layers"
-    f, kind = c.size(f"{side}_ffn_dim"), c.word("activation_function")
-    maps = Linear("intermediate", h, f, "1", True), Linear("output", f, h, "2", True)
-    subs = (*mixers, FeedForward("feed_forward", *maps, kind, bool(c.get("activation_dropout"))))
+    ffn = network(
+        "feed_forward", ("intermediate", "output"), h, c.size(f"{side}_ffn_dim"), c.word("activation_function")
+    )
+    subs = (*mixers, ffn.but(dropout=bool(c.get("activation_dropout"))))
     norms = tuple(norm(c, f"{sub.name}_layer_norm") for sub in subs)
-    return Stack("layers", (PostNorm("layers", subs, norms, bool(c.get("dropout"))),) * c.number(depth), c.size(depth))
+    return stack(c, PostNorm("layers", subs, norms, bool(c.get("dropout"))), depth)
 
 
 def norm(c: Config, name: str) -> Norm:
@@ -53,12 +54,12 @@ def tables(c: Config, *, tied: bool) -> tuple[Embedding, Positions]:
     return Embedding(words, c.size("vocab_size"), h, words if tied else None), places
 
 
-def guesses(*, copies_first: bool) -> Any:
+def guesses(*, copies_first: bool) -> Top:
     """Logits of the guesses alone, not of the words themselves."""
 
     def top(c: Config, base: Module) -> Module:
-        tied = "embedding" if c.flag("tie_word_embeddings") else None
-        head = Linear("lm_head", c.size("hidden_size"), c.size("vocab_size"), "vocab", False, tied, "output")
+        tied = c.flag("tie_word_embeddings")
+        head = logits("lm_head", c.size("hidden_size"), c.size("vocab_size"), tied=tied)
         return WithGuesses("", base, head, ngram=c.size("ngram"), copies_first=copies_first, shifted=False)
 
     return renamed("prophetnet", top)
@@ -93,8 +94,8 @@ def prophetnet(c: Config) -> Module:
     )
     if c.head == ALONE:
         return BesideDecoder("model", shared, decoder)
-    stack = layers(c, "encoder", attention(c, "encoder", "self_attn"))
-    encoder = EncoderStack("encoder", words, stack, None, added=(places,), dropped=dropped, normed=first)
+    made = layers(c, "encoder", attention(c, "encoder", "self_attn"))
+    encoder = EncoderStack("encoder", words, made, None, added=(places,), dropped=dropped, normed=first)
     return EncoderDecoder("model", shared, encoder, decoder)
 
 

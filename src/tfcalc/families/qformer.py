@@ -5,12 +5,12 @@ from __future__ import annotations
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families.bert_kit import attention, drops, network, norm
+from tfcalc.families.layers import by_kind, stack
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.module import Module
 from tfcalc.nn.queries import Asking, Given, QueryLayer, QueryReader
-from tfcalc.nn.stack import Stack
 
 NAMES = ("attention.query", "attention.key", "attention.value", "output.dense")
 QUERIES, TEXTS = ("intermediate_query", "output_query"), ("intermediate", "output")
@@ -32,9 +32,8 @@ def reader(c: Config, *, shared: bool = False) -> QueryReader:
     """The same; ``shared`` are queries that are one batch for all that is read, up to the first cross-attention."""
     step = c.number("cross_attention_frequency")
     kinds = [(place % step == 0, shared and place == 0) for place in range(c.number(LAYERS))]
-    by_kind = {kind: _layer(c, reads=kind[0], shared=kind[1]) for kind in dict.fromkeys(kinds)}
-    stack = Stack("layer", tuple(by_kind[kind] for kind in kinds), c.size(LAYERS))
-    return QueryReader("qformer", norm(c, "layernorm"), Layers("encoder", (), stack), drops(c))
+    layers = stack(c, by_kind(lambda kind: _layer(c, reads=kind[0], shared=kind[1]), kinds))
+    return QueryReader("qformer", norm(c, "layernorm"), Layers("encoder", (), layers), drops(c))
 
 
 def _layer(c: Config, *, reads: bool, shared: bool) -> QueryLayer:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.families import experts, kit
+from tfcalc.families import kit
 from tfcalc.families.gemma import CODE
 from tfcalc.families.hybrid import FULL, LINEAR, layer_types
 from tfcalc.families.qwen_moe import of_topk, sparse_steps, with_shared
@@ -86,8 +85,7 @@ def qwen3_5_moe_text(c: Config) -> Module:
 
 def summing_to_1(c: Config) -> Mixture:
     """Experts whose weights always add up to 1, and one for all tokens behind a gate of its own."""
-    how: dict[str, Any] = {"normalized": True, "result": "logits"}
-    return with_shared(c, experts.mixture(c, experts="num_experts", width="moe_intermediate_size", **how))
+    return with_shared(c, of_topk(c, normalized=True))
 
 
 def split_delta_net(c: Config) -> GatedDeltaNet:
@@ -118,7 +116,7 @@ def joint_delta_net(c: Config) -> JointDeltaNet:
     h, parts = c.size("hidden_size"), split_delta_net(c)
     values = parts.output.fan_in
     mixed = Linear("in_proj_qkvz", h, parts.mixed[0].fan_out + values), Linear("in_proj_ba", h, 2 * parts.value_heads)
-    return JointDeltaNet(**parts.__dict__ | {"mixed": mixed, "gate": None, "strengths": ()})
+    return parts.to(JointDeltaNet, mixed=mixed, gate=None, strengths=())
 
 
 def gated_attention(c: Config) -> GatedAttention:
@@ -126,7 +124,7 @@ def gated_attention(c: Config) -> GatedAttention:
     made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", code=CODE)
     q, *others = made.inward
     wide = q.but(fan_out=2 * q.fan_out)
-    return GatedAttention(**made.__dict__ | {"inward": (wide, *others), "rope": kit.rope(c, copies=True)})
+    return made.to(GatedAttention, inward=(wide, *others), rope=kit.rope(c, copies=True))
 
 
 def attention_by_sequence(c: Config) -> GatedAttention:

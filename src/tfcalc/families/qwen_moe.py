@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import experts, kit
+from tfcalc.families.glm_moe import routed
 from tfcalc.families.mixtral import TOPS
 from tfcalc.families.windows import LAYERS, window, windows
 from tfcalc.nn.attention import Attention
@@ -44,8 +44,8 @@ def decoder_with_steps(
 
 def of_topk(c: Config, *, normalized: bool = False) -> Mixture:
     """Experts whose weights add up to 1 where a flag says so, or always (``normalized``), in the logits' format."""
-    routing: dict[str, Any] = {"normalized": normalized or bool(c.get("norm_topk_prob")), "result": "logits"}
-    return experts.mixture(c, experts="num_experts", width="moe_intermediate_size", **routing)
+    sums_to_1, width = normalized or bool(c.get("norm_topk_prob")), "moe_intermediate_size"
+    return experts.mixture(c, experts="num_experts", width=width, normalized=sums_to_1, result="logits")
 
 
 @family("qwen2_moe", architecture="Qwen2MoeForCausalLM", heads=TOPS)
@@ -94,11 +94,10 @@ def flint(c: Config) -> Module:
     last = c.number(LAYERS) - 1
     seen = windows(c, lambda place: place >= 2 and place % 4 != 1 and place != last)
     shared = kit.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
-    routing: dict[str, Any] = {"scores": "sigmoid", "normalized": bool(c.get("norm_topk_prob")), "in_place": False}
-    code: dict[str, Any] = {"logits": "copies", "exact": True}
 
     def mixed() -> Mixture:
-        return experts.mixture(c, shared, experts="num_experts", width="moe_intermediate_size", **routing, **code)
+        made = routed(c, "num_experts", corrected=False, scales=False, in_place=False, exact=True)
+        return made.but(shared=(shared,), stored=())
 
     def mixer(width: int | None) -> Attention:
         made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)

@@ -36,7 +36,7 @@ def qwen2_5_vl_vision(c: Config) -> Module:
 
     def one(pieces: Num | None) -> PreNorm:
         mixer = packed_kit.attention(c, pieces=pieces)
-        return packed_kit.layer(h, mixer, packed_kit.gated(c, bias=True), form="rmsnorm")
+        return packed_kit.layer(h, mixer, kit.gated(c, bias=True), form="rmsnorm")
 
     full, windowed = one(None), one(_window(c))
     layers = packed_kit.stack(c, *(full if place in everywhere else windowed for place in range(depth)))

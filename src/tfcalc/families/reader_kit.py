@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfcalc.configs.config import MOST_LAYERS, Config
-from tfcalc.configs.tops import Top, bare, labels
+from tfcalc.configs.tops import Top, bare, labels, logits
 from tfcalc.core.number import Num, product
 from tfcalc.families import image_kit
 from tfcalc.families.images import grid, part
@@ -37,9 +37,8 @@ def conditional(text: Text, *, tied: Tied = outer, cap: str = "") -> Top:
 
     def top(c: Config, base: Module) -> Module:
         language = text(c)
-        shared = "embedding" if tied(c, language) else None
-        h, words = language.size("hidden_size"), language.size("vocab_size")
-        head = Linear("lm_head", h, words, "vocab", False, shared, "output")
+        shared = tied(c, language)
+        head = logits("lm_head", language.size("hidden_size"), language.size("vocab_size"), tied=shared)
         return WithHead("", base, head, capped=bool(cap) and language.get(cap) is not None)
 
     return top

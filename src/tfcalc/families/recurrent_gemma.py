@@ -11,7 +11,6 @@ from tfcalc.families import kit
 from tfcalc.families.gemma import CODE
 from tfcalc.nn.basic import Blocks, Linear, parameter
 from tfcalc.nn.convolution import ShortConvolution
-from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.griffin import RGLRU, RecurrentBlock
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
@@ -64,10 +63,8 @@ def block_types(c: Config) -> list[str]:
 )
 def recurrent_gemma(c: Config) -> Module:
     """RecurrentGemma (arXiv 2404.07839): ``intermediate_size`` counts gate and input, twice the network's width."""
-    h, act = c.size("hidden_size"), c.word("hidden_activation")
     half: Num = floor_div(c.size("intermediate_size"), 2)
-    gate, up = (Linear(name, h, half, letter, bias=True) for name, letter in (("gate_proj", "g"), ("up_proj", "1")))
-    ffn = GatedFeedForward("mlp_block", gate, up, Linear("down_proj", half, h, "2", bias=True), act)
+    ffn = kit.gated(c, name="mlp_block", width=half, bias=True, act="hidden_activation")
 
     def one(kind: str) -> PreNorm:
         mixer = recurrent(c) if kind == "recurrent" else attention(c)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, labels
@@ -9,16 +10,15 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
 from tfcalc.families.bert_tops import MASKED
+from tfcalc.families.layers import by_kind, network, stack
 from tfcalc.nn.basic import Embedding, Linear, Stored
 from tfcalc.nn.embeddings import Embeddings, Positions
 from tfcalc.nn.encoder import Encoder
-from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.heads import FIRST, Classifier
 from tfcalc.nn.model import Predictions, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.neighbours import NeighbourAttention
 from tfcalc.nn.reversible import Axes, ReversibleLayer, ReversibleLayers
-from tfcalc.nn.stack import Stack
 
 PROJECTIONS = {"local": ("query", "key", "value"), "lsh": ("query_key", "value")}
 
@@ -27,7 +27,7 @@ def logits(c: Config, base: Module, **loss: bool) -> Module:
     """Logits of both streams together, never tied."""
     wide, vocabulary = 2 * c.size("hidden_size"), c.size("vocab_size")
     bias = Stored("bias", Weight("lm_head.bias", (vocabulary,), minor=True, key=""))
-    head = Predictions("lm_head", None, None, Linear("decoder", wide, vocabulary, "vocab", kind="output"), bias)
+    head = Predictions("lm_head", None, None, tops.logits("decoder", wide, vocabulary), bias)
     return WithHead("", base, head, **loss)
 
 
@@ -98,11 +98,10 @@ def rotation(c: Config) -> int:
 
 def layer(kind: str, c: Config) -> ReversibleLayer:
     """Norm and attention, norm and feed-forward network, each added to the other of two streams."""
-    h, f = c.size("hidden_size"), c.size("feed_forward_size")
-    up, down = Linear("dense.dense", h, f, "1", True), Linear("output.dense", f, h, "2", True)
+    h, f, names = c.size("hidden_size"), c.size("feed_forward_size"), ("dense.dense", "output.dense")
     norms = kit.norm(c, "attention.layer_norm"), kit.norm(c, "feed_forward.layer_norm")
-    network = FeedForward("feed_forward", up, down, c.word("hidden_act"))
-    return ReversibleLayer("layers", mixer(kind, c), network, norms, kit.drops(c))
+    ffn = network("feed_forward", names, h, f, c.word("hidden_act"))
+    return ReversibleLayer("layers", mixer(kind, c), ffn, norms, kit.drops(c))
 
 
 def positions(c: Config) -> Module:
@@ -122,8 +121,7 @@ def positions(c: Config) -> Module:
 def reformer(c: Config) -> Module:
     """Kitaev et al. 2020 (arXiv 2001.04451): two streams, which the last norm and the head read side by side."""
     h, each = c.size("hidden_size"), kinds(c)
-    by_kind = {kind: layer(kind, c) for kind in dict.fromkeys(each)}
-    layers = Stack("layers", tuple(by_kind[kind] for kind in each), len(each))
+    layers = stack(c, by_kind(lambda kind: layer(kind, c), each), count=len(each))
     words = Embedding("word_embeddings", c.size("vocab_size"), h)
     return Encoder(
         "reformer",

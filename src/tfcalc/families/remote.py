@@ -8,11 +8,10 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import ceil_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families import experts, kit
+from tfcalc.families.layers import multi_head
 from tfcalc.families.llama import qwen2
 from tfcalc.families.names import GATED
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear
-from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 
@@ -80,10 +79,16 @@ def chatglm(c: Config) -> Module:
             f"{c.path('inner_hidden_size')} is a field of the first ChatGLM", "only ChatGLM2 and later are supported"
         )
     h, a, d, bias = c.size("hidden_size"), c.size("num_attention_heads"), kit.head_dim(c), c.flag("add_bias_linear")
-    groups = kit.kv_heads(c) if c.flag("multi_query_attention") else a
-    inward = Linear("query_key_value", h, a * d + 2 * groups * d, "QKV", bias or c.flag("add_qkv_bias"))
-    outward = Linear("dense", a * d, h, "O", bias)
-    mixer = Attention("self_attention", a, groups, d, d, (inward,), (), outward, rope=Rope(d))
+    mixer = multi_head(
+        Attention,
+        "self_attention",
+        ("query_key_value", "dense"),
+        *(h, a, d),
+        groups=kit.kv_heads(c) if c.flag("multi_query_attention") else a,
+        bias=bias or c.flag("add_qkv_bias"),
+        output_bias=bias,
+        rope=Rope(d),
+    )
     ffn = kit.gated(c, bias=bias, names=("dense_h_to_4h", "dense_4h_to_h"))
     kind = "rmsnorm" if c.flag("rmsnorm") else "layernorm"
     layers = kit.layer(c, mixer, ffn, norm=kind).but(name="encoder.layers")
@@ -149,10 +154,9 @@ def qwen(c: Config) -> Module:
 
     ``no_bias`` leaves queries, keys and values their biases.
     """
-    bias, h = not c.flag("no_bias"), c.size("hidden_size")
+    bias = not c.flag("no_bias")
     width = ceil_div(c.size("intermediate_size") - 1, 2)  # half of it, rounded down
     mixer = kit.attention(c, names=("c_attn", "c_proj"), bias=True, output_bias=bias).but(name="attn")
-    gate, up = Linear("w2", h, width, "g", bias), Linear("w1", h, width, "1", bias)
-    ffn = GatedFeedForward("mlp", gate, up, Linear("c_proj", width, h, "2", bias), c.word("hidden_act"))
+    ffn = kit.gated(c, width=width, bias=bias, names=("w2", "w1", "c_proj"))
     layers = kit.layer(c, mixer, ffn, names=("ln_1", "ln_2")).but(name="h")
     return kit.decoder(c, layers, names=("transformer", "wte", "ln_f"))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, bare, classifier, labels
 from tfcalc.core.cost import Tensor as Weight
+from tfcalc.families import layers as layers_kit
 from tfcalc.families.bert_tops import MASKED
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm
@@ -71,16 +73,15 @@ def attention(
     """Multi-head attention under the names that fairseq gave its projections, if not by others."""
     heads = f"{side}_attention_heads"
     h, a, d = c.size("d_model"), c.size(heads), c.quotient("d_model", heads)
-    maps = tuple(Linear(one, h, a * d, letter, bias) for one, letter in zip(names, "QKV", strict=False))
-    back, drops = Linear(names[-1], a * d, h, "O", bias), bool(c.get("attention_dropout"))
-    return of(name, a, a, d, d, maps, (), back, dropout=drops, softmax="own", **more)
+    drops = bool(c.get("attention_dropout"))
+    return layers_kit.multi_head(of, name, names, h, a, d, bias=bias, dropout=drops, softmax="own", **more)
 
 
 def network(c: Config, side: str, name: str = "(ffn)", *, as_weights: bool = False) -> FeedForward:
     """Two maps, which stand in the layer itself, unless they have a name."""
     h, f, kind = c.size("d_model"), c.size(f"{side}_ffn_dim"), c.word("activation_function")
-    up, down = Linear("fc1", h, f, "1", True), Linear("fc2", f, h, "2", True)
-    return FeedForward(name, up, down, kind, bool(c.get("activation_dropout")), as_weights=as_weights)
+    drops = bool(c.get("activation_dropout"))
+    return layers_kit.network(name, ("fc1", "fc2"), h, f, kind, dropout=drops, as_weights=as_weights)
 
 
 def norm(c: Config, name: str) -> Norm:
@@ -127,8 +128,7 @@ def layer(
 
 def stack(c: Config, side: str, layers: Sequence[Module] | Module) -> Stack:
     """Layers one upon another, or so many equal ones."""
-    depth = f"{side}_layers"
-    return Stack("layers", (layers,) * c.number(depth) if isinstance(layers, Module) else tuple(layers), c.size(depth))
+    return layers_kit.stack(c, layers, f"{side}_layers")
 
 
 def equal_layers(c: Config, side: str, *, pre_norm: bool, mixer: Callable[..., Attention] = attention) -> Stack:
@@ -175,8 +175,7 @@ def seq2seq(
 
 def logits(c: Config, rows: str = "vocab_size") -> Linear:
     """What makes logits, by the shared table or a matrix of its own."""
-    tied = "embedding" if c.flag("tie_word_embeddings") else None
-    return Linear("lm_head", c.size("d_model"), c.size(rows), "vocab", False, tied, "output")
+    return tops.logits("lm_head", c.size("d_model"), c.size(rows), tied=c.flag("tie_word_embeddings"))
 
 
 def generation(*, rows: str = "vocab_size", bias: bool = True) -> Top:

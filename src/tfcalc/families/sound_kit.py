@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import find
-from tfcalc.configs.tops import Top, bare
+from tfcalc.configs.tops import Top, bare, logits
 from tfcalc.core.number import Num
+from tfcalc.families.image_kit import nested as nested
 from tfcalc.families.images import part
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.frames import Convolution, Stem
@@ -31,7 +30,7 @@ def stem(width: Num, channels: Num, name: str = "") -> Stem:
     return Stem(name, first, Convolution("conv2", width, width, (3,), activation="gelu"))
 
 
-TEXT: dict[str, tuple[str, Mapping[str, Any]]] = {
+TEXT: dict[str, tuple[str, Mapping[str, object]]] = {
     "voxtral": (
         "llama",
         {
@@ -120,11 +119,6 @@ def language(c: Config) -> Config:
     return c.sub("text_config", kind, over=over)
 
 
-def inner(config: Config, name: str) -> Module:
-    """The base model of a nested config, under the name that the whole gives it."""
-    return find(config.model_type).base(config).but(name=name)
-
-
 def two_maps(
     c: Config, fan_in: Num, width: Num, *, between: Num | None = None, bias: bool, act: str = "projector_hidden_act"
 ) -> Projector:
@@ -136,19 +130,18 @@ def two_maps(
 
 def listener(c: Config, audio: Config, projector: Projector) -> Listener:
     """An encoder of sound, a projector of its frames, and the language model that reads them among its words."""
-    return Listener("model", inner(audio, "audio_tower"), projector, inner(language(c), "language_model"))
+    return Listener("model", nested(audio, "audio_tower"), projector, nested(language(c), "language_model"))
 
 
-def writes(*, tied: bool = False, **loss: bool) -> Top:
+def writes(*, tied: bool = False, **loss: bool) -> Callable[[Config, Module], WithHead]:
     """Logits of the language model's vectors; ``tie_word_embeddings`` of the whole may not be heeded.
 
     ``loss`` says of what copies of the logits it is made.
     """
 
-    def top(c: Config, base: Module) -> Module:
-        text = language(c)
-        shared = "embedding" if tied and c.flag("tie_word_embeddings") else None
-        head = Linear("lm_head", text.size("hidden_size"), text.size("vocab_size"), "vocab", False, shared, "output")
+    def top(c: Config, base: Module) -> WithHead:
+        text, shared = language(c), tied and c.flag("tie_word_embeddings")
+        head = logits("lm_head", text.size("hidden_size"), text.size("vocab_size"), tied=shared)
         return WithHead("", base, head, **loss)
 
     return top

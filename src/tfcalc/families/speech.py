@@ -6,7 +6,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare
 from tfcalc.families import kit
-from tfcalc.families.sound_kit import ALIASES, ALONE, inner, language, listener, stem, two_maps, writes
+from tfcalc.families.layers import stack
+from tfcalc.families.sound_kit import ALIASES, ALONE, language, listener, nested, stem, two_maps, writes
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.conditioned import Adapter, Conditioned
@@ -14,7 +15,6 @@ from tfcalc.nn.frames import SoundEncoder
 from tfcalc.nn.listener import Listener
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
-from tfcalc.nn.stack import Stack
 
 HEADS: dict[str, Top] = {"Model": bare, "ForConditionalGeneration": writes(tied=True)}
 ADAPTED = 32
@@ -29,19 +29,14 @@ def mixer(c: Config, rope: Rope, *, causal: bool) -> Attention:
     return made.but(inward=(q, k.but(bias=False), v), rope=rope)
 
 
-def layers(c: Config, layer: Module) -> Stack:
-    """Equal layers."""
-    return Stack(layer.name, (layer,) * c.number("num_hidden_layers"), c.size("num_hidden_layers"))
-
-
 @family("glmasr_encoder", architecture="GlmAsrEncoder", heads=ALONE, partial_rotary_factor=0.5)  # by __post_init__
 def glmasr_encoder(c: Config) -> Module:
     """Whisper's encoder with rotary positions and grouped heads (transformers' GlmAsrEncoder)."""
     h, frames = c.size("hidden_size"), c.size("max_position_embeddings")
     attention = mixer(c, kit.rope(c, copies=True), causal=False)
     layer = kit.layer(c, attention, kit.plain(c, bias=True, names=("fc1", "fc2")), norm="layernorm")
-    stack = layers(c, layer)
-    return SoundEncoder("encoder", stem(h, c.size("num_mel_bins")), None, stack, Norm("norm", "layernorm", h), frames)
+    hears, last = stem(h, c.size("num_mel_bins")), Norm("norm", "layernorm", h)
+    return SoundEncoder("encoder", hears, None, stack(c, layer), last, frames)
 
 
 @family("glmasr", architecture="GlmAsrForConditionalGeneration", heads=HEADS)
@@ -60,7 +55,7 @@ def voxtral_realtime_encoder(c: Config) -> Module:
     layer = kit.layer(c, mixer(c, kit.rope(c), causal=True), ffn.but(down=ffn.down.but(bias=True)), names=names)
     embedder = stem(h, c.size("num_mel_bins"), "embedder")
     early = embedder.but(first=embedder.first.but(before=2), second=embedder.second.but(before=1))
-    return SoundEncoder("encoder", early, None, layers(c, layer), Norm("norm", "rmsnorm", h))
+    return SoundEncoder("encoder", early, None, stack(c, layer), Norm("norm", "rmsnorm", h))
 
 
 @family("voxtral_realtime_text", architecture="VoxtralRealtimeTextModel", heads={"Model": bare})
@@ -77,5 +72,5 @@ def voxtral_realtime(c: Config) -> Module:
     """Voxtral Realtime (transformers' VoxtralRealtimeModel): each four frames are added to a word."""
     audio, joined = c.sub("audio_config", "voxtral_realtime_encoder"), c.size("downsample_factor")
     projector = two_maps(c, audio.size("hidden_size") * joined, language(c).size("hidden_size"), bias=False)
-    ears = inner(audio, "audio_tower").but(per_word=joined)
-    return Listener("model", ears, projector, inner(language(c), "language_model"))
+    ears = nested(audio, "audio_tower").but(per_word=joined)
+    return Listener("model", ears, projector, nested(language(c), "language_model"))

@@ -11,9 +11,9 @@ from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
 from tfcalc.errors import InvalidModel
 from tfcalc.families import image_kit
 from tfcalc.families.images import FC
+from tfcalc.families.layers import network
 from tfcalc.families.vit import MASKED, NORMS
 from tfcalc.nn.basic import Linear, Norm, parameter
-from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.image_heads import MEAN, Pixels, Reconstruction
 from tfcalc.nn.images import ImagePositions, Patches
 from tfcalc.nn.layers import PreNorm
@@ -84,8 +84,7 @@ def stage(c: Config, place: int, depth: int, n_heads: int, size: Grid, *, last: 
             "give a divisor of it",
         )
     inner, drops = scaled(width, c.factor("mlp_ratio")), bool(c.get("hidden_dropout_prob"))
-    up, down = Linear(FC[0], width, inner, "1", True), Linear(FC[1], inner, width, "2", True)
-    ffn = FeedForward("mlp", up, down, c.word("hidden_act"))
+    ffn = network("mlp", FC, width, inner, c.word("hidden_act"))
     norms = tuple(Norm(name, "layernorm", width) for name in NORMS)
     layer = PreNorm("blocks", (attention(c, width, n_heads, size), ffn), norms, drops)
     rows, columns = (ceil_div(side, 2) for side in size)

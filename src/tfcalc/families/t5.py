@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import t5_kit as kit
-from tfcalc.nn.basic import Linear
 from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder
-from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.local_attention import LocalAttention, LocalStack
 from tfcalc.nn.mixture import Router
 from tfcalc.nn.model import Decoder
@@ -66,15 +62,17 @@ def longt5(c: Config) -> Module:
     """
     far = c.word("encoder_attention_type", ("local", "transient-global")) != "local"
     name = "TransientGlobalSelfAttention" if far else "LocalSelfAttention"
-    more: dict[str, Any] = {"block": c.number("local_radius") + 1}
+    mixer = kit.attention(c, name, LocalAttention, causal=False, block=c.number("local_radius") + 1)
     if far:
-        more |= {"summarised": c.number("global_block_size"), "summary_norm": kit.norm(c, "global_input_layer_norm")}
-    whole = kit.seq2seq(c, mixer=kit.attention(c, name, LocalAttention, causal=False, **more))
+        normed = kit.norm(c, "global_input_layer_norm")
+        mixer = mixer.but(summarised=c.number("global_block_size"), summary_norm=normed)
+    whole = kit.seq2seq(c, mixer=mixer)
     assert isinstance(whole, EncoderDecoder | EncoderAlone)
     assert isinstance(whole.encoder, Decoder)
     table = f"block[0].layer.0.{name}.global_relative_attention_bias"
-    own = {"near": whole.encoder.relative, "far": kit.relative(c, table) if far else None, "relative": None}
-    return whole.but(encoder=LocalStack(**whole.encoder.__dict__ | own))
+    everywhere = kit.relative(c, table) if far else None
+    own = whole.encoder.to(LocalStack, near=whole.encoder.relative, far=everywhere, relative=None)
+    return whole.but(encoder=own)
 
 
 @family(
@@ -90,13 +88,11 @@ def switch_transformers(c: Config) -> Module:
 
 def _sometimes_experts(c: Config, side: str) -> list[Module]:
     """The second layer has experts, and each that is ``step`` after it."""
-    h, f, kind, code = c.size("d_model"), c.size("d_ff"), c.word("dense_act_fn"), kit.kept_as(c)
-    up, down, count = Linear("wi", h, f, "1"), Linear("wo", f, h, "2"), c.size("num_experts")
-    experts = Networks("experts", up, down, kind, count=count, **code)
+    dense, h, count = kit.plain("mlp", c, c.word("dense_act_fn")), c.size("d_model"), c.size("num_experts")
+    experts = dense.to(Networks, name="experts", count=count)
     router = Router("router.classifier", h, count, bias=c.flag("router_bias"), logits="copies", format="float32")
     switch = Switch("mlp", router.but(result="stream"), experts, bool(c.get("router_jitter_noise")))
-    dense, depth = FeedForward("mlp", up, down, kind, **code), c.number(kit.depth(c, side))
-    some = c.number(f"num_sparse_{side}_layers", least=0)
+    depth, some = c.number(kit.depth(c, side)), c.number(f"num_sparse_{side}_layers", least=0)
     step = (
         c.number(f"{side}_sparse_step", least=0) if c.has(f"{side}_sparse_step") else depth // some if some else depth
     )

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.tops import Top, bare, classifier
-from tfcalc.families import seq2seq_kit
+from tfcalc.configs.tops import Top, bare, classifier, logits
+from tfcalc.families import layers, seq2seq_kit
 from tfcalc.families.bert_tops import MASKED
+from tfcalc.families.layers import gated, multi_head, stack
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.basic import Embedding, Norm
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder, EncoderStack, Open
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
@@ -18,7 +19,6 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
-from tfcalc.nn.stack import Stack
 
 Networks = Callable[[Config, str], Sequence[Module]]
 """Makes the networks of a stack's layers, of the config and the stack's name."""
@@ -31,28 +31,27 @@ def drops(c: Config) -> bool:
     return bool(c.get("dropout_rate"))
 
 
-def kept_as(c: Config) -> dict[str, Any]:
-    """What T5's networks do before their last map."""
-    return {"dropout": drops(c), "as_weights": True}
-
-
 def network(c: Config) -> FeedForward | GatedFeedForward:
     """The feed-forward network; ``feed_forward_proj`` says its activation, and with ``gated-`` before it its gate."""
     gate, _, kind = c.word("feed_forward_proj").rpartition("-")
-    gated = c.flag("is_gated_act") if c.has("is_gated_act") else gate == "gated"
+    gates = c.flag("is_gated_act") if c.has("is_gated_act") else gate == "gated"
     kind = "gelu_new" if (gate, kind) == ("gated", "gelu") else kind
-    h, f, name, code = c.size("d_model"), c.size("d_ff"), "DenseReluDense", kept_as(c)
-    down = Linear("wo", f, h, "2")
-    if gated:
-        return GatedFeedForward(name, Linear("wi_0", h, f, "g"), Linear("wi_1", h, f, "1"), down, kind, **code)
-    return FeedForward(name, Linear("wi", h, f, "1"), down, kind, **code)
+    if not gates:
+        return plain("DenseReluDense", c, kind)
+    h, f, drop = c.size("d_model"), c.size("d_ff"), drops(c)
+    return gated("DenseReluDense", ("wi_0", "wi_1", "wo"), h, f, kind, dropout=drop, as_weights=True)
+
+
+def plain(name: str, c: Config, kind: str) -> FeedForward:
+    """A network without a gate."""
+    h, f, drop = c.size("d_model"), c.size("d_ff"), drops(c)
+    return layers.network(name, ("wi", "wo"), h, f, kind, bias=False, dropout=drop, as_weights=True)
 
 
 def attention(c: Config, name: str, of: type[Attention] = Attention, **more: Any) -> Attention:
     """Without biases; the heads together need not be as wide as the model."""
     h, a, d = c.size("d_model"), c.size("num_heads"), c.size("d_kv")
-    maps = tuple(Linear(one, h, a * d, letter) for one, letter in zip(NAMES, "QKV", strict=False))
-    return of(name, a, a, d, d, maps, (), Linear(NAMES[-1], a * d, h, "O"), dropout=drops(c), softmax="own", **more)
+    return multi_head(of, name, NAMES, h, a, d, dropout=drops(c), softmax="own", **more)
 
 
 def norm(c: Config, name: str) -> Norm:
@@ -86,11 +85,11 @@ def half(
 
     All layers share the first one's ``table`` of distances, unless they have one each (``everywhere``).
     """
-    layers = [layer(c, *mixers, ffn) for ffn in networks(c, side)]
+    made = stack(c, [layer(c, *mixers, ffn) for ffn in networks(c, side)], depth(c, side))
     bias = None if everywhere else relative(c, f"block[0].layer.0.{table}.relative_attention_bias")
     words = Embedding("embed_tokens", c.size("vocab_size"), c.size("d_model"), "shared" if tied else None)
-    stack, last = Stack("block", tuple(layers), c.size(depth(c, side))), norm(c, "final_layer_norm")
-    return of(side, words, stack, last, dropped=drops(c), relative=bias, drops_output=drops(c))
+    last = norm(c, "final_layer_norm")
+    return of(side, words, made, last, dropped=drops(c), relative=bias, drops_output=drops(c))
 
 
 def depth(c: Config, side: str) -> str:
@@ -116,15 +115,15 @@ def seq2seq(
     ``networks`` makes those of a stack's layers. The encoder may have a ``mixer`` of its own. ``tied`` tables of words
     are one.
     """
-    own: dict[str, Any] = {"table": relative(c)} if everywhere else {}
-    kind: dict[str, Any] = {"everywhere": everywhere, "tied": tied}
+    own = relative(c) if everywhere else None
     table = Embedding("shared", c.size("vocab_size"), c.size("d_model"))
-    looks = attention(c, "SelfAttention", causal=False, **own) if mixer is None else mixer
-    encoder = half(c, "encoder", EncoderStack, [looks], networks, table=looks.name, **kind)
+    looks = attention(c, "SelfAttention", causal=False, table=own) if mixer is None else mixer
+    encoder = half(c, "encoder", EncoderStack, [looks], networks, everywhere=everywhere, tied=tied, table=looks.name)
     if c.head in ENCODER_ONLY:
         return EncoderAlone("transformer", table, encoder)
     reader = attention(c, "EncDecAttention", CrossAttention, adds_zeros=everywhere)
-    decoder = half(c, "decoder", Decoder, [attention(c, "SelfAttention", **own), reader], networks, **kind)
+    mixers = attention(c, "SelfAttention", table=own), reader
+    decoder = half(c, "decoder", Decoder, mixers, networks, everywhere=everywhere, tied=tied)
     return EncoderDecoder("transformer", table, encoder, decoder)
 
 
@@ -135,10 +134,9 @@ def generation(*, scaled: bool, always: bool = False) -> Top:
     """
 
     def top(c: Config, base: Module) -> Module:
-        tied = "embedding" if c.flag("tie_word_embeddings") else None
-        head = Linear("lm_head", c.size("d_model"), c.size("vocab_size"), "vocab", False, tied, "output")
-        given = c.get("scale_decoder_outputs")
-        times = always or (scaled and bool(c.flag("tie_word_embeddings") if given is None else given))
+        tied, given = c.flag("tie_word_embeddings"), c.get("scale_decoder_outputs")
+        head = logits("lm_head", c.size("d_model"), c.size("vocab_size"), tied=tied)
+        times = always or (scaled and bool(tied if given is None else given))
         return Open("", base, head, scaled=times, **MASKED)
 
     return top

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
@@ -13,28 +13,29 @@ from tfcalc.core.number import Num
 from tfcalc.families import kit
 from tfcalc.families.gemma import CODE
 from tfcalc.families.kit import head_dim, kv_heads
+from tfcalc.families.layers import by_kind, multi_head, stack
+from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.reader_kit import tower
 from tfcalc.families.windows import both, windows
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm, parameter
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.encoder_decoder import EncoderDecoder, EncoderOnly, EncoderStack
-from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.merged import MarkedDecoder, MergedAttention, MergedDecoder, SeeingEncoder, TextStack
 from tfcalc.nn.model import Decoder, Predictions, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Projector
 from tfcalc.nn.rope import Rope
-from tfcalc.nn.stack import Stack
 
+Made = TypeVar("Made", bound=Decoder)
+Marked = TypeVar("Marked", bound=MarkedDecoder)
 ENCODER = "encoder"
 """What the encoder's table of words is called by those that share it."""
-NAMES = ("q_proj", "k_proj", "v_proj", "o_proj")
 ENCODER_ONLY = "EncoderModel"
 CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 WINDOW = {"sliding_window": 4096}
-MODULE: dict[str, Any] = {
+MODULE = {
     "hidden_size": 2304,
     "intermediate_size": 9216,
     "num_hidden_layers": 26,
@@ -44,7 +45,7 @@ MODULE: dict[str, Any] = {
     "hidden_activation": "gelu_pytorch_tanh",
     "attention_bias": False,
 }
-IMAGES: dict[str, Any] = {"mm_tokens_per_image": 256}
+IMAGES = {"mm_tokens_per_image": 256}
 
 
 def side(c: Config, name: str) -> Config:
@@ -52,7 +53,7 @@ def side(c: Config, name: str) -> Config:
     return c.sub(name, defaults=module(c.defaults["vocab_size"]) | (CAPS if c.model_type == "t5gemma" else WINDOW))
 
 
-def module(words: int) -> dict[str, Any]:
+def module(words: int) -> dict[str, object]:
     """The defaults of a stack."""
     return MODULE | {"vocab_size": words}
 
@@ -70,50 +71,34 @@ def mixer(
 
     Probabilities of dropout are those of the ``whole``.
     """
-    h, a, g, d, bias = (
-        c.size("hidden_size"),
-        c.size("num_attention_heads"),
-        kv_heads(c),
-        head_dim(c),
-        c.flag("attention_bias"),
-    )
-    from_, (q, k, v, o) = h if read is None else read, NAMES
-    maps = Linear(q, h, a * d, "Q", bias), Linear(k, from_, g * d, "K", bias), Linear(v, from_, g * d, "V", bias)
+    h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), head_dim(c)
+    made = multi_head(of, name, LLAMA_NAMES, h, a, d, groups=g, source=read, bias=c.flag("attention_bias"), **more)
     rope, caps = Rope(d) if read is None else None, c.get("attn_logit_softcapping") is not None
-    drops, back = bool(whole.get("attention_dropout")), Linear(o, a * d, h, "O", bias)
-    return of(name, a, g, d, d, maps, (), back, rope=rope, capped=caps, dropout=drops, **more)
+    return made.but(rope=rope, capped=caps, dropout=bool(whole.get("attention_dropout")))
 
 
 def layer(c: Config, whole: Config, *mixers: Attention) -> Module:
     """A norm before and after each mixer of tokens, and the feed-forward network."""
-    h, f, drops = c.size("hidden_size"), c.size("intermediate_size"), bool(whole.get("dropout_rate"))
-    gate, up, down = kit.GATED
-    maps = Linear(gate, h, f, "g"), Linear(up, h, f, "1"), Linear(down, f, h, "2")
-    ffn = GatedFeedForward("mlp", *maps, c.word("hidden_activation"), dropout=drops)
-    places = [
-        f"{when}_{each}_layernorm"
-        for each in (*(one.name for one in mixers), "feedforward")
-        for when in ("pre", "post")
-    ]
-    norms = tuple(Norm(place, "rmsnorm", h, CODE) for place in places)
-    return Sandwich("layers", (*mixers, ffn), norms, drops)
+    drops, subs = bool(whole.get("dropout_rate")), (*(one.name for one in mixers), "feedforward")
+    ffn = kit.gated(c, act="hidden_activation").but(dropout=drops)
+    places = [f"{when}_{each}_layernorm" for each in subs for when in ("pre", "post")]
+    return kit.layer(c, *mixers, ffn, of=Sandwich, names=places, code=CODE, dropped=drops)
 
 
 def stacked(
-    c: Config, whole: Config, name: str, of: type[Decoder], layers: Iterable[Module], scale: str, **more: Any
-) -> Decoder:
+    c: Config, whole: Config, name: str, of: type[Made], layers: Module | Sequence[Module], scale: str, **more: Any
+) -> Made:
     """One of the two stacks, whose vectors of words are multiplied by a number, perhaps one of the format ``scale``."""
     h, drops = c.size("hidden_size"), bool(whole.get("dropout_rate"))
-    stack, last = Stack("layers", tuple(layers), c.size("num_hidden_layers")), Norm("norm", "rmsnorm", h, CODE)
-    words = Embedding("embed_tokens", c.size("vocab_size"), h)
-    made: dict[str, Any] = {"scales": True, "scale": scale, "dropped": drops, "drops_output": drops}
-    return of(name, words, stack, last, **made | more)
+    words, last = Embedding("embed_tokens", c.size("vocab_size"), h), Norm("norm", "rmsnorm", h, CODE)
+    made = of(name, words, stack(c, layers), last, **more)
+    return made.but(scales=True, scale=scale, dropped=drops, drops_output=drops)
 
 
 def logits(c: Config, base: Module) -> Module:
     """Logits by the decoder's table of words, or a matrix of their own."""
-    inner, tied = side(c, "decoder"), "embedding" if c.flag("tie_word_embeddings") else None
-    made = Linear("out_proj", inner.size("hidden_size"), inner.size("vocab_size"), "vocab", False, tied, "output")
+    inner, tied = side(c, "decoder"), c.flag("tie_word_embeddings")
+    made = tops.logits("out_proj", inner.size("hidden_size"), inner.size("vocab_size"), tied=tied)
     caps = inner.get("final_logit_softcapping") is not None
     return WithHead("", base, Predictions("lm_head", None, None, made), capped=caps, shifted=False)
 
@@ -141,13 +126,13 @@ def t5gemma(c: Config) -> Module:
     """T5Gemma (arXiv 2504.06225): the two may differ in size, and have a table of words each."""
     reads, alone = side(c, "encoder"), "Classification" in c.head and not c.flag("is_encoder_decoder")
     one = layer(reads, c, mixer(reads, c, "self_attn", causal=False))
-    encoder = stacked(reads, c, "encoder", EncoderStack, [one] * reads.number("num_hidden_layers"), "float64")
+    encoder = stacked(reads, c, "encoder", EncoderStack, one, "float64")
     if c.head == ENCODER_ONLY or alone:
         return EncoderOnly("model", encoder)
     writes = side(c, "decoder")
     reader = mixer(writes, c, "cross_attn", CrossAttention, read=reads.size("hidden_size"))
     one = layer(writes, c, mixer(writes, c, "self_attn"), reader)
-    decoder = stacked(writes, c, "decoder", Decoder, [one] * writes.number("num_hidden_layers"), "float64")
+    decoder = stacked(writes, c, "decoder", Decoder, one, "float64")
     return EncoderDecoder("model", None, encoder, decoder)
 
 
@@ -176,9 +161,7 @@ def t5gemma2(c: Config) -> Module:
     return EncoderDecoder("model", None, seeing(whole, reads, text), decoder)
 
 
-def marked(
-    c: Config, whole: Config, name: str, of: type[MarkedDecoder], attention: type[Attention], **more: Any
-) -> MarkedDecoder:
+def marked(c: Config, whole: Config, name: str, of: type[Marked], attention: type[Attention], **more: Any) -> Marked:
     """A stack of layers with normed heads, all but every sixth of which see a window, by angles of their own."""
     h, d = c.size("hidden_size"), head_dim(c)
     norms = tuple(Norm(each, "rmsnorm", d, CODE) for each in ("q_norm", "k_norm"))
@@ -186,22 +169,18 @@ def marked(
     def one(window: int | None) -> Module:
         made = mixer(c, whole, "self_attn", attention, **more)
         always = bool(window) or made.causal
-        code: dict[str, Any] = {"rope": Rope(d, by_window=True), "capped": False, "always_masked": always}
-        return layer(c, whole, made.but(norms=norms, window=window, **code))
+        made = made.but(norms=norms, window=window, rope=Rope(d, by_window=True), capped=False)
+        return layer(c, whole, made.but(always_masked=always))
 
-    found = windows(c, lambda place: (place + 1) % 6 != 0)
-    layers = {window: one(window) for window in dict.fromkeys(found)}
+    layers = by_kind(one, windows(c, lambda place: (place + 1) % 6 != 0))
     mark = parameter("embed_tokens.eoi_embedding", h)
-    kinds: dict[str, Any] = {"marked": mark, "masks": both(c)}
-    made = stacked(c, whole, name, of, (layers[window] for window in found), "", **kinds)
-    assert isinstance(made, MarkedDecoder)
-    return made
+    return stacked(c, whole, name, of, layers, "", marked=mark, masks=both(c))
 
 
-def seeing(whole: Config, text: Config, stack: MarkedDecoder) -> Module:
+def seeing(whole: Config, text: Config, reads: MarkedDecoder) -> Module:
     """The encoder: a stack that reads text, an encoder of images, and a map of its averaged vectors to words."""
     images = whole.sub("vision_config", "siglip_vision_model", head="Model")
     h = images.size("hidden_size")
     steps = Norm("mm_soft_emb_norm", "rmsnorm", h, CODE), Linear("mm_input_projection", h, text.size("hidden_size"))
     between = (Projector("multi_modal_projector", steps),)
-    return SeeingEncoder("encoder", tower(images), between, stack, whole.size("mm_tokens_per_image"), h)
+    return SeeingEncoder("encoder", tower(images), between, reads, whole.size("mm_tokens_per_image"), h)

@@ -10,10 +10,10 @@ from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.images import part
-from tfcalc.families.sound_kit import HEADS, inner, language
+from tfcalc.families.layers import network
+from tfcalc.families.sound_kit import HEADS, language, nested
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.codec import Codec, ConvNextLayer, Stage
-from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.frames import Convolution
 from tfcalc.nn.listener import Projector, Summing, TwoEars
 from tfcalc.nn.module import Module
@@ -49,7 +49,6 @@ def _codec(c: Config, kind: str) -> Codec:
 
 def _layer(c: Config, width: Num, kind: str) -> ConvNextLayer:
     kernel, wide = c.size("kernel_size"), c.size("ffn_expansion") * width
-    up, down = Linear("linear1", width, wide, "1", True), Linear("linear2", wide, width, "2", True)
     return ConvNextLayer(
         "stage",
         kind=kind,
@@ -57,7 +56,7 @@ def _layer(c: Config, width: Num, kind: str) -> ConvNextLayer:
         mixer=Convolution("mixer.conv", width, width, (kernel,), groups=width, before=kernel - 1),
         gamma=parameter("gamma", width, minor=True),
         ffn_norm=Norm("ffn_norm", "rmsnorm", width),
-        ffn=FeedForward("ffn", up, down, c.word("hidden_act")),
+        ffn=network("ffn", ("linear1", "linear2"), width, wide, c.word("hidden_act")),
         ffn_gamma=parameter("ffn_gamma", width, minor=True),
     )
 
@@ -79,7 +78,7 @@ def vibevoice_asr(c: Config) -> Module:
         raise InvalidModel(f"acoustic_tokenizer_chunk_size {chunk} is no multiple of {hop}", "give whole frames")
     ears = tuple(_codec(of, UNREAD).but(name=f"{name}_tokenizer_encoder") for name, of in encoders.items())
     maps = tuple(_projector(name, c, encoder) for name, encoder in encoders.items())
-    return TwoEars("model", ears, Summing("multi_modal_projector", maps), inner(language(c), "language_model"))
+    return TwoEars("model", ears, Summing("multi_modal_projector", maps), nested(language(c), "language_model"))
 
 
 def _projector(name: str, c: Config, encoder: Config) -> Projector:

@@ -6,7 +6,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
-from tfcalc.families import image_kit, kit
+from tfcalc.families import image_kit, kit, layers
 from tfcalc.families.images import grid
 from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.nn.attention import Attention
@@ -114,9 +114,7 @@ def dinov2_network(c: Config) -> Module:
 
 def gated(c: Config, inner: Num, act: str, *, bias: bool = True) -> GatedFeedForward:
     """A feed-forward network with a gate, of this ``inner`` width."""
-    h = c.size("hidden_size")
-    gate, up = (Linear(name, h, inner, letter, bias) for name, letter in zip(kit.GATED[:2], "g1", strict=True))
-    return GatedFeedForward("mlp", gate, up, Linear(kit.GATED[2], inner, h, "2", bias), act)
+    return layers.gated("mlp", kit.GATED, c.size("hidden_size"), inner, act, bias=bias)
 
 
 @family("dinov3_vit", architecture="DINOv3ViTModel", heads={"Model": bare, "Backbone": bare})

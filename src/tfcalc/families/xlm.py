@@ -7,25 +7,21 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, classifier, labels, lm_head
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
+from tfcalc.families.layers import multi_head, network, stack
 from tfcalc.families.summaries import of_answers, summary
-from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear
-from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack
 from tfcalc.nn.summary import Summarised
 from tfcalc.nn.token_masks import MaskedDecoder, MaskedLayer
 
+NAMES = ("q_lin", "k_lin", "v_lin", "out_lin")
 LM = lm_head("pred_layer.proj", bias=True, shifted=False)
 
 
 def of_words(c: Config, base: Module) -> Module:
     """Logits of every token, whose labels are those of the tokens."""
-    made = LM(c, base)
-    assert isinstance(made, WithHead)
-    return made.but(upcasts=False)
+    return LM(c, base).but(upcasts=False)
 
 
 def of_sequences(c: Config, base: Module) -> Module:
@@ -72,20 +68,17 @@ def masked(c: Config, *, first: bool = False) -> MaskedDecoder:
     if c.flag("asm"):
         raise InvalidModel(f"{c.path('asm')} is true", "an adaptive softmax is not supported")
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    names, drops, scores = ("q_lin", "k_lin", "v_lin"), bool(c.get("dropout")), bool(c.get("attention_dropout"))
-    maps = tuple(Linear(name, h, a * d, letter, True) for name, letter in zip(names, "QKV", strict=True))
-    back, causal = Linear("out_lin", a * d, h, "O", True), c.flag("causal")
-    mixer = Attention("attentions", a, a, d, d, maps, (), back, causal=causal, dropout=scores, masked=False)
-    up, down = Linear("lin1", h, 4 * h, "1", True), Linear("lin2", 4 * h, h, "2", True)
-    act = "gelu" if c.flag("gelu_activation") else "relu"
+    drops, scores = bool(c.get("dropout")), bool(c.get("attention_dropout"))
+    mixer = multi_head(Attention, "attentions", NAMES, h, a, d, bias=True, dropout=scores)
+    mixer = mixer.but(causal=c.flag("causal"), masked=False, own_mask=True)
+    ffn = network("ffns", ("lin1", "lin2"), h, 4 * h, "gelu" if c.flag("gelu_activation") else "relu")
     norms = tuple(kit.norm(c, name) for name in ("layer_norm1", "layer_norm2"))
-    subs = (mixer.but(own_mask=True), FeedForward("ffns", up, down, act))
-    layer = MaskedLayer("(layers)", subs, norms, drops, first=first)
+    layer = MaskedLayer("(layers)", (mixer, ffn), norms, drops, first=first)
     told = c.flag("use_lang_emb") and c.number("n_langs") > 1
     return MaskedDecoder(
         "transformer",
         Embedding("embeddings", c.size("vocab_size"), h),
-        Stack("(layers)", (layer,) * c.number(LAYERS), c.size(LAYERS)),
+        stack(c, layer),
         None,
         added=(kit.positions(c),),
         dropped=drops,

@@ -7,14 +7,11 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare, classifier, labels, lm_head
 from tfcalc.core.number import Num
 from tfcalc.families import bert_kit as kit
+from tfcalc.families.layers import network, stack
 from tfcalc.families.summaries import of_answers, summary
-from tfcalc.families.windows import LAYERS
 from tfcalc.nn.basic import Embedding, Linear, parameter
-from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.layers import PostNorm
-from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack
 from tfcalc.nn.summary import Summarised
 from tfcalc.nn.transformer_xl import HeadMap, RelativeAttention, XLNet
 
@@ -40,9 +37,7 @@ LM = lm_head("lm_loss", bias=True, shifted=False)
 
 def of_words(c: Config, base: Module) -> Module:
     """Logits of every token, whose labels are those of the tokens."""
-    made = LM(c, base)
-    assert isinstance(made, WithHead)
-    return made.but(upcasts=False)
+    return LM(c, base).but(upcasts=False)
 
 
 @family(
@@ -75,10 +70,8 @@ def xlnet(c: Config) -> Module:
     mixer = RelativeAttention(
         "rel_attn", (q, k, v), r, (u, w, s), parameter("seg_embed", 2, a, d), back, causal, dropout=drops
     )
-    up, down = Linear("layer_1", h, f, "1", True), Linear("layer_2", f, h, "2", True)
-    ffn = FeedForward("ff", up, down, c.word("ff_activation"), dropout=drops)
+    ffn = network("ff", ("layer_1", "layer_2"), h, f, c.word("ff_activation"), dropout=drops)
     norms = tuple(kit.norm(c, name) for name in ("rel_attn.layer_norm", "ff.layer_norm"))
     layer = PostNorm("layer", (mixer, ffn), norms, drops, in_line=False)
-    layers = Stack("layer", (layer,) * c.number(LAYERS), c.size(LAYERS))
     words = Embedding("word_embedding", c.size("vocab_size"), h)
-    return XLNet("transformer", words, parameter("mask_emb", 1, 1, h), layers, causal, drops)
+    return XLNet("transformer", words, parameter("mask_emb", 1, 1, h), stack(c, layer), causal, drops)

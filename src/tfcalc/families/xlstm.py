@@ -6,14 +6,14 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, ceil_div, scaled
+from tfcalc.families.layers import gated, stack
 from tfcalc.families.mamba import Channels
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mlstm import HeadNorm, MatrixLSTM
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack
 
 
 def share(c: Config, name: str) -> Channels:
@@ -57,27 +57,22 @@ def network(c: Config) -> GatedFeedForward:
     """The gated network, its width rounded up to a multiple."""
     h, bias, multiple = c.size("hidden_size"), c.flag("use_bias"), c.number("ffn_round_up_to_multiple_of")
     width: Num = multiple * ceil_div(scaled(h, c.factor("ffn_proj_factor")), multiple)
-    down = Linear("proj_down", width, h, "2", bias)
-    if fused(c):
-        return GatedFeedForward("ffn", None, Linear("proj_up_gate_z", h, 2 * width, "1", bias), down, "silu")
-    gate, up = Linear("proj_up_gate", h, width, "g", bias), Linear("proj_up", h, width, "1", bias)
-    return GatedFeedForward("ffn", gate, up, down, "silu")
+    inward = ("proj_up_gate_z",) if fused(c) else ("proj_up_gate", "proj_up")
+    return gated("ffn", (*inward, "proj_down"), h, width, "silu", bias=bias)
 
 
 def language_model(c: Config, base: Module) -> Module:
     """The head is never the embedding; its logits are brought to fp32 before a tanh caps them."""
-    head = Linear("lm_head", c.size("hidden_size"), c.size("vocab_size"), "vocab", kind="output")
-    return WithHead("", base, head, capped=c.get("output_logit_soft_cap") is not None, in_float32=True)
+    return tops.never_tied(c, base).but(capped=c.get("output_logit_soft_cap") is not None, in_float32=True)
 
 
 @family("xlstm", architecture="xLSTMForCausalLM", heads={"Model": tops.bare, "ForCausalLM": language_model})
 def xlstm(c: Config) -> Module:
     """The 7B model of xLSTM (arXiv 2503.13427)."""
-    h, width, blocks = c.size("hidden_size"), c.optional("embedding_dim"), c.optional("num_blocks")
+    h, width, blocks = c.size("hidden_size"), c.optional("embedding_dim"), c.get("num_blocks")
     form = "rmsnorm-bias" if c.flag("use_bias") else "rmsnorm"
     norms = tuple(Norm(name, form, h) for name in ("norm_mlstm", "norm_ffn"))
     layer = PreNorm("blocks", (mlstm(c), network(c)), norms)
-    count = c.number("num_hidden_layers" if blocks is None else "num_blocks")
-    stack = Stack("blocks", (layer,) * count, c.size("num_hidden_layers") if blocks is None else blocks)
+    layers = stack(c, layer, "num_hidden_layers" if blocks is None else "num_blocks")
     table = Embedding("embeddings", c.size("vocab_size"), h if width is None else width)
-    return Decoder("backbone", table, stack, Norm("out_norm", "rmsnorm", h))
+    return Decoder("backbone", table, layers, Norm("out_norm", "rmsnorm", h))

@@ -10,13 +10,12 @@ from tfcalc.core.number import floor_div
 from tfcalc.families import bert_kit as kit
 from tfcalc.families.bert_kit import FIRST_TOKEN, POST_NORM
 from tfcalc.families.bert_tops import ROBERTA_TOPS
-from tfcalc.families.windows import LAYERS
+from tfcalc.families.layers import stack
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.language import LanguageAdapter, LanguageLayer
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack
 
 
 def adapters(c: Config) -> Iterator[LanguageAdapter]:
@@ -46,12 +45,11 @@ def xmod(c: Config) -> Module:
         reuses=c.flag("adapter_reuse_layer_norm"),
         adds_normed=c.flag("ln_before_adapter"),
     )
-    layers = Stack("layer", (layer,) * c.number(LAYERS), c.size(LAYERS))
     return Encoder(
         "roberta",
         kit.embeddings(c, *kit.with_tables(c, TOKENS)),
         (),
-        Layers("encoder", (), layers, kit.norm(c, "LayerNorm") if first else None),
+        Layers("encoder", (), stack(c, layer), kit.norm(c, "LayerNorm") if first else None),
         pooler=kit.pooler(c, FIRST_TOKEN),
         pools=c.head in kit.PAIRED,
     )

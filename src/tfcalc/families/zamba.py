@@ -12,7 +12,9 @@ from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
 from tfcalc.families.hybrid import FINAL, LINEAR, layer_types
+from tfcalc.families.layers import multi_head
 from tfcalc.families.mamba import expanded, mamba2_mixer, of_channels, time_step_rank
+from tfcalc.families.names import FUSED, LLAMA_NAMES
 from tfcalc.nn.adapted import AdaptedAttention, AdaptedNetwork, Adapters, AdaptersOf, LowRank
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
@@ -23,8 +25,6 @@ from tfcalc.nn.shared_blocks import AfterBlock, Block, Hybrid, Shared, SharingDe
 
 HYBRID = "hybrid"
 HEADS = {"Model": tops.bare, "ForCausalLM": tops.lm_head(), "ForSequenceClassification": tops.classifier()}
-FUSED = ("gate_up_proj", "down_proj")
-MAPS = ("q_proj", "k_proj", "v_proj")
 
 
 def shared_attention(c: Config) -> Attention:
@@ -36,9 +36,8 @@ def shared_attention(c: Config) -> Attention:
         raise InvalidModel(
             f"2·{c.path('hidden_size')} is not divisible by {c.path('num_attention_heads')}", "give attention_head_dim"
         )
-    maps = [Linear(name, width, heads * d, letter) for name, heads, letter in zip(MAPS, (a, g, g), "QKV", strict=True)]
-    back = Linear("o_proj", a * d, c.size("hidden_size"), "O")
-    return Attention("self_attn", a, g, d, d, tuple(maps), (), back, dropout=bool(c.get("attention_dropout")))
+    made = multi_head(Attention, "self_attn", LLAMA_NAMES, width, a, d, groups=g, out=c.size("hidden_size"))
+    return made.but(dropout=bool(c.get("attention_dropout")))
 
 
 def attention_width(c: Config) -> Num:
@@ -69,7 +68,7 @@ def decoder(
         made.append(own if block is None else Hybrid("layers", after, Linear("linear", h, h), block, key))
     by_place = dict(enumerate(made))
     base = kit.decoder(c, lambda place: by_place[place], range(len(made)), names=FINAL, masks=(None,))
-    return SharingDecoder(**base.__dict__ | {"shared": tuple(shared), "width": attention_width(c)})
+    return base.to(SharingDecoder, shared=tuple(shared), width=attention_width(c))
 
 
 @family(
@@ -106,11 +105,13 @@ def zamba_mixer(c: Config) -> MambaOfHeads:
         bias=c.flag("mamba_proj_bias"),
         conv_bias=c.flag("mamba_conv_bias"),
     )
-    maps = {
-        "x_proj": HeadMap("x_proj", width, rank + 2 * states, "x", blocks=heads),
-        "dt_proj": HeadMap("dt_proj", rank, width, "Δ", bias=True, blocks=heads),
-    }
-    return MambaOfHeads(**mixer.__dict__ | maps | {"activation": c.word("hidden_mamba_act"), "heads": heads})
+    return mixer.to(
+        MambaOfHeads,
+        x_proj=HeadMap("x_proj", width, rank + 2 * states, "x", blocks=heads),
+        dt_proj=HeadMap("dt_proj", rank, width, "Δ", bias=True, blocks=heads),
+        activation=c.word("hidden_mamba_act"),
+        heads=heads,
+    )
 
 
 def zamba_pattern(c: Config, place: int) -> str:
@@ -159,12 +160,12 @@ def zamba2_block(c: Config) -> Block:
     adapters = tuple(low_rank(f"linear_{each}_adapter_list", width, width, rank) for each in letters)
     plain = shared_attention(c)
     rope = Rope(plain.key_dim) if c.flag("use_mem_rope") else None
-    attention = AdaptedAttention(**plain.__dict__ | {"adapters": adapters, "rope": rope})
+    attention = plain.to(AdaptedAttention, adapters=adapters, rope=rope)
     given = c.optional("intermediate_size")
     inner = 4 * h if given is None else given
     ffn = kit.gated(c, name="feed_forward", width=inner, bias=c.flag("add_bias_linear"), names=FUSED)
     adapter = low_rank("gate_up_proj_adapter_list", h, 2 * inner, rank)
-    return shared_block(c, "shared_transformer", attention, AdaptedNetwork(**ffn.__dict__ | {"adapters": (adapter,)}))
+    return shared_block(c, "shared_transformer", attention, ffn.to(AdaptedNetwork, adapters=(adapter,)))
 
 
 def low_rank(name: str, fan_in: Num, fan_out: Num, rank: Num) -> LowRank:

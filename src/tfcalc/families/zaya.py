@@ -8,6 +8,7 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families import experts, kit
+from tfcalc.families.windows import layer_types
 from tfcalc.nn.basic import Linear, Norm, Stored, parameter
 from tfcalc.nn.carried import CarriedMixture, InWeightsFormat, RouterNetwork, ScaledInput, ScaledSums
 from tfcalc.nn.convolution import GroupedConvolution
@@ -86,15 +87,15 @@ def scales(c: Config) -> tuple[Stored, ...]:
 )
 def zaya(c: Config) -> Module:
     """ZAYA1 (arXiv 2511.17127); transformers' ZayaModel."""
-    h, count = c.size("hidden_size"), c.number("num_hidden_layers")
+    h = c.size("hidden_size")
 
     def one(kind: tuple[int | None, bool]) -> Module:
         window, first = kind
         norms = tuple(InWeightsFormat(name, "rmsnorm", h) for name in kit.PRE_NORM)
         return ScaledSums("layers", (attention(c, window), mixture(c, first)), norms, vectors=scales(c))
 
-    types = c.words("layer_types", count, (WINDOW, FULL)) if c.has("layer_types") else [FULL] * count
+    types = layer_types(c, lambda _: FULL, (WINDOW, FULL))
     kinds = [(c.number("sliding_window") if kind == WINDOW else None, place == 0) for place, kind in enumerate(types)]
     made = kit.decoder(c, one, kinds)
     inputs = tuple(parameter(f"input_hidden_states_{kind}", h, minor=True) for kind in ("scale", "bias"))
-    return ScaledInput(**made.__dict__ | {"vectors": inputs, "norm": InWeightsFormat("norm", "rmsnorm", h)})
+    return made.to(ScaledInput, vectors=inputs, norm=InWeightsFormat("norm", "rmsnorm", h))
