@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.families import experts, kit
 from tfcalc.families.glm_moe import dense_or_sparse, routed
 from tfcalc.families.windows import LAYERS, both, windows
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Stored
+from tfcalc.nn.basic import Linear, parameter
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
@@ -30,7 +27,7 @@ def beam(c: Config) -> Module:
 
     Every sixth layer and the last see everything; queries there have a factor for each place rather than a position.
     """
-    bias = Stored("gate_bias", Weight("gate_bias", (c.size("num_attention_heads"),), minor=True, key=""))
+    bias = parameter("gate_bias", c.size("num_attention_heads"), minor=True)
     kinds, last = experts.mlp_types(c, experts.sparse_after(c, 3)), c.number(LAYERS) - 1
     seen = windows(c, lambda place: (place + 1) % 6 > 0 and place != last)
 
@@ -50,11 +47,11 @@ def afmoe(c: Config) -> Module:
 
     def mixed() -> Mixture:
         beside = kit.gated(c, name="shared_experts", width=experts.shared(c, "num_shared_experts"))
-        routing: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "normalized": True, "scales": True}
-        code: dict[str, Any] = {"router": "router.gate", "logits": "float32", "in_place": False}
-        fields: dict[str, Any] = {"experts": "num_experts", "width": "moe_intermediate_size"}
-        stored = experts.frozen(c, "expert_bias", "num_experts")
-        return experts.mixture(c, beside, **fields, **routing, **code).but(stored=(stored,), shared_first=True)
+        made = experts.mixture(c, beside, experts="num_experts", width="moe_intermediate_size", router="router.gate")
+        made = made.routed(
+            scores="sigmoid", corrected=True, normalized=True, scales=True, logits="float32", in_place=False
+        )
+        return made.but(stored=(experts.frozen(c, "expert_bias", "num_experts"),), shared_first=True)
 
     def mixer(window: int | None) -> Attention:
         made = gated(c, window, "olmo")

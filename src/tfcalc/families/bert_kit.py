@@ -8,7 +8,8 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.windows import LAYERS
+from tfcalc.families import layers
+from tfcalc.families.layers import multi_head
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
@@ -70,12 +71,10 @@ def attention(
 ) -> Attention:
     """Heads that split the hidden size, which see everything, unless the config says that it is a decoder."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    *inward, outward = names
-    maps = tuple(Linear(one, h, a * d, letter, bias) for one, letter in zip(inward, "QKV", strict=True))
-    dropped = {"dropout": bool(c.get("attention_probs_dropout_prob"))}
-    causal = {"causal": c.flag("is_decoder")} if of is Attention else {}
-    own: dict[str, Any] = {"softmax": "own"} | dropped | causal | more
-    return of(name, a, a, d, d, maps, (), Linear(outward, a * d, h, "O", True), **own)
+    own: dict[str, Any] = {"softmax": "own", "dropout": bool(c.get("attention_probs_dropout_prob"))}
+    if of is Attention:
+        own["causal"] = c.flag("is_decoder")
+    return multi_head(of, name, names, h, a, d, bias=bias, output_bias=True, **own | more)
 
 
 def cross_attention(
@@ -97,9 +96,7 @@ def cross_attention(
 
 def network(c: Config, *, name: str = "(ffn)", names: Sequence[str] = FFN) -> FeedForward:
     """Two maps, that the checkpoint keeps apart."""
-    h, f = c.size("hidden_size"), c.size("intermediate_size")
-    up, down = Linear(names[0], h, f, "1", True), Linear(names[1], f, h, "2", True)
-    return FeedForward(name, up, down, c.word("hidden_act"))
+    return layers.network(name, names, c.size("hidden_size"), c.size("intermediate_size"), c.word("hidden_act"))
 
 
 def stack(
@@ -118,7 +115,7 @@ def stack(
     named = [norms[0], *([norms[1]] if cross else []), norms[2]]
     made = tuple(norm(c, one) for one in named)
     layer = of(name, subs, made, drops(c), undropped=tuple(undropped))
-    return Stack(name, (layer,) * c.number(LAYERS), c.size(LAYERS))
+    return layers.stack(c, layer)
 
 
 def pooler(c: Config, classes: Sequence[str], name: str = "pooler.dense") -> Linear | None:
@@ -145,12 +142,12 @@ def bert_like(
     memory = cross_attention(c, bias=bias, **more) if cross else None
     mixer = mixer or attention(c, bias=bias, **more)
     of = PostNorm if norms is POST_NORM else PreNorm
-    layers = stack(c, mixer, norms=norms, cross=memory, of=of, undropped=undropped)
+    made = stack(c, mixer, norms=norms, cross=memory, of=of, undropped=undropped)
     return Encoder(
         name,
         embeddings(c, *tables, normed=normed),
         (),
-        Layers("encoder", (), layers, norm(c, final) if final else None),
+        Layers("encoder", (), made, norm(c, final) if final else None),
         pooler=pooler(c, pooled),
         pools=c.head in PAIRED,
     )

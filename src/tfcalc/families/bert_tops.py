@@ -7,9 +7,8 @@ from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, bare, labels
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.heads import FIRST, POOLED, TOKENS, Classifier, PreTraining, Transform, WithTransform
 from tfcalc.nn.model import Predictions, WithHead
 from tfcalc.nn.module import Module
@@ -41,7 +40,7 @@ def predicted(
     normed = None if alone else Norm(names[1], "layernorm", width)
     table, bias = ("embedding", "bias") if tied else (None, None)
     decoder = Linear(names[2], width, vocabulary, "vocab", True, table, "output", bias)
-    beside = Stored("bias", Weight("bias", (vocabulary,), minor=True, key=""))
+    beside = parameter("bias", vocabulary, minor=True)
     kind = "" if alone else act or c.word("hidden_act")
     return Predictions(name, dense, normed, decoder, beside, kind)
 

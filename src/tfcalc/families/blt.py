@@ -7,6 +7,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, floor_div
 from tfcalc.families import kit
+from tfcalc.families.layers import stack
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.model import WithHead
@@ -52,15 +53,15 @@ def attention(c: Config) -> Attention:
 def layers(c: Config) -> Stack:
     """Llama's layers."""
     made = kit.layer(c, attention(c), kit.gated(c, width=inner(c)))
-    return Stack("layers", (made,) * c.number("num_hidden_layers"), c.size("num_hidden_layers"))
+    return stack(c, made)
 
 
 def crossing(c: Config, *, count: Num = 1) -> PatchAttention:
     """Attention between bytes and patches, with norms of both."""
     h = c.size("hidden_size")
-    norms = {"query_norm": Norm("q_norm", "rmsnorm", h), "key_norm": Norm("k_norm", "rmsnorm", h)}
-    own = {"name": "cross_attn_layers", "causal": False, "rope": None, "count": count}
-    return PatchAttention(**attention(c).__dict__ | own | norms)
+    of_both = attention(c).but(name="cross_attn_layers", causal=False, rope=None)
+    query_norm, key_norm = Norm("q_norm", "rmsnorm", h), Norm("k_norm", "rmsnorm", h)
+    return of_both.to(PatchAttention, count=count, query_norm=query_norm, key_norm=key_norm)
 
 
 def encoder(c: Config, *, tied: bool) -> ByteEncoder:
@@ -99,15 +100,14 @@ def global_transformer(c: Config) -> Through:
 def patcher(c: Config) -> Module:
     """A small language model of bytes, trained beforehand: where it is surprised, a patch begins."""
     h, words = c.size("hidden_size"), c.size("vocab_size")
-    head = Linear("lm_head", h, words, "vocab", kind="output")
     table, last = Embedding("embed_tokens", words, h), Norm("norm", "rmsnorm", h)
-    return untrained(Patcher("patcher", table, layers(c), last, head=head))
+    return untrained(Patcher("patcher", table, layers(c), last, head=tops.logits("lm_head", h, words)))
 
 
 def language_model(c: Config, base: Module) -> Module:
     """Logits over bytes. Where they are tied, it is the encoder's table that is stored here."""
     width = part(c, "decoder").size("hidden_size")
-    return WithHead("", base, Linear("lm_head", width, c.size("vocab_size"), "vocab", kind="output"))
+    return WithHead("", base, tops.logits("lm_head", width, c.size("vocab_size")))
 
 
 @family(

@@ -5,15 +5,14 @@ from __future__ import annotations
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.nn.basic import Embedding, Linear, Norm, parameter
+from tfcalc.families.layers import gated, multi_head, stack
+from tfcalc.nn.basic import Embedding, Norm, parameter
 from tfcalc.nn.encoder import Layers
-from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.nn.segment_bias import MaskedTwice, SegmentedDecoder
-from tfcalc.nn.stack import Stack
 
-NAMES = ("project_q", "project_k", "project_v")
+NAMES = ("project_q", "project_k", "project_v", "attention_out")
 NORMS = ("self_att.layernorm_before_attention", "ffn.layernorm_before_ffn")
 
 
@@ -21,11 +20,8 @@ def layer(c: Config) -> Module:
     """Pre-norm, without biases."""
     h, a, d, f = c.size("hidden_size"), c.size("num_attention_heads"), c.size("dim_head"), c.size("dim_ff")
     drops = bool(c.get("dropout_p"))
-    maps = tuple(Linear(name, h, a * d, letter) for name, letter in zip(NAMES, "QKV", strict=True))
-    back = Linear("attention_out", a * d, h, "O")
-    attention = MaskedTwice("self_att.self_attention", a, a, d, d, maps, (), back, dropout=drops)
-    inward = Linear("w_in.w_0", h, f, "g"), Linear("w_in.w_1", h, f, "1")
-    ffn = GatedFeedForward("ffn.ffn", *inward, Linear("w_out", f, h, "2"), "gelu", dropout=drops)
+    attention = multi_head(MaskedTwice, "self_att.self_attention", NAMES, h, a, d, dropout=drops)
+    ffn = gated("ffn.ffn", ("w_in.w_0", "w_in.w_1", "w_out"), h, f, "gelu", dropout=drops)
     return PreNorm("layers", (attention, ffn), tuple(norm(c, name) for name in NORMS), drops)
 
 
@@ -43,12 +39,11 @@ def cpmant(c: Config) -> Module:
     """OpenBMB 2022; transformers' CpmAntModel. The rows of prompts, for each type of task, follow those of words."""
     h, segments, prompt = c.size("hidden_size"), c.size("segment_types"), c.size("prompt_length")
     biases = segments * segments + c.size("position_bias_num_buckets")
-    stack = Stack("layers", (layer(c),) * c.number("num_hidden_layers"), c.size("num_hidden_layers"))
     return SegmentedDecoder(
         "cpmant",
         Embedding("segment_embedding", segments, h),
         Embedding("input_embedding", c.size("vocab_size") + c.size("prompt_types") * prompt, h),
         parameter("position_bias.relative_attention_bias", biases, c.size("num_attention_heads")),
-        Layers("encoder", (), stack, norm(c, "output_layernorm")),
+        Layers("encoder", (), stack(c, layer(c)), norm(c, "output_layernorm")),
         prompt,
     )

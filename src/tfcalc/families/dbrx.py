@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import experts
+from tfcalc.families.layers import multi_head, stack
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.basic import Embedding, Norm
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
-from tfcalc.nn.stack import Stack
 
 ATTENTION = {"kv_n_heads": 1}
 EXPERTS = {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1, "ffn_act_fn": None}
@@ -26,24 +24,25 @@ def attention(c: Config) -> Attention:
     """One matrix makes queries, keys and values, which are cut off."""
     inner = c.sub("attn_config", defaults=ATTENTION)
     h, a, g, d = c.size("d_model"), c.size("n_heads"), inner.size("kv_n_heads"), c.quotient("d_model", "n_heads")
-    inward = (Linear("Wqkv", h, a * d + g * d + g * d, "QKV"),)
-    output = Linear("out_proj", a * d, h, "O")
-    clipped = inner.get("clip_qkv") is not None
-    return Attention("norm_attn_norm.attn", a, g, d, d, inward, (), output, rope=Rope(d), clipped=clipped)
+    made = multi_head(Attention, "norm_attn_norm.attn", ("Wqkv", "out_proj"), h, a, d, groups=g, rope=Rope(d))
+    return made.but(clipped=inner.get("clip_qkv") is not None)
 
 
 def mixture(c: Config) -> Mixture:
     """The matrices of all experts stand in one tensor each, as wide as the experts together."""
     inner = c.sub("ffn_config", defaults=EXPERTS)
     act = inner.sub("ffn_act_fn", defaults={"name": "silu"}).word("name")
-    fields: dict[str, Any] = {
-        "experts": "moe_num_experts",
-        "each": "moe_top_k",
-        "width": "ffn_hidden_size",
-        "router": "router.layer",
-    }
-    names = ("mlp.w1", "mlp.v1", "mlp.w2")
-    return experts.mixture(inner, name="ffn", hidden=c.size("d_model"), act=act, names=names, **fields)
+    return experts.mixture(
+        inner,
+        name="ffn",
+        experts="moe_num_experts",
+        each="moe_top_k",
+        width="ffn_hidden_size",
+        hidden=c.size("d_model"),
+        router="router.layer",
+        act=act,
+        names=("mlp.w1", "mlp.v1", "mlp.w2"),
+    )
 
 
 @family("dbrx", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(width="d_model")})
@@ -55,5 +54,5 @@ def dbrx(c: Config) -> Module:
     h, dropped = c.size("d_model"), bool(c.get("resid_pdrop"))
     norms = tuple(Norm(f"norm_attn_norm.norm_{place}", NORM, h) for place in (1, 2))
     layer = PreNorm("blocks", (attention(c), mixture(c)), norms, dropped)
-    layers = Stack("blocks", (layer,) * c.number("n_layers"), c.size("n_layers"))
-    return Decoder("transformer", Embedding("wte", c.size("vocab_size"), h), layers, Norm("norm_f", NORM, h))
+    table = Embedding("wte", c.size("vocab_size"), h)
+    return Decoder("transformer", table, stack(c, layer, "n_layers"), Norm("norm_f", NORM, h))

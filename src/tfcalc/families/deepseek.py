@@ -66,8 +66,7 @@ def deepseek_v2(c: Config) -> Module:
 
     def mixed() -> Mixture:
         grouped = c.get("topk_method") == "group_limited_greedy"
-        routing: dict[str, Any] = {"logits": "copies", "grouped": grouped, "scales": True}
-        return shared_and_routed(c, bias=bias, corrected=False, **routing)
+        return shared_and_routed(c, bias=bias, corrected=False, logits="copies", grouped=grouped, scales=True)
 
     mixer = latent_module(c).but(rope=Rope(c.size("qk_rope_head_dim", least=0), "complex", in_float32=True))
     return dense_or_sparse(c, dense_first(c), lambda _: mixer, mixed, bias=bias)
@@ -96,7 +95,7 @@ def sparse_latent(c: Config, *, chooses: bool = True) -> SparseLatentAttention:
     made = latent_module(c)
     rope = Rope(c.size("qk_rope_head_dim", least=0), pairs=True)
     chooser = index_module(c) if chooses else None
-    return SparseLatentAttention(**made.__dict__ | {"indexer": chooser, "always_masked": True, "rope": rope})
+    return made.to(SparseLatentAttention, indexer=chooser, always_masked=True, rope=rope)
 
 
 def index_module(c: Config, rank: Num | None = None, rope: Num | None = None) -> nn.Indexer:

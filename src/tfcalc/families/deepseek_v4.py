@@ -10,7 +10,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families import experts, hyper_kit, kit
-from tfcalc.nn.basic import Buffer, Linear, Norm, parameter
+from tfcalc.nn.basic import Linear, Norm, buffer, parameter
 from tfcalc.nn.clipped import LimitedExperts, LimitedFeedForward
 from tfcalc.nn.compressed import CompressedAttention, CompressedIndexer, Compressor, MapOfGroups, SomeTimes
 from tfcalc.nn.hyper_connection import HyperLayer, MixingConnection
@@ -121,7 +121,7 @@ def mixed(kind: str, c: Config) -> Mixture:
     shared = kit.gated(c, name="shared_experts", width=c.size("moe_intermediate_size"), bias=c.flag("mlp_bias"))
     made = experts.mixture(
         c,
-        LimitedFeedForward(**shared.__dict__),
+        shared.to(LimitedFeedForward),
         experts="n_routed_experts",
         width="moe_intermediate_size",
         scores=c.word("scoring_func"),
@@ -132,9 +132,8 @@ def mixed(kind: str, c: Config) -> Mixture:
     )
     stored = experts.correction(c)
     if kind == HASHED:
-        name = "gate.tid2eid"
-        stored = Buffer(name, Weight(name, (c.size("vocab_size"), c.size("num_experts_per_tok")), key=""))
-    return made.but(experts=LimitedExperts(**made.experts.__dict__), stored=(stored,))
+        stored = buffer("gate.tid2eid", c.size("vocab_size"), c.size("num_experts_per_tok"))
+    return made.but(experts=made.experts.to(LimitedExperts), stored=(stored,))
 
 
 @family(

@@ -10,7 +10,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
 from tfcalc.families import bert_tops as tops
 from tfcalc.families.bert_kit import FFN, NAMES
-from tfcalc.families.windows import LAYERS
+from tfcalc.families.layers import multi_head, network, stack
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.encoder import Encoder, Layers
@@ -45,8 +45,8 @@ def distilbert(c: Config) -> Module:
     ffn = kit.network(c, name="ffn", names=("lin1", "lin2"))
     norms = kit.norm(c, "sa_layer_norm"), kit.norm(c, "output_layer_norm")
     layer = PostNorm("layer", (mixer, ffn), norms, drops, undropped=("attention",))
-    layers = Layers("transformer", (), Stack("layer", (layer,) * c.number(LAYERS), c.size(LAYERS)))
-    return Encoder("distilbert", kit.embeddings(c, kit.positions(c)).but(dropped=drops), (), layers)
+    words = kit.embeddings(c, kit.positions(c)).but(dropped=drops)
+    return Encoder("distilbert", words, (), Layers("transformer", (), stack(c, layer)))
 
 
 def mobilebert_predictions(c: Config) -> Predictions:
@@ -55,8 +55,8 @@ def mobilebert_predictions(c: Config) -> Predictions:
     if c.number("embedding_size") > c.number("hidden_size"):
         raise InvalidModel(f"{c.path('embedding_size')} is larger than hidden_size", "give at most the hidden size")
     made = tops.predicted("cls.predictions", c, h)
-    own = made.__dict__ | {"decoder": made.decoder.but(fan_in=e)}
-    return WiderPredictions(**own, rest=Linear("dense", h - e, vocabulary))
+    rest = Linear("dense", h - e, vocabulary)
+    return made.to(WiderPredictions, decoder=made.decoder.but(fan_in=e), rest=rest)
 
 
 MOBILEBERT_TOPS: dict[str, Top] = {
@@ -71,10 +71,9 @@ NORM_KINDS = {"layer_norm": "layernorm", "no_norm": "affine"}
 @family("mobilebert", architecture="MobileBertForPreTraining", heads=MOBILEBERT_TOPS)
 def mobilebert(c: Config) -> Module:
     """Sun et al. 2020 (arXiv 2004.02984): layers narrower than the stream, with several feed-forward networks each."""
-    layers = Stack("layer", (mobilebert_layer(c),) * c.number(LAYERS), c.size(LAYERS))
     pooler = kit.pooler(c, kit.PAIRED) if c.flag("classifier_activation") else None
-    stack = Layers("encoder", (), layers)
-    return Encoder("mobilebert", mobilebert_words(c), (), stack, pooler=pooler, pools=c.head in kit.PAIRED)
+    layers = Layers("encoder", (), stack(c, mobilebert_layer(c)))
+    return Encoder("mobilebert", mobilebert_words(c), (), layers, pooler=pooler, pools=c.head in kit.PAIRED)
 
 
 def mobilebert_words(c: Config) -> Module:
@@ -121,17 +120,15 @@ def mobilebert_attention(c: Config) -> NarrowAttention:
     field = inner_width(c)
     w, a, d = c.size(field), c.size("num_attention_heads"), c.quotient(field, "num_attention_heads")
     seen = w if c.flag("use_bottleneck_attention") else c.size("hidden_size")
-    widths, drops = {"Q": w, "K": w, "V": seen}, bool(c.get("attention_probs_dropout_prob"))
-    maps = (Linear(name, widths[letter], a * d, letter, True) for name, letter in zip(NAMES, "QKV", strict=False))
-    back = Linear(NAMES[-1], a * d, w, "O", True)
-    return NarrowAttention("attention", a, a, d, d, tuple(maps), (), back, causal=False, softmax="own", dropout=drops)
+    how = {"causal": False, "softmax": "own", "dropout": bool(c.get("attention_probs_dropout_prob"))}
+    made = multi_head(NarrowAttention, "attention", NAMES, w, a, d, bias=True).but(**how)
+    *others, values = made.inward
+    return made.but(inward=(*others, values.but(fan_in=seen)))
 
 
 def mobilebert_ffn(name: str, c: Config) -> FeedForward:
     """One of the feed-forward networks."""
-    w, f = c.size(inner_width(c)), c.size("intermediate_size")
-    up, down = Linear(FFN[0], w, f, "1", True), Linear(FFN[1], f, w, "2", True)
-    return FeedForward(name, up, down, c.word("hidden_act"))
+    return network(name, FFN, c.size(inner_width(c)), c.size("intermediate_size"), c.word("hidden_act"))
 
 
 def projected(name: str, fan_in: Num, fan_out: Num, c: Config) -> Narrowed:

@@ -24,7 +24,7 @@ def attention(c: Config, window: int | None) -> Attention:
     g = made.kv_heads
     keep = Linear("dt_proj", g * made.key_dim, g, bias=bias)
     own = {"A": parameter("A", g, minor=True), "dt_proj": keep, "keeps": c.number("keep_window_size", least=0)}
-    return DynamicMaskAttention(**made.__dict__ | own | {"window": window, "always_masked": True})
+    return made.to(DynamicMaskAttention, window=window, always_masked=True, **own)
 
 
 def network(c: Config) -> GatedFeedForward:
@@ -37,8 +37,8 @@ def network(c: Config) -> GatedFeedForward:
     chosen = c.size("num_experts_per_tok")
     neurons = Neurons("(experts)", *maps, c.word("hidden_act"), count=stored, chosen=chosen)
     router = Linear("router_gate", h, 2 * isqrt(stored), kind="router")
-    own = {"router": router, "neurons": neurons, "rows": isqrt(stored), "normalized": c.flag("norm_topk_prob")}
-    return WithNeurons(**dense.__dict__ | own)
+    normalized = c.flag("norm_topk_prob")
+    return dense.to(WithNeurons, router=router, neurons=neurons, rows=isqrt(stored), normalized=normalized)
 
 
 @family("doge")
@@ -49,6 +49,6 @@ def doge(c: Config) -> Module:
 
     def one(window: int | None) -> PreNorm:
         made = kit.layer(c, attention(c, window), network(c), dropped=bool(c.get("hidden_dropout")))
-        return WeightedResidual(**made.__dict__ | {"weights": weights})
+        return made.to(WeightedResidual, weights=weights)
 
     return kit.decoder(c, one, windows(c, lambda _: True))

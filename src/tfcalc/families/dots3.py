@@ -11,7 +11,7 @@ from tfcalc.families.deepseek import index_module, latent_of
 from tfcalc.families.experts import DENSE_OR_SPARSE, mlp_types, shared, sparse_after
 from tfcalc.families.glm_moe import routed
 from tfcalc.families.image_kit import nested
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Norm
 from tfcalc.nn.indexer import SparseLatentAttention
 from tfcalc.nn.latent import LatentAttention
 from tfcalc.nn.latent_gate import LatentGate
@@ -89,7 +89,7 @@ def attention(kind: str, place: int, c: Config) -> LatentAttention:
         return made
     chooser = index_module(c, of.size("q_lora_rank"), of.rope_dim)
     chooser = chooser.but(key_bits=FP32, rope=chooser.rope.but(angles="float32", by_window=True, pairs=True))
-    return SparseLatentAttention(**made.__dict__ | {"indexer": chooser, "always_masked": True})
+    return made.to(SparseLatentAttention, indexer=chooser, always_masked=True)
 
 
 def window(c: Config) -> int:
@@ -131,10 +131,9 @@ def text_of(c: Config) -> Config:
 
 def conditional(c: Config, base: Module) -> Module:
     """Logits of the text; the whole's config says whether they are made by the embedding."""
-    text, tied = text_of(c), "embedding" if c.flag("tie_word_embeddings") else None
-    return WithHead(
-        "", base, Linear("lm_head", text.size("hidden_size"), text.size("vocab_size"), "vocab", False, tied, "output")
-    )
+    text, tied = text_of(c), c.flag("tie_word_embeddings")
+    head = tops.logits("lm_head", text.size("hidden_size"), text.size("vocab_size"), tied=tied)
+    return WithHead("", base, head)
 
 
 def text_alone(c: Config, _base: Module) -> Module:

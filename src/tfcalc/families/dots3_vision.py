@@ -5,14 +5,13 @@ from __future__ import annotations
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.families import kit, packed_kit
 from tfcalc.families.experts import DENSE_OR_SPARSE, FUSED
 from tfcalc.families.packed_kit import MERGED_OF_TWO
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.any_size import Merger, PackedAttention, PackedTower, PatchRows
-from tfcalc.nn.basic import Buffer, Linear, Norm
+from tfcalc.nn.basic import Linear, Norm, buffer
 from tfcalc.nn.mixture import Experts, Mixture, Router
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
@@ -46,8 +45,7 @@ def mixture(count: int, c: Config) -> Mixture:
     )
     up, down = Linear(FUSED[0], h, 2 * f, "1"), Linear(FUSED[1], f, h, "2")
     many = Experts("experts", None, up, down, c.word("hidden_act"), count=count, chosen=active)
-    correction = Weight("e_score_correction_bias", (count,), key="")
-    return Mixture("mlp", router, many, stored=(Buffer(correction.name, correction),))
+    return Mixture("mlp", router, many, stored=(buffer("e_score_correction_bias", count),))
 
 
 def attention(c: Config) -> PackedAttention:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
@@ -40,11 +39,11 @@ def ernie_experts(c: Config, bias: bool) -> Mixture:
     """A bias that is not trained says which experts are chosen; the router runs in fp32, even under autocast."""
     some, width = c.number("moe_num_shared_experts", least=0), experts.shared(c, "moe_num_shared_experts")
     beside = (kit.gated(c, name="shared_experts", width=width, bias=bias),) if some else ()
-    routing: dict[str, Any] = {"corrected": True, "normalized": True, "least": True}
-    code: dict[str, Any] = {"logits": "copies", "format": "float32", "exact": True, "result": "stream"}
-    fields: dict[str, Any] = {"experts": "moe_num_experts", "each": "moe_k", "width": "moe_intermediate_size"}
+    made = experts.mixture(c, *beside, experts="moe_num_experts", each="moe_k", width="moe_intermediate_size").routed(
+        corrected=True, normalized=True, least=True, logits="copies", format="float32", exact=True, result="stream"
+    )
     stored = experts.frozen(c, "gate.moe_statics.e_score_correction_bias", "moe_num_experts")
-    return experts.mixture(c, *beside, **fields, **routing, **code).but(stored=(stored,), shared_first=True)
+    return made.but(stored=(stored,), shared_first=True)
 
 
 @family("hunyuan_v1_moe")
@@ -53,10 +52,10 @@ def hunyuan_v1_moe(c: Config) -> Module:
     names = ("query_layernorm", "key_layernorm")
     mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", norm_names=names).but(normed_last=True)
     beside = kit.gated(c, name="shared_mlp")
-    code: dict[str, Any] = {"router": "gate.wg", "logits": "copies", "format": "float32", "result": "logits"}
 
     def one(each: int | str) -> PreNorm:
-        mixed = experts.mixture(c, beside, experts="num_experts", each=each, normalized=True, **code)
+        mixed = experts.mixture(c, beside, experts="num_experts", each=each, router="gate.wg")
+        mixed = mixed.routed(normalized=True, logits="copies", format="float32", result="logits")
         return kit.layer(c, mixer, mixed.but(shared_first=True))
 
     count, listed = c.number(LAYERS), isinstance(c.get("moe_topk"), list)
@@ -101,9 +100,14 @@ def cohere_experts(c: Config) -> Mixture:
     beside = (kit.gated(c, name="shared_experts", width=width),) if some else ()
     scores = c.word("expert_selection_fn")
     normalized = scores == "sigmoid" and bool(c.get("norm_topk_prob"))
-    code: dict[str, Any] = {"softmax_in": "float32", "in_place": False, "result": "stream"}
-    routing: dict[str, Any] = {"best_first": True, "scores": scores, "normalized": normalized}
-    return experts.mixture(c, *beside, experts="num_experts", **routing, **code)
+    return experts.mixture(c, *beside, experts="num_experts").routed(
+        best_first=True,
+        scores=scores,
+        normalized=normalized,
+        softmax_in="float32",
+        in_place=False,
+        result="stream",
+    )
 
 
 def cohere_windows(c: Config, dense: int) -> list[int | None]:
@@ -123,6 +127,5 @@ def aria_text(c: Config) -> Module:
     """Aria (arXiv 2410.05993): only the shared experts may have biases."""
     common = experts.shared(c, "moe_num_shared_experts", "intermediate_size")
     beside = kit.gated(c, name="shared_experts", width=common, bias=c.flag("mlp_bias"))
-    fields: dict[str, Any] = {"experts": "moe_num_experts", "each": "moe_topk", "router": "router"}
-    mixed = experts.mixture(c, beside, best_first=True, **fields)
+    mixed = experts.mixture(c, beside, experts="moe_num_experts", each="moe_topk", router="router", best_first=True)
     return kit.decoder(c, kit.layer(c, kit.attention(c, bias=c.flag("attention_bias")), mixed))

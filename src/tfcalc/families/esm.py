@@ -5,12 +5,11 @@ from __future__ import annotations
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, classifier
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit, kit
 from tfcalc.families.bert_tops import TASKS, dense_classes, lm, masked_upcast, predicted
-from tfcalc.nn.basic import Buffer, Linear
+from tfcalc.nn.basic import Linear, buffer
 from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.embeddings_kin import Residues
 from tfcalc.nn.encoder import Layers, WithUnread
@@ -67,7 +66,7 @@ def frequencies(c: Config) -> tuple[Module, ...]:
     if placed(c) != "rotary":
         return ()
     half = floor_div(c.quotient("hidden_size", "num_attention_heads") + 1, 2)
-    return (Buffer("rotary_embeddings.inv_freq", Weight("rotary_embeddings.inv_freq", (half,), key="")),)
+    return (buffer("rotary_embeddings.inv_freq", half),)
 
 
 def placed(c: Config) -> str:

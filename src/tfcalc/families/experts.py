@@ -9,7 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.families.windows import LAYERS
-from tfcalc.nn.basic import Buffer, Linear, Stored
+from tfcalc.nn.basic import Buffer, Linear, Stored, buffer
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.mixture import Experts, Mixture, Router
 
@@ -63,7 +63,7 @@ def mixture(
 
 def correction(c: Config, name: str = "gate.e_score_correction_bias", experts: str = "n_routed_experts") -> Buffer:
     """What is added to the router's scores to balance the experts' load: no gradient trains it, so it is a buffer."""
-    return Buffer(name, Weight(name, (c.size(experts),), key=""))
+    return buffer(name, c.size(experts))
 
 
 def frozen(c: Config, name: str, experts: str) -> Stored:

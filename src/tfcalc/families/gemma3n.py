@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -119,7 +119,7 @@ def kinds(c: Config) -> list[Kind]:
 
 def sparse(c: Config, count: int) -> list[bool]:
     """Whose gates are cut off: those of the first ten layers, where nothing is said and there are more."""
-    given: Any = c.get("activation_sparsity_pattern")
+    given = c.get("activation_sparsity_pattern")
     if given is None:
         return [count > 10 and place < 10 for place in range(count)]
     each = given if isinstance(given, list | tuple) else [given] * count
@@ -160,14 +160,14 @@ def gemma3n_text(c: Config) -> Module:
             altup(c),
             attention(c, "" if kind.reuses else "KV", head_dim(c), kv_heads(c), full=kind.full),
             laurel(c),
-            SparseFeedForward(**network.__dict__, cuts=kind.cuts),
+            network.to(SparseFeedForward, cuts=kind.cuts),
             layer_input(c),
             norms(c, *SANDWICH, "post_per_layer_input_norm"),
         )
 
     made = kit.decoder(c, one, kinds(c), code=CODE, masks=both(c)).but(scales=True)
-    return AltUpDecoder(
-        **made.__dict__,
+    return made.to(
+        AltUpDecoder,
         vectors=layer_vectors(c, made.layers, replaces=True),
         up=EachStream("altup_projections", h, h, streams=s),
         down=EachStream("altup_unembed_projections", h, h, streams=s),

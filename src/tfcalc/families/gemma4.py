@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families import experts, kit
@@ -15,7 +14,7 @@ from tfcalc.families.gemma import CAPPED
 from tfcalc.families.gemma3n import CODE, attention, layer_input, layer_types, layer_vectors, norms, reusing
 from tfcalc.families.kit import SANDWICH
 from tfcalc.families.windows import FULL, both
-from tfcalc.nn.basic import Buffer, Norm, parameter
+from tfcalc.nn.basic import Norm, buffer, parameter
 from tfcalc.nn.experts_beside import Beside, ScaledRouting
 from tfcalc.nn.module import Module
 from tfcalc.nn.per_layer import SharingDecoder
@@ -78,11 +77,19 @@ def mixer(c: Config, kind: Kind) -> SharingAttention:
 
 def moe(c: Config) -> ScaledRouting:
     """The router's scales are trained."""
-    routing: dict[str, Any] = {"experts": "num_experts", "each": "top_k_experts", "router": "router.proj"}
-    width, act, h = "moe_intermediate_size", c.word("hidden_activation"), c.size("hidden_size")
-    made = experts.mixture(c, name="(moe)", width=width, act=act, normalized=True, **routing)
-    return ScaledRouting(
-        **made.__dict__,
+    act, h = c.word("hidden_activation"), c.size("hidden_size")
+    made = experts.mixture(
+        c,
+        name="(moe)",
+        experts="num_experts",
+        each="top_k_experts",
+        width="moe_intermediate_size",
+        router="router.proj",
+        act=act,
+        normalized=True,
+    )
+    return made.to(
+        ScaledRouting,
         reads=Norm("router.norm", "rmsnorm-plain", h, CODE),
         scale=parameter("router.scale", h, minor=True),
         expert_scale=parameter("router.per_expert_scale", c.size("num_experts"), minor=True),
@@ -91,7 +98,7 @@ def moe(c: Config) -> ScaledRouting:
 
 def decoder(c: Config, *, sparse: bool = False, by_layer: bool = False) -> SharingDecoder:
     """The layers have experts, and vectors of their own, where they may."""
-    further: dict[str, Any] = {"scalar": Buffer("layer_scalar", Weight("layer_scalar", (1,), key=""))}
+    further: dict[str, Any] = {"scalar": buffer("layer_scalar", 1)}
     if sparse:
         names = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
         further |= {"moe": moe(c), "moe_norms": norms(c, *names)}
@@ -105,7 +112,7 @@ def decoder(c: Config, *, sparse: bool = False, by_layer: bool = False) -> Shari
         return Beside("layers", (mixer(c, kind), network), norms(c, *SANDWICH), **further)
 
     made = kit.decoder(c, one, kinds(c), code=CODE, masks=both(c)).but(scales=True)
-    return SharingDecoder(**made.__dict__, vectors=layer_vectors(c, made.layers) if by_layer else None)
+    return made.to(SharingDecoder, vectors=layer_vectors(c, made.layers) if by_layer else None)
 
 
 @family("gemma4_text", heads=CAPPED, global_head_dim=512)  # by __post_init__

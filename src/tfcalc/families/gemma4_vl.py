@@ -8,15 +8,14 @@ from typing import Any
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.families import image_kit
 from tfcalc.families.images import part
 from tfcalc.families.kit import SANDWICH, kv_heads
+from tfcalc.families.layers import stack
 from tfcalc.families.names import GATED, LLAMA_NAMES
 from tfcalc.families.reader_kit import heads
-from tfcalc.families.windows import LAYERS
-from tfcalc.nn.basic import Buffer, Linear, Norm, parameter
+from tfcalc.nn.basic import Buffer, Linear, Norm, buffer, parameter
 from tfcalc.nn.chunked import ChunkedAttention
 from tfcalc.nn.experts_beside import Beside
 from tfcalc.nn.frames import Convolution
@@ -29,7 +28,6 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Senses
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.shared_keys import SharingAttention
-from tfcalc.nn.stack import Stack
 
 COLOURS = 3
 LIMITS = ("input_min", "input_max", "output_min", "output_max")
@@ -52,7 +50,7 @@ def maps(
 def held_limits(c: Config, names: Sequence[str]) -> tuple[Buffer, ...]:
     """Where ``use_clipped_linears``: four numbers, kept with each matrix."""
     made = (f"{name}.{limit}" for name in names for limit in LIMITS) if c.flag("use_clipped_linears") else ()
-    return tuple(Buffer(name, Weight(name, (1,), key="")) for name in made)
+    return tuple(buffer(name, 1) for name in made)
 
 
 @family("gemma4_vision", heads={"Model": tops.bare})
@@ -65,9 +63,9 @@ def gemma4_vision(c: Config) -> Module:
         "vision_tower",
         Linear("patch_embedder.input_proj", COLOURS * patch * patch, h),
         RowsAndColumns("patch_embedder.position_embedding_table", 2 * c.size("position_embedding_size"), h),
-        Stack(layer.name, (layer,) * c.number(LAYERS), c.size(LAYERS)),
+        stack(c, layer),
         Pool("pooler", together) if together > 1 else None,
-        tuple(Buffer(name, Weight(name, (h,), key="")) for name in spread),
+        tuple(buffer(name, h) for name in spread),
     )
 
 
@@ -114,7 +112,7 @@ def gemma4_audio(c: Config) -> Module:
     return Conformer(
         "audio_tower",
         subsampling(c),
-        Stack(one.name, (one,) * c.number(LAYERS), c.size(LAYERS)),
+        stack(c, one),
         Linear("output_proj", h, c.size("output_proj_dims"), "", True),
     )
 

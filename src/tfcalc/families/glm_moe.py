@@ -10,6 +10,7 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.families import experts, kit
 from tfcalc.families.experts import mlp_types, shared, sparse_after
+from tfcalc.families.glm import BOTH_SIDES
 from tfcalc.families.names import GATED
 from tfcalc.families.windows import LAYERS, both, windows
 from tfcalc.nn.attention import Attention
@@ -163,7 +164,6 @@ def kolibri1(c: Config) -> Module:
 
     The sigmoid is that of the chosen experts alone.
     """
-    names = ("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")
     common = c.size("shared_expert_intermediate_size", least=0)
     seen = windows(c, lambda place: (place + 1) % 5 > 0)
 
@@ -171,5 +171,5 @@ def kolibri1(c: Config) -> Module:
         return routed(c, "num_experts", common=common, scales=False, best_first=True, in_place=False)
 
     kinds = sparse_after(c, 0)
-    how: dict[str, Any] = {"of": Sandwich, "names": names}
-    return dense_or_sparse(c, kinds, lambda window: local(c, window), mixed, seen=seen, **how).but(masks=both(c))
+    made = dense_or_sparse(c, kinds, lambda window: local(c, window), mixed, seen=seen, of=Sandwich, names=BOTH_SIDES)
+    return made.but(masks=both(c))

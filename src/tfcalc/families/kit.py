@@ -13,7 +13,7 @@ from tfcalc.families import layers
 from tfcalc.families.layers import Kind, by_kind, multi_head, network, stack
 from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Buffer, Embedding, Norm, Stored
+from tfcalc.nn.basic import Embedding, Norm, Stored, buffer, parameter
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
@@ -164,9 +164,8 @@ LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weigh
 def learned(kind: str, name: str) -> tuple[Stored, ...]:
     """What an activation has trained, and what it holds: xIELU (arXiv 2411.13010), PReLU (arXiv 1502.01852)."""
     weights, buffers = LEARNED.get(kind, ((), ()))
-    trained = (Stored(f"{name}.{each}", Weight(f"{name}.{each}", (1,), minor=True, key="")) for each in weights)
-    held = (Buffer(f"{name}.{each}", Weight(f"{name}.{each}", (), key="")) for each in buffers)
-    return (*trained, *held)
+    trained = (parameter(f"{name}.{each}", 1, minor=True) for each in weights)
+    return (*trained, *(buffer(f"{name}.{each}") for each in buffers))
 
 
 def layer(

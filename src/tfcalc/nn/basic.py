@@ -104,6 +104,11 @@ class Buffer(Stored):
         return Cost(buffers=(self.tensor,))
 
 
+def buffer(name: str, *shape: Num) -> Buffer:
+    """A tensor that is not trained, by itself."""
+    return Buffer(name, Weight(name, shape, key=""))
+
+
 class Norm(Module):
     """A norm of rows of this ``width``: its ``form`` says which, ``code`` whose program it is where several differ.
 

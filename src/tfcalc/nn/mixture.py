@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm, Stored
@@ -136,6 +136,10 @@ class Mixture(Module):
     shared_first: bool = False
     scales: bool = False
     in_place: bool = False
+
+    def routed(self, **how: Any) -> Self:
+        """The same, whose router does this its own way."""
+        return self.but(router=self.router.but(**how))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
