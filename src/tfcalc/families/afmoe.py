@@ -15,9 +15,9 @@ from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
 
 
-def gated(c: Config, window: int | None, code: str = "") -> Attention:
+def gated(c: Config, code: str = "") -> Attention:
     """Attention whose values are multiplied by what the input says; only layers with a window know positions."""
-    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", code=code, window=window)
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", code=code)
     return mixer.but(gate=Linear("gate_proj", c.size("hidden_size"), mixer.heads * mixer.value_dim, "gate"))
 
 
@@ -31,14 +31,11 @@ def beam(c: Config) -> Module:
     kinds, last = experts.mlp_types(c, experts.sparse_after(c, 3)), c.number(LAYERS) - 1
     seen = windows(c, lambda place: (place + 1) % 6 > 0 and place != last)
 
-    def mixer(window: int | None) -> Attention:
-        made = gated(c, window).but(gate_bias=bias)
-        return made if window is not None else made.but(rope=None, tempered=True)
-
     def mixed() -> Mixture:
         return routed(c, "num_experts").but(scales=True)
 
-    return dense_or_sparse(c, kinds, mixer, mixed, of=Sandwich, names=kit.SANDWICH, seen=seen)
+    mixer, full = gated(c).but(gate_bias=bias), {"rope": None, "tempered": True}
+    return dense_or_sparse(c, kinds, mixer, mixed, of=Sandwich, names=kit.SANDWICH, seen=seen, full=full)
 
 
 @family("afmoe")
@@ -53,12 +50,11 @@ def afmoe(c: Config) -> Module:
         )
         return made.but(stored=(experts.frozen(c, "expert_bias", "num_experts"),), shared_first=True)
 
-    def mixer(window: int | None) -> Attention:
-        made = gated(c, window, "olmo")
-        return made if window is not None else made.but(rope=None)
-
     names = (*kit.PRE_NORM, "pre_mlp_layernorm", "post_mlp_layernorm")
     kinds = experts.sparse_after(c, c.number("num_dense_layers", least=0))
     seen = windows(c, lambda place: (place + 1) % c.number("global_attn_every_n_layers") > 0)
-    made = dense_or_sparse(c, kinds, mixer, mixed, of=Sandwich, names=names, seen=seen, code="olmo")
+    full = {"rope": None}
+    made = dense_or_sparse(
+        c, kinds, gated(c, "olmo"), mixed, of=Sandwich, names=names, seen=seen, full=full, code="olmo"
+    )
     return made.but(masks=both(c), scales=c.flag("mup_enabled"))

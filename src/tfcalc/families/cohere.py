@@ -36,14 +36,10 @@ def cohere2(c: Config) -> Module:
     Only those that slide have rotary positions.
     """
     every = c.number("sliding_window_pattern")
-
-    def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window)
-        mixer = mixer.but(rope=None if window is None else kit.rope(c, in_float32=True))
-        return kit.layer(c, mixer, kit.gated(c), of=Parallel, norm=NORM, names=PARALLEL, code=CODE)
-
-    slides = windows(c, lambda place: (place + 1) % every != 0)
-    return kit.decoder(c, one, slides, norm=NORM, code=CODE, masks=both(c))
+    mixer = kit.attention(c, bias=c.flag("attention_bias")).but(rope=kit.rope(c, in_float32=True))
+    layer = kit.layer(c, mixer, kit.gated(c), of=Parallel, norm=NORM, names=PARALLEL, code=CODE)
+    layers = kit.seeing(layer, windows(c, lambda place: (place + 1) % every != 0), rope=None)
+    return kit.decoder(c, layers, norm=NORM, code=CODE, masks=both(c))
 
 
 @family("stablelm", partial_rotary_factor=0.25)  # by __post_init__

@@ -69,14 +69,14 @@ def deepseek_v2(c: Config) -> Module:
         return shared_and_routed(c, bias=bias, corrected=False, logits="copies", grouped=grouped, scales=True)
 
     mixer = latent_module(c).but(rope=Rope(c.size("qk_rope_head_dim", least=0), "complex", in_float32=True))
-    return dense_or_sparse(c, dense_first(c), lambda _: mixer, mixed, bias=bias)
+    return dense_or_sparse(c, dense_first(c), mixer, mixed, bias=bias)
 
 
 @family("deepseek_v3")
 @family("kimi_k2", like="deepseek_v3")
 def deepseek_v3(c: Config) -> Module:
     """DeepSeek-V3 (arXiv 2412.19437), Kimi K2 (arXiv 2507.20534), without the layer that predicts a second token."""
-    return dense_or_sparse(c, dense_first(c), lambda _: latent_module(c), lambda: shared_and_routed(c))
+    return dense_or_sparse(c, dense_first(c), latent_module(c), lambda: shared_and_routed(c))
 
 
 EXPERTS = {"num_experts": "n_routed_experts"}
@@ -86,7 +86,7 @@ EXPERTS = {"num_experts": "n_routed_experts"}
 def deepseek_v32(c: Config) -> Module:
     """DeepSeek-V3.2 (arXiv 2512.02556): V3 with an indexer in every layer."""
     kinds = mlp_types(c, dense_first(c))
-    return dense_or_sparse(c, kinds, lambda _: sparse_latent(c), lambda: shared_and_routed(c))
+    return dense_or_sparse(c, kinds, sparse_latent(c), lambda: shared_and_routed(c))
 
 
 def sparse_latent(c: Config, *, chooses: bool = True) -> SparseLatentAttention:

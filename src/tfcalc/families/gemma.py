@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
@@ -37,25 +39,21 @@ def capped(c: Config, mixer: Attention) -> Attention:
 @family("gemma2", heads=CAPPED)
 def gemma2(c: Config) -> Module:
     """Gemma 2 (arXiv 2408.00118): four norms a layer; every other layer sees a window."""
-
-    def one(window: int | None) -> PreNorm:
-        mixer = capped(c, kit.attention(c, bias=c.flag("attention_bias"), window=window))
-        ffn = kit.gated(c, act="hidden_activation")
-        return kit.layer(c, mixer, ffn, of=Sandwich, names=kit.SANDWICH, code=CODE)
-
-    return scaled(kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code=CODE, masks=both(c)))
+    return half_seeing(c, Sandwich, kit.SANDWICH)
 
 
 @family("vaultgemma", heads=CAPPED)
 def vaultgemma(c: Config) -> Module:
     """VaultGemma (arXiv 2510.15001): Gemma 2 without the norms after the sub-layers."""
-    names = ("input_layernorm", "pre_feedforward_layernorm")
+    return half_seeing(c, PreNorm, ("input_layernorm", "pre_feedforward_layernorm"))
 
-    def one(window: int | None) -> PreNorm:
-        mixer = capped(c, kit.attention(c, bias=c.flag("attention_bias"), window=window))
-        return kit.layer(c, mixer, kit.gated(c, act="hidden_activation"), names=names, code=CODE)
 
-    return scaled(kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code=CODE, masks=both(c)))
+def half_seeing(c: Config, of: type[PreNorm], norms: Sequence[str]) -> Decoder:
+    """Layers of which every other sees a window, with these norms."""
+    mixer = capped(c, kit.attention(c, bias=c.flag("attention_bias")))
+    layer = kit.layer(c, mixer, kit.gated(c, act="hidden_activation"), of=of, names=norms, code=CODE)
+    layers = kit.seeing(layer, windows(c, lambda place: place % 2 == 0))
+    return scaled(kit.decoder(c, layers, code=CODE, masks=both(c)))
 
 
 @family(
@@ -70,12 +68,8 @@ def gemma3(c: Config) -> Module:
     All layers but every sixth see a window.
     """
     every, causal = c.number("sliding_window_pattern"), not c.flag("use_bidirectional_attention")
-
-    def one(window: int | None) -> PreNorm:
-        bias = c.flag("attention_bias")
-        mixer = kit.attention(c, bias=bias, qk_norms="rmsnorm", code=CODE, window=window, causal=causal)
-        mixer = capped(c, mixer).but(rope=kit.rope(c, by_window=True))
-        ffn = kit.gated(c, act="hidden_activation")
-        return kit.layer(c, mixer, ffn, of=Sandwich, names=kit.SANDWICH, code=CODE)
-
-    return scaled(kit.decoder(c, one, windows(c, lambda place: (place + 1) % every != 0), code=CODE, masks=both(c)))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", code=CODE, causal=causal)
+    mixer, ffn = capped(c, mixer).but(rope=kit.rope(c, by_window=True)), kit.gated(c, act="hidden_activation")
+    layer = kit.layer(c, mixer, ffn, of=Sandwich, names=kit.SANDWICH, code=CODE)
+    layers = kit.seeing(layer, windows(c, lambda place: (place + 1) % every != 0))
+    return scaled(kit.decoder(c, layers, code=CODE, masks=both(c)))

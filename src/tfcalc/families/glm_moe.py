@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfcalc.configs.config import Config
@@ -26,22 +26,25 @@ COPIES: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "logits": "cop
 def dense_or_sparse(
     c: Config,
     kinds: Sequence[str],
-    mixer: Callable[[int | None], Attention],
+    mixer: Attention,
     mixed: Callable[[], Mixture],
     *,
     bias: bool = False,
-    seen: Sequence[int | None] | None = None,
     code: str = "",
+    seen: Sequence[int | None] | None = None,
+    full: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> Decoder:
-    """Layers with a ``mixer`` of the window that is ``seen``, some with experts, some dense (with a ``bias``).
+    """Layers with this attention, some with experts, some dense (with a ``bias``).
 
-    The rest says how a layer is made (:func:`tfcalc.families.kit.layer`).
+    It may be of the windows that are ``seen``, and as in ``full`` where it sees everything. The rest says how a layer
+    is made (:func:`tfcalc.families.kit.layer`).
     """
 
     def one(kind: tuple[int | None, str]) -> PreNorm:
         window, mlp = kind
-        return kit.layer(c, mixer(window), mixed() if mlp == "sparse" else kit.gated(c, bias=bias), code=code, **how)
+        looks = mixer.but(window=window, **(full or {}) if window is None else {})
+        return kit.layer(c, looks, mixed() if mlp == "sparse" else kit.gated(c, bias=bias), code=code, **how)
 
     all_kinds = list(zip(seen or [None] * len(kinds), kinds, strict=True))
     return kit.decoder(c, one, all_kinds, code=code)
@@ -87,8 +90,7 @@ def deepseek(c: Config) -> Module:
         beside = (kit.gated(c, name="shared_experts", width=shared(c)),) if common else ()
         return experts.mixture(c, *beside, experts="n_routed_experts", width="moe_intermediate_size", names=GATED)
 
-    mixer = kit.attention(c, bias=c.flag("attention_bias"))
-    return dense_or_sparse(c, kinds, lambda _: mixer, mixed)
+    return dense_or_sparse(c, kinds, kit.attention(c, bias=c.flag("attention_bias")), mixed)
 
 
 @family(
@@ -103,17 +105,14 @@ def glm4_moe(c: Config) -> Module:
     norms, bias = "rmsnorm" if c.flag("use_qk_norm") else "", c.flag("attention_bias")
     mixer = kit.attention(c, bias=bias, output_bias=False, qk_norms=norms, width=d)
     mixer = mixer.but(rope=kit.rope(c, d, copies=True))
-    return dense_or_sparse(c, dense_first(c), lambda _: mixer, lambda: routed(c, common=shared(c)))
+    return dense_or_sparse(c, dense_first(c), mixer, lambda: routed(c, common=shared(c)))
 
 
 @family("dots1")
 def dots1(c: Config) -> Module:
     """dots.llm1 (arXiv 2506.05767): Qwen3's attention; windows after the first ``max_window_layers``."""
     seen = windows(c, lambda place: place >= c.number("max_window_layers", least=0))
-
-    def mixer(window: int | None) -> Attention:
-        return kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=window)
-
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
     return dense_or_sparse(c, dense_first(c), mixer, lambda: routed(c, common=shared(c)), seen=seen)
 
 
@@ -121,7 +120,7 @@ def dots1(c: Config) -> Module:
 def solar_open(c: Config) -> Module:
     """Solar Open (transformers' SolarOpenModel): GLM-4.5 without dense layers and norms of queries and keys."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"), output_bias=False)
-    return dense_or_sparse(c, sparse_after(c, 0), lambda _: mixer, lambda: routed(c, common=shared(c)))
+    return dense_or_sparse(c, sparse_after(c, 0), mixer, lambda: routed(c, common=shared(c)))
 
 
 @family("exaone_moe")
@@ -133,13 +132,13 @@ def exaone_moe(c: Config) -> Module:
         return routed(c, "num_experts", common=shared(c, "num_shared_experts"))
 
     kinds = mlp_types(c, dense_first(c))
-    return dense_or_sparse(c, kinds, lambda window: local(c, window), mixed, seen=seen).but(masks=both(c))
+    mixer = kit.attention(c, qk_norms="rmsnorm")
+    return dense_or_sparse(c, kinds, mixer, mixed, seen=seen, full=unturned(c)).but(masks=both(c))
 
 
-def local(c: Config, window: int | None) -> Attention:
-    """EXAONE's attention: where a config has a window, layers without it know no positions."""
-    mixer = kit.attention(c, qk_norms="rmsnorm", window=window)
-    return mixer if window is not None or c.get("sliding_window") is None else mixer.but(rope=None)
+def unturned(c: Config) -> dict[str, None]:
+    """EXAONE's layers that see everything: where a config has a window, they know no positions."""
+    return {} if c.get("sliding_window") is None else {"rope": None}
 
 
 @family("hy_v3")
@@ -155,7 +154,7 @@ def hy_v3(c: Config) -> Module:
         return made.but(shared=(beside,), stored=(experts.correction(c, "e_score_correction_bias", "num_experts"),))
 
     mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
-    return dense_or_sparse(c, mlp_types(c, sparse_after(c, 1)), lambda _: mixer, mixed, bias=bias)
+    return dense_or_sparse(c, mlp_types(c, sparse_after(c, 1)), mixer, mixed, bias=bias)
 
 
 @family("kolibri1")
@@ -171,5 +170,6 @@ def kolibri1(c: Config) -> Module:
         return routed(c, "num_experts", common=common, scales=False, best_first=True, in_place=False)
 
     kinds = sparse_after(c, 0)
-    made = dense_or_sparse(c, kinds, lambda window: local(c, window), mixed, seen=seen, of=Sandwich, names=BOTH_SIDES)
+    mixer, full = kit.attention(c, qk_norms="rmsnorm"), unturned(c)
+    made = dense_or_sparse(c, kinds, mixer, mixed, seen=seen, full=full, of=Sandwich, names=BOTH_SIDES)
     return made.but(masks=both(c))

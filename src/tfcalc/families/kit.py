@@ -182,9 +182,20 @@ def layer(
     return of("layers", subs, norms, dropped)
 
 
+def seeing(layer: PreNorm, windows: Sequence[int | None], **full: Any) -> list[Module]:
+    """A layer for each of these windows, whose attention sees it; where that sees everything, it is as in ``full``."""
+    mixer, *others = layer.subs
+
+    def one(window: int | None) -> Module:
+        own = full if window is None else {}
+        return layer.but(subs=(mixer.but(window=window, **own), *others))
+
+    return by_kind(one, windows)
+
+
 def decoder(
     c: Config,
-    of: Module | Callable[[Kind], Module],
+    of: Module | Sequence[Module] | Callable[[Kind], Module],
     kinds: Sequence[Kind] = (),
     *,
     norm: str = "rmsnorm",
@@ -193,12 +204,12 @@ def decoder(
     masks: tuple[int | None, ...] = (),
     count: Num | None = None,
 ) -> Decoder:
-    """A table, layers, and a final norm; the layers are all alike, or made ``of`` their ``kinds``, such as windows.
+    """A table, layers, and a final norm; the layers are all alike, or listed, or made ``of`` their ``kinds``.
 
     There are as many as the config says, or this ``count``.
 
     The program makes ``masks`` for these windows, whether a layer has them or not.
     """
     h, (whole, table, last) = c.size("hidden_size"), names
-    made = stack(c, of if isinstance(of, Module) else by_kind(of, kinds), count=count)
+    made = stack(c, of if isinstance(of, Module | Sequence) else by_kind(of, kinds), count=count)
     return Decoder(whole, Embedding(table, c.size("vocab_size"), h), made, Norm(last, norm, h, code), masks=masks)

@@ -41,7 +41,7 @@ def youtu(c: Config) -> Module:
 def glm4_moe_lite(c: Config) -> Module:
     """GLM-4.7-Flash (Z.ai 2026): DeepSeek-V3 whose first layer alone is dense."""
     kinds = mlp_types(c, sparse_after(c, 1))
-    return dense_or_sparse(c, kinds, lambda _: latent_module(c), lambda: shared_and_routed(c))
+    return dense_or_sparse(c, kinds, latent_module(c), lambda: shared_and_routed(c))
 
 
 @family(
@@ -57,7 +57,7 @@ def axk1(c: Config) -> Module:
     def mixed() -> Mixture:
         return shared_and_routed(c).but(norm=Norm("post_mlp_layernorm", "rmsnorm", c.size("hidden_size")))
 
-    return dense_or_sparse(c, kinds, lambda _: latent_module(c), mixed)
+    return dense_or_sparse(c, kinds, latent_module(c), mixed)
 
 
 @family(

@@ -7,7 +7,6 @@ from tfcalc.configs.family import family
 from tfcalc.families import experts, kit
 from tfcalc.families.glm_moe import dense_or_sparse
 from tfcalc.families.windows import FULL, SLIDING, windows
-from tfcalc.nn.attention import Attention
 from tfcalc.nn.module import Module
 
 
@@ -19,8 +18,7 @@ def mellum(c: Config) -> Module:
         c, width="moe_intermediate_size", normalized=bool(c.get("norm_topk_prob")), result="logits"
     )
 
-    def mixer(window: int | None) -> Attention:
-        made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=window)
-        return made.but(rope=kit.rope(c, kind=FULL if window is None else SLIDING, by_window=True))
-
-    return dense_or_sparse(c, kinds, mixer, lambda: routed, seen=windows(c, lambda _: False))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
+    slides, full = (mixer.but(rope=kit.rope(c, kind=kind, by_window=True)) for kind in (SLIDING, FULL))
+    seen = windows(c, lambda _: False)
+    return dense_or_sparse(c, kinds, slides, lambda: routed, seen=seen, full={"rope": full.rope})
