@@ -68,8 +68,8 @@ def attention(
     """Attention among all patches, of heads that share nothing; queries, keys and values may differ in their bias."""
     h, a, drops = c.size("hidden_size"), c.size(heads), bool(dropout and c.get(dropout))
     d = c.quotient("hidden_size", heads) if width is None else width
-    biases: dict[str, Any] = {"bias": bias, "output_bias": output_bias}
-    return multi_head(of, name, names, h, a, d, **biases, **{"causal": False, "dropout": drops} | more)
+    how = {"causal": False, "dropout": drops} | more
+    return multi_head(of, name, names, h, a, d, bias=bias, output_bias=output_bias, **how)
 
 
 def network(

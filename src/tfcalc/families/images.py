@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import find
@@ -33,7 +32,7 @@ def grid(c: Config, image: str = "image_size", patch: str = "patch_size") -> tup
 
 
 def part(
-    c: Config, field: str, model_type: str, *, over: Mapping[str, Any] | None = None, free: bool = False
+    c: Config, field: str, model_type: str, *, over: Mapping[str, object] | None = None, free: bool = False
 ) -> Config:
     """The config of a model within another, as it is where nothing stands on it (with its own pooler, if it has one).
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import ceil_div
 from tfcalc.families import kit
 from tfcalc.families.deepseek import latent_module, shared_and_routed, sparse_latent
 from tfcalc.families.experts import FUSED, mlp_types, sparse_after
 from tfcalc.families.glm_moe import dense_or_sparse
-from tfcalc.nn.basic import Buffer, Linear, Norm
+from tfcalc.nn.basic import Linear, Norm, buffer
 from tfcalc.nn.gated_norm import GatedNorm, NormGate
 from tfcalc.nn.indexer import GatedQueries
 from tfcalc.nn.layers import PreNorm
@@ -113,8 +112,7 @@ def with_idle(c: Config) -> Mixture:
     up = OfSome(FUSED[0], h, 2 * f, "1", stored=every, chosen=chosen)
     down = OfSome(FUSED[1], f, h, "2", stored=real, chosen=chosen)
     many = IdleExperts("experts", None, up, down, c.word("hidden_act"), count=real, chosen=chosen)
-    correction = Weight("router.e_score_correction_bias", (every,), key="")
-    return Mixture("mlp", router, many, stored=(Buffer(correction.name, correction),))
+    return Mixture("mlp", router, many, stored=(buffer("router.e_score_correction_bias", every),))
 
 
 @family("longcat_flash")

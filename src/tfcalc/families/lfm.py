@@ -5,7 +5,6 @@ from __future__ import annotations
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, floor_div, scaled
 from tfcalc.families import kit
 from tfcalc.families.glm_moe import routed
@@ -13,7 +12,7 @@ from tfcalc.families.hybrid import FULL, first, layer_types
 from tfcalc.families.images import OUT_PROJ
 from tfcalc.families.layers import gated
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Buffer, Linear
+from tfcalc.nn.basic import Linear, buffer
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.gated_behind import GatedBehind
@@ -93,7 +92,7 @@ def lfm2_experts(c: Config) -> Mixture:
     """The experts of LFM2."""
     biased = c.flag("use_expert_bias")
     made = routed(c, "num_experts", name="feed_forward", act="silu", corrected=biased, in_place=False, logits="")
-    bias = Buffer("expert_bias", Weight("expert_bias", (c.size("num_experts"),), key=""))
+    bias = buffer("expert_bias", c.size("num_experts"))
     return made.but(stored=(bias,) if biased else ())
 
 

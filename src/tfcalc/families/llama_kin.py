@@ -5,11 +5,9 @@ from __future__ import annotations
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.number import Num
 from tfcalc.families import kit
 from tfcalc.families.windows import both, windows
-from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.deep_head import DeepHead
 from tfcalc.nn.differential import DifferentialAttention
 from tfcalc.nn.layers import PreNorm, Sandwich
@@ -129,11 +127,6 @@ def granite_swa(c: Config) -> Module:
     return kit.decoder(c, one, windows(c, all_but_each_fourth), masks=both(c)).but(scales=True)
 
 
-def stored(name: str, *shape: Num) -> Stored:
-    """A trained tensor by this name."""
-    return Stored(name, Weight(name, shape, minor=True, key=""))
-
-
 @family("hunyuan_v1_dense")
 def hunyuan(c: Config) -> Module:
     """Hunyuan dense (transformers' HunYuanDenseV1Attention): a norm of each head's query and key, once rotated."""
@@ -149,7 +142,7 @@ def diffllama(c: Config) -> Module:
     Each half of the values goes through all heads, so scores are computed twice (transformers' DiffLlamaAttention).
     """
     d = kit.head_dim(c)
-    vectors = tuple(stored(f"lambda_{name}", d) for name in ("q1", "k1", "q2", "k2"))
+    vectors = tuple(parameter(f"lambda_{name}", d, minor=True) for name in ("q1", "k1", "q2", "k2"))
     norm = Norm("groupnorm", "rmsnorm-plain", 2 * d, "olmo")
     plain = kit.attention(c, bias=c.flag("attention_bias"))
     mixer = plain.to(DifferentialAttention, vectors=vectors, group_norm=norm)

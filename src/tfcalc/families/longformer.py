@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.families import bert_kit as kit
 from tfcalc.families import bert_tops
 from tfcalc.families.bert_tops import BERT_TOPS
 from tfcalc.families.layers import by_kind, stack
 from tfcalc.families.windows import attention_windows
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Buffer, Linear
+from tfcalc.nn.basic import Buffer, Linear, buffer
 from tfcalc.nn.convolved_attention import HashedAttention, HashedEncoder, HeadConvolution, LandmarkAttention
 from tfcalc.nn.embeddings import BUFFER, TOKENS, Embeddings, Positions
 from tfcalc.nn.embeddings_kin import Numbered
@@ -137,7 +136,7 @@ def yoso(c: Config) -> Module:
 def mra(c: Config) -> Module:
     """Zeng et al. 2022 (arXiv 2207.10284): scores at several resolutions; the numbers of positions are stored."""
     made = linear_bert("mra", c, kit.attention(c, causal=False))
-    numbers = Buffer("position_ids", Weight("position_ids", (1, c.size("max_position_embeddings")), key=""))
+    numbers = buffer("position_ids", 1, c.size("max_position_embeddings"))
     words = made.table
     assert isinstance(words, Embeddings)
     return made.but(table=Numbered(words.name, words.tables, words.norm, words.dropped, numbers=numbers))
@@ -160,7 +159,7 @@ def fourier_matrices(c: Config) -> Iterator[Buffer]:
     if c.flag("use_tpu_fourier_optimizations") and c.number("max_position_embeddings") <= TPU_LONGEST:
         sizes = {"self.dft_mat_hidden": c.size("hidden_size"), "self.dft_mat_seq": c.size("tpu_short_seq_length")}
         for name, size in sizes.items():
-            yield Buffer(name, Weight(name, (size, size), key=""))
+            yield buffer(name, size, size)
 
 
 TPU_LONGEST = 4096

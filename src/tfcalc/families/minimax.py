@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.families import experts, kit
 from tfcalc.families.mixtral import TOPS
 from tfcalc.families.windows import layer_types, window
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Buffer, Linear, Norm
+from tfcalc.nn.basic import Linear, Norm, buffer
 from tfcalc.nn.lightning import LightningAttention, NormedStream
 from tfcalc.nn.module import Module
 
@@ -41,7 +40,7 @@ def lightning(c: Config) -> LightningAttention:
         "self_attn",
         Linear("qkv_proj", h, 3 * a * d, "QKV"),
         c.word("hidden_act"),
-        tuple(Buffer(name, Weight(name, shape, key="")) for name, shape in shapes.items()),
+        tuple(buffer(name, *shape) for name, shape in shapes.items()),
         Norm("norm", "rmsnorm", a * d),
         Linear("output_gate", h, a * d, "gate"),
         Linear("out_proj", a * d, h, "O"),

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare, lm_head
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families import image_kit, kit
@@ -17,7 +16,7 @@ from tfcalc.families.layers import stack
 from tfcalc.families.llama import phi3
 from tfcalc.families.names import FUSED, LLAMA_NAMES
 from tfcalc.families.reader_kit import tower
-from tfcalc.nn.basic import Buffer, Linear, parameter
+from tfcalc.nn.basic import Linear, buffer, parameter
 from tfcalc.nn.conformer import ConformerLayer, GatedByHalf, NormedNetwork
 from tfcalc.nn.frames import Convolution
 from tfcalc.nn.model import Decoder
@@ -38,7 +37,7 @@ def phi4_multimodal_vision(c: Config) -> Module:
 @family("phi4_multimodal_audio", architecture="Phi4MultimodalAudioModel", heads={"Model": bare})
 def phi4_multimodal_audio(c: Config) -> Module:
     """A Conformer (arXiv 2005.08100); a trained number for each distance and head is added to the scores."""
-    held = (Buffer(f"global_{name}", _data(f"global_{name}", c.size("input_size"))) for name in ("mean", "invstd"))
+    held = (buffer(f"global_{name}", c.size("input_size")) for name in ("mean", "invstd"))
     distances = c.size("bias_max_distance") * (1 if c.flag("bias_symmetric") else 2)
     return SpectrogramEncoder(
         "encoder",
@@ -47,10 +46,6 @@ def phi4_multimodal_audio(c: Config) -> Module:
         DistanceTable("relative_attention_bias_layer.bias_values", distances, c.size("num_attention_heads")),
         stack(c, _layer(c), "num_blocks"),
     )
-
-
-def _data(name: str, *shape: Num) -> Weight:
-    return Weight(name, shape, key="")
 
 
 def _layer(c: Config) -> ConformerLayer:

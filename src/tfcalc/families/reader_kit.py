@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tfcalc.configs.config import MOST_LAYERS, Config
 from tfcalc.configs.tops import Top, bare, labels, logits
@@ -62,9 +62,9 @@ def heads(text: Text, *, tied: Tied = outer, cap: str = "") -> dict[str, Top]:
     }
 
 
-def text_of(model_type: str, **more: object) -> Text:
-    """Any text model, but one of this type where none is named."""
-    return lambda c: part(c, "text_config", model_type, free=True, **more)  # type: ignore[arg-type]  # over, a mapping
+def text_of(model_type: str, *, over: Mapping[str, object] | None = None) -> Text:
+    """Any text model, but one of this type where none is named, which has the defaults ``over`` its own."""
+    return lambda c: part(c, "text_config", model_type, over=over, free=True)
 
 
 def reader(

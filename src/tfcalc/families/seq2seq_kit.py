@@ -8,11 +8,10 @@ from typing import Any
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, bare, classifier, labels
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.families import layers as layers_kit
 from tfcalc.families.bert_tops import MASKED
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm
+from tfcalc.nn.basic import Embedding, Linear, Norm, buffer
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import PLACES, TOKENS, Positions, Sines
 from tfcalc.nn.encoder_decoder import Alone, EncoderDecoder, EncoderStack, WithBias
@@ -185,7 +184,7 @@ def generation(*, rows: str = "vocab_size", bias: bool = True) -> Top:
         head = logits(c, rows)
         if not bias:
             return WithHead("", base, head, **MASKED)
-        held = Buffer("final_logits_bias", Weight("final_logits_bias", (c.size(rows),), key=""))
+        held = buffer("final_logits_bias", c.size(rows))
         return WithBias("", base, head, bias=held, **MASKED)
 
     return top
