@@ -12,19 +12,18 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, parameter
 from tfcalc.nn.dynamic_mask import DynamicMaskAttention
 from tfcalc.nn.feed_forward import GatedFeedForward
-from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.nn.neurons import Neurons, WithNeurons
 from tfcalc.nn.weighted_residual import WeightedResidual
 
 
-def attention(c: Config, window: int | None) -> Attention:
+def attention(c: Config) -> Attention:
     """How much each key counts is made of its value, anew in each run."""
     bias, made = c.flag("attention_bias"), kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
     g = made.kv_heads
     keep = Linear("dt_proj", g * made.key_dim, g, bias=bias)
     own = {"A": parameter("A", g, minor=True), "dt_proj": keep, "keeps": c.number("keep_window_size", least=0)}
-    return made.to(DynamicMaskAttention, window=window, always_masked=True, **own)
+    return made.to(DynamicMaskAttention, always_masked=True, **own)
 
 
 def network(c: Config) -> GatedFeedForward:
@@ -46,9 +45,6 @@ def doge(c: Config) -> Module:
     """Shi et al. 2024 (arXiv 2412.11834); experts as in He 2024 (arXiv 2407.04153), beside a dense network."""
     h, names = c.size("hidden_size"), ("input", "post_attention")
     weights = tuple(parameter(f"{name}_residual", h, minor=True) for name in names)
-
-    def one(window: int | None) -> PreNorm:
-        made = kit.layer(c, attention(c, window), network(c), dropped=bool(c.get("hidden_dropout")))
-        return made.to(WeightedResidual, weights=weights)
-
-    return kit.decoder(c, one, windows(c, lambda _: True))
+    layer = kit.layer(c, attention(c), network(c), dropped=bool(c.get("hidden_dropout")))
+    layers = kit.seeing(layer.to(WeightedResidual, weights=weights), windows(c, lambda _: True))
+    return kit.decoder(c, layers)

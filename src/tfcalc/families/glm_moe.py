@@ -12,7 +12,7 @@ from tfcalc.families import experts, kit
 from tfcalc.families.experts import mlp_types, shared, sparse_after
 from tfcalc.families.glm import BOTH_SIDES
 from tfcalc.families.names import GATED
-from tfcalc.families.windows import LAYERS, both, windows
+from tfcalc.families.windows import LAYERS, both, unturned, windows
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.layers import PreNorm, Sandwich
 from tfcalc.nn.mixture import Mixture
@@ -134,11 +134,6 @@ def exaone_moe(c: Config) -> Module:
     kinds = mlp_types(c, dense_first(c))
     mixer = kit.attention(c, qk_norms="rmsnorm")
     return dense_or_sparse(c, kinds, mixer, mixed, seen=seen, full=unturned(c)).but(masks=both(c))
-
-
-def unturned(c: Config) -> dict[str, None]:
-    """EXAONE's layers that see everything: where a config has a window, they know no positions."""
-    return {} if c.get("sliding_window") is None else {"rope": None}
 
 
 @family("hy_v3")

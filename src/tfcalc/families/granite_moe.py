@@ -46,9 +46,6 @@ def granitemoeshared(c: Config) -> Module:
 @family("granitemoe_swa", heads=HEADS)
 def granitemoe_swa(c: Config) -> Module:
     """Granite with sliding windows (transformers' GraniteMoeSWAModel): every head has a sink, in full attention too."""
-
-    def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window).but(sinks=kit.sinks(c))
-        return layer(c, mixer, *shared_mlp(c))
-
-    return kit.decoder(c, one, windows(c, lambda place: place % 4 > 0), masks=both(c)).but(scales=True)
+    one = layer(c, kit.attention(c, bias=c.flag("attention_bias")).but(sinks=kit.sinks(c)), *shared_mlp(c))
+    layers = kit.seeing(one, windows(c, lambda place: place % 4 > 0))
+    return kit.decoder(c, layers, masks=both(c)).but(scales=True)

@@ -67,11 +67,8 @@ def positions_known(c: Config) -> list[bool]:
 @family("mistral", heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)})
 def mistral(c: Config) -> Decoder:
     """Mistral 7B (arXiv 2310.06825): Llama with grouped heads, and no flag for biases."""
-
-    def one(window: int | None) -> PreNorm:
-        return kit.layer(c, kit.attention(c, window=window), kit.gated(c))
-
-    return kit.decoder(c, one, windows(c, lambda _: True))
+    layer = kit.layer(c, kit.attention(c), kit.gated(c))
+    return kit.decoder(c, kit.seeing(layer, windows(c, lambda _: True)))
 
 
 @family("ministral")
@@ -85,11 +82,8 @@ def ministral(c: Config) -> Module:
 )
 def ministral3(c: Config) -> Module:
     """Ministral 3 (Mistral AI 2025): Mistral whose queries are multiplied by a number for each place."""
-
-    def one(window: int | None) -> PreNorm:
-        return kit.layer(c, kit.attention(c, window=window).but(tempered=True), kit.gated(c))
-
-    return kit.decoder(c, one, windows(c, lambda _: True))
+    layer = kit.layer(c, kit.attention(c).but(tempered=True), kit.gated(c))
+    return kit.decoder(c, kit.seeing(layer, windows(c, lambda _: True)))
 
 
 def upper_windows(c: Config) -> list[int | None]:
@@ -103,11 +97,8 @@ def upper_windows(c: Config) -> list[int | None]:
 @family("qwen2")
 def qwen2(c: Config) -> Module:
     """Qwen2 technical report (arXiv 2407.10671): biases on queries, keys and values, none on the output."""
-
-    def one(window: int | None) -> PreNorm:
-        return kit.layer(c, kit.attention(c, bias=True, output_bias=False, window=window), kit.gated(c))
-
-    return kit.decoder(c, one, upper_windows(c), masks=(None,))
+    layer = kit.layer(c, kit.attention(c, bias=True, output_bias=False), kit.gated(c))
+    return kit.decoder(c, kit.seeing(layer, upper_windows(c)), masks=(None,))
 
 
 @family("qwen3")
@@ -118,20 +109,14 @@ def qwen3(c: Config) -> Module:
 
 def with_head_norms(c: Config, *, by_sequence: bool = False) -> Module:
     """The same, whose angles may be those of each sequence."""
-
-    def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=window)
-        return kit.layer(c, mixer.but(rope=kit.rope(c, by_sequence=by_sequence)), kit.gated(c))
-
-    return kit.decoder(c, one, upper_windows(c), masks=(None,))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
+    layer = kit.layer(c, mixer.but(rope=kit.rope(c, by_sequence=by_sequence)), kit.gated(c))
+    return kit.decoder(c, kit.seeing(layer, upper_windows(c)), masks=(None,))
 
 
 @family("phi3")
 def phi3(c: Config) -> Module:
     """Phi-3 (arXiv 2404.14219): Llama with fused projections; all layers see a window, where a config has one."""
-
-    def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, names=("qkv_proj", "o_proj"), window=window).but(rope=kit.rope(c, copies=True))
-        return kit.layer(c, mixer, kit.gated(c, names=FUSED), dropped=bool(c.get("resid_pdrop")))
-
-    return kit.decoder(c, one, windows(c, lambda _: True))
+    mixer = kit.attention(c, names=("qkv_proj", "o_proj")).but(rope=kit.rope(c, copies=True))
+    layer = kit.layer(c, mixer, kit.gated(c, names=FUSED), dropped=bool(c.get("resid_pdrop")))
+    return kit.decoder(c, kit.seeing(layer, windows(c, lambda _: True)))

@@ -10,7 +10,7 @@ from tfcalc.families.windows import both, windows
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.deep_head import DeepHead
 from tfcalc.nn.differential import DifferentialAttention
-from tfcalc.nn.layers import PreNorm, Sandwich
+from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.module import Module
 
 
@@ -91,11 +91,8 @@ def hyperclovax(c: Config) -> Module:
 @family("cwm")
 def cwm(c: Config) -> Module:
     """Code World Model (arXiv 2510.02387): biases in the feed-forward network only, where a flag says so."""
-
-    def one(window: int | None) -> PreNorm:
-        return kit.layer(c, kit.attention(c, window=window), kit.gated(c, bias=c.flag("mlp_bias")))
-
-    return kit.decoder(c, one, windows(c, all_but_each_fourth), masks=both(c))
+    layer = kit.layer(c, kit.attention(c), kit.gated(c, bias=c.flag("mlp_bias")))
+    return kit.decoder(c, kit.seeing(layer, windows(c, all_but_each_fourth)), masks=both(c))
 
 
 def all_but_each_fourth(place: int) -> bool:
@@ -119,12 +116,9 @@ def nanochat(c: Config) -> Module:
 @family("granite_swa", heads=tops.CAUSAL_LM | tops.scaled_lm())
 def granite_swa(c: Config) -> Module:
     """Granite with windows (transformers' GraniteSWAAttention): a trained sink for each head."""
-
-    def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window).but(sinks=kit.sinks(c))
-        return kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))).but(scales=True)
-
-    return kit.decoder(c, one, windows(c, all_but_each_fourth), masks=both(c)).but(scales=True)
+    mixer = kit.attention(c, bias=c.flag("attention_bias")).but(sinks=kit.sinks(c))
+    layer = kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias"))).but(scales=True)
+    return kit.decoder(c, kit.seeing(layer, windows(c, all_but_each_fourth)), masks=both(c)).but(scales=True)
 
 
 @family("hunyuan_v1_dense")

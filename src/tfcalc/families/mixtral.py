@@ -11,7 +11,7 @@ from tfcalc.families.experts import chosen as chosen
 from tfcalc.families.olmo import POST_NORM
 from tfcalc.families.windows import both, window, windows
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.layers import Behind, PreNorm
+from tfcalc.nn.layers import Behind
 from tfcalc.nn.mixture import Mixture, SparseMixer
 from tfcalc.nn.module import Module
 
@@ -82,10 +82,7 @@ def gpt_oss(c: Config) -> Module:
     """
     mixed = experts.mixture(c, router="router", bias=True, best_first=True, softmax_in="own")
     mixed = mixed.but(experts=mixed.experts.but(clipped=True))
-
-    def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, bias=c.flag("attention_bias"), window=window)
-        mixer = mixer.but(sinks=kit.sinks(c, "highest"), rope=kit.rope(c, halves=True))
-        return kit.layer(c, mixer, mixed, code="olmo")
-
-    return kit.decoder(c, one, windows(c, lambda place: place % 2 == 0), code="olmo", masks=both(c))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"))
+    mixer = mixer.but(sinks=kit.sinks(c, "highest"), rope=kit.rope(c, halves=True))
+    layers = kit.seeing(kit.layer(c, mixer, mixed, code="olmo"), windows(c, lambda place: place % 2 == 0))
+    return kit.decoder(c, layers, code="olmo", masks=both(c))

@@ -211,11 +211,6 @@ ULTRABERT_TOPS: dict[str, Top] = {
 @family("ultrabert", heads=ULTRABERT_TOPS)
 def ultrabert(c: Config) -> Module:
     """Transformers' UltrabertModel: Llama that looks both ways, in two layers of three only nearby."""
-
-    def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, bias=c.flag("attention_bias"), causal=False, window=window)
-        mixer = mixer.but(rope=kit.rope(c, by_window=True))
-        return kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias")))
-
-    kinds = windows(c, lambda place: (place + 1) % 3 > 0)
-    return kit.decoder(c, one, kinds, masks=both(c)[1:])
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), causal=False).but(rope=kit.rope(c, by_window=True))
+    layer = kit.layer(c, mixer, kit.gated(c, bias=c.flag("mlp_bias")))
+    return kit.decoder(c, kit.seeing(layer, windows(c, lambda place: (place + 1) % 3 > 0)), masks=both(c)[1:])

@@ -9,9 +9,8 @@ from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
 from tfcalc.families.layers import gated
-from tfcalc.families.windows import LAYERS, window
+from tfcalc.families.windows import window
 from tfcalc.nn.basic import Embedding
-from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 
 NAMES = ("q_proj.linear", "k_proj.linear", "v_proj.linear", "o_proj.linear")
@@ -31,10 +30,6 @@ def moshi(c: Config) -> Module:
     """Défossez et al. 2024 (arXiv 2410.00037): Llama's layers; a row more in the table, for what begins a text."""
     h, f = c.size("hidden_size"), inner(c)
     mlp = gated("mlp", ("fc1", "fc2"), h, f, c.word("hidden_act"))
-
-    def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, names=NAMES, window=window).but(rope=kit.rope(c, by_layer=True))
-        return kit.layer(c, mixer, mlp, code=CODE)
-
-    whole = kit.decoder(c, one, [window(c)] * c.number(LAYERS), code=CODE)
+    mixer = kit.attention(c, names=NAMES, window=window(c)).but(rope=kit.rope(c, by_layer=True))
+    whole = kit.decoder(c, kit.layer(c, mixer, mlp, code=CODE), code=CODE)
     return whole.but(table=Embedding("embed_tokens", c.size("vocab_size") + 1, h))

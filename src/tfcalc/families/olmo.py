@@ -5,8 +5,8 @@ from __future__ import annotations
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import kit
-from tfcalc.families.windows import both, windows
-from tfcalc.nn.layers import Behind, PreNorm
+from tfcalc.families.windows import both, unturned, windows
+from tfcalc.nn.layers import Behind
 from tfcalc.nn.module import Module
 
 POST_NORM = ("post_attention_layernorm", "post_feedforward_layernorm")
@@ -27,14 +27,11 @@ def olmo2(c: Config) -> Module:
 
     OLMo 3 (arXiv 2512.13961) has windows in all layers but every fourth.
     """
-
-    def one(window: int | None) -> PreNorm:
-        bias = c.flag("attention_bias")
-        mixer = kit.attention(c, bias=bias, qk_norms="rmsnorm", whole=True, code="olmo", window=window)
-        mixer = mixer.but(rope=kit.rope(c, angles="float32"))
-        return kit.layer(c, mixer, kit.gated(c), of=Behind, names=POST_NORM, code="olmo")
-
-    return kit.decoder(c, one, windows(c, lambda place: (place + 1) % 4 != 0), code="olmo", masks=both(c))
+    mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", whole=True, code="olmo")
+    mixer = mixer.but(rope=kit.rope(c, angles="float32"))
+    layer = kit.layer(c, mixer, kit.gated(c), of=Behind, names=POST_NORM, code="olmo")
+    layers = kit.seeing(layer, windows(c, lambda place: (place + 1) % 4 != 0))
+    return kit.decoder(c, layers, code="olmo", masks=both(c))
 
 
 @family("exaone4")
@@ -43,14 +40,8 @@ def exaone4(c: Config) -> Module:
 
     Where some layers see a window, the others know no positions.
     """
-
-    def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, qk_norms="rmsnorm", window=window)
-        if window is None and c.get("sliding_window") is not None:
-            mixer = mixer.but(rope=None)
-        return kit.layer(c, mixer, kit.gated(c), of=Behind, names=POST_NORM)
-
-    return kit.decoder(c, one, patterned(c), masks=(None,))
+    layer = kit.layer(c, kit.attention(c, qk_norms="rmsnorm"), kit.gated(c), of=Behind, names=POST_NORM)
+    return kit.decoder(c, kit.seeing(layer, patterned(c), **unturned(c)), masks=(None,))
 
 
 def patterned(c: Config) -> list[int | None]:

@@ -7,7 +7,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import kit
 from tfcalc.families.windows import windows
-from tfcalc.nn.layers import Parallel, PreNorm
+from tfcalc.nn.layers import Parallel
 from tfcalc.nn.module import Module
 
 
@@ -38,10 +38,7 @@ def phi(c: Config) -> Module:
 def starcoder2(c: Config) -> Module:
     """Lozhkov et al. 2024 (arXiv 2402.19173): grouped heads, but GPT-2's feed-forward network and norms."""
     bias, dropped = c.flag("use_bias"), bool(c.get("residual_dropout"))
-
-    def one(window: int | None) -> PreNorm:
-        parts = kit.attention(c, bias=bias, window=window), kit.plain(c, bias=bias, names=("c_fc", "c_proj"))
-        return kit.layer(c, *parts, norm="layernorm", dropped=dropped)
-
-    whole = kit.decoder(c, one, windows(c, lambda _: True), norm="layernorm")
+    parts = kit.attention(c, bias=bias), kit.plain(c, bias=bias, names=("c_fc", "c_proj"))
+    layer = kit.layer(c, *parts, norm="layernorm", dropped=dropped)
+    whole = kit.decoder(c, kit.seeing(layer, windows(c, lambda _: True)), norm="layernorm")
     return whole.but(dropped=bool(c.get("embedding_dropout")))

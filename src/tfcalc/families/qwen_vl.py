@@ -91,12 +91,9 @@ def qwen2_vl_text(c: Config) -> Module:
     """Qwen2 with rotary positions in three dimensions: those of a token depend on its sequence."""
     width = c.quotient("hidden_size", "num_attention_heads")
     rope = kit.rope(c, width, by_sequence=True)
-
-    def one(window: int | None) -> PreNorm:
-        mixer = kit.attention(c, bias=True, output_bias=False, width=width, window=window)
-        return kit.layer(c, mixer.but(rope=rope), kit.gated(c))
-
-    return kit.decoder(c, one, upper_windows(c), masks=(None,))
+    mixer = kit.attention(c, bias=True, output_bias=False, width=width)
+    layer = kit.layer(c, mixer.but(rope=rope), kit.gated(c))
+    return kit.decoder(c, kit.seeing(layer, upper_windows(c)), masks=(None,))
 
 
 @family("qwen3_vl_text", heads=BARE)

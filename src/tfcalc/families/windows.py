@@ -41,6 +41,11 @@ def both(c: Config, size: str = "sliding_window") -> tuple[int | None, ...]:
     return (None,) if width is None else (None, width)
 
 
+def unturned(c: Config) -> dict[str, None]:
+    """EXAONE's layers that see everything: where a config has a window, they know no positions."""
+    return {} if c.get("sliding_window") is None else {"rope": None}
+
+
 def attention_windows(c: Config, layers: str = LAYERS) -> Sequence[int]:
     """Longformer's: one for all of so many layers, or one for each."""
     size, count = "attention_window", c.number(layers)
