@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tfcalc import Workload, flops
-from tfcalc.configs.declared import FILE, declared, model_types, module_of
+from tfcalc.configs.declared import FILE, class_of, declared, model_types, module_of, other_names
 from tfcalc.configs.family import FAMILIES
 from tfcalc.configs.published import HFModel
 from tools.defaults import registered, written
@@ -44,6 +44,18 @@ def test_a_gemma_4_unified_without_a_window_in_its_config_looks_back_1024_tokens
     left_out: dict[str, object] = {"model_type": "gemma4_unified_text"}
     run = Workload(seq_len=2048, attention="causal")
     assert flops(HFModel(left_out), run).answer == flops(HFModel({**left_out, "sliding_window": 1024}), run).answer
+
+
+def test_a_family_states_no_other_name_and_no_class_that_transformers_declares_as_well() -> None:
+    again = [
+        name
+        for name in registered()
+        for kin in [FAMILIES[name].like or name]
+        if class_of(kin) == FAMILIES[name].own_architecture != ""
+        or {frozenset(pair) for pair in FAMILIES[name].own_aliases.items()}
+        & {frozenset(pair) for pair in other_names(kin).items()}
+    ]
+    assert again == []
 
 
 def test_a_field_goes_by_both_names_that_transformers_gives_it() -> None:

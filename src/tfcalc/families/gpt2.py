@@ -29,15 +29,6 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.printable import quoted
 
-SHORT = {
-    "n_embd": "hidden_size",
-    "n_head": "num_attention_heads",
-    "n_layer": "num_hidden_layers",
-    "n_positions": "max_position_embeddings",
-}
-"""OpenAI's names of the fields, by which GPT-2 and its kin go."""
-
-
 WITH_ENCODER = ("Model", "LMHeadModel", "ForCausalLM")
 """The classes that read an encoder; others have the weights for it all the same, and never run them."""
 
@@ -221,14 +212,13 @@ def rotated(c: Config) -> Num:
     "gptj",
     heads=GPT_TOPS
     | {"ForCausalLM": tops.lm_head(bias=True), "ForQuestionAnswering": tops.classifier("qa_outputs", bias=True)},
-    aliases=SHORT,
 )
 def gptj(c: Config) -> Module:
     """Wang and Komatsuzaki 2021: parallel sub-layers under one norm, rotary positions, a bias on the logits."""
     return one_norm(c, "q_proj", "k_proj", "v_proj", "out_proj")
 
 
-@family("codegen", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(bias=True)}, aliases=SHORT)
+@family("codegen", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(bias=True)})
 def codegen(c: Config) -> Module:
     """Nijkamp et al. 2022 (arXiv 2203.13474): GPT-J with fused queries, keys and values."""
     return one_norm(c, "qkv_proj", "out_proj", angles="float32")

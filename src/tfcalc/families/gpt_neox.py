@@ -78,11 +78,7 @@ def gpt_neox_japanese(c: Config) -> Module:
     return kit.decoder(c, one, [place == last for place in range(last + 1)], norm="layernorm", names=names)
 
 
-@family(
-    "bloom",
-    heads=GPT_TOPS,
-    aliases={"n_embed": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
-)
+@family("bloom", heads=GPT_TOPS, aliases={"n_embed": "hidden_size"})
 def bloom(c: Config) -> Module:
     """BLOOM (arXiv 2211.05100): a norm of the embedding, and no positions but in the attention's scores (ALiBi)."""
     h, norm = c.size("hidden_size"), "layernorm"

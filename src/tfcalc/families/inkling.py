@@ -109,12 +109,6 @@ def embedded(c: Config, made: Decoder) -> Decoder:
 @family(
     "inkling_text",
     heads=tops.CAUSAL_LM | {"ForCausalLM": language_model},
-    aliases={
-        "sliding_window": "sliding_window_size",
-        "num_local_experts": "n_routed_experts",
-        "sconv_kernel_size": "conv_kernel_size",
-        "model_max_length": "max_position_embeddings",
-    },
     dense_mlp_idx=0,  # by __post_init__, for older configs
 )
 def inkling_text(c: Config) -> Module:

@@ -60,17 +60,7 @@ def language_model(c: Config, base: Module) -> Module:
     return tops.never_tied(c, base).to(Unpadded, words=inkling.unpadded(c), capped=capped, in_float32=True)
 
 
-@family(
-    "inkling2_text",
-    heads=tops.CAUSAL_LM | {"ForCausalLM": language_model},
-    aliases={
-        "sliding_window": "sliding_window_size",
-        "num_local_experts": "n_routed_experts",
-        "sconv_kernel_size": "conv_kernel_size",
-        "model_max_length": "max_position_embeddings",
-        "intermediate_size": "moe_intermediate_size",
-    },
-)
+@family("inkling2_text", heads=tops.CAUSAL_LM | {"ForCausalLM": language_model})
 def inkling2_text(c: Config) -> Module:
     """Its layers read the stream through a query over blocks of layers before them; full ones with three queries."""
     h, every, count = c.size("hidden_size"), c.number("n_layers_per_attn_res_block"), c.number("num_hidden_layers")

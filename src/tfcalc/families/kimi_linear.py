@@ -21,12 +21,6 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 
 HEADS = {"Model": tops.bare, "ForCausalLM": tops.never_tied}
-ALIASES = {
-    "max_position_embeddings": "model_max_length",
-    "num_local_experts": "num_experts",
-    "num_experts_per_tok": "num_experts_per_token",
-    "n_shared_experts": "num_shared_experts",
-}
 
 
 def mixed(c: Config) -> Mixture:
@@ -83,7 +77,6 @@ def delta(c: Config, heads: Num, width: Num, kernel: Num, *, low_rank: bool = Tr
 @family(
     "kimi_linear",
     heads=HEADS,
-    aliases=ALIASES,
     first_k_dense_replace=1,  # by __post_init__, for older configs
 )
 def kimi_linear(c: Config) -> Module:
@@ -110,7 +103,7 @@ def kimi_layers(c: Config, own: Config) -> list[str]:
     return layer_types(c, lambda place: FULL if place and place % 4 == 0 else LINEAR)
 
 
-@family("bailing_hybrid", heads=HEADS, aliases=ALIASES)
+@family("bailing_hybrid", heads=HEADS)
 def bailing_hybrid(c: Config) -> Module:
     """Ling 2.5 (Ant Group, 2026): Kimi Linear with gates of full rank, and a gate for each head of latent attention."""
     h, a, group = c.size("hidden_size"), c.size("num_attention_heads"), c.number("layer_group_size")

@@ -29,8 +29,6 @@ STRIDES = (64, 3, 2)
     aliases={
         "num_key_value_heads": "decoder_num_key_value_heads",
         "num_attention_heads": "decoder_num_attention_heads",
-        "num_hidden_layers": "decoder_num_hidden_layers",
-        "hidden_act": "decoder_hidden_act",
     },
     partial_rotary_factor=0.9,  # by __post_init__
 )

@@ -25,7 +25,7 @@ LAYER, UNREAD = "layer", "unread"
 """Kinds of layers: those of a model by itself, and those of which nothing reads what they make."""
 
 
-@family(CODEC, architecture="VibeVoiceAcousticTokenizerEncoderModel", heads={"Model": bare})
+@family(CODEC, heads={"Model": bare})
 def vibevoice_acoustic_tokenizer_encoder(c: Config) -> Module:
     """The encoder of VibeVoice's codec (arXiv 2508.19205): each stage doubles the channels and shortens the time."""
     return _codec(c, LAYER)
