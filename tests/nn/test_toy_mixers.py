@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tfcalc import HFModel, Serving, Workload, flops, formula, memory, params
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import FAMILIES, family
 from tfcalc.core.cost import Cached, Elementwise
@@ -98,7 +97,7 @@ class Pair(PreNorm):
         return x
 
 
-@family("toy_pairs", architecture="ToyForCausalLM", heads=tops.CAUSAL_LM)
+@family("toy_pairs", architecture="ToyForCausalLM")
 def pairs(c: Config) -> Module:
     """Pairs of layers."""
     h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kit.kv_heads(c), kit.head_dim(c)
@@ -162,7 +161,7 @@ class Memory(Module):
         return stack(loop(length, turn, state), (batch, length, heads, 1, width))
 
 
-@family("toy_memory", architecture="ToyForCausalLM", heads=tops.CAUSAL_LM)
+@family("toy_memory", architecture="ToyForCausalLM")
 def remembering(c: Config) -> Module:
     """Layers with such a memory."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), kit.head_dim(c)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tfcalc import HFModel, Serving, Workload, flops, formula, memory, params
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Cost, Elementwise
@@ -96,7 +95,7 @@ class GroupedNorm(Module):
 # --- the family
 
 
-@family("toy_grouped", architecture="ToyForCausalLM", heads=tops.CAUSAL_LM)
+@family("toy_grouped", architecture="ToyForCausalLM")
 def toy_grouped(c: Config) -> Module:
     """Llama with such norms behind its sub-layers, and a window in every third layer."""
 

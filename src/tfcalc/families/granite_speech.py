@@ -91,8 +91,7 @@ def _convolutions(c: Config) -> BatchNormed:
 HEADS: dict[str, Top] = {"Model": bare, "ForConditionalGeneration": writes(tied=True, upcasts=False, cuts=True)}
 
 
-@family("granite_speech", heads=HEADS)
-@family("granite_speech_plus", heads=HEADS)
+@family("granite_speech", "granite_speech_plus", heads=HEADS)
 def granite_speech(c: Config) -> Module:
     """Granite-speech (arXiv 2505.08699): in each window of frames a few queries make the vectors of as many words.
 

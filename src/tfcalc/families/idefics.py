@@ -17,8 +17,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.tower import Tower
 
 
-@family("idefics3_vision", heads={"Transformer": bare})
-@family("smolvlm_vision", heads={"Transformer": bare})
+@family("idefics3_vision", "smolvlm_vision", heads={"Transformer": bare})
 def idefics3_vision(c: Config) -> Module:
     """SigLIP without its head."""
     places = image_kit.positions(c, "position_embedding", looked_up=TOKENS)
@@ -27,8 +26,7 @@ def idefics3_vision(c: Config) -> Module:
     return Tower("vision_model", image_kit.pixels(c), product(grid(c)), table, None, encoder(c), last)
 
 
-@family("idefics3", heads=heads(llama_text))
-@family("smolvlm", heads=heads(llama_text))
+@family("idefics3", "smolvlm", heads=heads(llama_text))
 def idefics3(c: Config) -> Module:
     """Idefics3 (arXiv 2408.12637), SmolVLM (arXiv 2504.05299): patches side by side, through one linear map."""
     vision, text = part(c, "vision_config", f"{c.model_type}_vision"), llama_text(c)

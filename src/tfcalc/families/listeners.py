@@ -19,8 +19,7 @@ def voxtral(c: Config) -> Module:
     return listener(c, audio, two_maps(c, audio.size("encoder_ffn_dim"), language(c).size("hidden_size"), bias=False))
 
 
-@family("audioflamingo3", heads=HEADS)
-@family("musicflamingo", heads=HEADS)
+@family("audioflamingo3", "musicflamingo", heads=HEADS)
 def audioflamingo3(c: Config) -> Module:
     """Audio Flamingo 3 (arXiv 2507.08128) and Music Flamingo (arXiv 2511.10289): half as many vectors as frames."""
     audio, bias = c.sub("audio_config", "audioflamingo3_encoder"), c.flag("projector_bias")

@@ -18,9 +18,7 @@ from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 
 
-@family("iquestcoder")
-@family("internlm3")
-@family("llama")
+@family("iquestcoder", "internlm3", "llama")
 def llama(c: Config) -> Module:
     """Touvron et al. 2023 (arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU; biases only where a flag says so."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"))

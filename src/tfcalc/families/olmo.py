@@ -20,8 +20,7 @@ def olmo(c: Config) -> Module:
     return kit.decoder(c, kit.layer(c, mixer, kit.gated(c), norm=plain, code="float32"), norm=plain, code="float32")
 
 
-@family("olmo2")
-@family("olmo3")
+@family("olmo2", "olmo3")
 def olmo2(c: Config) -> Module:
     """OLMo 2 (arXiv 2501.00656): norms after the sub-layers, and of all queries and all keys together.
 

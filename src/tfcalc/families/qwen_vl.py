@@ -71,22 +71,19 @@ def qwen3_tower(c: Config, *, deep: int = 0) -> PackedTower:
     return packed_kit.tower(patches, layers, *mergers, positions=positions, count=count)
 
 
-@family("qwen3_vl_vision", heads=BARE)
-@family("qwen3_vl_moe_vision", heads=BARE)
+@family("qwen3_vl_vision", "qwen3_vl_moe_vision", heads=BARE)
 def qwen3_vl_vision(c: Config) -> Module:
     """The tower of Qwen3-VL (arXiv 2511.21631): DeepStack (arXiv 2406.04334) merges early layers' vectors as well."""
     return qwen3_tower(c, deep=len(c.numbers("deepstack_visual_indexes")))
 
 
-@family("qwen3_5_vision", heads=BARE)
-@family("qwen3_5_moe_vision", heads=BARE)
+@family("qwen3_5_vision", "qwen3_5_moe_vision", heads=BARE)
 def qwen3_5_vision(c: Config) -> Module:
     """The tower of Qwen3.5: Qwen3-VL's without DeepStack."""
     return qwen3_tower(c)
 
 
-@family("qwen2_vl_text", heads=BARE)
-@family("qwen2_5_vl_text", heads=BARE)
+@family("qwen2_vl_text", "qwen2_5_vl_text", heads=BARE)
 def qwen2_vl_text(c: Config) -> Module:
     """Qwen2 with rotary positions in three dimensions: those of a token depend on its sequence."""
     width = c.quotient("hidden_size", "num_attention_heads")
@@ -125,12 +122,8 @@ def seeing(c: Config) -> Module:
     return reader(tower, (), language, vectors=count, width=language.size("hidden_size"), together=side * side)
 
 
-@family("qwen2_vl", heads=heads(text, tied=either))
-@family("qwen2_5_vl", heads=heads(text, tied=either))
-@family("qwen3_vl", heads=heads(text))
-@family("qwen3_vl_moe", heads=heads(text))
-@family("qwen3_5", heads=heads(text))
-@family("qwen3_5_moe", heads=heads(text))
+@family("qwen2_vl", "qwen2_5_vl", heads=heads(text, tied=either))
+@family("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", heads=heads(text))
 def qwen_vl(c: Config) -> Module:
     """Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL (2511.21631), Qwen3.5 (Qwen team, 2026)."""
     return seeing(c)

@@ -89,9 +89,8 @@ def whisper_encoder(c: Config) -> Module:
     return encoder(c)
 
 
-@family("audioflamingo3_encoder", heads=ALONE)
+@family("audioflamingo3_encoder", "qwen2_audio_encoder", heads=ALONE)
 @family("musicflamingo_encoder", heads=ALONE, like="audioflamingo3_encoder")
-@family("qwen2_audio_encoder", heads=ALONE)
 def halving_encoder(c: Config) -> Module:
     """The same with half as many vectors (transformers' AudioFlamingo3Encoder, Qwen2AudioEncoder)."""
     return encoder(c).but(halved=True)
