@@ -10,7 +10,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.errors import InvalidModel
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 
@@ -163,10 +162,6 @@ class Trace:
     def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
         """Run an operation that is one to the mathematics, and ``code`` to a library."""
         return code() if self.lowers else self.call(call)
-
-    def grown(self, tree: Component, shape: Shape) -> Tensor:
-        """What a part of this tree, which cannot run, would make."""
-        raise InvalidModel(f"{tree.name} of a kind that does not run", "ask for what needs no memory")
 
     def turns(self, count: Num) -> AbstractContextManager[None]:
         """What runs now is one turn of a loop for so many."""
