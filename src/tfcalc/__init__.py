@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from tfcalc.questions.memory import memory
     from tfcalc.questions.overview import Overview, overview
     from tfcalc.questions.params import params
-    from tfcalc.questions.side_by_side import Comparison, Operand, compare
+    from tfcalc.questions.side_by_side import Comparison, compare
+    from tfcalc.questions.totals import Operand
     from tfcalc.workload import Workload
 
 _HOME = {
@@ -56,7 +57,7 @@ _HOME = {
     "kernels": "questions.kernels",
     "load": "catalog",
     "memory": "questions.memory",
-    "Operand": "questions.side_by_side",
+    "Operand": "questions.totals",
     "overview": "questions.overview",
     "Overview": "questions.overview",
     "params": "questions.params",
