@@ -85,7 +85,7 @@ class Described:
         found = {name: assumed.get(name) if getattr(self, name) is None else getattr(self, name) for name in known}
         return {known[name].symbol: value for name, value in found.items() if value is not None}
 
-    def replaced(self, **sizes: Any) -> Self:
+    def replaced(self, **sizes: object) -> Self:
         """A copy with these fields changed, by field name."""
         return replace(self, **sizes)
 
@@ -97,7 +97,7 @@ class Described:
         """A copy in which these sizes are given (as 1), so that each gets a symbol of its own."""
         return self.replaced(**{name: 1 for name in names if name in self.dimensions()})
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """The fields as in the JSON; sizes that were not given have their implied value."""
         given = {item.name: getattr(self, item.name) for item in fields(self)}
         return given | {name: size for name, size in (self.implied | self.assumed).items() if given[name] is None}
@@ -107,7 +107,7 @@ class Described:
         given: Num | None = getattr(self, name)
         return (self.implied | self.assumed)[name] if given is None else given
 
-    def _values(self) -> tuple[Any, ...]:
+    def _values(self) -> tuple[object, ...]:
         return tuple(getattr(self, item.name) for item in fields(self))
 
     def __eq__(self, other: object) -> bool:
@@ -191,8 +191,8 @@ def check_sizes(described: Any) -> None:
                 raise InvalidModel(f"{item.name} {quoted(value)} is neither true nor false", "write True or False")
 
 
-def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) -> None:
-    """``value`` is a whole number from ``least`` to ``most``, a power of ten; InvalidModel otherwise."""
+def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) -> int:
+    """The ``value``, a whole number from ``least`` to ``most``, a power of ten; InvalidModel for any other."""
     if isinstance(value, bool) or not isinstance(value, int):
         hint = (
             "convert it by int(…)"
@@ -206,3 +206,4 @@ def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) ->
         figures = f"{value:.3g}" if value < 10**300 else "over 10^300"
         largest = f"10^{len(str(most)) - 1}"
         raise InvalidModel(f"{name} {figures} is too large", f"the largest accepted is {largest}; is it a typo?")
+    return value

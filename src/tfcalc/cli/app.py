@@ -65,7 +65,7 @@ def _about(
 def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[..., int]:
     """The function that typer sees: a parameter per option."""
 
-    def called(**flags: Any) -> int:
+    def called(**flags: object) -> int:
         settings = settle(options, flags)
         try:
             return run(settings)

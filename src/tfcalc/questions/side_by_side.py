@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
@@ -89,7 +89,7 @@ class Comparison:
         """What the operands are called."""
         return tuple(operand.name for operand in self.operands)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``: what each model has, and how it differs from the first."""
         rows = [row for row in self.rows if row.differs or not self.only_differences]
         return {
