@@ -6,13 +6,13 @@ From that one place come the command line's options, the JSON keys, the legends 
 from collections.abc import Mapping
 from dataclasses import Field, field, fields, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.printable import quoted
 
-T = TypeVar("T")
+T = TypeVar("T", bound="Described")
 
 LARGEST = 10**12
 """No published size comes near it; a larger one is taken for a slip of the keyboard."""
@@ -62,7 +62,7 @@ class Described:
     """
 
     __slots__ = ()
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
     @property
     def implied(self) -> dict[str, Num]:
@@ -123,12 +123,12 @@ class Described:
 
 def documented(kind: type[T]) -> type[T]:
     """The dataclass, with what options and legends say of each field as the attributes of its docstring."""
-    lines = [f"        {item.name}: {_in_words(item)}" for item in fields(cast(Any, kind))]
+    lines = [f"        {item.name}: {_in_words(item)}" for item in fields(kind)]
     kind.__doc__ = "\n".join([f"{kind.__doc__ or ''}".rstrip(), "", "    Attributes:", *lines, "    "])
     return kind
 
 
-def _in_words(item: Field[Any]) -> str:
+def _in_words(item: Field[object]) -> str:
     """``"sequence length"``, ``"what is run: forward, train, prefill or decode"``."""
     known = facet(item)
     if isinstance(known, Choice) and known.known:
@@ -139,7 +139,7 @@ def _in_words(item: Field[Any]) -> str:
 
 
 def dimension(
-    symbol: str, meaning: str, *flags: str, default: Any = None, follows: str = "", length: bool = False
+    symbol: str, meaning: str, *flags: str, default: object = None, follows: str = "", length: bool = False
 ) -> Any:
     """A dataclass field that holds a size."""
     return field(default=default, metadata={"facet": Dimension(symbol, meaning, flags, follows, length)})
@@ -148,7 +148,7 @@ def dimension(
 def choice(
     meaning: str,
     *flags: str,
-    default: Any,
+    default: object,
     known: tuple[str, ...] = (),
     spellings: Mapping[str, str] = NO_SPELLINGS,
 ) -> Any:
@@ -161,13 +161,13 @@ def text(meaning: str, *flags: str, default: str = "") -> Any:
     return field(default=default, metadata={"facet": Text(meaning, flags)})
 
 
-def facet(item: Field[Any]) -> Dimension | Choice | Text | None:
+def facet(item: Field[object]) -> Dimension | Choice | Text | None:
     """What a dataclass field says of itself, if anything."""
     found = item.metadata.get("facet")
     return found if isinstance(found, Dimension | Choice | Text) else None
 
 
-def check_sizes(described: Any) -> None:
+def check_sizes(described: Described) -> None:
     """Every dimension of a dataclass instance is a whole number in range; every choice is a known word.
 
     Raises InvalidModel with the field, the value, and what would do.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -113,7 +113,7 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     return found
 
 
-def _parameter(option: Option) -> Any:
+def _parameter(option: Option) -> object:
     """What typer is told of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
         return typer.Argument(None, help=option.help, show_default=False)
