@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.nn.basic import Embedding, Norm
-from tfcalc.nn.context import Context
+from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.distances import Located, Table
 from tfcalc.nn.gru import GRU
 from tfcalc.nn.layers import PreNorm
@@ -97,7 +97,7 @@ class Core(Module):
             memory = self._run(0, source, ctx._replace(stream=ctx.run.source))
             if not x.trace.every_layer:
                 x.trace.belongs(memory)  # to no layer of the decoder: one keeps it for all
-            ctx = ctx._replace(memory=memory, memory_of=ctx.run.source)
+            ctx = ctx._replace(memory=Memory(memory, ctx.run.source))
         return self._run(-1, x, ctx)
 
     def _run(self, place: int, x: Tensor, ctx: Context) -> Tensor:

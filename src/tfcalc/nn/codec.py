@@ -69,7 +69,7 @@ class Codec(Module):
         """A vector for each frame; ``x`` are the words beside it."""
         stream, ratios = ctx.run.source, [each.ratio for each in self.stages]
         shape = (stream.batch, self.channels, stream.length * prod(ratios))
-        ctx = ctx._replace(stream=stream, memory=None, memory_of=None, cache=None)
+        ctx = ctx.alone(stream)
         made = x.trace.given(shape, x.trace.weights_format, "samples")
         for place, each in enumerate(self.stages, 1):
             made = each(made, ctx, stream.length * prod(ratios[place:]))

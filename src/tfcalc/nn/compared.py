@@ -86,9 +86,9 @@ class Probe(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the vectors of all patches."""
         b, _, h = x.shape
-        of_images, one = ctx.stream, ctx.run.beside(1)
+        one = ctx.run.beside(1)
         query = copied(self.probe.weight(x.trace), (b, one.length, h), "repeat")
-        ctx = ctx._replace(stream=one, memory=x, memory_of=of_images)
+        ctx = ctx.asking(one, x, ctx.stream)
         made = self.attention(query, ctx)
         made = residual(self.network(self.norm(made, ctx), ctx), made, self.network.name)
         return first(made)

@@ -113,7 +113,7 @@ class Segments(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of these tokens; where sequences were filled up, their segments were."""
         (table,) = (x.trace.weight(each) for each in self.held().weights)
-        filled = ctx.there is not None and value_of(ctx.unfilled) != value_of(x.shape[1])
+        filled = x.trace.lowers and ctx.filled is not None and value_of(ctx.unfilled) != value_of(x.shape[1])
         return embedding(table, expand(rows_asked(x, TOKENS if filled else self.indices, ctx), *x.shape))
 
 

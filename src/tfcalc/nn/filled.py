@@ -10,7 +10,7 @@ from tfcalc.core.pairs import Pairs
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
+from tfcalc.nn.context import Context, Filled
 from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.encoder_decoder import EncoderStack
 from tfcalc.nn.feed_forward import FeedForward
@@ -126,8 +126,8 @@ def _longer(x: Tensor, ctx: Context, length: Num, filling: Filling | None) -> Co
         x.trace.belongs(there)  # to no layer, though one keeps it first
     before = ctx.stream.length
     if length is before or (x.trace.lowers and value_of(length) == value_of(before)):
-        return ctx._replace(unfilled=before, there=there)
-    return ctx._replace(stream=ctx.stream._replace(length=length), unfilled=before, there=there)
+        return ctx._replace(filled=Filled(before, there))
+    return ctx._replace(stream=ctx.stream._replace(length=length), filled=Filled(before, there))
 
 
 class BlockAttention(Attention):

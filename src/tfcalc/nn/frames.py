@@ -156,7 +156,7 @@ class SoundEncoder(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of a clip for each sequence; ``x`` are the words beside it."""
-        ctx = ctx._replace(stream=self.heard(ctx), memory=None, memory_of=None, cache=None)
+        ctx = ctx.alone(self.heard(ctx))
         made = self.stem(x, ctx) if self.stem.name else self.stem.forward(x, ctx)
         x = made if self.places is None else add(made, self.places(made, ctx))
         x = dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x

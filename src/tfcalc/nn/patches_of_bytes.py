@@ -53,8 +53,8 @@ class PatchAttention(CrossAttention):
         assert ctx.memory is not None
         assert self.query_norm is not None
         assert self.key_norm is not None
-        memory = ctx._replace(memory=self.key_norm(ctx.memory, ctx))
-        return add(super().forward(self.query_norm(x, ctx), memory), x)
+        read = ctx.memory._replace(vectors=self.key_norm(ctx.memory.vectors, ctx))
+        return add(super().forward(self.query_norm(x, ctx), ctx._replace(memory=read)), x)
 
 
 class MapAgain(Linear):
@@ -137,9 +137,9 @@ class ByteEncoder(Module):
     def _asked(self, map_: Linear, cross: PatchAttention, x: Tensor, patches: Sequences, ctx: Context) -> Tensor:
         shape = patches.batch, patches.length, x.width
         reduced = largest_of_patches(x, shape)
-        asking, memory_of = Sequences(patches.batch, patches.length * self.vectors), ctx.stream
+        asking = Sequences(patches.batch, patches.length * self.vectors)
         made = reshape(map_(reduced), patches.batch, asking.length, x.width)
-        return add(made, cross(made, ctx._replace(stream=asking, memory=x, memory_of=memory_of)))
+        return add(made, cross(made, ctx.asking(asking, x, ctx.stream)))
 
 
 def masked(x: Tensor, queries: Num, keys: Num, ctx: Context) -> Context:
@@ -178,7 +178,7 @@ class ByteDecoder(Module):
         with x.trace.inside(self):
             of = Sequences(patches.shape[0], patches.shape[1] * self.vectors)
             memory = reshape(self.map(patches), of.batch, of.length, x.width)
-            asking = masked(x, x.shape[1], of.length, ctx)._replace(memory=memory, memory_of=of)
+            asking = masked(x, x.shape[1], of.length, ctx).asking(ctx.stream, memory, of)
             for _ in range(value_of(self.cross.copies) if x.trace.lowers else 1):
                 x = add(x, self.cross(x, asking))
             return self.norm(through(self.layers, x, ctx), ctx)

@@ -55,7 +55,7 @@ class Prompted(Attention):
         return _longer(self.sees(ctx), self.length)
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
-        return super()._attended(q, *_beside(self, ctx.prompts[self.prompt], k, v, ctx), name)
+        return super()._attended(q, *_beside(self, ctx.given[self.prompt], k, v, ctx), name)
 
 
 class PromptedCross(CrossAttention):
@@ -69,7 +69,7 @@ class PromptedCross(CrossAttention):
         return _longer(self.sees(ctx), self.length)
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
-        return super()._attended(q, *_beside(self, ctx.prompts[self.prompt], k, v, ctx), name)
+        return super()._attended(q, *_beside(self, ctx.given[self.prompt], k, v, ctx), name)
 
 
 class PromptedDecoder(Decoder):
@@ -87,7 +87,7 @@ class PromptedDecoder(Decoder):
         places = x.trace.new((self.prompts[0].table.rows,), "int64", "places of a prompt")
         made = {each.name: each(places, ctx) for each in self.prompts}
         x.trace.forget("embedding")  # heads are tied to the table of words
-        return super().forward(x, ctx._replace(prompts=made))
+        return super().forward(x, ctx._replace(given=made))
 
 
 def _longer(keys: Sequences, length: Num) -> Sequences:

@@ -107,7 +107,7 @@ class SpectrogramEncoder(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of a clip for each sequence; ``x`` are the words beside it."""
         stream, trace = ctx.run.source, x.trace
-        ctx = ctx._replace(stream=stream, memory=None, memory_of=None, cache=None)
+        ctx = ctx.alone(stream)
         shape = (stream.batch, stream.length * 2**self.stem.halvings, self.stem.bins)
         x = self.stem(self.first(trace.given(shape, trace.weights_format, "spectrogram"), ctx), ctx)
         return through(self.layers, x, ctx._replace(bias=self.table(x, ctx)))
