@@ -23,20 +23,11 @@ from tfcalc.workload import Sequences
 
 
 class PatchAttention(CrossAttention):
-    """``x + attention(norm(x), norm(memory))`` of bytes to patches, or of patches to bytes; so many of it (``count``).
-
-    Of those whose result another takes the place of, ``used`` says how many run.
-    """
+    """``x + attention(norm(x), norm(memory))`` of bytes to patches, or of patches to bytes; so many (``count``)."""
 
     query_norm: Norm | None = None
     key_norm: Norm | None = None
     count: Num = 1
-    used: Num | None = None
-
-    @property
-    def looks_at_mask(self) -> bool:
-        """A patch sees its own bytes, and these it."""
-        return True
 
     @property
     def copies(self) -> Num:
@@ -44,9 +35,9 @@ class PatchAttention(CrossAttention):
         return self.count
 
     @property
-    def active(self) -> Num | None:
-        """How many run."""
-        return self.used
+    def looks_at_mask(self) -> bool:
+        """A patch sees its own bytes, and these it."""
+        return True
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What ``x`` and the memory of the context make."""
