@@ -10,7 +10,7 @@ from tfcalc.configs.tops import Top, bare, labels
 from tfcalc.families import bert_kit, bert_tops, kit
 from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.windows import LAYERS, SLIDING, both, windows
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.embeddings import TOKENS as EVERY
 from tfcalc.nn.embeddings import Embeddings
@@ -149,7 +149,7 @@ def rotary_bert(name: str, c: Config, ffn: Module, *, bias: bool, pooled: Sequen
     drops = bool(c.get("attention_probs_dropout_prob"))
     back = Linear(LLAMA_NAMES[-1], a * d, h, "O", bias)
     mixer = Attention("self_attn", a, a, d, d, maps, (), back, rope=Rope(d), causal=False, dropout=drops)
-    mixer = mixer.but(softmax="own")
+    mixer = mixer.but(eager=OWN_SOFTMAX)
     norms = bert_kit.norm(c, "post_attention_layernorm"), bert_kit.norm(c, "post_mlp_layernorm")
     layer = PostNorm("layers", (mixer, ffn), norms, bert_kit.drops(c), in_line=False)
     layers = Stack("layers", (layer,) * c.number(LAYERS), c.size(LAYERS))

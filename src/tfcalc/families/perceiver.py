@@ -10,7 +10,7 @@ from tfcalc.configs.tops import Top, bare, labels
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Stored, parameter
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import Positions
@@ -144,7 +144,7 @@ def perceiver_layer(kind: Kind, c: Config, *, width: Width, seen: Width | None =
     of = Attention if seen is None else CrossAttention
     drops = bool(c.get("attention_probs_dropout_prob"))
     back = Linear(NAMES[-1], a * d_v, to, "O", True)
-    mixer = of("attention", a, a, d_k, d_v, maps, (), back, causal=False, softmax="own", dropout=drops)
+    mixer = of("attention", a, a, d_k, d_v, maps, (), back, causal=False, eager=OWN_SOFTMAX, dropout=drops)
     inner = value(c, kind.widening) * w
     ffn = FeedForward(
         "mlp", Linear("dense1", w, inner, "1", True), Linear("dense2", inner, w, "2", True), c.word("hidden_act")

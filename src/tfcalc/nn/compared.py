@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+from tfcalc.nn.attention import OWN_SOFTMAX, EagerCode
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.cross_attention import CrossAttention
@@ -63,7 +64,7 @@ class TextTower(Module):
 class WithWeights(CrossAttention):
     """torch.nn.MultiheadAttention, which makes its scores whatever kernel is asked for, to give them back."""
 
-    softmax: str = "own"
+    eager: EagerCode = OWN_SOFTMAX
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the queries make of the memory."""
