@@ -15,7 +15,7 @@ from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import PLACES, TOKENS, Positions, Sines
 from tfcalc.nn.encoder_decoder import Alone, EncoderDecoder, EncoderStack, WithBias
 from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.heads import SentenceClassifier, SentenceHead
+from tfcalc.nn.heads import Headed, SentenceHead
 from tfcalc.nn.layers import PostNorm, PreNorm
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
@@ -201,7 +201,7 @@ def sentence(default: int = 2) -> Top:
         head = SentenceHead(
             "classification_head", Linear("dense", h, h, "", True), Linear("out_proj", h, classes, "", True)
         )
-        return SentenceClassifier("", base, head)
+        return Headed("", base, head)
 
     return top
 

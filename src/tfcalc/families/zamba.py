@@ -13,7 +13,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
 from tfcalc.families.hybrid import FINAL, LINEAR, layer_types
 from tfcalc.families.mamba import expanded, mamba2_mixer, of_channels, time_step_rank
-from tfcalc.nn.adapted import AdaptedAttention, AdaptedNetwork, Adapters, AdaptersOf, LowRank
+from tfcalc.nn.adapted import Adapted, AdaptedAttention, AdaptedNetwork, Adapters, AdaptersOf, LowRank
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.mamba_heads import HeadMap, MambaOfHeads
@@ -174,7 +174,7 @@ def low_rank(name: str, fan_in: Num, fan_out: Num, rank: Num) -> LowRank:
 
 def adapters_of(block: Block) -> AdaptersOf:
     """Those of its attention and its network, by the same names."""
-    adapted = [each for each in (block.attention, block.network) if isinstance(each, AdaptedAttention | AdaptedNetwork)]
+    adapted = [each for each in (block.attention, block.network) if isinstance(each, Adapted)]
     return AdaptersOf(block.name, tuple(AdaptersOf(each.name, each.adapters) for each in adapted))
 
 

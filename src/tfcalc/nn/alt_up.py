@@ -84,7 +84,7 @@ class AltUp(Module):
         if not (self.clips and x.trace.lowers and ctx.run.training):
             return self.correction(x)
         with x.trace.inside(self.correction):
-            (weight,) = (x.trace.weight(each) for each in self.correction.held().weights)
+            (weight,) = self.correction.weights(x.trace)
             return linear(x, pointwise("clamp", weight))
 
 

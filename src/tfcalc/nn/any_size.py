@@ -8,7 +8,7 @@ from tfcalc.core.number import Num, floor_div, product
 from tfcalc.core.pairs import Pairs, in_pieces
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention, attentions
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Linear, Norm, Vectors
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
@@ -80,31 +80,23 @@ class PatchRows(Module):
 
     def forward(self, x: Tensor, *given: object) -> Tensor:
         """Of n patches; of n × h."""
-        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None
+        weight, bias, *_ = *self.weights(x.trace), None
         return patches(x, weight, bias)
 
 
-class Resampled(Module):
+class Resampled(Vectors):
     """A trained vector for each place of a grid, of which an image of another size has the means of neighbours.
 
     They are looked up, so many ``neighbours`` of each place (and ``summed`` by the same kernel), or a kernel makes them
     of the whole table (0).
     """
 
-    kind = "position"
-
-    rows: Num
-    width: Num
     neighbours: int = 0
     summed: bool = False
 
-    def held(self) -> Cost:
-        """P."""
-        return Cost(weights=(Weight("P", (self.rows, self.width)),))
-
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """For rows of patches."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         if not self.neighbours:
             return sampled(table, x)
         return (bag if self.summed else gathered)(table, x, self.neighbours)

@@ -49,7 +49,7 @@ class Linear(Module):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """On each row."""
-        weight, *bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, *bias = self.weights(x.trace)
         if self.turned:
             weight = x.trace.lower(weight)
         made = linear(x, weight, *bias, letter=self.letter or self.name, packed=self.kind == "linear")
@@ -75,6 +75,19 @@ class Blocks(Linear):
 def parameter(name: str, *shape: Num, minor: bool = False) -> Stored:
     """A trained tensor by itself."""
     return Stored(name, Weight(name, shape, minor=minor, key=""))
+
+
+class Vectors(Module):
+    """A trained vector of this ``width`` for each of so many positions (``rows``)."""
+
+    kind = "position"
+
+    rows: Num
+    width: Num
+
+    def held(self) -> Cost:
+        """P."""
+        return Cost(weights=(Weight("P", (self.rows, self.width)),))
 
 
 class Stored(Module):

@@ -128,7 +128,7 @@ class BatchNorm(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × c × n."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = self.weights(x.trace)
         seen = (x.trace.given((self.channels,), "float32", name) for name in ("means", "variances"))
         return batch_norm(x, weight, bias, *seen)
 

@@ -55,7 +55,7 @@ class Convolution(Module):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of b × l × h."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = self.weights(x.trace)
         return time_convolution(x, weight, bias, self.groups)
 
 
@@ -78,7 +78,7 @@ class ByDistance(Layers):
         trace = x.trace
         if self.vectors is not None:
             with trace.inside(self.vectors):
-                (given,) = (trace.weight(each) for each in self.vectors.held().weights)
+                (given,) = self.vectors.weights(trace)
             given = given if self.vectors_norm is None else self.vectors_norm(given, ctx)
             ctx = ctx._replace(places=given)
         made = super().forward(x, ctx)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from tfcalc.core.number import Num, ceil_div
@@ -160,21 +159,3 @@ class AnswerNetwork(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of all tokens' vectors."""
         return self.logits(self.norm(add(self.ffn(x, ctx), x), ctx))
-
-
-class WithAnswers(Module):
-    """A model, and the answers of its tokens."""
-
-    kind = "model"
-
-    base: Module
-    head: AnswerNetwork
-
-    @property
-    def parts(self) -> Iterator[Module]:
-        """Both."""
-        return iter((self.base, self.head))
-
-    def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
-        return self.head(self.base(x, ctx), ctx)

@@ -45,7 +45,7 @@ class Convolution(Module):
 
     def forward(self, x: Tensor, ctx: Context, *places: Num) -> Tensor:
         """At so many places of each axis behind the channels."""
-        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None
+        weight, bias, *_ = *self.weights(x.trace), None
         assert weight is not None
         if x.trace.lowers and self.before:
             x = pad(x, 2, x.shape[2] + self.before)
@@ -87,7 +87,7 @@ class GroupNorm(Norm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × c × n."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = self.weights(x.trace)
         return group_norm(x, weight, bias)
 
 

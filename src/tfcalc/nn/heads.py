@@ -150,14 +150,14 @@ class SentenceHead(Module):
         return self.output(activation("tanh", inner, lambda: ctx.backend.activation("tanh", inner), "tanh"))
 
 
-class SentenceClassifier(Module):
-    """A model, and the classes of each sequence."""
+class Headed(Module):
+    """A model, and what a head makes of its vectors."""
 
     kind = "model"
 
     base: Module
-    head: SentenceHead
+    head: Module
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Of token ids, or of an image for each sequence."""
         return self.head(self.base(x, ctx), ctx)

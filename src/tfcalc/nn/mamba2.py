@@ -23,7 +23,7 @@ class GroupedNorm(Norm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each row."""
-        (weight,) = (x.trace.weight(each) for each in self.held().weights)
+        (weight,) = self.weights(x.trace)
 
         def code() -> Tensor:
             groups = reshape(x, *x.shape[:-1], self.groups, divide(self.width, self.groups))

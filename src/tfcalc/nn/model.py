@@ -216,7 +216,7 @@ class WithHead(Module):
         """What the map that makes logits reads, and its weights, for a loss that makes no logits."""
         with x.trace.inside(self.head):
             if isinstance(self.head, Linear):
-                return x, [x.trace.weight(each) for each in self.head.held().weights]
+                return x, self.head.weights(x.trace)
             x = self.head.transformed(x, ctx)
             with x.trace.inside(self.head.decoder):
-                return x, [x.trace.weight(each) for each in self.head.decoder.held().weights]
+                return x, self.head.decoder.weights(x.trace)

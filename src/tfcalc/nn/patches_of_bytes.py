@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.core.cost import Cost
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.cross_attention import CrossAttention
+from tfcalc.nn.every_expert import Borrowed
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add
-from tfcalc.ops.products import linear
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Shape, Tensor
@@ -48,7 +47,7 @@ class PatchAttention(CrossAttention):
         return add(super().forward(self.query_norm(x, ctx), ctx._replace(memory=read)), x)
 
 
-class MapAgain(Linear):
+class MapAgain(Borrowed):
     """A map whose weights another module holds, and that runs so many ``times`` more."""
 
     times: Num = 1
@@ -62,15 +61,6 @@ class MapAgain(Linear):
     def active(self) -> Num:
         """How often it runs."""
         return self.times
-
-    def held(self) -> Cost:
-        """Nothing."""
-        return Cost()
-
-    def forward(self, x: Tensor, *_: object) -> Tensor:
-        """On each row."""
-        (weight,) = (x.trace.weight(each) for each in super().held().weights)
-        return linear(x, weight, letter=self.letter)
 
 
 class Through(Module):

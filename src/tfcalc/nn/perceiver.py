@@ -108,7 +108,7 @@ class PixelMap(Module):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of b × pixels × colours."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = self.weights(x.trace)
         return map_of_pixels(x, weight, bias)
 
 

@@ -45,31 +45,22 @@ class Prompt(Module):
 
 
 class Prompted(Attention):
-    """Self-attention that sees so many (``length``) keys of a ``prompt`` beside its own."""
+    """Attention that sees so many (``length``) keys of a ``prompt`` beside those that it would see."""
 
     prompt: str = ""
     length: Num = 0
 
     def seen(self, ctx: Context) -> Sequences:
-        """The prompt's, and its own."""
-        return _longer(self.sees(ctx), self.length)
+        """The prompt's, and those."""
+        keys = self.sees(ctx)
+        return keys._replace(cached=keys.seen + self.length)
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
         return super()._attended(q, *_beside(self, ctx.given[self.prompt], k, v, ctx), name)
 
 
-class PromptedCross(CrossAttention):
+class PromptedCross(CrossAttention, Prompted):
     """The same, of keys and values that an encoder's output makes."""
-
-    prompt: str = ""
-    length: Num = 0
-
-    def seen(self, ctx: Context) -> Sequences:
-        """The prompt's, and the encoder's."""
-        return _longer(self.sees(ctx), self.length)
-
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
-        return super()._attended(q, *_beside(self, ctx.given[self.prompt], k, v, ctx), name)
 
 
 class PromptedDecoder(Decoder):
@@ -88,10 +79,6 @@ class PromptedDecoder(Decoder):
         made = {each.name: each(places, ctx) for each in self.prompts}
         x.trace.forget("embedding")  # heads are tied to the table of words
         return super().forward(x, ctx._replace(given=made))
-
-
-def _longer(keys: Sequences, length: Num) -> Sequences:
-    return keys._replace(cached=keys.seen + length)
 
 
 def _beside(attention: Attention, prompt: Tensor, k: Tensor, v: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Context]:

@@ -85,7 +85,7 @@ class DistanceTable(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of 1 × a × l × l."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         length = ctx.stream.length
         made = embedding(table, x.trace.new((length, length), "int64", "distances"))
         return reshape(permute(made, (2, 0, 1)), 1, self.heads, length, length)

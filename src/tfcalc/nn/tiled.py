@@ -40,7 +40,7 @@ class ShapeTable(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the shape of each image, for the tiles of ``x``, of b × t × n × h."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         b, tiles, _, h = x.shape
         shapes = x.trace.given((b, ctx.run.beside(1).length), "int64", "shapes")
         return reshape(spread(table, shapes, x.elements), b, tiles, self.rows, h)
