@@ -13,7 +13,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import activation, add
+from tfcalc.ops.elementwise import add
 from tfcalc.ops.patches import bag, gathered, patches, sampled
 from tfcalc.ops.select import index
 from tfcalc.ops.shapes import reshape, split, stack, transpose
@@ -129,7 +129,7 @@ class Merger(Module):
         shape = floor_div(x.rows, self.neighbours), x.width * self.neighbours
         x = self.norm(reshape(x, *shape), ctx) if self.together else reshape(self.norm(x, ctx), *shape)
         inner = self.first(x)
-        inner = activation("gelu", inner, lambda: ctx.backend.activation("gelu", inner), self.activated)
+        inner = ctx.activation("gelu", inner, self.activated)
         return self.last(inner)
 
 
@@ -145,7 +145,7 @@ class GatedMerger(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of rows of vectors."""
         x = self.norm(self.map(x), ctx)
-        x = activation("gelu", x, lambda: ctx.backend.activation("gelu", x), "act1")
+        x = ctx.activation("gelu", x, "act1")
         return self.network(x, ctx)
 
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tfcalc.core.number import Num
+from tfcalc.ops.elementwise import activation
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences, Workload
 
@@ -161,6 +162,10 @@ class Context(NamedTuple):
     def unfilled(self) -> Num:
         """How long the stream was before it was filled up."""
         return self.stream.length if self.filled is None else self.filled.length
+
+    def activation(self, kind: str, x: Tensor, name: str = "activation", *, code: str = "") -> Tensor:
+        """An activation, by its name, or as the program that is called ``code`` has it."""
+        return activation(kind, x, lambda: self.backend.activation(code or kind, x), name)
 
     def alone(self, stream: Sequences) -> Context:
         """For a module that reads these sequences, and nothing that was made of others."""

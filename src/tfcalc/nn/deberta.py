@@ -13,7 +13,7 @@ from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.module import Module
 from tfcalc.ops.convolution import time_convolution
-from tfcalc.ops.elementwise import activation, add, dropout, filled, mul
+from tfcalc.ops.elementwise import add, dropout, filled, mul
 from tfcalc.tape.tensor import Tensor
 
 
@@ -91,7 +91,7 @@ class ByDistance(Layers):
             beside = filled(beside, trace.new((*x.shape[:-1], 1), "bool", "padding"))
             beside = dropout(beside, "convolution_dropout") if self.dropped and ctx.drops else beside
         kind, read = self.activation, beside
-        beside = activation(kind, read, lambda: ctx.backend.activation(kind, read), "conv.activation")
+        beside = ctx.activation(kind, read, "conv.activation")
         made = self.convolution_norm(add(made, beside), ctx)
         if trace.lowers:  # the same numbers as behind the embedding, if they have its format
             shape, form = (*x.shape[:-1], 1), trace.weights_format

@@ -13,7 +13,7 @@ from tfcalc.nn.embeddings import Sines, numbered
 from tfcalc.nn.encoder import through
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import activation, add, dropout
+from tfcalc.ops.elementwise import add, dropout
 from tfcalc.ops.frames import convolution, group_norm, means
 from tfcalc.ops.shapes import pad, transpose
 from tfcalc.ops.tables import sines
@@ -55,7 +55,7 @@ class Convolution(Module):
         """The same and the activation, which stands beside it."""
         made, kind = self(x, ctx, *places), self.activation
         name = f"{self.name}_activation"
-        return activation(kind, made, lambda: ctx.backend.activation(kind, made), name) if kind else made
+        return ctx.activation(kind, made, name) if kind else made
 
 
 class FramePlaces(Sines):

@@ -6,7 +6,7 @@ from tfcalc.nn.basic import Blocks, Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, mul
+from tfcalc.ops.elementwise import mul
 from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.recurrences import gated_sum
 from tfcalc.ops.scan import recurrence
@@ -37,7 +37,7 @@ class RGLRU(Module):
 
     def _gate(self, gate: Blocks, blocks: Tensor, x: Tensor, ctx: Context) -> Tensor:
         made = reshape(transpose(gate(blocks), 0, 1), *x.shape)
-        return activation("sigmoid", made, lambda: ctx.backend.activation("sigmoid", made), f"{gate.name}_sigmoid")
+        return ctx.activation("sigmoid", made, f"{gate.name}_sigmoid")
 
 
 class RecurrentBlock(Module):
@@ -58,6 +58,6 @@ class RecurrentBlock(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
         gate = self.linear_y(x)
-        gate = activation(self.activation, gate, lambda: ctx.backend.activation(self.activation, gate))
+        gate = ctx.activation(self.activation, gate)
         inner = self.conv_1d(transpose(self.linear_x(x), 1, 2), ctx)
         return self.linear_out(mul(self.rg_lru(transpose(inner, 1, 2), ctx), gate))

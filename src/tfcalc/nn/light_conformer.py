@@ -66,7 +66,7 @@ class HalfNetwork(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What is added to ``x``."""
         inner = self.up(self.before(pointwise("clamp", x), ctx))
-        inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+        inner = ctx.activation(self.activation, inner)
         return scaled(self.behind(pointwise("clamp", self.down(inner)), ctx))
 
 
@@ -88,7 +88,7 @@ class LightConvolution(Module):
         x = gated_halves(self.start(self.before(x, ctx)), "gate")
         x = transpose(self.convolution(transpose(x, 1, 2), ctx, x.shape[1]), 1, 2)
         x = self.norm(pointwise("clamp", x), ctx)
-        made = activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x))
+        made = ctx.activation(self.activation, x)
         return self.end(made)
 
 

@@ -9,7 +9,7 @@ from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, add, mul, scaled
+from tfcalc.ops.elementwise import add, mul, scaled
 from tfcalc.ops.shapes import copied, reshape, select
 from tfcalc.tape.tensor import Tensor
 
@@ -51,7 +51,7 @@ class LayerInput(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × l × h."""
         gate = self.gate(x)
-        gate = activation(self.activation, gate, lambda: ctx.backend.activation(self.activation, gate))
+        gate = ctx.activation(self.activation, gate)
         return self.map(mul(gate, select(ctx.given[VECTORS], 2)))
 
 

@@ -11,7 +11,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, dropout
+from tfcalc.ops.elementwise import dropout
 from tfcalc.ops.shapes import cat, expand, permute, reshape, select, unsqueeze
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
@@ -35,7 +35,7 @@ class Prompt(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the places of a prompt, 2n × a × p × d: twice as many as there are layers."""
         inner = self.inward(self.table(x, ctx))
-        inner = activation("gelu", inner, lambda: ctx.backend.activation("gelu", inner), "prompt_trans.1")
+        inner = ctx.activation("gelu", inner, "prompt_trans.1")
         made = self.outward(inner)
         each = self.heads * self.width
         if not x.trace.lowers:

@@ -9,7 +9,7 @@ from tfcalc.core.number import Num, floor_div
 from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, mul
+from tfcalc.ops.elementwise import mul
 from tfcalc.ops.shapes import copied, reshape, split
 from tfcalc.tape.tensor import Tensor
 
@@ -37,7 +37,7 @@ class Projector(Module):
         return x
 
     def _activated(self, x: Tensor, ctx: Context) -> Tensor:
-        return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x), "act")
+        return ctx.activation(self.activation, x, "act")
 
 
 class GatedProjector(Projector):
