@@ -18,7 +18,7 @@ from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.heads import FIRST, TOKENS, Classifier, Transform, WithTransform
 from tfcalc.nn.layers import PostNorm, PreNorm
-from tfcalc.nn.model import Bottleneck, Decoder, Predictions
+from tfcalc.nn.model import Decoder, NarrowPredictions, Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.stack import Stack
@@ -205,7 +205,7 @@ def through_bottleneck(c: Config) -> Predictions:
     h, narrow = c.size("hidden_size"), c.size("prediction_head_size")
     tied = "embedding" if c.flag("tie_word_embeddings") else None
     decoder = Linear("decoder", h, c.size("vocab_size"), "vocab", False, tied, "output")
-    return Bottleneck(
+    return NarrowPredictions(
         "head",
         Linear("linear1", h, narrow),
         None,

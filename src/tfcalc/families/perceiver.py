@@ -18,12 +18,12 @@ from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.model import Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.perceiver import (
+    ColourMap,
     LatentDecoder,
     LatentEncoder,
     Perceiver,
     PerceiverLayer,
-    PixelMap,
-    Turns,
+    RepeatedStack,
     WithoutMore,
     WithPlaces,
 )
@@ -66,7 +66,9 @@ def perceiver(c: Config) -> Module:
     image, count = c.head == "ForImageClassificationLearned", c.number("num_self_attends_per_block")
     seen: Width = 2 * IMAGE_CHANNELS if image else "d_model"
     thinks = perceiver_layer(THINKS, c, width="d_latents").but(times=c.size("num_blocks"))
-    turns = Turns(thinks.name, (thinks,) * count, c.size("num_self_attends_per_block"), times=c.size("num_blocks"))
+    turns = RepeatedStack(
+        thinks.name, (thinks,) * count, c.size("num_self_attends_per_block"), times=c.size("num_blocks")
+    )
     return Perceiver(
         "perceiver",
         () if image or c.head == "Model" else text_input(c),
@@ -88,11 +90,11 @@ def text_input(c: Config) -> tuple[Module, ...]:
     )
 
 
-def image_input(c: Config) -> tuple[PixelMap, Stored, Linear]:
+def image_input(c: Config) -> tuple[ColourMap, Stored, Linear]:
     """A map of each pixel, and beside it one of its position."""
     e, side, name = IMAGE_CHANNELS, c.size("image_size"), "input_preprocessor"
     return (
-        PixelMap(f"{name}.convnet_1x1", PIXEL_CHANNELS, e),
+        ColourMap(f"{name}.convnet_1x1", PIXEL_CHANNELS, e),
         parameter(f"{name}.position_embeddings.position_embeddings", side * side, e),
         Linear(f"{name}.positions_projection", e, e, "", True),
     )

@@ -37,7 +37,7 @@ def adapted(made: Tensor, x: Tensor, adapter: LowRank) -> Tensor:
     return add(made, adapter(x)) if x.trace.lowers else made
 
 
-class Adapted(Module):
+class WithAdapters(Module):
     """What has ``adapters`` beside its maps, which the model holds."""
 
     adapters: tuple[LowRank, ...] = ()
@@ -48,7 +48,7 @@ class Adapted(Module):
         return (part for part in super().parts if not isinstance(part, LowRank))
 
 
-class AdaptedAttention(Adapted, Attention):
+class AdaptedAttention(WithAdapters, Attention):
     """Attention with adapters beside the maps that make queries, keys and values, or without any.
 
     Source: Glorioso et al. 2024 (arXiv 2411.15242), section 2.
@@ -64,7 +64,7 @@ class AdaptedAttention(Adapted, Attention):
         return q, k, v
 
 
-class AdaptedNetwork(Adapted, GatedFeedForward):
+class AdaptedNetwork(WithAdapters, GatedFeedForward):
     """A gated network with an adapter beside the map that makes gate and input."""
 
     def _gated(self, x: Tensor, ctx: Context) -> Tensor:

@@ -88,7 +88,7 @@ class AltUp(Module):
             return linear(x, pointwise("clamp", weight))
 
 
-class LowRank(Module):
+class Laurel(Module):
     """``x + norm(x W_l W_r)``: a map of low rank beside the attention (LAuReL, arXiv 2411.07501)."""
 
     kind = "laurel"
@@ -128,7 +128,7 @@ class AltUpLayer(Module):
 
     altup: AltUp
     mixer: Attention
-    laurel: LowRank
+    laurel: Laurel
     network: GatedFeedForward
     input: LayerInput
     norms: tuple[Norm, ...]

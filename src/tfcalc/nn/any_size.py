@@ -8,7 +8,7 @@ from tfcalc.core.number import Num, floor_div, product
 from tfcalc.core.pairs import Pairs, in_pieces
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention, attentions
-from tfcalc.nn.basic import Linear, Norm, Vectors
+from tfcalc.nn.basic import Linear, Norm, PositionVectors
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
@@ -84,7 +84,7 @@ class PatchRows(Module):
         return patches(x, weight, bias)
 
 
-class Resampled(Vectors):
+class Resampled(PositionVectors):
     """A trained vector for each place of a grid, of which an image of another size has the means of neighbours.
 
     They are looked up, so many ``neighbours`` of each place (and ``summed`` by the same kernel), or a kernel makes them

@@ -56,7 +56,7 @@ class Linear(Module):
         return x.trace.adapted(self, x, made)
 
 
-class Blocks(Linear):
+class BlockDiagonal(Linear):
     """A block-diagonal matrix: so many ``blocks`` of ``fan_in`` × ``fan_out``, each of its own part of the input."""
 
     blocks: Num = 1
@@ -77,7 +77,7 @@ def parameter(name: str, *shape: Num, minor: bool = False) -> Stored:
     return Stored(name, Weight(name, shape, minor=minor, key=""))
 
 
-class Vectors(Module):
+class PositionVectors(Module):
     """A trained vector of this ``width`` for each of so many positions (``rows``)."""
 
     kind = "position"

@@ -38,7 +38,7 @@ class ConvNextLayer(Module):
         return mul(x, reshape(by.weight(x.trace), x.shape[1], 1))
 
 
-class Stage(Module):
+class CodecStage(Module):
     """A convolution that makes the time so many times (``ratio``) shorter, and layers."""
 
     kind = "stage"
@@ -61,7 +61,7 @@ class Codec(Module):
 
     kind = "encoder"
 
-    stages: tuple[Stage, ...]
+    stages: tuple[CodecStage, ...]
     head: Convolution
     channels: Num
 

@@ -17,7 +17,7 @@ from tfcalc.ops.elementwise import add, dropout, filled, mul
 from tfcalc.tape.tensor import Tensor
 
 
-class Unpadded(Embeddings):
+class MaskedEmbeddings(Embeddings):
     """Vectors that a map may widen, and that are multiplied by 0 behind their norm where there is padding."""
 
     widened: Linear | None = None
@@ -39,7 +39,7 @@ class Unpadded(Embeddings):
         return dropout(made, "embedding_dropout") if self.dropped and ctx.drops else made
 
 
-class Convolution(Module):
+class TokenConvolution(Module):
     """A convolution over time in so many ``groups``, as long as what it reads."""
 
     kind = "convolution"
@@ -68,7 +68,7 @@ class ByDistance(Layers):
 
     vectors: Embedding | None = None
     vectors_norm: Norm | None = None
-    convolution: Convolution | None = None
+    convolution: TokenConvolution | None = None
     convolution_norm: Norm | None = None
     activation: str = ""
     dropped: bool = False
@@ -84,7 +84,7 @@ class ByDistance(Layers):
         made = super().forward(x, ctx)
         return made if self.convolution is None else self._convolved(self.convolution, x, made, ctx)
 
-    def _convolved(self, convolution: Convolution, x: Tensor, made: Tensor, ctx: Context) -> Tensor:
+    def _convolved(self, convolution: TokenConvolution, x: Tensor, made: Tensor, ctx: Context) -> Tensor:
         trace, beside = x.trace, convolution(x)
         assert self.convolution_norm is not None
         if trace.lowers:

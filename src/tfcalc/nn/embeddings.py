@@ -6,7 +6,7 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
-from tfcalc.nn.basic import Linear, Norm, Vectors
+from tfcalc.nn.basic import Linear, Norm, PositionVectors
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, dropout
@@ -36,7 +36,7 @@ def numbered(ids: Tensor, shape: Shape) -> Tensor:
     return ids.trace.call(Call("positions", (), shape, "int64", kernels=("arange", "add")))
 
 
-class Positions(Vectors):
+class Positions(PositionVectors):
     """A trained vector of this ``width`` for each position."""
 
     indices: str = PLACES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.core.traced import known
-from tfcalc.nn.basic import Buffer, Linear, Norm, Vectors
+from tfcalc.nn.basic import Buffer, Linear, Norm, PositionVectors
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
 from tfcalc.nn.module import Module
@@ -24,7 +24,7 @@ class NormedAttention(SharingAttention):
     limits: tuple[Buffer, ...] = ()
 
 
-class RowsAndColumns(Vectors):
+class RowsAndColumns(PositionVectors):
     """A trained vector for each row of patches, and one for each column: so many ``rows`` of a table in all."""
 
     def forward(self, x: Tensor, *_: object) -> Tensor:

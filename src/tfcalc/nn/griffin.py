@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.nn.basic import Blocks, Linear, Stored
+from tfcalc.nn.basic import BlockDiagonal, Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.module import Module
@@ -24,8 +24,8 @@ class RGLRU(Module):
     loops = True
 
     decay: Stored
-    input_gate: Blocks
-    recurrent_gate: Blocks
+    input_gate: BlockDiagonal
+    recurrent_gate: BlockDiagonal
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × l × w."""
@@ -35,7 +35,7 @@ class RGLRU(Module):
         formula = gated_sum("recurrence", "a·h + √(1−a²)·i·x", x.elements)
         return recurrence(formula, x, x.shape, lambda: ctx.backend.scan(self, ctx, x, *gates), cached=cached)
 
-    def _gate(self, gate: Blocks, blocks: Tensor, x: Tensor, ctx: Context) -> Tensor:
+    def _gate(self, gate: BlockDiagonal, blocks: Tensor, x: Tensor, ctx: Context) -> Tensor:
         made = reshape(transpose(gate(blocks), 0, 1), *x.shape)
         return ctx.activation("sigmoid", made, f"{gate.name}_sigmoid")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, product
-from tfcalc.nn.basic import Stored, Vectors
+from tfcalc.nn.basic import PositionVectors, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import BUFFER, rows_asked
 from tfcalc.nn.module import Module
@@ -45,7 +45,7 @@ class Patches(Module):
         return transpose(convolution(x, weight, bias, places), 1, 2)
 
 
-class ImagePositions(Vectors):
+class ImagePositions(PositionVectors):
     """A trained vector of this ``width`` for each place of an image, which is added as it stands.
 
     Some programs look it up: by numbers that are a buffer, or that they make for each image (``looked_up``).

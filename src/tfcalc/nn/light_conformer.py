@@ -92,7 +92,7 @@ class LightConvolution(Module):
         return self.end(made)
 
 
-class ConformerLayer(Module):
+class LightConformerLayer(Module):
     """Half a network, attention, a convolution, half a network, and a norm; the stream is cut off between them.
 
     Its program does not checkpoint it. Source: transformers' Gemma4AudioLayer.
@@ -133,6 +133,6 @@ class Conformer(Module):
         stream = source._replace(length=ceil_div(source.length, 4))
         ctx = ctx._replace(stream=stream, run=ctx.run.replaced(recompute="none", early_stop=False))
         first = self.layers.layers[0]
-        assert isinstance(first, ConformerLayer)
+        assert isinstance(first, LightConformerLayer)
         ctx = ctx._replace(places=first.mixer.sines(x, ctx))
         return self.output(self.layers(x, ctx))

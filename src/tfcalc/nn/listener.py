@@ -16,7 +16,7 @@ from tfcalc.ops.shapes import copied, reshape
 from tfcalc.tape.tensor import Tensor
 
 
-class Projector(Module):
+class SoundProjector(Module):
     """Maps, one after another with an activation or a norm ``between`` them, of as many frames as the first is wide."""
 
     kind = "projector"
@@ -68,7 +68,7 @@ class Summing(Module):
 
     kind = "projector"
 
-    projectors: tuple[Projector, ...]
+    projectors: tuple[SoundProjector, ...]
 
     @property
     def parts(self) -> Iterator[Module]:

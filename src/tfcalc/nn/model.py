@@ -133,7 +133,7 @@ class Predictions(Module):
         return x
 
 
-class Bottleneck(Predictions):
+class NarrowPredictions(Predictions):
     """Logits of what two maps make through a narrower width, with the activation after each of them."""
 
     back: Linear | None = None

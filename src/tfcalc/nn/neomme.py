@@ -87,7 +87,7 @@ class NeoMME(Module):
         return self.norm(self.layers(made, ctx), ctx)
 
 
-class Patches(Module):
+class PatchMaps(Module):
     """A norm and two maps of the patches of an image."""
 
     kind = "embeddings"

@@ -51,7 +51,7 @@ class PerceiverLayer(Module):
         return residual(x, self.network(self.last(x, ctx), ctx), self.network.name)
 
 
-class Turns(Stack):
+class RepeatedStack(Stack):
     """Layers that run one upon another, and again from the first, so many ``times``."""
 
     times: Num = 1
@@ -69,7 +69,7 @@ class LatentEncoder(Module):
     kind = "encoder"
 
     reads: PerceiverLayer
-    thinks: Turns
+    thinks: RepeatedStack
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of latent vectors."""
@@ -93,7 +93,7 @@ class LatentDecoder(Module):
         return made if self.final is None else self.final(made)
 
 
-class PixelMap(Module):
+class ColourMap(Module):
     """A map of each pixel's colours."""
 
     kind = "convolution"
@@ -122,7 +122,7 @@ class Perceiver(Module):
     kind = "encoder"
 
     tables: tuple[Module, ...]
-    pixels: tuple[PixelMap, Stored, Linear] | None
+    pixels: tuple[ColourMap, Stored, Linear] | None
     latents: Stored
     encoder: LatentEncoder
     decoder: LatentDecoder | None

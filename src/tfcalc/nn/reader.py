@@ -50,7 +50,7 @@ class GatedProjector(Projector):
         return mul(one, super()._activated(gate, ctx))
 
 
-class Merger(Linear):
+class PatchMerger(Linear):
     """A linear map of squares of patches: so many (``merged``) of each image."""
 
     merged: Num = 1
@@ -134,7 +134,7 @@ class PixelMap(Linear):
         return super().forward(x.trace.given((stream.batch, stream.length, self.fan_in), "float32", "pixels"))
 
 
-class Senses(Module):
+class Multimodal(Module):
     """A text model, and what reads images or sounds for it: parts one after another for each of them (``chains``).
 
     A program may look up words by a copy of their ids (``copies_ids``). In one that trains, there are words alone.

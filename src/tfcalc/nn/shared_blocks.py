@@ -99,7 +99,7 @@ class Hybrid(Module):
         return self.mamba_decoder(x, self.linear(made), ctx)
 
 
-class SharingDecoder(Decoder):
+class BlockSharingDecoder(Decoder):
     """A decoder that holds the blocks which its layers share, and what adapts them, and gives them the words' vectors.
 
     Those together with the stream have the ``width`` that blocks read.

@@ -27,7 +27,7 @@ class TwiceActivated(Module):
         return x
 
 
-class Adapter(Module):
+class ShuffleAdapter(Module):
     """The vectors of patches laid side by side, so many of each image (``count``), through a network."""
 
     kind = "projector"
@@ -44,7 +44,7 @@ class Adapter(Module):
 class Adapted(OpenTower):
     """A tower with an adapter behind it, which does not read the class."""
 
-    adapter: Adapter | None = None
+    adapter: ShuffleAdapter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Fewer vectors than there are patches."""
