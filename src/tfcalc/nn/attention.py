@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
@@ -228,8 +228,8 @@ class Attention(Module):
 
     def _kept(self, ctx: Context) -> tuple[Cached, ...]:
         made = {"K": self.key_dim, "V": self.value_dim}
-        limits: dict[str, Any] = {"window": self.mask if self.chunk is None else None, "chunk": self.chunk}
-        return by_token(ctx.stream, self.sees(ctx), self.kv_heads, made, causal=self.causal, **limits)
+        window, keys = self.mask if self.chunk is None else None, self.sees(ctx)
+        return by_token(ctx.stream, keys, self.kv_heads, made, causal=self.causal, window=window, chunk=self.chunk)
 
 
 def attentions(module: Module) -> Iterator[Attention]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tfcalc.core.number import Num
 from tfcalc.ops.elementwise import activation
@@ -96,6 +96,10 @@ class Cache(Protocol):
         ...
 
 
+Rotated = tuple[Num | None, int, str]
+"""What tells the angles of a layer from those of others: its window, its width and their format."""
+
+
 class Memory(NamedTuple):
     """The vectors that an encoder made ``of`` these sequences. The scores of its keys may have a ``bias``."""
 
@@ -128,8 +132,8 @@ class Context(NamedTuple):
     run: Workload
     stream: Sequences
     code: Backend | None = None
-    masks: Mapping[Any, Tensor] = MappingProxyType({})
-    angles: Mapping[Any, tuple[Tensor, Tensor]] = MappingProxyType({})
+    masks: Mapping[Num | None, Tensor] = MappingProxyType({})
+    angles: Mapping[Rotated | None, tuple[Tensor, Tensor]] = MappingProxyType({})
     places: Tensor | None = None
     memory: Memory | None = None
     filled: Filled | None = None
