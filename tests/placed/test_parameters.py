@@ -128,7 +128,7 @@ def test_chunks_of_a_stage_stand_apart() -> None:
         ("t5-small", r"T5ForConditionalGeneration \(Open\)"),
         ("mamba-1.4b", r"mixer \(Mamba\)"),
         ("albert-large-v2", r"albert \(Encoder\)"),
-        ("gpt-j-6b", r"h \(Parallel\)"),
+        ("gpt-j-6b", "h with 1 norms for 2 sub-layers"),
         ("gemma-2-9b", r"layers \(Sandwich\)"),
         ("bert-base-uncased", r"BertModel \(Encoder\)"),
         ("deepseek-v2-lite", r"self_attn \(LatentAttention\)"),

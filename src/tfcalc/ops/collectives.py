@@ -74,6 +74,11 @@ def gathered_columns(parts: Sequence[Tensor], devices: Num) -> Tensor:
     return parts[0].trace.call(_gathering(parts[0], (*parts[0].shape[:-1], width), devices, "heads", parts))
 
 
+def received(x: Tensor) -> Tensor:
+    """What another stage has made, which has memory of its own here."""
+    return x.trace.call(Call("receive", (x,), x.shape, x.dtype, passes=True, kernels=()))
+
+
 def handed_on(x: Tensor, forward: Num, backward: Num) -> Tensor:
     """Vectors that the next stage reads so many times, as the one before reads their gradients."""
     message = Message(SEND, 2, x.elements, forward, backward)
@@ -90,12 +95,15 @@ def cross_entropy_of_shares(logits: Tensor, name: str, devices: Num) -> Tensor:
     Source: Megatron-LM's ``vocab_parallel_cross_entropy``; Korthikanti et al. 2022, section 4.3: "the cross entropy
     loss requires storing the logits which are calculated in 32-bit floating point".
     """
-    trace = logits.trace
-    logits = trace.to(logits, FP32.torch)
     work = (Elementwise("cross-entropy", logits.elements, *CROSS_ENTROPY),)
     agreed = Message(ALL_REDUCE, devices, logits.rows, forward=3, backward=0, bits=FP32.bits)
-    call = Call("cross_entropy", (logits,), (), logits.dtype, elementwise=work, leaf=Leaf(name, "loss"))
-    return trace.call(call._replace(saves=(logits,), messages=(agreed,)))
+    call = Call("cross_entropy", (logits,), (), FP32.torch, elementwise=work, leaf=Leaf(name, "loss"))
+    return logits.trace.compose(call._replace(messages=(agreed,)), lambda: _of_copy(logits))
+
+
+def _of_copy(logits: Tensor) -> Tensor:
+    copy = logits.trace.call(Call("logits", (logits,), logits.shape, FP32.torch, kernels=("_to_copy",)))
+    return logits.trace.call(Call("cross_entropy", (copy,), (), FP32.torch, saves=(copy,)))
 
 
 def _gathering(

@@ -18,6 +18,7 @@ from tfcalc.ops.collectives import (
     gathered_sequence,
     handed_on,
     own_share,
+    received,
     scattered_sum,
     summed_over_all,
 )
@@ -81,11 +82,12 @@ class FewerGroups(Attention):
     """Attention that more devices share than there are heads of keys and values.
 
     Each has a share of every matrix all the same, so that what they make of it is gathered; then each takes the heads
-    that it needs, one of them of keys and values.
+    that it needs, one of them of keys and values, of which there are so many ``groups``.
 
     Source: Megatron-LM's ``Attention.get_query_key_value_tensors``.
     """
 
+    groups: Num = 1
     devices: Num = 1
 
     def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
@@ -158,7 +160,7 @@ class Stage(Module):
     def _received(self, ids: Tensor, ctx: Context) -> Tensor:
         length = ctx.stream.length
         length = divide(length, self.at.tp) if self.at.sequence_parallel else length
-        return ids.trace.data((ctx.stream.batch, length, self.width), "from the stage before")
+        return received(ids.trace.data((ctx.stream.batch, length, self.width), "from the stage before"))
 
 
 class Device(Module):
@@ -166,7 +168,7 @@ class Device(Module):
 
     kind = "model"
 
-    base: Stage
+    base: Module
     head: Linear | None
     at: Layout
     scales: bool = False

@@ -24,9 +24,13 @@ from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
-from tfcalc.nn.embeddings import BUFFER, Positions
-from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
-from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.classic import Core, Layer, Network, OnData
+from tfcalc.nn.distances import Located
+from tfcalc.nn.embeddings import BUFFER, Positions, Sines
+from tfcalc.nn.encoder_decoder import Alone
+from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward, InLayer
+from tfcalc.nn.indexed import IndexedAttention
+from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
@@ -71,7 +75,7 @@ def refused(module: Module, what: str = "") -> InvalidModel:
 def plain(module: Module, *without: str) -> None:
     """Raise InvalidModel where one of these fields says that there is more to a module than its rule knows."""
     for name in without:
-        if module.__dict__[name] not in (None, False, (), "", 1):
+        if module.__dict__[name] not in (None, False, ()):
             raise refused(module, f"{module.name} ({type(module).__name__}) with {name.replace('_', ' ')}")
 
 
@@ -97,20 +101,21 @@ def by_rows(at: Layout, linear: Linear, what: str) -> Linear:
 
 @rule(Attention)
 def _attention(attention: Attention, at: Layout) -> Module:
-    plain(attention, "whole", "sinks", "sub_norm", "gate", "alibi", "table", "tempered", "capped")
-    for norm in attention.norms:
-        plain(norm, "heads")
+    plain(attention, "whole", "sinks", "sub_norm", "gate", "table", "capped")
+    if any(known(norm.heads) != 1 for norm in attention.norms):
+        raise refused(attention, f"{attention.name} with norms of each head")
     heads, groups = at.share(attention.heads, "heads"), known(attention.kv_heads)
     inward = tuple(by_columns(at, each, "columns of queries, keys and values") for each in attention.inward)
     shared: dict[str, Any] = {"heads": heads, "inward": inward, "output": by_rows(at, attention.output, "heads")}
     if groups is not None and groups < (known(at.tp) or 0):
         check_even("tensor", at.tp, "key and value heads", groups)
-        fields = attention.__dict__ | shared | {"kv_heads": 1, "devices": at.tp}
+        fields = attention.__dict__ | shared | {"kv_heads": 1, "groups": groups, "devices": at.tp}
         return Shared(attention.name, FewerGroups(**fields), at)
     groups_here = at.share(attention.kv_heads, "key and value heads")
     return Shared(attention.name, attention.but(**shared, kv_heads=groups_here), at)
 
 
+@rule(InLayer)
 @rule(FeedForward)
 def _feed_forward(network: FeedForward, at: Layout) -> Module:
     plain(network, "learned")
@@ -127,11 +132,29 @@ def _gated(network: GatedFeedForward, at: Layout) -> Module:
     return Shared(network.name, network.but(gate=gate, up=up, down=by_rows(at, network.down, what)), at)
 
 
+@rule(IndexedAttention)
+def _indexed(attention: IndexedAttention, at: Layout) -> Module:
+    """Falcon's, whose heads stand in another order in one map."""
+    fields = {name: attention.__dict__[name] for name in Attention.fields_}
+    return _attention(Attention(**fields | {"kv_heads": attention.groups}), at)
+
+
+@rule(Located)
+def _located(attention: Located, at: Layout) -> Module:
+    """The classic Transformer's."""
+    plain(attention, "position")
+    return _attention(attention, at)
+
+
 # --- layers
 
 
+@rule(Layer)
+@rule(Parallel)
+@rule(PostNorm)
 @rule(PreNorm)
 def _layer(layer: PreNorm, at: Layout) -> Module:
+    """Each sub-layer is entered and left by itself, wherever its norm stands."""
     if len(layer.norms) != len(layer.subs) or any(type(each) is not Norm for each in layer.norms):
         raise refused(layer, f"{layer.name} with {len(layer.norms)} norms for {len(layer.subs)} sub-layers")
     return layer.but(subs=tuple(_piece(each, at) for each in layer.subs))
@@ -178,23 +201,64 @@ def _decoder(model: Decoder, at: Layout) -> Module:
     plain(model, "first", "normed", "relative", "drops_output", "maps")
     if not isinstance(model.table, Embedding):
         raise refused(model.table)
-    tables: tuple[Module, ...] = ()
-    if at.first:
-        words = _piece(model.table, at)
-        tables = (words.but(scatters=not model.added), *(_piece(each, at) for each in model.added))
+    tables = tuple(_piece(each, at) for each in (model.table, *model.added)) if at.first else ()
     norm = model.norm if at.last else None
     layers, width = of_stage(model.layers, at), model.table.width
-    return Stage(model.name, tables, layers, norm, width, at, model.scales, model.dropped)
+    return Stage(model.name, _placed(tables), layers, norm, width, at, model.scales, model.dropped)
+
+
+@rule(Alone)
+def _alone(model: Alone, at: Layout) -> Module:
+    """A decoder in the module that it has beside an encoder."""
+    return model.but(decoder=_piece(model.decoder, at))
 
 
 @rule(WithHead)
 def _with_head(model: WithHead, at: Layout) -> Module:
-    plain(model, "capped")
     base = _piece(model.base, at)
-    assert isinstance(base, Stage)
+    plain(model, "capped")
     if not isinstance(model.head, Linear):
         raise refused(model.head)
     return Device(model.name, base, head_of(model.head, at), at, model.scales)
+
+
+@rule(Sines)
+def _sines(table: Sines, _: Layout) -> Module:
+    """Whole."""
+    return table
+
+
+@rule(OnData)
+def _on_data(core: OnData, at: Layout) -> Module:
+    """The classic Transformer's stack by itself, which reads vectors."""
+    return _stage(core, (), at)
+
+
+@rule(Network)
+def _network(model: Network, at: Layout) -> Module:
+    """The classic Transformer."""
+    assert isinstance(model.base, Core)
+    tables = (*model.tables, *model.places)
+    base = _stage(model.base, tables, at)
+    return Device(model.name, base, head_of(model.output, at) if model.writes else None, at)
+
+
+def _stage(core: Core, tables: tuple[Module, ...], at: Layout) -> Stage:
+    if len(core.sides) != 1 or core.sides[0].shared is not None:
+        raise refused(core, "an encoder-decoder" if len(core.sides) != 1 else "positions that all layers share")
+    (side,), (norm,) = core.sides, core.norms
+    layer = side.layers.layers[0]
+    assert isinstance(layer, Layer)
+    assert isinstance(layer.norms[0], Norm)
+    pieces = tuple(_piece(each, at) for each in tables) if at.first else ()
+    layers, width = of_stage(side.layers, at), layer.norms[0].width
+    return Stage(core.name, _placed(pieces), layers, norm if at.last else None, width, at, dropped=True)
+
+
+def _placed(tables: tuple[Module, ...]) -> tuple[Module, ...]:
+    """Words, and what is added to them for where they stand."""
+    words, places = tables[:1], tables[1:]
+    return (*(each.but(scatters=not places) for each in words), *places)
 
 
 def head_of(head: Linear, at: Layout) -> Linear | None:
