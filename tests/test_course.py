@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.formula_reader import evaluate
+from tfcalc.core.letters import spelled
 
 TEXT = (Path(__file__).parents[1] / "formulas.md").read_text(encoding="utf-8")
 COURSE = TEXT.partition("# Part II")[0]
@@ -40,6 +41,20 @@ def equations() -> list[list[str]]:
     spans = [" ".join(without_commas(span).split()) for span in SPAN.findall(FENCED.sub("", COURSE))]
     chains = [span.split(" = ") for span in spans if " = " in span]
     return [sides for sides in chains if not re.fullmatch(r"[a-zA-Z](_\w)?", sides[0])]
+
+
+def legend(column: str) -> dict[str, str]:
+    """The course's letters and those of another kind of text; ``d = h/a`` is d."""
+    head, _, *rows = (line.strip("| ").split(" | ") for line in re.findall(r"^\|.*", COURSE, re.MULTILINE)[:10])
+    at = head.index(column)
+    cells = ((row[head.index("here")].split(" = ")[0], row[at].split(" = ")[0]) for row in rows)
+    return {ours: theirs for ours, theirs in cells if theirs != "–"}
+
+
+def test_the_table_of_letters_has_those_that_are_printed() -> None:
+    theirs = legend("texts with bs, L, d")
+    assert theirs["h"] == "d"
+    assert theirs == {letter: spelled(letter, "bsld") for letter in theirs}
 
 
 def test_there_are_equations_to_check() -> None:

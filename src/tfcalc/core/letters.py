@@ -31,8 +31,7 @@ NOTATIONS: dict[str, dict[str, str]] = {
         "a": "h",
         "a_e": "h_e",
         "a_d": "h_d",
-        "d": "d_k",
-        "d_k": "d_kl",
+        "d": "d_h",
         "f": "d_ff",
     },
     "names": {

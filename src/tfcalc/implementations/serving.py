@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +12,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.implementations.modules import ModuleProgram
 from tfcalc.implementations.programs import program
 from tfcalc.number_formats import WIDTHS
-from tfcalc.tape.ledger import Found, Ledger, Seen, Witness
+from tfcalc.tape.ledger import Found, Ledger, PeakRecorder
 from tfcalc.tape.numerics import Numerics
 
 if TYPE_CHECKING:
@@ -78,10 +77,9 @@ def at_peak(
     model: HFModel, run: Workload, numerics: Numerics, cache: str = "dynamic", longest: int | None = None
 ) -> list[Found]:
     """What is live when most is, in the order of its making: ``cache``, and the rest by what made it."""
-    witness = Witness(run.phase, inference(model, run, numerics, cache, longest).peak)
-    with suppress(Seen):
-        inference(model, run, numerics, cache, longest, witness)
-    return witness.found or []
+    recorder = PeakRecorder()
+    inference(model, run, numerics, cache, longest, recorder)
+    return recorder.passing(run.phase)
 
 
 def _number(size: Num) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
@@ -11,7 +10,7 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
 from tfcalc.implementations.programs import program
 from tfcalc.tape.envelope import Envelope
-from tfcalc.tape.ledger import Found, Moment, Seen, Witness
+from tfcalc.tape.ledger import Ledger, Moment
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.value import Kept
 
@@ -28,14 +27,23 @@ class Step(NamedTuple):
 
 
 def step(
-    tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str, *, gradients_stay: bool
+    tree: Component,
+    model: Model,
+    run: Workload,
+    numerics: Numerics,
+    implementation: str,
+    *,
+    gradients_stay: bool,
+    ledger: Ledger | None = None,
 ) -> Step:
     """Run forward and backward, layer by layer: what is live beside the parameters, their gradients included.
 
-    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time.
+    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time. Another
+    ``ledger`` may look on.
     """
     running = program(model, run, numerics, implementation, ends_alone=True)
-    tape, ledger = running.tape, running.tape.ledger
+    tape, ledger = running.tape, ledger or running.tape.ledger
+    tape.ledger = ledger
     tape.gradients_stay = gradients_stay
     ledger.begin("forward")
     loss = running(tree)
@@ -61,31 +69,6 @@ def envelope(
     running.autocast_ends()
     tape.backward(loss)
     return bytes_live.highest
-
-
-def temporary(
-    tree: Component,
-    model: Model,
-    run: Workload,
-    numerics: Numerics,
-    implementation: str,
-    *,
-    gradients_stay: bool,
-    phase: str,
-    total: int,
-) -> list[Found]:
-    """What is live, and neither kept nor a gradient, when this phase first holds so many bytes on the tape."""
-    running = program(model, run, numerics, implementation, ends_alone=True)
-    tape, witness = running.tape, Witness(phase, total)
-    tape.ledger = witness
-    tape.gradients_stay = gradients_stay
-    witness.begin("forward")
-    with suppress(Seen):
-        loss = running(tree)
-        running.autocast_ends()
-        witness.begin("backward")
-        tape.backward(loss)
-    return witness.found or []
 
 
 def every_kept(tree: Component, model: Model, run: Workload, numerics: Numerics, *, experts: str) -> list[Kept]:

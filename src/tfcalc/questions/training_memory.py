@@ -14,7 +14,7 @@ from tfcalc.held.training.activations import activations
 from tfcalc.held.training.peak import STEP, Phase, highest, phases
 from tfcalc.held.training.placement import Placed
 from tfcalc.held.training.precisions import precision
-from tfcalc.implementations.training import Step, envelope, kept, step, temporary
+from tfcalc.implementations.training import Step, envelope, kept, step
 from tfcalc.number_formats import WIDTHS
 from tfcalc.questions.alive import TEMPORARY, alive, lump
 from tfcalc.questions.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
@@ -30,7 +30,7 @@ from tfcalc.questions.training_plan import (
     trained,
 )
 from tfcalc.symbols import remembering
-from tfcalc.tape.ledger import Found
+from tfcalc.tape.ledger import Found, Ledger, PeakRecorder
 
 if TYPE_CHECKING:
     from tfcalc.held.plans import Training
@@ -58,9 +58,10 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     modules = {node.component.name: node.component.kind for node in sized.walk()}
     saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.backend), modules)
     buffers = buffers_of(tree, run_, by)
-    found = _phases(plan, states, buffers, _step(sized, model, run, plan))
+    recorder = PeakRecorder()
+    found = _phases(plan, states, buffers, _step(tree, model_, run_, plan, recorder))
     peak = highest(found)
-    passing = states.step if peak.name == STEP else _passing(tree, model_, run_, plan, peak)
+    passing = states.step if peak.name == STEP else _passing(recorder, peak)
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
     return TrainingStep(alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)
@@ -140,10 +141,10 @@ def _gradients_stay(plan: Training) -> bool:
     return gradients_stay(precision(plan.precision), placement_of(plan)) or plan.grad_accum != 1
 
 
-def _step(sized: Component, model: Model, run: Workload, plan: Training) -> Step:
+def _step(tree: Component, model: Model, run: Workload, plan: Training, ledger: Ledger | None = None) -> Step:
     """The step on a tape."""
-    formats = numerics(precision(plan.precision), plan)
-    return step(sized, model, run, formats, plan.backend, gradients_stay=not _gradients_stay(plan))
+    formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
+    return step(tree, model, run, formats, plan.backend, gradients_stay=stay, ledger=ledger)
 
 
 def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:
@@ -154,12 +155,10 @@ def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> li
     return phases(standing, gradients, ran.phases, gathered, scratch, there=_gradients_stay(plan))
 
 
-def _passing(tree: Component, model: Model, run: Workload, plan: Training, peak: Phase) -> Component:
+def _passing(recorder: PeakRecorder, peak: Phase) -> Component:
     """What is there for a moment at the peak: each kind of tensor by the operation that made it."""
-    formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
-    seen = temporary(tree, model, run, formats, plan.backend, gradients_stay=stay, phase=peak.name, total=peak.live)
     alike: dict[tuple[str, str, int], list[Found]] = {}
-    for one in seen:
+    for one in recorder.passing(peak.name):
         alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
     parts = [
         Component(name, "memory", Cost(held=(Held(name, (ones[0].elements,), 8 * WIDTHS[dtype]),)), copies=len(ones))

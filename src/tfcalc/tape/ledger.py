@@ -131,64 +131,82 @@ class Found(NamedTuple):
     elements: Num
 
 
-class Witness(Ledger):
-    """Looks at what is live, and neither kept nor a gradient, when a phase first holds so many bytes; then it stops."""
+class PeakRecorder(Ledger):
+    """Remembers what became of every tensor, so that it can tell what was live when a phase held most."""
 
-    __slots__ = ("_apart", "_live", "found", "when")
+    __slots__ = ("_at", "_copies", "_events", "_highest")
 
-    def __init__(self, when: str, total: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.when = (when, total)
-        self.found: list[Found] | None = None
-        self._live: dict[int, Found] = {}
-        self._apart: dict[int, int] = {}
+        self._events: list[tuple[int, Found | None, bool]] = []
+        """Of a storage: what it is, if it is neither kept nor a gradient, and whether it is live."""
+        self._copies: dict[int, int] = {}
+        self._at = 0
+        """How many events there were before the highest moment of the phase that runs."""
+        self._highest: dict[str, int] = {}
+
+    def begin(self, phase: str) -> None:
+        """A phase begins; where that before it was highest is remembered."""
+        self._highest[self.phase] = self._at
+        super().begin(phase)
+
+    def passing(self, phase: str) -> list[Found]:
+        """What was live, neither kept nor a gradient, when this phase first held most, in the order of its making."""
+        live: dict[int, Found | None] = {}
+        for key, found, is_live in self._events[: self._highest.get(phase, self._at)]:
+            if is_live:
+                live[key] = found
+            else:
+                del live[key]
+        return [found for found in live.values() if found is not None]
 
     def made(self, storage: Storage) -> None:
-        """Remember what it is."""
-        self._live[id(storage)] = Found(storage.label, storage.dtype, storage.elements)
+        """So many bytes more."""
+        self._note(storage)
         super().made(storage)
 
     def gone(self, storage: Storage) -> None:
-        """Forget it."""
-        self._live.pop(id(storage), None)
-        self._apart.pop(id(storage), None)
+        """So many bytes less."""
+        self._copies.pop(id(storage), None)
+        self._events.append((id(storage), None, False))
         super().gone(storage)
 
     def kept(self, storage: Storage) -> None:
-        """It is counted with what backward needs."""
-        self._apart[id(storage)] = 1
+        """It is needed by backward from now on."""
         super().kept(storage)
+        self._note(storage)
 
     def released(self, storage: Storage) -> None:
-        """It is not any more."""
-        self._apart.pop(id(storage), None)
+        """It is not needed by it any more."""
         super().released(storage)
+        self._note(storage)
 
     def gradient(self, storage: Storage) -> None:
-        """It is counted with the gradients."""
-        self._apart[id(storage)] = 1
+        """It is a parameter's gradient, and stays."""
         super().gradient(storage)
+        self._note(storage)
 
     def replaced(self, storage: Storage) -> None:
-        """It is not any more."""
-        self._apart.pop(id(storage), None)
+        """It was a parameter's gradient, and has been added to another."""
         super().replaced(storage)
+        self._note(storage)
 
     def multiplied(self, storage: Storage, times: int) -> None:
         """It is there so many times."""
-        found = self._live[id(storage)]
-        self._live[id(storage)] = found._replace(elements=found.elements * times)
         super().multiplied(storage, times)
+        self._copies[id(storage)] = times * self._copies.get(id(storage), 1)
+        self._note(storage)
+
+    def _note(self, storage: Storage) -> None:
+        apart = storage.keepers or storage.is_gradient
+        elements = storage.elements * self._copies.get(id(storage), 1)
+        self._events.append((id(storage), None if apart else Found(storage.label, storage.dtype, elements), True))
 
     def _look(self) -> None:
+        before = self.most.total
         super()._look()
-        if self.found is None and (self.phase, self.live) == self.when:
-            self.found = [found for key, found in self._live.items() if key not in self._apart]
-            raise Seen
-
-
-class Seen(Exception):
-    """The moment has come that a witness waited for."""
+        if self.most.total > before:
+            self._at = len(self._events)
 
 
 class Storage:

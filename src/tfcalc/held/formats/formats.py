@@ -6,13 +6,15 @@ filled up: the last group of a row, the last word of packed numbers.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.cost import Held
 from tfcalc.core.measure import bytes_of
 from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.number_formats import FLOAT, Block, NumberFormat
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 LINEAR = ("linear",)
 """What quantization touches: linear maps alone; embeddings, output head, routers, norms, convolutions stay."""
@@ -95,6 +97,8 @@ class Format(NamedTuple):
         >>> single("mxfp4").bits_per_weight(2880, 2880), float(single("nvfp4").bits_per_weight(4096, 4096))
         (Fraction(17, 4), 4.500001907348633)
         """
+        from fractions import Fraction  # slow to import, and rarely asked for
+
         return Fraction(8 * int(self.bytes(rows, columns)), rows * columns)  # type: ignore[call-overload]
 
 
