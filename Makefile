@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 TOOL = $(PYTHON) -m
 DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
-.PHONY: check lint types test docs-fresh docs site dist golden defaults presets check-torch explore fuzz benchmark venv
+.PHONY: check lint types test docs-fresh docs site dist golden defaults measured presets check-torch explore fuzz benchmark venv
 
 check: lint types test docs-fresh site
 
@@ -37,6 +37,9 @@ golden:
 
 defaults: # the index of families and what transformers declares; needs transformers
 	$(TOOL) tools.defaults --write
+
+measured: # make measured TYPE=olmo3: how far the saved bytes are from PyTorch's, appended; needs transformers
+	$(TOOL) tests.verify.compare_memory $(TYPE) --draws 3 --write src/tfcalc/implementations/measured.csv
 
 presets: # what a list of the presets says of each
 	$(TOOL) tools.presets --write

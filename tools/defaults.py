@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -122,7 +123,10 @@ def _lines(names: Mapping[str, set[str]]) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file, or say whether it is as it should be; 1 where it is not."""
+    """Write the file, or say whether it is as it should be; 1 where it is not, and 2 where nothing can be said."""
+    if find_spec("transformers") is None:
+        print("transformers is not installed: pip install transformers")
+        return 2
     if "--write" in arguments:
         FILE.write_text(written(), encoding="utf-8")
         return 0

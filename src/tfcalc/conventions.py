@@ -3,9 +3,7 @@
 See formulas.md for what each alternative changes, and who uses it.
 """
 
-from dataclasses import dataclass
-
-from tfcalc.dimensions import Described, choice, documented
+from tfcalc.dimensions import Described, choice, described
 from tfcalc.number_formats import NUMBERS
 
 DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8", "int4")
@@ -16,8 +14,7 @@ OPERATIONS = ("matmul", "all")
 SYSTEMS = ("iec", "si")
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@described()
 class Conventions(Described):
     """How operations are counted and how bytes are written."""
 

@@ -3,16 +3,19 @@
 From that one place come the command line's options, the JSON keys, the legends and the glossary.
 """
 
-from collections.abc import Mapping
-from dataclasses import Field, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import Field, FrozenInstanceError, dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.printable import quoted
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from inspect import Signature
+
+T = TypeVar("T", bound="Described")
 
 LARGEST = 10**12
 """No published size comes near it; a larger one is taken for a slip of the keyboard."""
@@ -54,15 +57,46 @@ class Text(NamedTuple):
     flags: tuple[str, ...]
 
 
-class Described:
-    """What the dataclasses have in common whose fields are dimensions and choices.
+class Parameters:
+    """The signature of a class, which only help asks for."""
 
-    Equality, hash and text are written once here rather than generated for each of them: generating code is what makes
-    a dataclass slow to import.
+    def __get__(self, _: object, kind: "type[Described]") -> "Signature":
+        from inspect import Parameter, Signature
+
+        by_place, by_name = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
+        return Signature(
+            [
+                Parameter(each.name, by_name if each.kw_only else by_place, default=each.default, annotation=each.type)
+                for each in fields(kind)
+            ]
+        )
+
+
+class Described:
+    """What the dataclasses have in common whose fields are dimensions and choices, and which all have a default.
+
+    Their methods are written once here rather than generated for each of them: generating code is what makes a
+    dataclass slow to import.
     """
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __signature__ = Parameters()
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        known = self.__dataclass_fields__
+        given = dict(zip((name for name, each in known.items() if not each.kw_only), values, strict=False), **named)
+        wrong = sorted(given.keys() - known.keys())
+        if wrong:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(wrong)}")
+        if len(given) < len(values) + len(named):
+            raise TypeError(f"{type(self).__name__} is given too many values, or one of them twice")
+        self.__dict__.update({name: each.default for name, each in known.items()} | given)
+
+    def __setattr__(self, name: str, *_: object) -> None:
+        raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be changed; see replaced()")
+
+    __delattr__ = __setattr__
 
     @property
     def implied(self) -> dict[str, Num]:
@@ -121,11 +155,17 @@ class Described:
         return f"{type(self).__name__}({', '.join(f'{item.name}={getattr(self, item.name)!r}' for item in given)})"
 
 
-def documented(kind: type[T]) -> type[T]:
-    """The dataclass, with what options and legends say of each field as the attributes of its docstring."""
-    lines = [f"        {item.name}: {_in_words(item)}" for item in fields(cast(Any, kind))]
-    kind.__doc__ = "\n".join([f"{kind.__doc__ or ''}".rstrip(), "", "    Attributes:", *lines, "    "])
-    return kind
+@dataclass_transform(frozen_default=True, eq_default=False)
+def described(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
+    """A dataclass of these fields, whose docstring has as attributes what options and legends say of each."""
+
+    def made(kind: type[T]) -> type[T]:
+        dataclass(init=False, repr=False, eq=False, match_args=False, kw_only=kw_only)(kind)
+        lines = [f"        {item.name}: {_in_words(item)}" for item in fields(kind)]
+        kind.__doc__ = "\n".join([f"{kind.__doc__ or ''}".rstrip(), "", "    Attributes:", *lines, "    "])
+        return kind
+
+    return made
 
 
 def _in_words(item: Field[Any]) -> str:

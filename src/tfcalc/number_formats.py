@@ -3,8 +3,6 @@
 How a library packs a matrix is in :mod:`tfcalc.held.formats`, how a cache is stored in :mod:`tfcalc.held.serving`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 FLOAT, INTEGER = "float", "integer"

@@ -1,11 +1,10 @@
 """What a model is asked to run, and by which definitions its operations are counted."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.number import Num, minimum
 from tfcalc.core.pairs import Pairs, twice_chunked, twice_sliding
-from tfcalc.dimensions import Described, choice, dimension, documented
+from tfcalc.dimensions import Described, choice, described, dimension
 from tfcalc.errors import InvalidModel
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ class Sequences(NamedTuple):
         return self.length if self.cached is None else self.cached
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@described()
 class Workload(Described):
     """One run over ``batch_size`` sequences: forward, train (with the backward pass), prefill, or decode.
 

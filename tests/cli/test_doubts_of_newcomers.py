@@ -104,6 +104,14 @@ def test_a_model_to_explain_may_stand_where_it_stands_in_every_other_command(
     assert tfcalc("explain", *words, "-q").stdout == f"{count}\n"
 
 
+@pytest.mark.parametrize("command", ["explain", "formula"])
+def test_a_quantity_in_the_place_of_a_part_is_answered_with_its_option(tfcalc: Program, command: str) -> None:
+    refused = tfcalc(command, "flops", "gpt2")
+    assert refused.returncode == 2
+    assert "target 'flops' is a quantity, not a part; write complete --of flops" in refused.stderr
+    assert tfcalc(command, "complete", "gpt2", "--of", "flops").returncode == 0
+
+
 @pytest.mark.parametrize("words", [("nonsense",), ("gpt2", "--model", "bert-base-uncased")])
 def test_what_is_neither_a_part_nor_a_model_is_refused(tfcalc: Program, words: tuple[str, ...]) -> None:
     refused = tfcalc("explain", *words)

@@ -14,7 +14,7 @@ from tools.defaults import registered, written
 
 
 def test_the_index_lists_what_the_modules_of_families_register() -> None:
-    assert {name: module_of(name) for name in model_types()} == registered()
+    assert {name: module_of(name) for name in model_types()} == registered(), "run make defaults"
 
 
 def test_a_model_type_that_no_family_builds_has_no_module_and_no_defaults() -> None:

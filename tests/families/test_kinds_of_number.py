@@ -35,7 +35,8 @@ def models(model_type: str) -> list[HFModel]:
         made.append(HFModel(default))
         made[-1].tree(RUN)
     except InvalidModel:
-        assert model_type in UNBUILDABLE
+        if model_type not in UNBUILDABLE:
+            raise
         made.pop()
     return made
 
@@ -66,7 +67,7 @@ def test_every_family_has_random_configs() -> None:
     """But those that transformers lacks (see test_remote_families.py), and towers that only a whole is built with."""
     without = set(FAMILIES) - set(load())
     whole = {name for name in without if not name.endswith(PARTS)}
-    assert whole <= REMOTE
+    assert not whole - REMOTE, "tests/verify/spaces has no function for them; or transformers lacks them: see REMOTE"
 
 
 PARTS = ("_text", "_vision", "_audio", "_encoder", "_text_model", "_vision_model", "_qformer")

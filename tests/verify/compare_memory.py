@@ -2,7 +2,7 @@
 
 For random small configs of each type, as a language model or as the class of ``TYPE:CLASS``, it prints one line with
 both totals and the error; with ``--modules`` module by module. Without types, all that are known. ``--write FILE`` runs
-eager attention in fp32 and PyTorch's in bf16, and writes the worse error of each class that runs.
+eager attention in fp32 and PyTorch's in bf16, and appends the worse error of each class that runs.
 """
 
 from __future__ import annotations

@@ -54,12 +54,12 @@ def _print(text: str) -> None:
 
 
 def _written(answer: Answer, settings: Settings) -> str:
-    form, style = settings.get("format", "table"), _style(settings)
+    form = settings.get("format", "table")
     if form == "json" and not settings.get("quiet"):
         from tfcalc.render.as_json import dump
 
-        return dump(answer.to_dict(), ascii_only=style.script == "ascii")
-    sheet = answer.sheet()
+        return dump(answer.to_dict(), ascii_only=_ascii_only(settings))
+    sheet, style = answer.sheet(), _style(settings)
     if settings.get("quiet"):
         from tfcalc.report.sheet import for_people
 
@@ -74,9 +74,9 @@ def _written(answer: Answer, settings: Settings) -> str:
 def _style(settings: Settings) -> Style:
     from tfcalc.report.style import Style
 
-    to_file = settings.get("output", STANDARD_OUTPUT) != STANDARD_OUTPUT
+    to_file = _to_file(settings)
     return Style(
-        script="ascii" if settings.get("ascii") or not (to_file or _shows_mathematics()) else "text",
+        script="ascii" if _ascii_only(settings) else "text",
         notation=settings.get("notation", "lbhn"),
         units=settings.get("units", "iec"),
         color=_color(settings.get("color", "auto"), os.environ, terminal=not to_file and _terminal()),
@@ -86,12 +86,20 @@ def _style(settings: Settings) -> Style:
     )
 
 
+def _to_file(settings: Settings) -> bool:
+    return bool(settings.get("output", STANDARD_OUTPUT) != STANDARD_OUTPUT)
+
+
+def _ascii_only(settings: Settings) -> bool:
+    return bool(settings.get("ascii")) or not (_to_file(settings) or _shows_mathematics())
+
+
 def _terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def _shows_mathematics() -> bool:
-    from tfcalc.report.style import TRANSLITERATED
+    from tfcalc.report.ascii import TRANSLITERATED
 
     try:
         "".join(TRANSLITERATED).encode((sys.stdout.encoding if sys.stdout else None) or "utf-8")

@@ -189,7 +189,7 @@ class HFModel:
     @property
     def positions(self) -> int | None:
         """Rows of its trained table of positions; None where it has none: angles and sines go on."""
-        weights = (weight for node in self.tree(Workload()).walk() for weight in node.component.own.weights)
+        weights = (weight for module in self.module().all_of() for weight in module.held().weights)
         if not any(weight.name == POSITIONS and not weight.frozen for weight in weights):
             return None
         read = self.reading.sizes

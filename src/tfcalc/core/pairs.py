@@ -1,7 +1,5 @@
 """Which keys a query sees, as numbers: the pairs that attention's products run over."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tfcalc.core.number import Num, floor_div, minimum

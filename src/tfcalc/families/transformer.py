@@ -1,11 +1,10 @@
 """The classic Transformer: encoder-decoder, encoder only, or decoder only."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.dimensions import Described, choice, dimension, documented
+from tfcalc.dimensions import Described, choice, described, dimension
 from tfcalc.ops.work import ACTIVATIONS, NORMS
 from tfcalc.workload import Workload
 
@@ -27,8 +26,7 @@ BUCKETS = 32
 """Of distances, where ``buckets`` are not given, as T5 has them."""
 
 
-@documented
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@described(kw_only=True)
 class Transformer(Described):
     """Sizes and structure; the defaults are the base model of Vaswani et al. 2017 as torch.nn.Transformer builds it.
 

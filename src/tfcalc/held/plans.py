@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tfcalc.core.number import Num
-from tfcalc.dimensions import Described, choice, dimension, documented, text
+from tfcalc.dimensions import Described, choice, described, dimension, text
 from tfcalc.held.serving.cache_formats import FORMATS
 from tfcalc.held.serving.caches import ALLOCATIONS, BLOCK, PAGED
 from tfcalc.held.training.optimizers import OPTIMIZERS
@@ -17,8 +15,7 @@ STAGES = ("0", "1", "2", "3")
 AUTO = "auto"
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@described()
 class Training(Described):
     """How a model is trained: number formats, optimizer, backend, what is frozen, and over how many GPUs.
 
@@ -86,8 +83,7 @@ class Training(Described):
     )
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@described()
 class Serving(Described):
     """How a model is served: the format of its weights, and what is cached for how many requests of which length.
 

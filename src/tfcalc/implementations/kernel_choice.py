@@ -21,10 +21,13 @@ def chosen(model: Model, run: Workload, compute: str) -> str:
     ``check_batch_size_and_num_heads_dense``); transformers asks for ``enable_gqa`` where there is no mask, as a window
     needs one.
     """
-    parts = [node.component for node in model.tree(run.replaced(attention="causal")).walk()]
     if compute != "fp32":
-        return "flash" if _of_one_width(parts) else "efficient"
-    return "math" if _share_keys(parts) else "efficient"
+        return "flash" if _of_one_width(_parts(model, run.replaced(kernel="flash"))) else "efficient"
+    return "math" if _share_keys(_parts(model, run.replaced(attention="causal"))) else "efficient"
+
+
+def _parts(model: Model, run: Workload) -> list[Component]:
+    return [node.component for node in model.tree(run).walk()]
 
 
 def _of_one_width(parts: Sequence[Component]) -> bool:

@@ -1,7 +1,7 @@
 """How far what tfcalc says is saved was from what PyTorch saved, class by class, on random small models.
 
-The figures of measured.csv are written by ``python -m tests.verify.compare_memory --write``: eager attention in fp32,
-and PyTorch's own choice of a kernel in bf16; of several random configs the worst.
+``make measured TYPE=…`` appends lines to measured.csv: eager attention in fp32, and PyTorch's own choice of a kernel in
+bf16; of several random configs the worst.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Decoder(Module):
 
     table: Module
     layers: Stack
-    norm: Norm | None
+    norm: Module | None
     scales: bool = False
     scale: str = ""
     masks: tuple[Num | None, ...] = ()

@@ -1,7 +1,5 @@
 """What operations do beside matrix products: operations per element, forward and backward, of each kind."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 SOFTMAX = (5, 4)  # max, minus it, exp, sum, divide; g·p, its sum, minus it, times p

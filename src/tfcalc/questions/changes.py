@@ -8,12 +8,12 @@ Serving: weights in 8 and 4 bits, an 8-bit cache, a shorter context, fewer reque
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfcalc.configs.published import HFModel
 from tfcalc.defaults import AUTO, resolve_training
-from tfcalc.dimensions import Described, choice, facet, text
+from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.held.training.precisions import precision
 from tfcalc.number_formats import COMPUTED
 from tfcalc.report import exact
@@ -37,7 +37,7 @@ SHORTEST = 1024
 D = TypeVar("D", bound=Described)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@described()
 class Storage(Described):
     """How a model at rest is stored: a format of ``weights``, or ``dtype``, one for all tensors."""
 

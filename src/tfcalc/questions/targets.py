@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tfcalc.core.component import Node
 from tfcalc.core.tensors import LAYERS
 from tfcalc.errors import UsageError, nearest
+from tfcalc.questions.quantities import QUANTITIES
 
 FIRST = "[first]"
 """A layer that stands by itself because what it reads needs no gradient: not what is meant by a layer."""
@@ -98,6 +99,8 @@ def find(root: Node, target: str) -> Node:
         parts = f"its parts: {', '.join(_blocks(root))}"
         wanted = "give it a vocabulary (vocab_size), or choose of " if needs_vocabulary(target) else ""
         raise UsageError(f"target {target!r} is not part of this model", wanted + parts)
+    if target in QUANTITIES:
+        raise UsageError(f"target {target!r} is a quantity, not a part", f"write complete --of {target}")
     close = nearest(target, [*TARGETS, *paths])
     raise UsageError(f"target {target!r} is not known", close if "mean" in close else f"known: {', '.join(TARGETS)}")
 

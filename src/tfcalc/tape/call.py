@@ -1,7 +1,5 @@
 """An operation on certain tensors, with all that there is to know of it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tfcalc.core.cost import Cached, Elementwise, Message

@@ -161,7 +161,11 @@ class Trace:
         raise NotImplementedError
 
     def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
-        """Run an operation that is one to the mathematics, and ``code`` to a library."""
+        """Run an operation that is one to the mathematics, and ``code`` to a library.
+
+        Where operations are counted, the call is, and of what it saves only whether there is any; where kernels run,
+        those of the code do, and save what they say.
+        """
         return code() if self.lowers else self.call(call)
 
     def grown(self, tree: Component, shape: Shape) -> Tensor:
