@@ -107,6 +107,7 @@ class Counting(Trace):
             lookups=call.lookups,
             cached=call.cached,
             limit=call.limit,
+            messages=call.messages if runs_back else tuple(each._replace(backward=0) for each in call.messages),
         )
         record = self.record if call.leaf is None else self.record.leaf(*call.leaf)
         self.ran.append(Ran(record, len(record.costs), call.keeps if reached else NOTHING))

@@ -88,6 +88,7 @@ def _summed(own: Cost, costs: Iterable[Cost]) -> Cost:
             again=own.again or cost.again,
             last=own.last or cost.last,
             limit=own.limit if cost.limit is None else cost.limit,
+            messages=(*own.messages, *cost.messages),
         )
     return own
 
