@@ -25,6 +25,7 @@ ROOMS = [
     ("reader", "families"),
     ("configs",),
     ("symbols", "model"),
+    ("placed",),
     ("nn",),
     ("ops",),
     ("workload", "conventions"),

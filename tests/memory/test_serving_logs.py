@@ -17,9 +17,9 @@ from tfcalc.errors import InvalidModel
 from tfcalc.held.formats.names import single
 from tfcalc.held.formats.weights import weights
 from tfcalc.held.serving.paging import STATE, Engine, Pool, layers, pool, pools
-from tfcalc.held.training.megatron_sizes import Placement
-from tfcalc.held.training.parallel import on_device
 from tfcalc.model import Model
+from tfcalc.placed.layout import Layout
+from tfcalc.placed.rules import on_device
 
 GIB = 2**30
 CLOSE = 1e-3
@@ -89,7 +89,7 @@ def changed(name: str, **fields: Any) -> HFModel:
 
 def loaded_gib(model: Model, positions: int, ranks: int, format: str, keep: Sequence[str] = ()) -> float:
     """The weights of one rank, and a 16-bit cosine and sine for each pair of 128 rotated numbers at each position."""
-    share = on_device(model.tree(Workload()), Placement(tensor=ranks))
+    (share,) = on_device(model.module(), Layout(ranks, rows=1)).components()  # its vocabulary is not filled up
     size = weights(share, single(format), keep=keep).total(bytes_held)
     assert isinstance(size, int)
     return (size + 2 * positions * 128) / GIB

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.declared import class_of, declared, model_types, module_of, other_names
@@ -36,7 +36,7 @@ class Family(NamedTuple):
     like: str
     own_architecture: str
     own_aliases: Mapping[str, str]
-    own: Mapping[str, Any]
+    own: Mapping[str, object]
 
     @property
     def architecture(self) -> str:
@@ -49,7 +49,7 @@ class Family(NamedTuple):
         return {**other_names(self._kin), **self.own_aliases}
 
     @property
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self) -> dict[str, object]:
         """The fields that a config may leave out, with their values then."""
         return {**declared(self._kin), **self.own}
 
@@ -80,7 +80,7 @@ def family(
     architecture: str = "",
     aliases: Mapping[str, str] | None = None,
     like: str = "",
-    **own: Any,
+    **own: object,
 ) -> Callable[[Build], Build]:
     """Register a function as the builder of these model types, with their heads (else those of language models).
 

@@ -83,6 +83,20 @@ class Elementwise(NamedTuple):
     width: Num = 1
 
 
+class Message(NamedTuple):
+    """What a device sends to others: a collective operation of so many ``devices`` on a tensor of ``elements`` numbers.
+
+    It runs so many times ``forward``, and ``backward``. ``bits`` are a number's, where they do not follow the model's.
+    """
+
+    name: str
+    devices: Num
+    elements: Num
+    forward: Num
+    backward: Num
+    bits: int | None = None
+
+
 class Held(NamedTuple):
     """A tensor that stays in memory: the product of its ``factors`` numbers, of so many ``bits`` each.
 
@@ -143,3 +157,4 @@ class Cost(NamedTuple):
     held: tuple[Held, ...] = ()
     cached: tuple[Cached, ...] = ()
     limit: Num | None = None
+    messages: tuple[Message, ...] = ()

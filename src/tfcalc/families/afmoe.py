@@ -34,7 +34,7 @@ def beam(c: Config) -> Module:
     def mixed() -> Mixture:
         return routed(c, "num_experts").but(scales=True)
 
-    mixer, full = gated(c).but(gate_bias=bias), {"rope": None, "tempered": True}
+    mixer, full = gated(c).but(gate_bias=bias), {"rope": None, "tempered": "own"}
     return dense_or_sparse(c, kinds, mixer, mixed, of=Sandwich, names=kit.SANDWICH, seen=seen, full=full)
 
 

@@ -10,7 +10,7 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families import layers
 from tfcalc.families.layers import multi_head
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import BUFFER, PLACES, Embeddings, Positions, Segments
@@ -71,7 +71,7 @@ def attention(
 ) -> Attention:
     """Heads that split the hidden size, which see everything, unless the config says that it is a decoder."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    own: dict[str, Any] = {"softmax": "own", "dropout": bool(c.get("attention_probs_dropout_prob"))}
+    own: dict[str, Any] = {"eager": OWN_SOFTMAX, "dropout": bool(c.get("attention_probs_dropout_prob"))}
     if of is Attention:
         own["causal"] = c.flag("is_decoder")
     return multi_head(of, name, names, h, a, d, bias=bias, output_bias=True, **own | more)

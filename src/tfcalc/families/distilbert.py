@@ -11,6 +11,7 @@ from tfcalc.families import bert_kit as kit
 from tfcalc.families import bert_tops as tops
 from tfcalc.families.bert_kit import FFN, NAMES
 from tfcalc.families.layers import multi_head, network, stack
+from tfcalc.nn.attention import OWN_SOFTMAX
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.encoder import Encoder, Layers
@@ -120,7 +121,7 @@ def mobilebert_attention(c: Config) -> NarrowAttention:
     field = inner_width(c)
     w, a, d = c.size(field), c.size("num_attention_heads"), c.quotient(field, "num_attention_heads")
     seen = w if c.flag("use_bottleneck_attention") else c.size("hidden_size")
-    how = {"causal": False, "softmax": "own", "dropout": bool(c.get("attention_probs_dropout_prob"))}
+    how = {"causal": False, "eager": OWN_SOFTMAX, "dropout": bool(c.get("attention_probs_dropout_prob"))}
     made = multi_head(NarrowAttention, "attention", NAMES, w, a, d, bias=True).but(**how)
     *others, values = made.inward
     return made.but(inward=(*others, values.but(fan_in=seen)))

@@ -46,5 +46,5 @@ def doge(c: Config) -> Module:
     h, names = c.size("hidden_size"), ("input", "post_attention")
     weights = tuple(parameter(f"{name}_residual", h, minor=True) for name in names)
     layer = kit.layer(c, attention(c), network(c), dropped=bool(c.get("hidden_dropout")))
-    layers = kit.seeing(layer.to(WeightedResidual, weights=weights), windows(c, lambda _: True))
+    layers = kit.seeing(layer.to(WeightedResidual, factors=weights), windows(c, lambda _: True))
     return kit.decoder(c, layers)

@@ -80,7 +80,7 @@ def ministral(c: Config) -> Module:
 )
 def ministral3(c: Config) -> Module:
     """Ministral 3 (Mistral AI 2025): Mistral whose queries are multiplied by a number for each place."""
-    layer = kit.layer(c, kit.attention(c).but(tempered=True), kit.gated(c))
+    layer = kit.layer(c, kit.attention(c).but(tempered="own"), kit.gated(c))
     return kit.decoder(c, kit.seeing(layer, windows(c, lambda _: True)))
 
 

@@ -11,7 +11,7 @@ from tfcalc.families import bert_kit, bert_tops, kit
 from tfcalc.families.layers import by_kind, gated, multi_head, stack
 from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.windows import SLIDING, both, windows
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.embeddings import TOKENS as EVERY
 from tfcalc.nn.embeddings import Embeddings
@@ -19,7 +19,7 @@ from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.heads import FIRST, TOKENS, Classifier, Transform, WithTransform
 from tfcalc.nn.layers import PostNorm, PreNorm
-from tfcalc.nn.model import Bottleneck, Decoder, Predictions
+from tfcalc.nn.model import Decoder, NarrowPredictions, Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.stack import Stack
@@ -141,7 +141,7 @@ def rotary_bert(name: str, c: Config, ffn: Module, *, bias: bool, pooled: Sequen
     """Words and token types, layers named as Llama's with BERT's norms; positions are rotated into attention."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), kit.head_dim(c)
     mixer = multi_head(Attention, "self_attn", LLAMA_NAMES, h, a, d, bias=bias, rope=Rope(d), causal=False)
-    mixer = mixer.but(softmax="own", dropout=bool(c.get("attention_probs_dropout_prob")))
+    mixer = mixer.but(eager=OWN_SOFTMAX, dropout=bool(c.get("attention_probs_dropout_prob")))
     norms = bert_kit.norm(c, "post_attention_layernorm"), bert_kit.norm(c, "post_mlp_layernorm")
     layer = PostNorm("layers", (mixer, ffn), norms, bert_kit.drops(c), in_line=False)
     tables = (bert_kit.token_types(c, indices=EVERY),) if c.number("type_vocab_size", least=0) else ()
@@ -196,7 +196,7 @@ def through_bottleneck(c: Config) -> Predictions:
     h, narrow = c.size("hidden_size"), c.size("prediction_head_size")
     decoder = logits("decoder", h, c.size("vocab_size"), tied=c.flag("tie_word_embeddings"))
     down, back = Linear("linear1", h, narrow), Linear("linear2", narrow, h)
-    return Bottleneck("head", down, None, decoder, None, "gelu_pytorch_tanh", back=back)
+    return NarrowPredictions("head", down, None, decoder, None, "gelu_pytorch_tanh", back=back)
 
 
 ULTRABERT_TOPS: dict[str, Top] = {

@@ -11,19 +11,19 @@ from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
 from tfcalc.families.layers import multi_head, network
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Stored, parameter
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import Positions
 from tfcalc.nn.model import Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.perceiver import (
+    ColourMap,
     LatentDecoder,
     LatentEncoder,
     Perceiver,
     PerceiverLayer,
-    PixelMap,
-    Turns,
+    RepeatedStack,
     WithoutMore,
     WithPlaces,
 )
@@ -66,7 +66,9 @@ def perceiver(c: Config) -> Module:
     image, count = c.head == "ForImageClassificationLearned", c.number("num_self_attends_per_block")
     seen: Width = 2 * IMAGE_CHANNELS if image else "d_model"
     thinks = perceiver_layer(THINKS, c, width="d_latents").but(times=c.size("num_blocks"))
-    turns = Turns(thinks.name, (thinks,) * count, c.size("num_self_attends_per_block"), times=c.size("num_blocks"))
+    turns = RepeatedStack(
+        thinks.name, (thinks,) * count, c.size("num_self_attends_per_block"), times=c.size("num_blocks")
+    )
     return Perceiver(
         "perceiver",
         () if image or c.head == "Model" else text_input(c),
@@ -88,11 +90,11 @@ def text_input(c: Config) -> tuple[Module, ...]:
     )
 
 
-def image_input(c: Config) -> tuple[PixelMap, Stored, Linear]:
+def image_input(c: Config) -> tuple[ColourMap, Stored, Linear]:
     """A map of each pixel, and beside it one of its position."""
     e, side, name = IMAGE_CHANNELS, c.size("image_size"), "input_preprocessor"
     return (
-        PixelMap(f"{name}.convnet_1x1", PIXEL_CHANNELS, e),
+        ColourMap(f"{name}.convnet_1x1", PIXEL_CHANNELS, e),
         parameter(f"{name}.position_embeddings.position_embeddings", side * side, e),
         Linear(f"{name}.positions_projection", e, e, "", True),
     )
@@ -141,7 +143,7 @@ def perceiver_layer(kind: Kind, c: Config, *, width: Width, seen: Width | None =
     of, to = (Attention, value(c, v)) if seen is None else (CrossAttention, w)
     drops = bool(c.get("attention_probs_dropout_prob"))
     mixer = multi_head(of, "attention", NAMES, w, a, d_k, value_width=d_v, source=other, out=to, bias=True)
-    mixer = mixer.but(causal=False, softmax="own", dropout=drops)
+    mixer = mixer.but(causal=False, eager=OWN_SOFTMAX, dropout=drops)
     ffn = network("mlp", ("dense1", "dense2"), w, value(c, kind.widening) * w, c.word("hidden_act"))
     before = kit.norm(c, "attention.self.layernorm2", other) if seen is not None else None
     first, last = kit.norm(c, "attention.self.layernorm1", w), kit.norm(c, "layernorm", w)

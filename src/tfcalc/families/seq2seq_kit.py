@@ -10,13 +10,13 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, bare, classifier, labels
 from tfcalc.families import layers as layers_kit
 from tfcalc.families.bert_tops import MASKED
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm, buffer
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import PLACES, TOKENS, Positions, Sines
 from tfcalc.nn.encoder_decoder import Alone, EncoderDecoder, EncoderStack, WithBias
 from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.heads import SentenceClassifier, SentenceHead
+from tfcalc.nn.heads import Headed, SentenceHead
 from tfcalc.nn.layers import PostNorm, PreNorm
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
@@ -73,7 +73,7 @@ def attention(
     heads = f"{side}_attention_heads"
     h, a, d = c.size("d_model"), c.size(heads), c.quotient("d_model", heads)
     drops = bool(c.get("attention_dropout"))
-    return layers_kit.multi_head(of, name, names, h, a, d, bias=bias, dropout=drops, softmax="own", **more)
+    return layers_kit.multi_head(of, name, names, h, a, d, bias=bias, dropout=drops, eager=OWN_SOFTMAX, **more)
 
 
 def network(c: Config, side: str, name: str = "(ffn)", *, as_weights: bool = False) -> FeedForward:
@@ -199,7 +199,7 @@ def sentence(default: int = 2) -> Top:
         head = SentenceHead(
             "classification_head", Linear("dense", h, h, "", True), Linear("out_proj", h, classes, "", True)
         )
-        return SentenceClassifier("", base, head)
+        return Headed("", base, head)
 
     return top
 

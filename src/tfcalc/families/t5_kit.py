@@ -10,7 +10,7 @@ from tfcalc.configs.tops import Top, bare, classifier, logits
 from tfcalc.families import layers, seq2seq_kit
 from tfcalc.families.bert_tops import MASKED
 from tfcalc.families.layers import gated, multi_head, stack
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Norm
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder, EncoderStack, Open
@@ -51,7 +51,7 @@ def plain(name: str, c: Config, kind: str) -> FeedForward:
 def attention(c: Config, name: str, of: type[Attention] = Attention, **more: Any) -> Attention:
     """Without biases; the heads together need not be as wide as the model."""
     h, a, d = c.size("d_model"), c.size("num_heads"), c.size("d_kv")
-    return multi_head(of, name, NAMES, h, a, d, dropout=drops(c), softmax="own", **more)
+    return multi_head(of, name, NAMES, h, a, d, dropout=drops(c), eager=OWN_SOFTMAX, **more)
 
 
 def norm(c: Config, name: str) -> Norm:

@@ -9,7 +9,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
 from tfcalc.families.layers import multi_head, network, stack
 from tfcalc.families.summaries import of_answers, summary
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import Attention, EagerCode
 from tfcalc.nn.basic import Embedding, Linear
 from tfcalc.nn.module import Module
 from tfcalc.nn.summary import Summarised
@@ -70,7 +70,7 @@ def masked(c: Config, *, first: bool = False) -> MaskedDecoder:
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
     drops, scores = bool(c.get("dropout")), bool(c.get("attention_dropout"))
     mixer = multi_head(Attention, "attentions", NAMES, h, a, d, bias=True, dropout=scores)
-    mixer = mixer.but(causal=c.flag("causal"), masked=False, own_mask=True)
+    mixer = mixer.but(causal=c.flag("causal"), masked=False, eager=EagerCode(mask="own"))
     ffn = network("ffns", ("lin1", "lin2"), h, 4 * h, "gelu" if c.flag("gelu_activation") else "relu")
     norms = tuple(kit.norm(c, name) for name in ("layer_norm1", "layer_norm2"))
     layer = MaskedLayer("(layers)", (mixer, ffn), norms, drops, first=first)

@@ -50,6 +50,12 @@ def linear(
     )
 
 
+def plus_bias(x: Tensor, bias: Tensor, *, letter: str = "") -> Tensor:
+    """``x + b`` by itself: as many operations as there are numbers, and as many to sum b's gradient."""
+    work = (Elementwise(f"+ b_{letter}", x.elements, forward=1, backward=1),)
+    return x.trace.call(Call("add", (x, bias), x.shape, x.dtype, elementwise=work, passes=True))
+
+
 def block_diagonal(x: Tensor, weight: Tensor, bias: Tensor, *, letter: str = "") -> Tensor:
     """``y = x W + b`` of each block by itself: x of n × t × i, and n matrices of i × o, which cost what each does.
 

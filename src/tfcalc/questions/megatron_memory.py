@@ -1,16 +1,20 @@
-"""A device of Megatron-LM in training: its share of the states, and of the activations that a paper lists."""
+"""A device of Megatron-LM in training: its share of the states, and of what backward needs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
-from tfcalc.held.training import megatron
-from tfcalc.held.training.megatron_sizes import Placement as Devices
-from tfcalc.held.training.megatron_sizes import check, remembered, sizes_of
-from tfcalc.held.training.parallel import on_device
+from tfcalc.errors import one_of
+from tfcalc.held.training.activations import activations
+from tfcalc.held.training.in_flight import in_flight
 from tfcalc.held.training.peak import STEP, highest, phases
 from tfcalc.held.training.precisions import precision
+from tfcalc.implementations.megatron import kept_on_device
+from tfcalc.nn.module import Module
+from tfcalc.placed.layout import Layout, check_even, check_least
+from tfcalc.placed.modules import FewerGroups
+from tfcalc.placed.rules import on_device
 from tfcalc.questions.alive import alive
 from tfcalc.questions.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.questions.training_plan import gradients_stay, placement_of, trained
@@ -22,31 +26,21 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
+RECOMPUTED = ("none", "selective", "full")
+
 
 def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
-    """A device of Megatron-LM: its share of the states, and of the activations that the paper lists.
+    """The first stage's device, which holds most.
 
-    The paper knows no temporary, so none is counted. The peak is at the start of backward.
+    Korthikanti et al. 2022 (arXiv 2205.05198) know no temporary, so none is counted. The peak is at the start of
+    backward.
     """
-    sizes = sizes_of(model, run.seq_len)
-    devices = Devices(plan.tensor_parallel, plan.sequence_parallel, plan.pipeline_parallel, plan.virtual_pipeline)
-    check(sizes, run.batch_size, run.seq_len, devices, splits_sequence=plan.sequence_parallel)
     model_, run_, plan_ = remembering(model), remembering(run), remembering(plan)
-    at = Devices(plan_.tensor_parallel, plan.sequence_parallel, plan_.pipeline_parallel, plan_.virtual_pipeline)
-    saved = megatron.activations(
-        remembered(sizes),
-        batch=run_.batch_size,
-        seq=run_.seq_len,
-        tensor=at.tensor,
-        sequence_parallel=plan.sequence_parallel,
-        recompute=run.recompute,
-        pipeline=at.pipeline,
-        interleave=at.interleave,
-        dropout=run.drops,
-    )
+    sized = held_on_device(on_device(model.module(), layout_of(plan)), plan)
+    piece = on_device(model_.module(), layout_of(plan_))
+    tree = held_on_device(piece, plan)
+    saved = saved_on_device(piece, tree, run_, layout_of(plan_))
     by, placement = precision(plan.precision), placement_of(plan)
-    sized = on_device(trained(model.tree(run), plan), devices)
-    tree = on_device(trained(model_.tree(run_), plan), at)
     states, buffers = states_of(tree, sized, plan), buffers_of(tree, run_, by)
     moment = Moment()
     moment.total = moment.saved = bytes_in(saved)
@@ -58,3 +52,38 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     peak = highest(found)
     passing = states.step if peak.name == STEP else Component("temporary", "temporary")
     return TrainingStep(alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)
+
+
+def layout_of(plan: Training) -> Layout:
+    """Its first stage."""
+    return Layout(plan.tensor_parallel, plan.sequence_parallel, plan.pipeline_parallel, plan.virtual_pipeline)
+
+
+def held_on_device(piece: Module, plan: Training) -> Component:
+    """What a device holds, with adapters beside it, and with what is not trained frozen."""
+    (tree,) = piece.components()
+    return trained(tree._replace(kind="model"), plan)
+
+
+def saved_on_device(piece: Module, tree: Component, run: Workload, at: Layout) -> Component:
+    """What one device holds for backward, of all micro-batches that are in flight. Raises InvalidModel.
+
+    With tensor parallelism a layer keeps these bytes for a micro-batch (the paper's table 2):
+
+    ====================================  ======================================
+    tensor parallel                       ``sbh(10 + 24/t + 5as/ht)``
+    and sequence parallel                 ``sbh(34/t + 5as/ht)``
+    selective recomputation               these without ``5as/ht``
+    full recomputation                    ``2sbh``, and ``2sbh/t``
+    ====================================  ======================================
+    """
+    one_of("recompute", run.recompute, RECOMPUTED)
+    check_least("batch", run.batch_size, 1)
+    check_least("sequence length", run.seq_len, 1)
+    for each in piece.all_of():
+        if isinstance(each, FewerGroups):  # what it keeps of all devices' heads is not known
+            check_even("key and value heads", each.groups, "tensor", each.devices)
+    if at.sequence_parallel:
+        check_even("sequence length", run.seq_len, "tensor", at.tp)
+    kinds = {node.component.name: node.component.kind for node in tree.walk()}
+    return in_flight(activations(kept_on_device(piece, tree, run), kinds), at)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tfcalc.core.cost import Cached, Elementwise
+from tfcalc.core.cost import Cached, Elementwise, Message
 from tfcalc.core.number import Num
 from tfcalc.tape.ledger import Storage
 from tfcalc.tape.tensor import Shape, Strides, Tensor
@@ -56,6 +56,8 @@ class Call(NamedTuple):
         strides: of the result, where it is not dense.
         kernels: what PyTorch's dispatcher runs for it (nothing for a view); None: one, of its own name.
         reads: bytes that they read, where that is not all of its inputs.
+        messages: what it sends to other devices.
+        kept_as: what is kept in the place of its result, which backward makes again from it.
     """
 
     name: str
@@ -76,6 +78,8 @@ class Call(NamedTuple):
     strides: Strides = None
     kernels: tuple[str, ...] | None = None
     reads: Num | None = None
+    messages: tuple[Message, ...] = ()
+    kept_as: Storage | None = None
 
     @property
     def ran(self) -> tuple[str, ...]:

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Product
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.tape.call import INPUTS, NOTHING, Call, MatMul
 from tfcalc.tape.ledger import Ledger, Storage
-from tfcalc.tape.record import Grown, Record
+from tfcalc.tape.record import Record
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 from tfcalc.tape.trace import Group, Part, Trace, stacked
 
@@ -92,11 +91,6 @@ class Counting(Trace):
             self.record = outer
             self._ends(since)
 
-    def grown(self, tree: Component, shape: Shape) -> Tensor:
-        """The tree as it is."""
-        self.record.inside[tree.name] = Grown(tree)
-        return self.reached(shape)
-
     def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
         """A tensor that the module holds which runs now."""
         return self._made(stacked(weight, copies), reached=self.gradients and not weight.frozen)
@@ -113,6 +107,7 @@ class Counting(Trace):
             lookups=call.lookups,
             cached=call.cached,
             limit=call.limit,
+            messages=call.messages if runs_back else tuple(each._replace(backward=0) for each in call.messages),
         )
         record = self.record if call.leaf is None else self.record.leaf(*call.leaf)
         self.ran.append(Ran(record, len(record.costs), call.keeps if reached else NOTHING))

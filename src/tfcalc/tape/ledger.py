@@ -212,12 +212,26 @@ class PeakRecorder(Ledger):
 class Storage:
     """The memory behind one or more tensors: so many numbers of so many bytes each.
 
-    Made in a loop of which one turn runs for so many ``times``, it is counted once while it is a turn's own.
+    Made in a loop of which one turn runs for so many ``times``, it is counted once while it is a turn's own. Backward
+    may make it again from another, which is ``kept_as`` it.
     """
 
     __slots__ = (
         "__weakref__",
-        *("bytes", "counts", "dtype", "elements", "home", "is_gradient", "keepers", "label", "ledger", "size", "times"),
+        *(
+            "bytes",
+            "counts",
+            "dtype",
+            "elements",
+            "home",
+            "is_gradient",
+            "keepers",
+            "kept_as",
+            "label",
+            "ledger",
+            "size",
+            "times",
+        ),
     )
 
     def __init__(
@@ -233,6 +247,7 @@ class Storage:
         self.counts = counts  # what is held anyway (parameters, buffers, inputs) is counted elsewhere
         self.keepers = 0
         self.is_gradient = False
+        self.kept_as: Storage | None = None
         self.times = times
         if counts:
             ledger.made(self)

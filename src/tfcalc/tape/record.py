@@ -88,27 +88,9 @@ def _summed(own: Cost, costs: Iterable[Cost]) -> Cost:
             again=own.again or cost.again,
             last=own.last or cost.last,
             limit=own.limit if cost.limit is None else cost.limit,
+            messages=(*own.messages, *cost.messages),
         )
     return own
-
-
-class Grown(Record):
-    """A part that is a tree already."""
-
-    __slots__ = ("tree",)
-
-    def __init__(self, tree: Component) -> None:
-        super().__init__(tree.name, tree.kind)
-        self.tree = tree
-
-    def component(self) -> Component:
-        """It."""
-        return self.tree
-
-    @property
-    def home(self) -> str:
-        """Its name."""
-        return self.name
 
 
 def _components(records: Sequence[Record]) -> Iterator[Component]:

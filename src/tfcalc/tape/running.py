@@ -121,6 +121,7 @@ class Running(Trace):
     def call(self, call: Call) -> Tensor:
         """Run an operation: memory for its result, and a node if a gradient reaches it."""
         storage = call.shares or self.tape.new(product(call.shape), call.dtype, call.name)
+        storage.kept_as = call.kept_as
         made = Tensor(self, storage, call.shape, call.dtype, call.strides or dense(call.shape))
         if self.tape.gradients and any(each is not None and each.needs_gradient for each in call.inputs):
             saves = [*call.saves, *([made] if call.saves_result else [])]

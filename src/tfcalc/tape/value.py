@@ -57,7 +57,7 @@ class Node:
         self.name = name
         self.module = module
         self.inputs = [(v.node, v.output, v.elements, v.dtype) if v is not None else None for v in inputs]
-        self.saved = [value.storage for value in saved]
+        self.saved = [value.storage.kept_as or value.storage for value in saved]
         self.passes = passes
         self.scratch = scratch
         self.pending: list[Storage | None] = [None] * outputs

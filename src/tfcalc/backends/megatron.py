@@ -1,0 +1,61 @@
+"""Megatron-LM's kernels, as Korthikanti et al. 2022 (arXiv 2205.05198, section 4) state what each keeps.
+
+"We only consider the main contributors and ignore small buffers": of a norm its input, but not each row's mean and
+deviation (8 bytes of a LayerNorm beside 2h, 0.03 % of these where h is 12,288); no angles of positions. Numbers have
+16 bits, masks of dropout 8, logits 32.
+"""
+
+from __future__ import annotations
+
+from tfcalc.backends.transformers import Transformers
+from tfcalc.core.number import Num
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Norm
+from tfcalc.nn.context import Context
+from tfcalc.number_formats import BF16
+from tfcalc.ops.attention import by_token
+from tfcalc.ops.elementwise import IDENTITIES, dropout, pointwise
+from tfcalc.ops.rows import softmax
+from tfcalc.tape.call import Call
+from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.tensor import Tensor
+
+NUMERICS = Numerics(BF16.torch)
+"""Whatever format the weights are in."""
+
+
+class Megatron(Transformers):
+    """A backend; see :class:`tfcalc.nn.context.Backend`."""
+
+    fuses = True
+
+    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
+        """Nothing: its softmax masks what comes later, and its rotation makes the angles."""
+        return ctx
+
+    def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """One kernel, which keeps what it reads."""
+        return x.trace.call(Call(norm.form, (x, weight, bias), x.shape, x.dtype, saves=(x,)))
+
+    def activation(self, kind: str, x: Tensor) -> Tensor:
+        """One kernel, which keeps what it reads; ReLU what it makes, which the map behind it keeps anyway."""
+        return x if kind in IDENTITIES else pointwise(kind, x)
+
+    def gate(self, kind: str, gate: Tensor, up: Tensor) -> Tensor:
+        """``act(gate) · up`` in one operation, which keeps both and makes the activation again (SwiGLUFunction)."""
+        return gate.trace.call(Call("gated", (gate, up), gate.shape, gate.dtype, saves=(gate, up)))
+
+    def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
+        """Where they stand."""
+        return q, k
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:
+        """``Q Kᵀ``, softmax, dropout, and the product with V (figure 3).
+
+        They keep ``4sbh``, ``2as²b``, ``as²b``, and ``2as²b + 2sbh``; "selective" recomputation what they read alone.
+        """
+        trace, shape = q.trace, (*q.shape[:-1], v.width)
+        scores = trace.call(Call("scores", (q, k), (*q.shape[:-1], k.shape[2]), q.dtype, saves=(q, k)))
+        p = softmax(scores)
+        p = dropout(p, "attend_dropout") if block.dropout and ctx.drops else p
+        return trace.call(Call("context", (p, v), shape, q.dtype, saves=(p, v), strides=by_token(shape)))

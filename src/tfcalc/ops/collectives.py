@@ -1,0 +1,125 @@
+"""Operations of several devices together: each has a mirror, which runs in backward.
+
+==================  ====================  =========================================================
+operation           its mirror            of a tensor of S numbers, each of n devices sends
+==================  ====================  =========================================================
+all-reduce          nothing               ``2(n − 1)/n · S``: what each made is summed for all
+nothing             all-reduce            the same
+all-gather          reduce-scatter        ``(n − 1)/n · S``: a share of each, brought together for all
+reduce-scatter      all-gather            the same: summed, and each has its share of the sum
+==================  ====================  =========================================================
+
+Source: Shoeybi et al. 2019 (arXiv 1909.08053), section 3: f and g; Korthikanti et al. 2022 (arXiv 2205.05198), section
+4.2.2: g and ḡ; NCCL's ring algorithms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfcalc.core.cost import Elementwise, Message
+from tfcalc.core.number import Num, divide, product, total
+from tfcalc.number_formats import FP32
+from tfcalc.ops.work import CROSS_ENTROPY
+from tfcalc.tape.call import Call, Leaf
+from tfcalc.tape.tensor import Shape, Tensor
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND = "all-reduce", "all-gather", "reduce-scatter", "send"
+COLLECTIVE = "collective"
+
+
+def copied_to_all(x: Tensor, devices: Num) -> Tensor:
+    """f: all devices have ``x``; each makes a part of its gradient, and they sum these."""
+    message = Message(ALL_REDUCE, devices, x.elements, forward=0, backward=1)
+    call = Call("copy", (x,), x.shape, x.dtype, leaf=_leaf("input"), shares=x.storage, strides=x.strides)
+    return x.trace.call(call._replace(messages=(message,), passes=True, kernels=()))
+
+
+def summed_over_all(x: Tensor, devices: Num) -> Tensor:
+    """g: what the devices made is summed, where it stands; each has the whole gradient."""
+    message = Message(ALL_REDUCE, devices, x.elements, forward=1, backward=0)
+    call = Call("all_reduce", (x,), x.shape, x.dtype, leaf=_leaf("output"), shares=x.storage, strides=x.strides)
+    return x.trace.call(call._replace(messages=(message,), passes=True))
+
+
+def gathered_sequence(x: Tensor, devices: Num) -> Tensor:
+    """G of sequence parallelism: the tokens of all devices, of which each has a share.
+
+    What reads them keeps the share alone, and backward gathers them once more for the gradient of its weights.
+    """
+    call = _gathering(x, _with_axis(x, 1, x.shape[1] * devices), devices, "input", again=True)
+    return x.trace.call(call._replace(kept_as=x.storage))
+
+
+def scattered_sum(x: Tensor, devices: Num) -> Tensor:
+    """ḡ of sequence parallelism: what the devices made is summed, and each has its share of the tokens."""
+    messages = (
+        Message(REDUCE_SCATTER, devices, x.elements, forward=1, backward=0),
+        Message(ALL_GATHER, devices, x.elements, forward=0, backward=1),
+    )
+    shape = _with_axis(x, 1, divide(x.shape[1], devices))
+    return x.trace.call(Call("reduce_scatter", (x,), shape, x.dtype, leaf=_leaf("output"), messages=messages))
+
+
+def own_share(x: Tensor, devices: Num) -> Tensor:
+    """Each device's share of tokens that all have; their gradients are gathered."""
+    message = Message(ALL_GATHER, devices, x.elements, forward=0, backward=1)
+    shape = _with_axis(x, 1, divide(x.shape[1], devices))
+    return x.trace.call(Call("scatter", (x,), shape, x.dtype, leaf=_leaf("share"), messages=(message,)))
+
+
+def gathered_columns(parts: Sequence[Tensor], devices: Num) -> Tensor:
+    """What all devices made of the same tokens, side by side."""
+    width = total(part.width for part in parts) * devices
+    return parts[0].trace.call(_gathering(parts[0], (*parts[0].shape[:-1], width), devices, "heads", parts))
+
+
+def received(x: Tensor) -> Tensor:
+    """What another stage has made, which has memory of its own here."""
+    return x.trace.call(Call("receive", (x,), x.shape, x.dtype, passes=True, kernels=()))
+
+
+def handed_on(x: Tensor, forward: Num, backward: Num) -> Tensor:
+    """Vectors that the next stage reads so many times, as the one before reads their gradients."""
+    message = Message(SEND, 2, x.elements, forward, backward)
+    call = Call("send", (x,), x.shape, x.dtype, leaf=_leaf("stage"), shares=x.storage, strides=x.strides, passes=True)
+    return x.trace.call(call._replace(messages=(message,), kernels=()))
+
+
+def cross_entropy_of_shares(logits: Tensor, name: str, devices: Num) -> Tensor:
+    """``−log softmax(logits)[next token]`` where each device has the logits of some words; a copy in fp32 is kept.
+
+    They agree on each token's largest logit, on that of its target, and on the sum of exponentials: three numbers a
+    token, each by an all-reduce.
+
+    Source: Megatron-LM's ``vocab_parallel_cross_entropy``; Korthikanti et al. 2022, section 4.3: "the cross entropy
+    loss requires storing the logits which are calculated in 32-bit floating point".
+    """
+    work = (Elementwise("cross-entropy", logits.elements, *CROSS_ENTROPY),)
+    agreed = Message(ALL_REDUCE, devices, logits.rows, forward=3, backward=0, bits=FP32.bits)
+    call = Call("cross_entropy", (logits,), (), FP32.torch, elementwise=work, leaf=Leaf(name, "loss"))
+    return logits.trace.compose(call._replace(messages=(agreed,)), lambda: _of_copy(logits))
+
+
+def _of_copy(logits: Tensor) -> Tensor:
+    copy = logits.trace.call(Call("logits", (logits,), logits.shape, FP32.torch, kernels=("_to_copy",)))
+    return logits.trace.call(Call("cross_entropy", (copy,), (), FP32.torch, saves=(copy,)))
+
+
+def _gathering(
+    x: Tensor, shape: Shape, devices: Num, name: str, parts: Sequence[Tensor] = (), *, again: bool = False
+) -> Call:
+    elements = product(shape)
+    messages = (
+        Message(ALL_GATHER, devices, elements, forward=1, backward=1 if again else 0),
+        Message(REDUCE_SCATTER, devices, elements, forward=0, backward=1),
+    )
+    return Call("all_gather", tuple(parts) or (x,), shape, x.dtype, leaf=_leaf(name), messages=messages)
+
+
+def _with_axis(x: Tensor, axis: int, size: Num) -> Shape:
+    return (*x.shape[:axis], size, *x.shape[axis + 1 :])
+
+
+def _leaf(name: str) -> Leaf:
+    return Leaf(name, COLLECTIVE)

@@ -1,0 +1,269 @@
+"""Which piece of each kind of module stands on a device.
+
+====================  =====================================================================
+Q, K, V, gate, input  ``i × o/t``, their biases ``o/t``
+output, second map    ``i/t × o``, their biases whole
+words, head           ``V/t × h``, filled up
+norms, positions      whole
+layers                ``n/p`` of them; words on the first stage, final norm and head on the last
+====================  =====================================================================
+
+A class without a rule of its own is refused: that it is like another says nothing of what devices could share.
+
+Source: Shoeybi et al. 2019 (Megatron-LM, arXiv 1909.08053), section 3; Narayanan et al. 2021 (arXiv 2104.04473),
+section 2; Megatron-core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tfcalc.core.number import divide
+from tfcalc.core.traced import known, value_of
+from tfcalc.errors import InvalidModel
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.classic import Core, Layer, Network, OnData
+from tfcalc.nn.distances import Located
+from tfcalc.nn.embeddings import BUFFER, Positions, Sines
+from tfcalc.nn.encoder_decoder import Alone
+from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward, InLayer
+from tfcalc.nn.indexed import IndexedAttention
+from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
+from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.module import Module
+from tfcalc.nn.stack import Stack
+from tfcalc.placed.layout import Layout, check_even
+from tfcalc.placed.modules import Device, FewerGroups, Rows, Shared, Stage, Words
+
+M = TypeVar("M", bound=Module)
+Rule = Callable[[Any, Layout], Module]
+RULES: dict[type[Module], Rule] = {}
+REMEDY = (
+    "take a decoder without experts, whose layers are attention and a feed-forward network, with a norm before each"
+)
+
+
+def rule(kind: type[M]) -> Callable[[Callable[[M, Layout], Module]], Rule]:
+    """This is the piece of modules of this class."""
+
+    def registered(made: Callable[[M, Layout], Module]) -> Rule:
+        RULES[kind] = made
+        return made
+
+    return registered
+
+
+def on_device(module: Module, at: Layout) -> Module:
+    """The piece of a model that one device has. Raises InvalidModel where it has a module without a rule."""
+    at.check()
+    return _piece(module, at)
+
+
+def _piece(module: Module, at: Layout) -> Module:
+    if type(module) not in RULES:
+        raise refused(module)
+    return RULES[type(module)](module, at)
+
+
+def refused(module: Module, what: str = "") -> InvalidModel:
+    """What no rule is known for, in a line."""
+    return InvalidModel(f"no rule splits {what or f'{module.name} ({type(module).__name__})'} over devices", REMEDY)
+
+
+def plain(module: Module, *without: str) -> None:
+    """Raise InvalidModel where one of these fields says that there is more to a module than its rule knows."""
+    for name in without:
+        if module.__dict__[name] not in (None, False, ()):
+            raise refused(module, f"{module.name} ({type(module).__name__}) with {name.replace('_', ' ')}")
+
+
+# --- maps
+
+
+def by_columns(at: Layout, linear: Linear, what: str) -> Linear:
+    """Each device makes some of the columns of the result, and has their bias."""
+    if type(linear) is not Linear:
+        raise refused(linear)
+    return linear.but(fan_out=at.share(linear.fan_out, what))
+
+
+def by_rows(at: Layout, linear: Linear, what: str) -> Linear:
+    """Each device reads some of the columns of the input; what they make is summed."""
+    if type(linear) is not Linear:
+        raise refused(linear)
+    return Rows(**linear.__dict__ | {"fan_in": at.share(linear.fan_in, what), "at": at})
+
+
+# --- sub-layers
+
+
+@rule(Attention)
+def _attention(attention: Attention, at: Layout) -> Module:
+    plain(attention, "whole", "sinks", "sub_norm", "gate", "table", "capped")
+    if any(known(norm.heads) != 1 for norm in attention.norms):
+        raise refused(attention, f"{attention.name} with norms of each head")
+    heads, groups = at.share(attention.heads, "heads"), known(attention.kv_heads)
+    inward = tuple(by_columns(at, each, "columns of queries, keys and values") for each in attention.inward)
+    shared: dict[str, Any] = {"heads": heads, "inward": inward, "output": by_rows(at, attention.output, "heads")}
+    if groups is not None and groups < (known(at.tp) or 0):
+        check_even("tensor", at.tp, "key and value heads", groups)
+        fields = attention.__dict__ | shared | {"kv_heads": 1, "groups": groups, "devices": at.tp}
+        return Shared(attention.name, FewerGroups(**fields), at)
+    groups_here = at.share(attention.kv_heads, "key and value heads")
+    return Shared(attention.name, attention.but(**shared, kv_heads=groups_here), at)
+
+
+@rule(InLayer)
+@rule(FeedForward)
+def _feed_forward(network: FeedForward, at: Layout) -> Module:
+    plain(network, "learned")
+    up = by_columns(at, network.up, "feed-forward size")
+    return Shared(network.name, network.but(up=up, down=by_rows(at, network.down, "feed-forward size")), at)
+
+
+@rule(GatedFeedForward)
+def _gated(network: GatedFeedForward, at: Layout) -> Module:
+    plain(network, "learned", "sub_norm")
+    what = "feed-forward size"
+    gate = None if network.gate is None else by_columns(at, network.gate, what)
+    up = by_columns(at, network.up, what)
+    return Shared(network.name, network.but(gate=gate, up=up, down=by_rows(at, network.down, what)), at)
+
+
+@rule(IndexedAttention)
+def _indexed(attention: IndexedAttention, at: Layout) -> Module:
+    """Falcon's, whose heads stand in another order in one map."""
+    fields = {name: attention.__dict__[name] for name in Attention.fields_}
+    return _attention(Attention(**fields | {"kv_heads": attention.groups}), at)
+
+
+@rule(Located)
+def _located(attention: Located, at: Layout) -> Module:
+    """The classic Transformer's."""
+    plain(attention, "position")
+    return _attention(attention, at)
+
+
+# --- layers
+
+
+@rule(Layer)
+@rule(Parallel)
+@rule(PostNorm)
+@rule(PreNorm)
+def _layer(layer: PreNorm, at: Layout) -> Module:
+    """Each sub-layer is entered and left by itself, wherever its norm stands."""
+    if len(layer.norms) != len(layer.subs) or any(type(each) is not Norm for each in layer.norms):
+        raise refused(layer, f"{layer.name} with {len(layer.norms)} norms for {len(layer.subs)} sub-layers")
+    return layer.but(subs=tuple(_piece(each, at) for each in layer.subs))
+
+
+def of_stage(stack: Stack, at: Layout) -> Stack:
+    """The layers of this stage: those of each of its chunks, which stand ``p`` chunks apart."""
+    if type(stack) is not Stack:
+        raise refused(stack)
+    called = "pipeline" if at.vpp == 1 else f"pipeline {at.pp} x interleave {at.vpp} ="
+    check_even("layers", stack.count, called, at.chunks)
+    pieces: list[tuple[Module, Module]] = []
+    for layer in stack.layers:
+        if not any(layer is known for known, _ in pieces):
+            pieces.append((layer, _piece(layer, at)))
+    made = [next(piece for known, piece in pieces if known is layer) for layer in stack.layers]
+    if len(made) > 1:
+        stages, chunk = value_of(at.pp), len(made) // value_of(at.chunks)
+        made = [
+            made[(turn * stages + value_of(at.stage)) * chunk + place]
+            for turn in range(value_of(at.vpp))
+            for place in range(chunk)
+        ]
+    return stack.but(layers=tuple(made), count=divide(stack.count, at.pp))
+
+
+# --- whole models
+
+
+@rule(Embedding)
+def _words(table: Embedding, at: Layout) -> Module:
+    share = table.but(rows=at.share_of_words(table.rows))
+    return Words(table.name, share, at)
+
+
+@rule(Positions)
+def _positions(table: Positions, _: Layout) -> Module:
+    """Whole; the program that reads the data gives their numbers, as those of the words."""
+    return table.but(indices=BUFFER)
+
+
+@rule(Decoder)
+def _decoder(model: Decoder, at: Layout) -> Module:
+    plain(model, "first", "normed", "relative", "drops_output", "maps")
+    if not isinstance(model.table, Embedding):
+        raise refused(model.table)
+    tables = tuple(_piece(each, at) for each in (model.table, *model.added)) if at.first else ()
+    norm = model.norm if at.last else None
+    layers, width = of_stage(model.layers, at), model.table.width
+    return Stage(model.name, _placed(tables), layers, norm, width, at, model.scales, model.dropped)
+
+
+@rule(Alone)
+def _alone(model: Alone, at: Layout) -> Module:
+    """A decoder in the module that it has beside an encoder."""
+    return model.but(decoder=_piece(model.decoder, at))
+
+
+@rule(WithHead)
+def _with_head(model: WithHead, at: Layout) -> Module:
+    base = _piece(model.base, at)
+    plain(model, "capped")
+    if not isinstance(model.head, Linear):
+        raise refused(model.head)
+    return Device(model.name, base, head_of(model.head, at), at, model.scales)
+
+
+@rule(Sines)
+def _sines(table: Sines, _: Layout) -> Module:
+    """Whole."""
+    return table
+
+
+@rule(OnData)
+def _on_data(core: OnData, at: Layout) -> Module:
+    """The classic Transformer's stack by itself, which reads vectors."""
+    return _stage(core, (), at)
+
+
+@rule(Network)
+def _network(model: Network, at: Layout) -> Module:
+    """The classic Transformer."""
+    assert isinstance(model.base, Core)
+    tables = (*model.tables, *model.places)
+    base = _stage(model.base, tables, at)
+    return Device(model.name, base, head_of(model.output, at) if model.writes else None, at)
+
+
+def _stage(core: Core, tables: tuple[Module, ...], at: Layout) -> Stage:
+    if len(core.sides) != 1 or core.sides[0].shared is not None:
+        raise refused(core, "an encoder-decoder" if len(core.sides) != 1 else "positions that all layers share")
+    (side,), (norm,) = core.sides, core.norms
+    layer = side.layers.layers[0]
+    assert isinstance(layer, Layer)
+    assert isinstance(layer.norms[0], Norm)
+    pieces = tuple(_piece(each, at) for each in tables) if at.first else ()
+    layers, width = of_stage(side.layers, at), layer.norms[0].width
+    return Stage(core.name, _placed(pieces), layers, norm if at.last else None, width, at, dropped=True)
+
+
+def _placed(tables: tuple[Module, ...]) -> tuple[Module, ...]:
+    """Words, and what is added to them for where they stand."""
+    words, places = tables[:1], tables[1:]
+    return (*(each.but(scatters=not places) for each in words), *places)
+
+
+def head_of(head: Linear, at: Layout) -> Linear | None:
+    """What makes logits, on the last stage; where that is not the first, a copy of the table that it is tied to."""
+    if not at.last:
+        return None
+    tied = head.tied_to if at.first else None
+    return head.but(fan_out=at.share_of_words(head.fan_out), tied_to=tied)

@@ -1,0 +1,82 @@
+"""The messages of a device, against those that were counted while Megatron-core ran."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import recorded
+from tfcalc import Workload
+from tfcalc.configs.published import HFModel
+from tfcalc.nn.counted import counted
+from tfcalc.placed.layout import Layout
+from tfcalc.placed.messages import Sent, messages
+from tfcalc.placed.rules import on_device
+
+CALLED = {"allreduce_": "all-reduce", "_allgather_base_": "all-gather", "_reduce_scatter_base_": "reduce-scatter"}
+SMALL = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "vocab_size": 256,
+}
+GPT = {"model_type": "gpt2", "n_embd": 64, "n_layer": 8, "n_head": 4, "vocab_size": 512}
+
+
+def sent(config: dict[str, Any], at: Layout) -> list[Sent]:
+    """Of one micro-batch of two sequences of 16 tokens, in fp32 as they were recorded."""
+    workload = Workload(phase="train", batch_size=2, seq_len=16)
+    return messages(counted(on_device(HFModel(config).module(), at), workload), 32)
+
+
+@pytest.mark.parametrize(
+    "row", recorded("megatron/collectives.jsonl"), ids=lambda row: f"tp{row['tp']}-{row['sequence_parallel']}"
+)
+def test_they_are_those_that_megatron_core_calls(row: dict[str, Any]) -> None:
+    """tp 4 has more devices than heads of keys: each layer gathers queries, keys and values, too."""
+    found = {
+        (one.name, one.devices, one.bytes): one.times
+        for one in sent(SMALL, Layout(row["tp"], row["sequence_parallel"]))
+    }
+    called = {(CALLED[each["name"]], each["ranks"], each["bytes"]): each["times"] for each in row["collectives"]}
+    assert found == called
+
+
+def test_four_all_reduces_a_layer_half_of_them_forward() -> None:
+    """Shoeybi et al. 2019, section 3: "2 all-reduces in the forward path and 2 in the backward path" of a layer."""
+    assert [each for each in sent(SMALL, Layout(2)) if each.bytes == 4 * 2 * 16 * 64] == [
+        Sent("all-reduce", 2, 8192, forward=2 * 3 + 1, backward=2 * 3 + 1)
+    ]
+
+
+def test_sequence_parallelism_sends_as_much_as_tensor_parallelism_alone() -> None:
+    """Korthikanti et al. 2022, section 4.2.2: "the communication bandwidth used is the same".
+
+    But for what is gathered once more for weights' gradients ("we store only Y_i^s […] and perform an extra
+    all-gather in the backward pass").
+    """
+    alone, shared = (sent(SMALL, Layout(2, sequence_parallel)) for sequence_parallel in (False, True))
+    again = (2 * 3 + 1) * Sent("all-gather", 2, 8192).by_each
+    assert sum(each.times * each.by_each for each in shared) == sum(each.times * each.by_each for each in alone) + again
+
+
+def test_learned_positions_are_added_before_the_sequence_is_shared() -> None:
+    """Megatron-core's LanguageModelEmbedding: its words are summed for all, and only their share is kept then."""
+    found = {one.name: (one.forward, one.backward) for one in sent(GPT, Layout(2, True)) if one.bytes == 8192}
+    assert found["all-reduce"] == (1, 0)
+    assert found["all-gather"] == (2 * 8 + 1, (2 * 8 + 1) + 2 * 8 + 1)
+    assert found["reduce-scatter"] == (2 * 8, 2 * 8 + 1)
+
+
+@pytest.mark.parametrize("vpp", [1, 2])
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_each_chunk_hands_on_what_the_next_one_reads(vpp: int, sequence_parallel: bool) -> None:
+    """As torch's tables of interleaved schedules have it: of 4 ranks with 2 chunks each the last sends once less."""
+    size = 4 * 2 * 16 * 64 // (2 if sequence_parallel else 1)
+    for stage in range(4):
+        found = [one for one in sent(GPT, Layout(2, sequence_parallel, 4, vpp, stage)) if one.name == "send"]
+        assert found == [Sent("send", 2, size, forward=vpp - (stage == 3), backward=vpp - (stage == 0))]
