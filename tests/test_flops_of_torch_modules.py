@@ -13,7 +13,7 @@ from tfcalc.core.measure import matmul_backward_flops, matmul_flops
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.classic import Layer
-from tfcalc.nn.context import Context
+from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.module import Module
@@ -75,7 +75,7 @@ def ran(module: Module, run: Workload, width: int, *, reached: bool) -> Componen
     trace, queries, keys = Counting(), run.target, run.source
     shapes = [(each.batch, each.length, width) for each in (queries, keys)]
     x, memory = (trace.reached(shape) if reached else trace.given(shape, "float32", "input") for shape in shapes)
-    module(x, Context(run, queries, memory=memory, memory_of=keys))
+    module(x, Context(run, queries, memory=Memory(memory, keys)))
     (record,) = trace.record.inside.values()
     return record.component()
 

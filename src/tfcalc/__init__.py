@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.2.0"
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from tfcalc.questions.memory import memory
     from tfcalc.questions.overview import Overview, overview
     from tfcalc.questions.params import params
-    from tfcalc.questions.side_by_side import Comparison, Operand, compare
+    from tfcalc.questions.side_by_side import Comparison, compare
+    from tfcalc.questions.totals import Operand
     from tfcalc.workload import Workload
 
 _HOME = {
@@ -56,7 +57,7 @@ _HOME = {
     "kernels": "questions.kernels",
     "load": "catalog",
     "memory": "questions.memory",
-    "Operand": "questions.side_by_side",
+    "Operand": "questions.totals",
     "overview": "questions.overview",
     "Overview": "questions.overview",
     "params": "questions.params",
@@ -93,7 +94,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import what is asked for, when it is asked for."""
     if name not in _HOME:
         raise AttributeError(f"module 'tfcalc' has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,7 +39,7 @@ class Preset(NamedTuple):
     repository: str
     sources: dict[str, str]
     fields: dict[str, Any]
-    config: dict[str, Any]
+    config: dict[str, object]
 
     @property
     def family(self) -> str:
@@ -148,7 +149,7 @@ def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer
     return from_config(config_of(name, offline=offline), name="" if is_place(name) else name, treat_as=treat_as)
 
 
-def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
+def config_of(name: str, *, offline: bool = False) -> dict[str, object]:
     """The fields of the config.json that is meant, whether a family of ours knows it or not. Raises as :func:`load`."""
     from tfcalc.hub import fetch, is_id
     from tfcalc.reader import is_place, read
@@ -167,7 +168,7 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, Any]:
         raise Unavailable(error.message, same + error.hint) from None
 
 
-def from_config(config: dict[str, Any], *, name: str = "", treat_as: str = "", dtype_note: str = "") -> HFModel:
+def from_config(config: Mapping[str, object], *, name: str = "", treat_as: str = "", dtype_note: str = "") -> HFModel:
     """Build a model from the fields of a Hugging Face config.json.
 
     Args:

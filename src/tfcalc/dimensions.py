@@ -80,10 +80,10 @@ class Described:
     """
 
     __slots__ = ()
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
     __signature__ = Parameters()
 
-    def __init__(self, *values: Any, **named: Any) -> None:
+    def __init__(self, *values: object, **named: object) -> None:
         known = self.__dataclass_fields__
         given = dict(zip((name for name, each in known.items() if not each.kw_only), values, strict=False), **named)
         wrong = sorted(given.keys() - known.keys())
@@ -119,7 +119,7 @@ class Described:
         found = {name: assumed.get(name) if getattr(self, name) is None else getattr(self, name) for name in known}
         return {known[name].symbol: value for name, value in found.items() if value is not None}
 
-    def replaced(self, **sizes: Any) -> Self:
+    def replaced(self, **sizes: object) -> Self:
         """A copy with these fields changed, by field name."""
         return replace(self, **sizes)
 
@@ -131,7 +131,7 @@ class Described:
         """A copy in which these sizes are given (as 1), so that each gets a symbol of its own."""
         return self.replaced(**{name: 1 for name in names if name in self.dimensions()})
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """The fields as in the JSON; sizes that were not given have their implied value."""
         given = {item.name: getattr(self, item.name) for item in fields(self)}
         return given | {name: size for name, size in (self.implied | self.assumed).items() if given[name] is None}
@@ -141,7 +141,7 @@ class Described:
         given: Num | None = getattr(self, name)
         return (self.implied | self.assumed)[name] if given is None else given
 
-    def _values(self) -> tuple[Any, ...]:
+    def _values(self) -> tuple[object, ...]:
         return tuple(getattr(self, item.name) for item in fields(self))
 
     def __eq__(self, other: object) -> bool:
@@ -168,7 +168,7 @@ def described(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
     return made
 
 
-def _in_words(item: Field[Any]) -> str:
+def _in_words(item: Field[object]) -> str:
     """``"sequence length"``, ``"what is run: forward, train, prefill or decode"``."""
     known = facet(item)
     if isinstance(known, Choice) and known.known:
@@ -179,7 +179,7 @@ def _in_words(item: Field[Any]) -> str:
 
 
 def dimension(
-    symbol: str, meaning: str, *flags: str, default: Any = None, follows: str = "", length: bool = False
+    symbol: str, meaning: str, *flags: str, default: object = None, follows: str = "", length: bool = False
 ) -> Any:
     """A dataclass field that holds a size."""
     return field(default=default, metadata={"facet": Dimension(symbol, meaning, flags, follows, length)})
@@ -188,7 +188,7 @@ def dimension(
 def choice(
     meaning: str,
     *flags: str,
-    default: Any,
+    default: object,
     known: tuple[str, ...] = (),
     spellings: Mapping[str, str] = NO_SPELLINGS,
 ) -> Any:
@@ -201,13 +201,13 @@ def text(meaning: str, *flags: str, default: str = "") -> Any:
     return field(default=default, metadata={"facet": Text(meaning, flags)})
 
 
-def facet(item: Field[Any]) -> Dimension | Choice | Text | None:
+def facet(item: Field[object]) -> Dimension | Choice | Text | None:
     """What a dataclass field says of itself, if anything."""
     found = item.metadata.get("facet")
     return found if isinstance(found, Dimension | Choice | Text) else None
 
 
-def check_sizes(described: Any) -> None:
+def check_sizes(described: Described) -> None:
     """Every dimension of a dataclass instance is a whole number in range; every choice is a known word.
 
     Raises InvalidModel with the field, the value, and what would do.
@@ -231,8 +231,8 @@ def check_sizes(described: Any) -> None:
                 raise InvalidModel(f"{item.name} {quoted(value)} is neither true nor false", "write True or False")
 
 
-def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) -> None:
-    """``value`` is a whole number from ``least`` to ``most``, a power of ten; InvalidModel otherwise."""
+def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) -> int:
+    """The ``value``, a whole number from ``least`` to ``most``, a power of ten; InvalidModel for any other."""
     if isinstance(value, bool) or not isinstance(value, int):
         hint = (
             "convert it by int(…)"
@@ -246,3 +246,4 @@ def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) ->
         figures = f"{value:.3g}" if value < 10**300 else "over 10^300"
         largest = f"10^{len(str(most)) - 1}"
         raise InvalidModel(f"{name} {figures} is too large", f"the largest accepted is {largest}; is it a typo?")
+    return value

@@ -6,7 +6,6 @@ import os
 import re
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tfcalc.errors import Unavailable
 from tfcalc.reader import CONFIG, BadConfig, read
@@ -24,7 +23,7 @@ def is_id(name: str) -> bool:
     return ID.fullmatch(name) is not None
 
 
-def fetch(name: str, *, offline: bool = False) -> dict[str, Any]:
+def fetch(name: str, *, offline: bool = False) -> dict[str, object]:
     """The config.json of this repository: from the cache on this machine, else over the network.
 
     Raises Unavailable where it is not in the cache and the network is not to be used (``offline``, HF_HUB_OFFLINE),
@@ -42,7 +41,7 @@ def fetch(name: str, *, offline: bool = False) -> dict[str, Any]:
     return _download(name)
 
 
-def _download(name: str) -> dict[str, Any]:
+def _download(name: str) -> dict[str, object]:
     try:
         from huggingface_hub import constants, hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError

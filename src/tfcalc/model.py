@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
@@ -24,7 +24,7 @@ class Sized(Protocol):
         """What each letter stands for, of the sizes that were given or assumed."""
         ...
 
-    def replaced(self, **sizes: Any) -> Self:
+    def replaced(self, **sizes: Num) -> Self:
         """The same with other sizes, by name."""
         ...
 
@@ -67,7 +67,7 @@ class Model(Sized, Protocol):
         """Raise InvalidModel where the model, or the model on this workload, makes no sense."""
         ...
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """The model as it stands in the JSON."""
         ...
 

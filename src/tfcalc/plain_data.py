@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tfcalc.errors import InvalidModel, TfcalcError
 from tfcalc.printable import quoted
@@ -20,7 +19,11 @@ PLAIN = (str, int, float, type(None))
 
 
 def check_plain(
-    data: Mapping[str, Any], *, of: str = "a config.json", called: str = "", failure: type[TfcalcError] = InvalidModel
+    data: Mapping[str, object],
+    *,
+    of: str = "a config.json",
+    called: str = "",
+    failure: type[TfcalcError] = InvalidModel,
 ) -> None:
     """Raise a ``failure`` for the first value that no such file holds: another object, or what has no end.
 
@@ -39,7 +42,7 @@ def check_plain(
             raise failure(f"{place}{path} has over {MOST_DIGITS:,} digits", "leave it out")
 
 
-def _values(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any, int]]:
+def _values(value: object, path: str, depth: int) -> Iterator[tuple[str, object, int]]:
     """Everything in it that has no parts, by its path; what is nested too deeply is not looked into."""
     if depth <= DEEPEST and isinstance(value, Mapping):
         for name, inner in value.items():

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tfcalc.errors import InvalidModel, TfcalcError
 from tfcalc.plain_data import check_plain, whole_number
@@ -26,7 +25,7 @@ class BadConfig(InvalidModel):
     code = "bad-config"
 
 
-def read(place: str) -> dict[str, Any]:
+def read(place: str) -> dict[str, object]:
     """The config.json at ``place``: a file, a directory that holds one, or ``-`` for the standard input.
 
     Raises BadConfig for what cannot be read, is larger than 4 MiB, or is not a JSON object.
@@ -54,7 +53,7 @@ def reading(place: object, failure: type[BadConfig] = BadConfig) -> Iterator[Non
         raise failure(f"{place} is not a file name", "use another path") from None
 
 
-def parse(raw: bytes, called: str) -> dict[str, Any]:
+def parse(raw: bytes, called: str) -> dict[str, object]:
     """The JSON object in these bytes. Raises BadConfig where there is none."""
     if len(raw) > LARGEST:
         raise BadConfig(f"{called} is larger than 4 MiB", "a config.json has a few thousand bytes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
 from tfcalc.core.letters import spelled
@@ -55,7 +55,7 @@ def to_sympy(number: Polynomial | int, notation: str = "lbhn") -> sympy.Expr:
     )
 
 
-def _atom(atom: Atom, notation: str) -> Any:
+def _atom(atom: Atom, notation: str) -> sympy.Expr:
     import sympy
 
     if isinstance(atom, Floor):

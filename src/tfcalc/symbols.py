@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tfcalc.core.letters import spelled
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
-from tfcalc.core.traced import traced
+from tfcalc.core.traced import traced, value_of
 from tfcalc.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Sized")
 
 
-def with_symbols(described: T, make: Callable[[str], Any] = symbol, *, general: bool = False) -> T:
+def with_symbols(described: T, make: Callable[[str], Num] = symbol, *, general: bool = False) -> T:
     """A model or workload with a symbol for every size that was given or assumed.
 
     A size that follows from others keeps following from them (``d_ff = 4h``), unless ``general`` asks for a symbol of
@@ -44,8 +44,8 @@ def remembering(described: T) -> T:
     >>> remembering(Workload(batch_size=8)).target.tokens
     4096 = b*l
     """
-    known: dict[str, Any] = described.values()
-    return with_symbols(described, lambda letter: traced(letter, known[letter]))
+    known = described.values()
+    return with_symbols(described, lambda letter: traced(letter, value_of(known[letter])))
 
 
 def values(*described: Sized) -> dict[str, Num]:

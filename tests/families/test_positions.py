@@ -132,7 +132,7 @@ def local(measure: Measure = matmul_flops) -> Any:
 
 def test_embedding_params_have_the_tables_of_positions_in_them() -> None:
     for kind in ("learned", "t5", "multiplicative", "relative"):
-        totals = params(model(kind)).to_dict()
+        totals: dict[str, Any] = params(model(kind)).to_dict()
         assert totals["embedding_params"] - V * H == by_hand(kind, 1)
 
 

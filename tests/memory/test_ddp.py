@@ -17,8 +17,8 @@ ADAPTERS = 12 * 16 * ((768 + 2304) + (768 + 768) + (768 + 3072) + (3072 + 768))
 
 def bytes_of(plan: Training, name: str = "gpt2") -> tuple[int, int]:
     """The peak, and the buckets."""
-    found = memory(load(name), RUN, training=plan).to_dict()
-    return found["total_bytes"], found["communication_bytes"]
+    found = memory(load(name), RUN, training=plan)
+    return found.answer, int(found.totals["communication_bytes"])
 
 
 @pytest.mark.parametrize(

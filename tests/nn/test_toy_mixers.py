@@ -23,7 +23,7 @@ from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, add, mul
+from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import matmul
@@ -69,7 +69,7 @@ class Gated(Attention):
         q = transpose(reshape(self.inward[0](x), *x.shape[:2], self.heads, self.key_dim), 1, 2)
         made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
         gate = self.gate(x)
-        gate = activation("sigmoid", gate, lambda: ctx.backend.activation("sigmoid", gate), "gate")
+        gate = ctx.activation("sigmoid", gate, "gate")
         return self.output(mul(made, gate))
 
 
@@ -134,7 +134,7 @@ class Memory(Module):
         shape = (*x.shape[:2], self.heads, self.width)
         q, k, v = (reshape(each(x), *shape) for each in (self.queries, self.keys, self.values))
         decay = self.decays(x)
-        decay = activation("sigmoid", decay, lambda: ctx.backend.activation("sigmoid", decay), "decay")
+        decay = ctx.activation("sigmoid", decay, "decay")
         d, each_state = self.width, x.rows * self.heads * self.width * self.width
         call = Call(
             "memory",

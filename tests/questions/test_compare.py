@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,8 @@ def test_a_column_is_the_answers_of_its_model(name: str) -> None:
 
 
 def test_the_kinds_add_up() -> None:
-    for row in compare("mixtral-8x7b", "bert-base-uncased", "mamba2-780m").to_dict()["models"]:
+    found: dict[str, Any] = compare("mixtral-8x7b", "bert-base-uncased", "mamba2-780m").to_dict()
+    for row in found["models"]:
         kinds = [key for key in row if key.endswith("_params") and key not in ("total_params", "active_params")]
         assert sum(row[key] for key in kinds) == row["total_params"]
 
@@ -77,7 +79,8 @@ def test_what_one_of_them_has_not_is_said() -> None:
     assert isinstance(cache, Unknown)
     assert "BertModel" in cache.reason
     assert found.row("kv_cache_bytes").ratio(1) is None
-    assert found.to_dict()["models"][0]["kv_cache_bytes"] is None
+    told: dict[str, Any] = found.to_dict()
+    assert told["models"][0]["kv_cache_bytes"] is None
     assert [row[1] for row in found.sheet().rows if row[0] == "KV cache at context"] == ["none"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -45,11 +46,13 @@ def test_each_line_is_its_formula_at_the_sizes(case: tuple[Transformer, Workload
 @pytest.mark.parametrize("name", ["gpt2", "mixtral-8x7b", "transformer-base"])
 def test_a_line_of_memory_at_rest_is_the_product_of_its_factors(name: str, dtype: str) -> None:
     model = catalog.load(name)
-    found = explain(model.tree(Workload()).name, model, "memory", conventions=Conventions(dtype=dtype)).to_dict()
-    for line in found["items"]:
+    found = explain(model.tree(Workload()).name, model, "memory", conventions=Conventions(dtype=dtype))
+    told: dict[str, Any] = found.to_dict()
+    for line in told["items"]:
         assert line["bytes"] == line["copies"] * len(line["names"]) * prod(line["factors"])
 
 
 def test_the_bytes_of_a_number_stand_in_front_of_its_sizes() -> None:
-    (line, *_) = explain("attention", catalog.load("gpt2"), "memory").to_dict()["items"]
+    told: dict[str, Any] = explain("attention", catalog.load("gpt2"), "memory").to_dict()
+    (line, *_) = told["items"]
     assert (line["factors"], line["bytes"]) == ([4, 768, 3 * 768], 4 * 768 * 3 * 768)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -82,7 +83,7 @@ def test_the_verdict_is_exact_and_never_clipped(b: int, l: int, recipe: str, spa
 
 
 def test_the_answer_for_programs() -> None:
-    found = trained("5GiB", Training()).to_dict()
+    found: dict[str, Any] = trained("5GiB", Training()).to_dict()
     plain = memory(load("gpt2"), workload=TRAINING, training=Training()).to_dict()
     assert plain.items() <= found.items()
     assert found["budget_bytes"] == 5 * 2**30
@@ -203,9 +204,9 @@ def test_gpus_that_are_there_are_used_before_more_are_asked_for() -> None:
 @pytest.mark.parametrize("batch", [2, 6, 7, 12, 30, 64])
 def test_micro_batches_add_up_to_the_batch(batch: int) -> None:
     run, plan = TRAINING.replaced(batch_size=batch), Training(precision="bf16", grad_accum=3)
-    changes = of_training(load("gpt2"), run, plan).known["batch"]
-    sizes = [change.values["batch_size"] for change in changes]
-    assert all(change.values["batch_size"] * change.values["grad_accum"] == 3 * batch for change in changes)
+    changes: list[Mapping[str, Any]] = [change.values for change in of_training(load("gpt2"), run, plan).known["batch"]]
+    sizes = [change["batch_size"] for change in changes]
+    assert all(change["batch_size"] * change["grad_accum"] == 3 * batch for change in changes)
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] == 1
     assert sizes[0] < batch
@@ -240,7 +241,8 @@ def test_where_no_change_is_enough_those_that_people_combine_are_given() -> None
 
 def test_where_nothing_is_enough_the_closest_is_given() -> None:
     found = trained("100MB", Training())
-    [change] = found.to_dict()["changes"]
+    told: dict[str, Any] = found.to_dict()
+    [change] = told["changes"]
     assert change["fits"] is False
     assert change["headroom_bytes"] < 0
     assert change["total_bytes"] < found.report.answer
@@ -269,12 +271,12 @@ def test_the_bytes_of_many_plans_are_those_of_each(recompute: str) -> None:
 
 def test_serving_has_a_largest_context_and_most_requests() -> None:
     model = load("llama-3-8b")
-    found = fits(model, "24GB", serving=Serving(context=32_768, concurrency=4)).to_dict()
+    found: dict[str, Any] = fits(model, "24GB", serving=Serving(context=32_768, concurrency=4)).to_dict()
     assert found["fits"] is False
     assert 0 < found["largest_context"] < 32_768
     assert found["largest_concurrency"] < 4
     assert found["changes"]
-    spare = fits(model, "80GB", serving=Serving(context=4096)).to_dict()
+    spare: dict[str, Any] = fits(model, "80GB", serving=Serving(context=4096)).to_dict()
     assert spare["fits"] is True
     assert spare["changes"] == []
     assert spare["largest_context"] == 8192, "what the model was made for"

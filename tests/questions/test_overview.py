@@ -142,7 +142,7 @@ def test_every_family_has_one_screen(name: str) -> None:
         assert max(map(len, lines(found.sheet(), width))) <= width
     for command in found.commands.values():
         assert command.startswith("tfcalc ")
-    answer = found.to_dict()
+    answer: dict[str, Any] = found.to_dict()
     json.dumps(answer)
     missing = {name for name, value in answer.items() if value is None and name.endswith(("_bytes", "_token"))}
     assert missing == set(answer["reasons"])

@@ -20,7 +20,9 @@ def change(name: str, times: int = 1, *, lessens: bool = False) -> Change:
 
 def taking_off(sizes: dict[str, int]) -> Need:
     """So many bytes less for each change, by the field that it changes."""
-    return lambda asked: WHOLE - sum(sizes[name] * times for name, times in asked.values.items())
+    return lambda asked: (
+        WHOLE - sum(sizes[name] * times for name, times in asked.values.items() if isinstance(times, int))
+    )
 
 
 def names(ways: Ways, sizes: dict[str, int], budget: int, *combined: str, margin: int = 0) -> list[str]:

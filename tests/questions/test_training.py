@@ -46,7 +46,8 @@ def test_our_gpt_3_has_the_papers_parameters_and_compute(name: str) -> None:
     assert rule.params / 1e6 == pytest.approx(row["params_M"], rel=0.004)  # 1,315.7M is printed as 1,320
     assert rule.flops == 6 * rule.params * tokens == pytest.approx(row["flops"], rel=0.006)  # rounded twice
     # 6ND leaves out attention's products, 12·n·l·h a token, by hand from the config
-    config = load(name).described()["config"]
+    described: dict[str, Any] = load(name).described()
+    config = described["config"]
     attention = 12 * config["n_layer"] * 2048 * config["n_embd"] * tokens
     assert {term.what: term.flops for term in rule.difference}[ATTENTION] == attention
     assert attention < 0.31 * rule.flops

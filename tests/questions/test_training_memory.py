@@ -138,7 +138,8 @@ def test_a_plan_that_cannot_be_is_refused_with_what_was_given(asked: Training, s
 def test_what_reads_images_makes_nothing_of_text_and_the_answer_says_so() -> None:
     whole = load("qwen2-vl-2b-instruct")
     assert isinstance(whole, HFModel)
-    shallow = HFModel({**whole.data, "vision_config": {**whole.data["vision_config"], "depth": 1}})
+    fields: dict[str, Any] = dict(whole.data)
+    shallow = HFModel({**fields, "vision_config": {**fields["vision_config"], "depth": 1}})
     run = Workload(phase="train", seq_len=64)
     deep, flat = (memory(each, run, training=Training()) for each in (whole, shallow))
     assert deep.totals["weights_bytes"] != flat.totals["weights_bytes"]

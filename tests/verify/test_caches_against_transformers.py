@@ -62,7 +62,7 @@ def built_with(config: dict[str, Any], length: int, device: str) -> tuple[Any, d
     with torch.device(device):
         built = build(model.config | {f"_{key}": how for key, how in AS_COUNTED.items()}, model.architecture, device)
         built = built.to(torch.bfloat16).eval()
-        given = inputs(built, run, "none")
+        given: dict[str, Any] = inputs(built, run, "none")
     half = {name: one.bfloat16() if one.is_floating_point() else one for name, one in given.items()}
     return built, half
 

@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
+    Array = NDArray[Any]
+    """Of 64-bit integers, or of Python's own where these are too narrow."""
+
 AT_ONCE = 1 << 14
 """Points, so that all forms at them fit into a processor's cache."""
 MOST = (1 << 63) - 1
 """What a 64-bit integer holds; beyond it Python's own are used."""
 
 
-def training_peaks(
-    model: Model, workload: Workload, plan: Training | None, sizes: Mapping[str, NDArray[Any]]
-) -> NDArray[Any]:
+def training_peaks(model: Model, workload: Workload, plan: Training | None, sizes: Mapping[str, Array]) -> Array:
     """The bytes of the peak wherever the workload has these ``sizes``, which are given by name or letter.
 
     A step is run at the first point with sizes that remember what was decided by them. What is live at each moment is
@@ -59,7 +60,7 @@ def training_peaks(
     return found.reshape(shape)
 
 
-def _fields(model: Model, workload: Workload, sizes: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _fields(model: Model, workload: Workload, sizes: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays by the names of the workload's fields."""
     symbols = {size.symbol: name for name, size in workload.dimensions().items()}
     found = {}
@@ -73,7 +74,7 @@ def _fields(model: Model, workload: Workload, sizes: Mapping[str, NDArray[Any]])
     return found
 
 
-def _check(model: Model, workload: Workload, plan: Training | None, fields: Mapping[str, NDArray[Any]]) -> None:
+def _check(model: Model, workload: Workload, plan: Training | None, fields: Mapping[str, Array]) -> None:
     """Raise where a single answer at one of the points would be refused."""
     for name, array in fields.items():
         if array.size and array.dtype.kind not in "iu":
@@ -86,7 +87,7 @@ def _check(model: Model, workload: Workload, plan: Training | None, fields: Mapp
     check_plans(plan, None)
 
 
-def _highest(forms: list[Polynomial], points: Mapping[str, NDArray[Any]], count: int) -> NDArray[Any]:
+def _highest(forms: list[Polynomial], points: Mapping[str, Array], count: int) -> Array:
     """The most of these forms at each point, which are so many that each power is computed once."""
     import numpy as np
 

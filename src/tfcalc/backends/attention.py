@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from tfcalc.backends.sinks import scale_by_sinks, softmax_beside, softmax_beside_own, softmax_less_highest
 from tfcalc.core.traced import known, value_of
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import Attention, EagerCode
 from tfcalc.nn.context import Context
 from tfcalc.ops.attention import by_token, fused_attention
 from tfcalc.ops.elementwise import add, dropout, filled, limited, mul, pointwise, scaled
@@ -121,34 +123,34 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attent
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
     """Transformers' eager_attention_forward."""
-    trace = q.trace
-    p = scaled(_scores(q, k, attention))
+    trace, code = q.trace, attention.eager
+    p = scaled(_scores(q, k, code))
     if (bias := attention.bias(ctx)) is not None:
         p = add(p, expand(bias, *p.shape))
     if attention.capped:
         p = scaled(pointwise("tanh", scaled(p, "div")))
     if ctx.slopes is not None and attention.alibi is not None:
         p = add(p, ctx.slopes)
-    if attention.own_mask:
+    if code.mask == "own":
         seen = (q.shape[0], 1, q.shape[2] if attention.causal else 1, k.shape[2])
         p = filled(p, trace.new(seen, "bool", "mask"))
     if mask is not None:
-        p = filled(p, mask) if attention.fills_masked else add(p, mask)
-        p = limited(p) if attention.limits_masked else p
+        p = filled(p, mask) if code.mask == "filled" else add(p, mask)
+        p = limited(p) if code.mask == "limited" else p
     sinks = attention.sinks
     scale = scale_by_sinks(p, sinks) if sinks is not None and sinks.code == "scale" else None
     if ctx.sinks is not None:
         p = trace.to(softmax_beside_own(p, ctx.sinks), q.dtype)
     elif sinks is not None and scale is None:
         p = trace.to(softmax_beside(p, sinks), v.dtype)
-    elif attention.softmax == "less highest":
+    elif code.softmax == "less highest":
         p = trace.to(softmax_less_highest(p), v.dtype)
-    elif attention.softmax == "own":
+    elif code.softmax == "own":
         p = trace.to(softmax(p), v.dtype)
-    elif attention.softmax == "weights":
+    elif code.softmax == "weights":
         p = softmax(trace.to(p, trace.weights_format), trace.weights_format)
     else:
-        p = trace.to(softmax(p, attention.softmax), q.dtype)
+        p = trace.to(softmax(p, code.softmax), q.dtype)
     p = _dropped(p, attention, ctx)
     trace.until_layer_ends(p)
     made = matmul(p, v)
@@ -157,16 +159,14 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
     return transpose(contiguous(transpose(made, 1, 2)), 1, 2)
 
 
-def _scores(q: Tensor, k: Tensor, attention: Attention) -> Tensor:
+def _scores(q: Tensor, k: Tensor, code: EagerCode) -> Tensor:
     """``Q Kᵀ``, where the family wants it in fp32, even under autocast."""
     trace = q.trace
     assert isinstance(trace, Running)
-    if attention.scores_in_float32:
+    if code.scores:
         q, k = trace.to(q, "float32"), trace.to(k, "float32")
-    if not attention.exact:
+    with trace.no_autocast() if code.scores == "exact" else nullcontext():
         return matmul(q, transpose(k, 2, 3))
-    with trace.no_autocast():
-        return matmul(trace.to(q, "float32"), transpose(trace.to(k, "float32"), 2, 3))
 
 
 def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:

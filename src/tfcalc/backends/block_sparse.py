@@ -22,7 +22,8 @@ def block_sparse(mixer: BlockAttention, ctx: Context, q: Tensor, k: Tensor, v: T
     Source: transformers' BigBirdBlockSparseAttention.
     """
     assert mixer.blocks is not None
-    assert ctx.there is not None
+    assert ctx.filled is not None
+    assert ctx.filled.there is not None
     (b, a, length, d), size, trace = q.shape, mixer.blocks.block, q.trace
     count, wide = floor_div(length, size), mixer.blocks.random * size
     places = trace.new((b, a, (count - 2) * mixer.blocks.random), "int64", "random blocks")
@@ -40,7 +41,7 @@ def block_sparse(mixer: BlockAttention, ctx: Context, q: Tensor, k: Tensor, v: T
     ]
     whole = cat([each if len(each.shape) == 5 else unsqueeze(each, 2) for each in made], 2)
     made.clear()
-    whole = trace.call(Call("mul", (whole,), q.shape, whole.dtype, saves=(ctx.there,)))
+    whole = trace.call(Call("mul", (whole,), q.shape, whole.dtype, saves=(ctx.filled.there,)))
     trace.until_layer_ends(trace.new((b, a, length, length), whole.dtype, "all weights"))
     return whole
 

@@ -111,7 +111,7 @@ def networks(experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor
 def some_idle(experts: IdleExperts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     """The same with experts that hand on what they read, to which tokens are sent as often as to others."""
     trace, pairs = x.trace, _pairs(sent)
-    busy = floor_div(pairs * experts.down.stored, experts.up.stored)
+    busy = floor_div(pairs * experts.down.count, experts.up.count)
     places = _places(x, 2 * busy, "places of tokens")
     rows = index(x, places, (busy, x.width))
 
@@ -122,7 +122,7 @@ def some_idle(experts: IdleExperts, x: Tensor, sent: Routed, ctx: Context) -> Te
 
     made = mul(_one(experts, rows, product, ctx), index(sent.weights, places, (busy, 1)))
     made = added_to_rows(trace.to(made, x.dtype), places, x.rows)
-    if same((experts.up.stored,), (experts.down.stored,)):
+    if same((experts.up.count,), (experts.down.count,)):
         return made
     places = _places(x, 2 * (pairs - busy), "places of tokens")
     rows = index(x, places, (pairs - busy, x.width))

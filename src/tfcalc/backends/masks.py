@@ -46,7 +46,7 @@ def _of_sequence(window: Num | None, readers: Sequence[Attention], trace: Runnin
     sloped = [each.heads for each in readers if each.alibi is not None and each.alibi.in_mask]
     if ctx.run.kernel == "eager" or sloped:
         kernels = EAGER if window is None else (*EAGER, *WINDOWED)
-        kind = "bool" if any(each.fills_masked for each in readers) else trace.numerics.weights
+        kind = "bool" if any(each.eager.mask == "filled" for each in readers) else trace.numerics.weights
         shape = (batch, sloped[0] if sloped else 1, length, length)
         mask = trace.call(Call("mask", (), shape, kind, kernels=kernels))
         mask.storage.home = trace.module  # one for all layers, if any keeps it

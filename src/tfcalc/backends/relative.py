@@ -27,14 +27,14 @@ def shared(table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
         if ctx.run.every:
             zeros.node = Node("zeros", "", (), (), False, 0, 1)  # it never runs
             trace.until_end(zeros)
-    return ctx._replace(bias=bias, memory_bias=zeros)
+    return ctx._replace(bias=bias, memory=ctx.memory and ctx.memory._replace(bias=zeros))
 
 
 def no_bias(table: RelativeBias, ctx: Context, ids: Tensor) -> Tensor | None:
     """A zero for each head and pair of a place and one of the encoder's, in a decoder."""
-    if ctx.memory_of is None:
+    if ctx.memory is None:
         return None
-    shape = (1, table.heads, ctx.stream.length, ctx.memory_of.length)
+    shape = (1, table.heads, ctx.stream.length, ctx.memory.of.length)
     return ids.trace.new(shape, ids.trace.compute, "zeros")
 
 

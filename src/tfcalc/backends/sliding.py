@@ -48,8 +48,8 @@ def _within(p: Tensor, half: int) -> Tensor:
 
 def _weights(p: Tensor, mixer: SlidingAttention, ctx: Context) -> Tensor:
     kind, p = p.dtype, softmax(p, "float32")
-    if ctx.there is not None:
-        p = filled(p, ctx.there)
+    if ctx.filled is not None and ctx.filled.there is not None:
+        p = filled(p, ctx.filled.there)
     p = p.trace.to(p, kind)
     return dropout(p, "attend_dropout") if mixer.dropout and ctx.drops else p
 

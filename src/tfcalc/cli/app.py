@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -65,7 +65,7 @@ def _about(
 def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[..., int]:
     """The function that typer sees: a parameter per option."""
 
-    def called(**flags: Any) -> int:
+    def called(**flags: object) -> int:
         settings = settle(options, flags)
         try:
             return run(settings)
@@ -113,7 +113,7 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     return found
 
 
-def _parameter(option: Option) -> Any:
+def _parameter(option: Option) -> object:
     """What typer is told of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
         return typer.Argument(None, help=option.help, show_default=False)

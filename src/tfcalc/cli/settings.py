@@ -109,9 +109,8 @@ class Settings:
         for warning in named.warnings:
             tell(f"tfcalc: {warning}", ascii_only=self.get("ascii", False))
         # Settings files and variables describe the classic model; what overrides a config is typed.
-        typed = {name: self.given[name] for name in MODEL_NAMES if name in self.given}
-        sizes: dict[str, Any] = {name: given.value for name, given in typed.items() if given.source == FLAG}
-        return named.replaced(**sizes)
+        typed = [name for name in MODEL_NAMES if name in self.given and self.given[name].source == FLAG]
+        return named.replaced(**{name: self.get(name) for name in typed})
 
     def workload(self, model: Model) -> Workload:
         """What is run, at most as long as the model can read where nothing else is given."""
@@ -136,7 +135,7 @@ MODEL_NAMES = tuple(option.name for option in MODEL_FIELDS)
 SIZES = frozenset(option.name for option in (*MODEL_FIELDS, *RUN))
 
 
-def settle(options: Iterable[Option], flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
+def settle(options: Iterable[Option], flags: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
     """Read every option's value from the first place that has one. Raises UsageError or BadFile."""
     filed, path = _filed(_here())
     variables = _variables(environ)
@@ -209,7 +208,7 @@ def _read(option: Option, raw: Any, called: str) -> Value:
     return one_of(called, option.spellings.get(raw.lower(), raw), option.known) if option.known else raw
 
 
-def _switch(raw: Any, called: str) -> bool:
+def _switch(raw: object, called: str) -> bool:
     if isinstance(raw, bool):
         return raw
     word = str(raw).lower()
@@ -226,7 +225,7 @@ def _here() -> Path | None:
         return None
 
 
-def _filed(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
+def _filed(folder: Path | None) -> tuple[dict[str, object], Path | None]:
     """The settings file that is nearest above ``folder``, its keys as option names."""
     for place in (folder, *folder.parents) if folder else ():
         for path, section in ((place / "tfcalc.toml", ()), (place / "pyproject.toml", ("tool", "tfcalc"))):
@@ -239,7 +238,7 @@ def _filed(folder: Path | None) -> tuple[dict[str, Any], Path | None]:
     return {}, None
 
 
-def _table(path: Path, section: tuple[str, ...]) -> dict[str, Any] | None:
+def _table(path: Path, section: tuple[str, ...]) -> dict[str, object] | None:
     """The table under ``section`` of a TOML file; None where it has none. A file without the word is not parsed."""
     try:
         with path.open("rb") as file:
@@ -255,7 +254,7 @@ def _table(path: Path, section: tuple[str, ...]) -> dict[str, Any] | None:
     from tfcalc.plain_data import check_plain
 
     try:
-        table: Any = tomllib.loads(raw.decode())
+        table: object = tomllib.loads(raw.decode())
     except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise BadFile(f"{path} is not TOML: {error}") from None
     for name in section:

@@ -31,7 +31,7 @@ class Known(Protocol):
         ...
 
     @property
-    def defaults(self) -> Mapping[str, Any]:
+    def defaults(self) -> Mapping[str, object]:
         """The fields that may be left out."""
         ...
 
@@ -53,7 +53,7 @@ class Reading:
         self.find = find
         self.sizes: dict[str, int] = {}
         self.fields: dict[str, Field] = {}
-        self.assumed: dict[str, Any] = {}
+        self.assumed: dict[str, object] = {}
         self.seen: set[str] = set()
         self.taken: dict[str, str] = {}
         self.instead = instead or {}
@@ -76,9 +76,9 @@ class Config:
 
     def __init__(
         self,
-        data: Mapping[str, Any],
+        data: Mapping[str, object],
         model_type: str,
-        defaults: Mapping[str, Any],
+        defaults: Mapping[str, object],
         aliases: Mapping[str, str],
         head: str,
         reading: Reading,
@@ -86,7 +86,7 @@ class Config:
     ) -> None:
         self.data = data
         self.model_type = model_type
-        self.defaults = defaults
+        self.defaults: Mapping[str, Any] = defaults
         self.aliases = aliases
         self.head = head
         self.reading = reading
@@ -118,9 +118,7 @@ class Config:
 
     def number(self, name: str, *, least: int = 1) -> int:
         """A whole number that decides the structure (how many layers of which kind), and so is never a symbol."""
-        value = self._required(name)
-        check_size(self.path(name), value, least)
-        number: int = value
+        number = check_size(self.path(name), self._required(name), least)
         if number > MOST_LAYERS and name.endswith(COUNT_LAYERS):
             raise InvalidModel(f"{self.path(name)} {number} is too large", f"at most {MOST_LAYERS} layers")
         return number
@@ -147,19 +145,17 @@ class Config:
 
     def words(self, name: str, length: int | None, known: Sequence[str] = ()) -> list[str]:
         """One word per layer, such as ``layer_types``; as many as there are, where no ``length`` is given."""
-        values = self._list(name, length)
-        for value in values:
+        words = []
+        for value in self._list(name, length):
             if not isinstance(value, str) or (known and value not in known):
                 hint = nearest(str(value), known) if known else "put it in quotes"
                 raise InvalidModel(f"{self.path(name)}: {quoted(value)} is not known", hint)
-        return values
+            words.append(value)
+        return words
 
     def numbers(self, name: str, length: int | None = None, *, least: int = 0) -> list[int]:
         """A list of whole numbers; of this ``length``, where that is given."""
-        values = self._list(name, length)
-        for value in values:
-            check_size(f"{self.path(name)}: ", value, least)
-        return values
+        return [check_size(f"{self.path(name)}: ", value, least) for value in self._list(name, length)]
 
     def get(self, name: str) -> Any:
         """The value as it stands in the file, else its default, else None. For a structure that has no other method."""
@@ -176,9 +172,9 @@ class Config:
         self,
         name: str,
         model_type: str = "",
-        defaults: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, object] | None = None,
         *,
-        over: Mapping[str, Any] | None = None,
+        over: Mapping[str, object] | None = None,
         head: str = "",
     ) -> Config:
         """The config that is nested under ``name``; empty where it is left out.
@@ -199,7 +195,7 @@ class Config:
         known = {**family.defaults, **(over or {})}
         return Config(data, family.model_type, known, family.aliases, head or self.head, self.reading, path)
 
-    def within(self, name: str, model_type: str, **own: Any) -> Config:
+    def within(self, name: str, model_type: str, **own: object) -> Config:
         """The config nested under ``name``, of a ``model_type`` that no family builds by itself.
 
         Its defaults are those that transformers declares, and its ``own``.
@@ -228,7 +224,7 @@ class Config:
         """The names that the field goes by: its own first."""
         return [name, *(other for other, own in self.aliases.items() if own == name)]
 
-    def _look_up(self, name: str) -> Any:
+    def _look_up(self, name: str) -> object:
         for key in self._keys(name):
             self.reading.seen.add(self.prefix + key)
             if key in self.data:
@@ -238,7 +234,7 @@ class Config:
             self.reading.assumed[self.prefix + name] = value
         return value
 
-    def _required(self, name: str) -> Any:
+    def _required(self, name: str) -> object:
         value = self._look_up(name)
         if value is MISSING:
             raise InvalidModel(f"{self.prefix}{name} is missing", f"a {self.model_type} config needs it")
@@ -246,7 +242,7 @@ class Config:
             raise InvalidModel(f"{self.path(name)} is null", f"a {self.model_type} config needs a value")
         return value
 
-    def _list(self, name: str, length: int | None) -> list[Any]:
+    def _list(self, name: str, length: int | None) -> list[object]:
         values = self._required(name)
         if not isinstance(values, list | tuple):
             raise InvalidModel(f"{self.path(name)} {quoted(values)} is not a list", "write [ … ]")
@@ -255,7 +251,7 @@ class Config:
         return list(values)
 
 
-def check_factor(path: str, value: Any) -> float:
+def check_factor(path: str, value: object) -> float:
     """A number above 0, not necessarily whole. Raises InvalidModel for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
         raise InvalidModel(f"{path} {quoted(value)} is not a factor", "write a number above 0")

@@ -15,10 +15,18 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 FILE = Path(__file__).with_name("families.jsonl")
 BEGINNING = '{"model_type": '
+
+
+class Line(TypedDict, total=False):
+    """What the file says of a model type; one that no family builds has no ``module``."""
+
+    model_type: str
+    module: str
+    defaults: Mapping[str, object]
 
 
 def model_types() -> list[str]:
@@ -29,26 +37,24 @@ def model_types() -> list[str]:
 
 def module_of(model_type: str) -> str | None:
     """The module of families/ that builds this model type; None where no family does."""
-    module: str | None = _line(model_type).get("module")
-    return module
+    return _line(model_type).get("module")
 
 
-def declared(model_type: str) -> Mapping[str, Any]:
+def declared(model_type: str) -> Mapping[str, object]:
     """The fields that a config may leave out, with the values that transformers' config class declares for them.
 
     Those alone that are read; none where transformers has no such model type.
     """
-    fields: Mapping[str, Any] = _line(model_type).get("defaults", {})
-    return fields
+    return _line(model_type).get("defaults", {})
 
 
 @cache
-def _line(model_type: str) -> Mapping[str, Any]:
+def _line(model_type: str) -> Line:
     text = _text()
     start = text.find(f"{BEGINNING}{json.dumps(model_type)},")
     if start < 0:
         return {}
-    found: Mapping[str, Any] = json.loads(text[start : text.index("\n", start)])
+    found: Line = json.loads(text[start : text.index("\n", start)])
     return found
 
 

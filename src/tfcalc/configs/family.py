@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.declared import declared, model_types, module_of
@@ -38,10 +38,10 @@ class Family(NamedTuple):
     heads: Mapping[str, Top]
     aliases: Mapping[str, str]
     like: str
-    own: Mapping[str, Any]
+    own: Mapping[str, object]
 
     @property
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self) -> dict[str, object]:
         """The fields that a config may leave out, with their values then."""
         return {**declared(self.like or self.model_type), **self.own}
 
@@ -68,7 +68,7 @@ def family(
     heads: Mapping[str, Top],
     aliases: Mapping[str, str] | None = None,
     like: str = "",
-    **own: Any,
+    **own: object,
 ) -> Callable[[Build], Build]:
     """Register a function as the builder of these model types: their class, heads, and what a config may leave out.
 

@@ -87,7 +87,7 @@ class HFModel:
 
     def __init__(
         self,
-        data: Mapping[str, Any],
+        data: Mapping[str, object],
         *,
         name: str = "",
         treated_as: str = "",
@@ -110,7 +110,7 @@ class HFModel:
         self._trees: dict[tuple[object, ...], Component] = {}
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> dict[str, object]:
         """The fields, with the model_type that they are read by."""
         return {**self.data, "model_type": self.family.model_type}
 
@@ -237,7 +237,7 @@ class HFModel:
             return HFModel(_put(self.data, paths), instead=self.instead, changed=changed, **same)
         return HFModel(self.data, instead=self.instead | paths, changed=self.changed, **same)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """As in the JSON: the config with what was changed in it, and what was left to defaults."""
         return {
             "name": self.name,
@@ -308,7 +308,7 @@ class HFModel:
         return places
 
 
-def _check_layer_types(data: Mapping[str, Any], reading: Reading) -> None:
+def _check_layer_types(data: Mapping[str, object], reading: Reading) -> None:
     """One for each layer, whether the family looks at them or not: transformers takes no other list either."""
     for scope in ("", "text_config."):
         inside = data.get(scope.removesuffix(".")) if scope else data
@@ -328,7 +328,7 @@ def _brief(value: object) -> str:
     return text if len(text) <= 40 else "…"
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """The same without what JSON has no word for: an infinite time step is written as text."""
     if isinstance(value, Mapping):
         return {str(key): _finite(inner) for key, inner in value.items()}
@@ -337,14 +337,15 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
-def _put(data: Mapping[str, Any], sizes: Mapping[str, Num]) -> dict[str, Any]:
+def _put(data: Mapping[str, object], sizes: Mapping[str, Num]) -> dict[str, object]:
     """The config with these sizes written into it; types of layers are cut, or begun again, to be as many as these."""
     changed = dict(data)
     for path, size in sizes.items():
         *scopes, name = path.split(".")
         inside = changed
         for scope in scopes:
-            inside[scope] = inside = dict(inside.get(scope) or {})
+            nested = inside.get(scope)
+            inside[scope] = inside = dict(nested) if isinstance(nested, Mapping) else {}
         inside[name] = size
         if name in (LAYERS, "num_layers") and isinstance(size, int):
             for of_layers in (field for field in inside if field.endswith((LAYER_TYPES, ATTENTION_TYPES))):

@@ -26,7 +26,7 @@ class Guards:
     def __init__(self) -> None:
         self.decided: dict[tuple[Polynomial, str], bool] = {}
 
-    def decide(self, difference: Any, relation: str, value: int) -> bool:
+    def decide(self, difference: Polynomial, relation: str, value: int) -> bool:
         """Whether the ``difference``, which is ``value`` here, is as the relation says; remembered, if it could not be.
 
         Sizes are at least 1, so that a sum of them with factors above 0 is, too.
@@ -53,11 +53,11 @@ class Guarded(Traced):
 
     __slots__ = ("guards",)
 
-    def __init__(self, value: int, formula: Any, guards: Guards) -> None:
+    def __init__(self, value: int, formula: Polynomial, guards: Guards) -> None:
         super().__init__(value, formula)
         self.guards = guards
 
-    def _made(self, value: int, formula: Any) -> Guarded:
+    def _made(self, value: int, formula: Polynomial) -> Guarded:
         return Guarded(value, formula, self.guards)
 
     @property
@@ -65,7 +65,7 @@ class Guarded(Traced):
         """Itself: what is decided by it is remembered."""
         return self
 
-    def _less(self, other: Any) -> tuple[Any, int]:
+    def _less(self, other: Traced | int) -> tuple[Polynomial, int]:
         return self.formula - formula_of(other), self.value - int_of(other)
 
     def __eq__(self, other: object) -> bool:
@@ -74,27 +74,27 @@ class Guarded(Traced):
         difference, value = self._less(other)
         return self.guards.decide(difference, EQUAL, value)
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: Traced | int) -> bool:
         difference, value = self._less(other)
         return self.guards.decide(difference, LESS, value)
 
-    def __gt__(self, other: Any) -> bool:
+    def __gt__(self, other: Traced | int) -> bool:
         difference, value = self._less(other)
         return self.guards.decide(-difference, LESS, -value)
 
-    def __le__(self, other: Any) -> bool:
+    def __le__(self, other: Traced | int) -> bool:
         return not self > other
 
-    def __ge__(self, other: Any) -> bool:
+    def __ge__(self, other: Traced | int) -> bool:
         return not self < other
 
     def __bool__(self) -> bool:
         return self != 0
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: int) -> Traced:
         return self - self // other * other
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: int) -> Traced:
         return other - other // self * self
 
     def __index__(self) -> int:
@@ -114,6 +114,6 @@ def guarded(letter: str, value: int, guards: Guards) -> Guarded:
     return Guarded(value, symbol(letter), guards)
 
 
-def int_of(number: Any) -> int:
+def int_of(number: Traced | int) -> int:
     """The int that a number is here."""
     return number.value if isinstance(number, Traced) else int(number)

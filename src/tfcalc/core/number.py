@@ -105,7 +105,7 @@ def minimum(one: Any, other: Any) -> Any:
     return divide(one + other - abs(one - other), 2)
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one: object, other: object) -> bool:
     """Whether two values are equal, or two tuples of such, whatever kind of number stands in them.
 
     >>> same((2, ("a", 3)), (2, ("a", 3))), same(2, 3)

@@ -12,7 +12,7 @@ from functools import cache
 from math import gcd
 from typing import Any, NamedTuple
 
-from tfcalc.core.number import Num, minimum
+from tfcalc.core.number import Num, divide, floor_div, minimum
 
 
 class Floor(NamedTuple):
@@ -165,9 +165,9 @@ class Polynomial:
 
         A symbol without a value stays a symbol, so that a part can be substituted.
         """
-        result: Any = 0
+        result: Num = 0
         for powers, factor in self.terms.items():
-            term: Any = factor
+            term: Num = factor
             for atom, power in sorted(powers, key=_power, reverse=True):  # multiply first, so that // is exact
                 value = _value(atom, values)
                 for _ in range(abs(power)):
@@ -221,16 +221,18 @@ def _order(item: tuple[Atom, int]) -> tuple[bool, str]:
     return (False, atom) if isinstance(atom, str) else (True, repr(atom))
 
 
-def _value(atom: Atom, values: Mapping[str, Num]) -> Any:
+def _value(atom: Atom, values: Mapping[str, Num]) -> Num:
     if isinstance(atom, Floor):
         divisor = atom.divisor.at(values) if isinstance(atom.divisor, Polynomial) else atom.divisor
-        return atom.dividend.at(values) // divisor
+        whole: Num = floor_div(atom.dividend.at(values), divisor)
+        return whole
     if isinstance(atom, Minimum):
-        return minimum(atom.one.at(values), atom.other.at(values))
+        smaller: Num = minimum(atom.one.at(values), atom.other.at(values))
+        return smaller
     return values[atom] if atom in values else symbol(atom)
 
 
-def _divided(term: Any, value: Any) -> Any:
-    if isinstance(value, Polynomial):
-        return Polynomial({(): 1}) * term / value
-    return term // value
+def _divided(term: Num, value: Num) -> Num:
+    one: Num = Polynomial({(): 1})
+    quotient: Num = divide(one * term, value) if isinstance(value, Polynomial) else floor_div(term, value)
+    return quotient

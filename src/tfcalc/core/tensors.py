@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any
 
 from tfcalc.core.component import Component, Node
 from tfcalc.core.cost import Tensor
 from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
 
 NUMBER = re.compile(r"(^|\.)(expert_)?\d+(?=\.|$)")
 LAYERS = re.compile(r"\[[^]]*\]")
@@ -40,8 +40,8 @@ def shapes(root: Component) -> dict[str, Counter[tuple[int, ...]]]:
     for node in root.walk():
         for weight in node.component.own.weights:
             if weight.tied_to is None:
-                shape: tuple[Any, ...] = tuple(sorted(weight.shape))
-                found.setdefault(_name(node, weight), Counter())[shape] += node.copies  # type: ignore[assignment]
+                shape = tuple(sorted(map(value_of, weight.shape)))
+                found.setdefault(_name(node, weight), Counter())[shape] += value_of(node.copies)
     return found
 
 

@@ -24,11 +24,11 @@ class Traced:
 
     __slots__ = ("formula", "value")
 
-    def __init__(self, value: int, formula: Any) -> None:
+    def __init__(self, value: int, formula: Polynomial) -> None:
         self.value = value
         self.formula = formula
 
-    def _made(self, value: int, formula: Any) -> Traced:
+    def _made(self, value: int, formula: Polynomial) -> Traced:
         """A number that was computed from this one."""
         return Traced(value, formula)
 
@@ -43,45 +43,44 @@ class Traced:
         found: frozenset[str] = getattr(self.formula, "free_symbols", frozenset())
         return found
 
-    def __add__(self, other: Any) -> Traced:
+    def __add__(self, other: Traced | int) -> Traced:
         value, formula = _both(other)
         return self._made(self.value + value, self.formula + formula)
 
-    def __mul__(self, other: Any) -> Traced:
+    def __mul__(self, other: Traced | int) -> Traced:
         value, formula = _both(other)
         return self._made(self.value * value, self.formula * formula)
 
     def __neg__(self) -> Traced:
         return self * -1
 
-    def __sub__(self, other: Any) -> Traced:
+    def __sub__(self, other: Traced | int) -> Traced:
         return self.__add__(other * -1)
 
-    def __rsub__(self, other: Any) -> Traced:
+    def __rsub__(self, other: Traced | int) -> Traced:
         return (-self).__add__(other)
 
     __radd__ = __add__
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> Traced:
+    def __truediv__(self, other: Traced | int) -> Traced:
         """What is known to come out even."""
         value, formula = _both(other)
         return self._made(self.value // value, _even(self.formula, formula))
 
-    def __rtruediv__(self, other: Any) -> Traced:
-        return self._made(other // self.value, _even(other, self.formula))
-
-    def __floordiv__(self, other: Any) -> Traced:
+    def __floordiv__(self, other: Traced | int) -> Traced:
         value, formula = _both(other)
         return self._made(self.value // value, self.formula // formula)
 
     def __rfloordiv__(self, other: int) -> Traced:
         return self._made(other // self.value, other // self.formula)
 
-    def __mod__(self, other: Any) -> Any:
+    __rtruediv__ = __rfloordiv__
+
+    def __mod__(self, other: int) -> Traced | int:
         return self.value % other
 
-    def minimum(self, other: Any) -> Traced:
+    def minimum(self, other: Traced | int) -> Traced:
         """The smaller of the two; the formula keeps both, unless their difference is a number."""
         value, formula = _both(other)
         return self._made(min(self.value, value), minimum(self.formula, formula))
@@ -89,16 +88,16 @@ class Traced:
     def __eq__(self, other: object) -> bool:
         return self.value == (other.value if isinstance(other, Traced) else other)
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: Traced | int) -> bool:
         return self.value < _both(other)[0]
 
-    def __gt__(self, other: Any) -> bool:
+    def __gt__(self, other: Traced | int) -> bool:
         return self.value > _both(other)[0]
 
-    def __le__(self, other: Any) -> bool:
+    def __le__(self, other: Traced | int) -> bool:
         return self.value <= _both(other)[0]
 
-    def __ge__(self, other: Any) -> bool:
+    def __ge__(self, other: Traced | int) -> bool:
         return self.value >= _both(other)[0]
 
     def __hash__(self) -> int:
@@ -130,7 +129,7 @@ def value_of(number: Any) -> int:
     return number.whole if isinstance(number, Traced) else int(number)
 
 
-def known(number: Any) -> int | None:
+def known(number: object) -> int | None:
     """The int that a size is; None where letters or arrays stand for it.
 
     >>> known(traced("l", 200)), known(7), known(symbol("l"))
@@ -141,20 +140,20 @@ def known(number: Any) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def formula_of(number: Any) -> Any:
+def formula_of(number: Any) -> Polynomial:
     """The closed form; a plain number's is itself."""
     return number.formula if isinstance(number, Traced) else Polynomial({(): number})
 
 
-def _even(whole: Any, part: Any) -> Any:
+def _even(whole: Polynomial, part: Polynomial | int) -> Polynomial:
     """The closed form of a division that comes out even; where it is not seen to, that of its floor."""
     if isinstance(part, int) or len(part.terms) != 1:
         return whole // part
     (factor,) = part.terms.values()
-    if isinstance(whole, int) or any(each % factor for each in whole.terms.values()):
+    if any(each % factor for each in whole.terms.values()):
         return whole // part
     return whole / part
 
 
-def _both(other: Any) -> tuple[int, Any]:
+def _both(other: Traced | int) -> tuple[int, Polynomial | int]:
     return (other.value, other.formula) if isinstance(other, Traced) else (other, other)

@@ -36,7 +36,7 @@ def beam(c: Config) -> Module:
 
     def mixer(window: int | None) -> Attention:
         made = gated(c, window).but(gate_bias=bias)
-        return made if window is not None else made.but(rope=None, tempered=True)
+        return made if window is not None else made.but(rope=None, tempered="own")
 
     def mixed() -> Mixture:
         return routed(c, "num_experts").but(scales=True)

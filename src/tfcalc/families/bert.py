@@ -8,6 +8,7 @@ from tfcalc.configs.family import family
 from tfcalc.families import bert_kit as kit
 from tfcalc.families.bert_kit import FIRST_TOKEN, PAIRED
 from tfcalc.families.bert_tops import BERT_TOPS, ROBERTA_TOPS, causal, predictions
+from tfcalc.nn.attention import EagerCode
 from tfcalc.nn.embeddings import GIVEN, TOKENS, OnPage, Positions, Segments
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.module import Module
@@ -43,7 +44,7 @@ def layoutlm(c: Config) -> Module:
     kinds = {"x": GIVEN, "y": GIVEN, "h": TOKENS, "w": TOKENS}
     page = (Positions(f"{axis}_position_embeddings", places, h, kind) for axis, kind in kinds.items())
     tables = kit.positions(c), kit.token_types(c, indices=TOKENS)
-    made = kit.bert_like("layoutlm", c, *tables, pooled=tuple(BERT_TOPS), cross=False, softmax="float32")
+    made = kit.bert_like("layoutlm", c, *tables, pooled=tuple(BERT_TOPS), cross=False, eager=EagerCode())
     words = kit.embeddings(c, *tables, *page)
     return made.but(table=OnPage(words.name, words.tables, words.norm, words.dropped))
 

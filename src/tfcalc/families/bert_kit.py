@@ -9,7 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.windows import LAYERS
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import BUFFER, PLACES, Embeddings, Positions, Segments
@@ -74,7 +74,7 @@ def attention(
     maps = tuple(Linear(one, h, a * d, letter, bias) for one, letter in zip(inward, "QKV", strict=True))
     dropped = {"dropout": bool(c.get("attention_probs_dropout_prob"))}
     causal = {"causal": c.flag("is_decoder")} if of is Attention else {}
-    own: dict[str, Any] = {"softmax": "own"} | dropped | causal | more
+    own: dict[str, Any] = {"eager": OWN_SOFTMAX} | dropped | causal | more
     return of(name, a, a, d, d, maps, (), Linear(outward, a * d, h, "O", True), **own)
 
 

@@ -75,7 +75,7 @@ def encoder(c: Config, *, tied: bool) -> ByteEncoder:
     return made.but(
         cross=cross.but(name=f"{cross.name}[last]"),
         again=MapAgain(f"{name}[not last]", h, h * k, name, times=others),
-        unused=cross.but(name=f"{cross.name}[not last]", count=others, used=others),
+        unused=cross.but(name=f"{cross.name}[not last]", count=others),
     )
 
 

@@ -12,7 +12,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
 from tfcalc.families.bert_tops import MASKED, TASKS, predicted
 from tfcalc.nn.basic import Embedding, Linear, parameter
-from tfcalc.nn.deberta import ByDistance, Convolution, Unpadded
+from tfcalc.nn.deberta import ByDistance, MaskedEmbeddings, TokenConvolution
 from tfcalc.nn.disentangled import C2P, P2C, Disentangled
 from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.encoder import Encoder
@@ -63,7 +63,7 @@ TOPS: dict[str, Top] = {
 }
 
 
-def words(c: Config, code: str = "") -> Unpadded:
+def words(c: Config, code: str = "") -> MaskedEmbeddings:
     """Words, positions and token types where there are any, and a map to the hidden size where they are narrower."""
     e, h = width_of_words(c), c.size("hidden_size")
     narrow = c.get("embedding_size") is not None and c.number("embedding_size") != c.number("hidden_size")
@@ -73,7 +73,9 @@ def words(c: Config, code: str = "") -> Unpadded:
         *([kit.token_types(c, width=e, indices=TOKENS)] if c.number("type_vocab_size", least=0) else []),
     )
     widened = Linear("embed_proj", e, h) if narrow else None
-    return Unpadded("embeddings", tables, kit.norm(c, "LayerNorm").but(code=code), kit.drops(c), widened=widened)
+    return MaskedEmbeddings(
+        "embeddings", tables, kit.norm(c, "LayerNorm").but(code=code), kit.drops(c), widened=widened
+    )
 
 
 def kinds(c: Config) -> tuple[str, ...]:
@@ -160,7 +162,7 @@ def deberta_v2(c: Config) -> Module:
     return Encoder("deberta", words(c), (), layers)
 
 
-def convolution(c: Config) -> Convolution:
+def convolution(c: Config) -> TokenConvolution:
     """One beside the first layer."""
     c.quotient("hidden_size", "conv_groups")  # groups of channels must be of one size
-    return Convolution("conv.conv", c.size("hidden_size"), c.size("conv_kernel_size"), c.size("conv_groups"))
+    return TokenConvolution("conv.conv", c.size("hidden_size"), c.size("conv_kernel_size"), c.size("conv_groups"))

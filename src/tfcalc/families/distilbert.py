@@ -11,6 +11,7 @@ from tfcalc.families import bert_kit as kit
 from tfcalc.families import bert_tops as tops
 from tfcalc.families.bert_kit import FFN, NAMES
 from tfcalc.families.windows import LAYERS
+from tfcalc.nn.attention import OWN_SOFTMAX
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.encoder import Encoder, Layers
@@ -135,7 +136,9 @@ def mobilebert_attention(c: Config) -> NarrowAttention:
     widths, drops = {"Q": w, "K": w, "V": seen}, bool(c.get("attention_probs_dropout_prob"))
     maps = (Linear(name, widths[letter], a * d, letter, True) for name, letter in zip(NAMES, "QKV", strict=False))
     back = Linear(NAMES[-1], a * d, w, "O", True)
-    return NarrowAttention("attention", a, a, d, d, tuple(maps), (), back, causal=False, softmax="own", dropout=drops)
+    return NarrowAttention(
+        "attention", a, a, d, d, tuple(maps), (), back, causal=False, eager=OWN_SOFTMAX, dropout=drops
+    )
 
 
 def mobilebert_ffn(name: str, c: Config) -> FeedForward:

@@ -50,6 +50,6 @@ def doge(c: Config) -> Module:
 
     def one(window: int | None) -> PreNorm:
         made = kit.layer(c, attention(c, window), network(c), dropped=bool(c.get("hidden_dropout")))
-        return WeightedResidual(**made.__dict__ | {"weights": weights})
+        return WeightedResidual(**made.__dict__ | {"factors": weights})
 
     return kit.decoder(c, one, windows(c, lambda _: True))

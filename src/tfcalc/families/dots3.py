@@ -17,7 +17,7 @@ from tfcalc.nn.latent import LatentAttention
 from tfcalc.nn.latent_gate import LatentGate
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
-from tfcalc.nn.reader import Senses
+from tfcalc.nn.reader import Multimodal
 from tfcalc.nn.rope import Rope
 from tfcalc.ops.keeping import FP32
 
@@ -157,4 +157,4 @@ def dots3_note(c: Config) -> Module:
     """Text, images and sound (dots 3 Note, rednote 2026)."""
     vision = nested(c.sub("vision_config", "dots3_note_vision_encoder"), "vision_tower")
     audio = nested(c.sub("audio_config", "dots3_note_audio_encoder"), "audio_tower")
-    return Senses("model", nested(text_of(c), "language_model"), ((vision,), (audio,)))
+    return Multimodal("model", nested(text_of(c), "language_model"), ((vision,), (audio,)))

@@ -10,6 +10,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
 from tfcalc.families import bert_tops as tops
 from tfcalc.families.bert_kit import PAIRED
+from tfcalc.nn.attention import OWN_SOFTMAX
 from tfcalc.nn.basic import Linear, parameter
 from tfcalc.nn.embeddings import BUFFER, PLACES, AngleTable, Embeddings
 from tfcalc.nn.embeddings import TOKENS as EVERY
@@ -157,7 +158,7 @@ def mixed_attention(name: str, c: Config) -> MixedAttention:
         (),
         Linear("output.dense", h, h, "O", True),
         dropout=bool(c.get("attention_probs_dropout_prob")),
-        softmax="own",
+        eager=OWN_SOFTMAX,
         nearby=Nearby(
             "",
             ChannelConvolution(f"{conv}.depthwise", h, k),

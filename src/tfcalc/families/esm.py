@@ -10,6 +10,7 @@ from tfcalc.core.number import floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit, kit
 from tfcalc.families.bert_tops import TASKS, dense_classes, lm, masked_upcast, predicted
+from tfcalc.nn.attention import OWN_SOFTMAX
 from tfcalc.nn.basic import Buffer, Linear
 from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.embeddings_kin import Residues
@@ -98,6 +99,6 @@ def esmc(c: Config) -> Module:
         raise InvalidModel(f"{c.path('num_key_value_heads')} must be num_attention_heads", "leave it out")
     norms, last = "layernorm", "layernorm-no-bias"
     mixer = kit.attention(c, bias=c.flag("attention_bias"), qk_norms=last, whole=True, causal=False)
-    layer = kit.layer(c, mixer.but(softmax="own"), kit.gated(c, bias=c.flag("mlp_bias")), norm=norms)
+    layer = kit.layer(c, mixer.but(eager=OWN_SOFTMAX), kit.gated(c, bias=c.flag("mlp_bias")), norm=norms)
     names = ("esmc", "embed_tokens", "norm")
     return kit.decoder(c, layer.but(scales=True), norm=last, names=names)

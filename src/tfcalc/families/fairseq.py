@@ -10,6 +10,7 @@ from tfcalc.configs.tops import bare, classifier, lm_head
 from tfcalc.core.number import Num
 from tfcalc.families.gpt2 import GPT_TOPS, normed, split_attention
 from tfcalc.families.windows import LAYERS
+from tfcalc.nn.attention import OWN_SOFTMAX, EagerCode
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import PLACES, TOKENS, Positions, Sines
@@ -33,7 +34,7 @@ def mixer(c: Config, name: str, *, dropout: str = "attention_dropout", **more: A
 
 def reader(c: Config, key_width: Num | None = None) -> Module:
     """Attention to an encoder, whose vectors may have another width."""
-    return mixer(c, "encoder_attn", of=CrossAttention, key_width=key_width, softmax="own")
+    return mixer(c, "encoder_attn", of=CrossAttention, key_width=key_width, eager=OWN_SOFTMAX)
 
 
 def network(
@@ -127,7 +128,7 @@ def xglm(c: Config) -> Module:
     """Lin et al. 2021 (arXiv 2112.10668): fixed positions."""
     readers = (reader(c),) if c.flag("add_cross_attention") else ()
     ffn = network(c, "ffn_dim", "activation_function")
-    layers = stack(c, mixer(c, "self_attn", softmax="own", limits_masked=True), *readers, ffn)
+    layers = stack(c, mixer(c, "self_attn", eager=EagerCode(softmax="own", mask="limited")), *readers, ffn)
     last, drops = normed(c, "layer_norm"), bool(c.get("dropout"))
     return Decoder("model", words(c), layers, last, added=(fixed(c),), dropped=drops)
 
@@ -135,7 +136,7 @@ def xglm(c: Config) -> Module:
 @family("biogpt", architecture="BioGptForCausalLM", heads=GPT_TOPS | {"ForCausalLM": lm_head("output_projection")})
 def biogpt(c: Config) -> Module:
     """Luo et al. 2022 (arXiv 2210.10341): GPT-2's sizes in the layers of fairseq; two rows of positions to spare."""
-    looks = mixer(c, "self_attn", dropout="attention_probs_dropout_prob", softmax="own", given_ones=True)
+    looks = mixer(c, "self_attn", dropout="attention_probs_dropout_prob", eager=OWN_SOFTMAX, given_ones=True)
     ffn = network(c, "intermediate_size", "hidden_act", of=InLayer)
     layers = stack(c, looks, ffn, dropped="hidden_dropout_prob")
     last, drops = normed(c, "layer_norm"), bool(c.get("hidden_dropout_prob"))
@@ -156,7 +157,7 @@ def trocr(c: Config) -> Module:
     """Li et al. 2021 (arXiv 2109.10282): the decoder that reads an image's encoder, whatever the config says of it."""
     added = learned(c, TOKENS) if c.flag("use_learned_position_embeddings") else fixed(c, TOKENS)
     embedding_norm = normed(c, "layernorm_embedding") if c.flag("layernorm_embedding") else None
-    subs = mixer(c, "self_attn", softmax="own"), reader(c, c.optional("cross_attention_hidden_size"))
+    subs = mixer(c, "self_attn", eager=OWN_SOFTMAX), reader(c, c.optional("cross_attention_hidden_size"))
     layers = stack(c, *subs, network(c, "decoder_ffn_dim", "activation_function"), pre_norm=False)
     drops = bool(c.get("dropout"))
     table, tables = words(c), (added,)

@@ -15,7 +15,7 @@ from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.funnel import DistanceMap, FunnelAttention, FunnelLayer
 from tfcalc.nn.heads import TOKENS
 from tfcalc.nn.module import Module
-from tfcalc.nn.shortening import Funnel, LongAgain, Rows, ShortBlock, ShortStack, Turns
+from tfcalc.nn.shortening import Funnel, LayerTurns, LongAgain, Rows, ShortBlock, ShortStack
 
 CLASSIFIER = ("classifier.linear_hidden", "classifier.linear_out")
 DISCRIMINATOR = ("discriminator_predictions.dense", "discriminator_predictions.dense_prediction")
@@ -66,7 +66,7 @@ def blocks(c: Config) -> Iterator[ShortBlock]:
     repeats = c.numbers("block_repeats", len(sizes), least=1) if c.has("block_repeats") else [1] * len(sizes)
     for place, (size, times) in enumerate(zip(sizes, repeats, strict=True)):
         first = layer("(first)", c)
-        again = Turns("(again)", first, times - 1, further=True) if times > 1 else None
+        again = LayerTurns("(again)", first, times - 1, further=True) if times > 1 else None
         others = Rows("(others)", layer("(others)", c), size - 1, size - 1, times) if size > 1 else None
         yield ShortBlock(f"blocks[{place}]", first, again, others)
 

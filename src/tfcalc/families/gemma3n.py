@@ -13,7 +13,7 @@ from tfcalc.families.gemma import CAPPED
 from tfcalc.families.kit import SANDWICH, head_dim, kv_heads
 from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.windows import FULL, LAYERS, SLIDING, both, window
-from tfcalc.nn.alt_up import AltUp, AltUpDecoder, AltUpLayer, EachStream, LowRank, SparseFeedForward
+from tfcalc.nn.alt_up import AltUp, AltUpDecoder, AltUpLayer, EachStream, Laurel, SparseFeedForward
 from tfcalc.nn.basic import Embedding, Linear, Norm, parameter
 from tfcalc.nn.module import Module
 from tfcalc.nn.per_layer import LayerInput, LayerVectors
@@ -142,10 +142,10 @@ def altup(c: Config) -> AltUp:
     )
 
 
-def laurel(c: Config) -> LowRank:
+def laurel(c: Config) -> Laurel:
     """Learned augmented residual layer: a map of low rank beside the attention."""
     h, r = c.size("hidden_size"), c.size("laurel_rank")
-    return LowRank("laurel", Linear("linear_left", h, r), Linear("linear_right", r, h), *norms(c, "post_laurel_norm"))
+    return Laurel("laurel", Linear("linear_left", h, r), Linear("linear_right", r, h), *norms(c, "post_laurel_norm"))
 
 
 @family("gemma3n_text", architecture="Gemma3nForCausalLM", heads=CAPPED)

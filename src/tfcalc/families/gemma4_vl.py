@@ -22,11 +22,17 @@ from tfcalc.nn.experts_beside import Beside
 from tfcalc.nn.frames import Convolution
 from tfcalc.nn.gemma_tower import Embedder, GemmaTower, NormedAttention, PatchEmbedder, Pool, RowsAndColumns
 from tfcalc.nn.layers import Sandwich
-from tfcalc.nn.light_conformer import Conformer, ConformerLayer, HalfNetwork, LightConvolution, SubsampledSpectrogram
-from tfcalc.nn.limits import Clipped, LimitedFeedForward
+from tfcalc.nn.light_conformer import (
+    Conformer,
+    HalfNetwork,
+    LightConformerLayer,
+    LightConvolution,
+    SubsampledSpectrogram,
+)
+from tfcalc.nn.limits import Clipped, FeedForwardWithLimits
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.nn.reader import Senses
+from tfcalc.nn.reader import Multimodal
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.shared_keys import SharingAttention
 from tfcalc.nn.stack import Stack
@@ -97,11 +103,11 @@ def vision_attention(c: Config) -> NormedAttention:
     )
 
 
-def vision_network(c: Config) -> LimitedFeedForward:
+def vision_network(c: Config) -> FeedForwardWithLimits:
     """Three maps."""
     h, f = c.size("hidden_size"), c.size("intermediate_size")
     gate, up, down = maps(c, GATED, [(h, f), (h, f), (f, h)], "g12")
-    return LimitedFeedForward("mlp", gate, up, down, c.word("hidden_activation"), limits=held_limits(c, GATED))
+    return FeedForwardWithLimits("mlp", gate, up, down, c.word("hidden_activation"), limits=held_limits(c, GATED))
 
 
 @family("gemma4_audio", architecture="Gemma4AudioModel", heads={"Model": tops.bare})
@@ -110,7 +116,7 @@ def gemma4_audio(c: Config) -> Module:
     h = c.size("hidden_size")
     before, behind, out = _norms(("norm_pre_attn", "norm_post_attn", "norm_out"), h)
     first, last = half(c, "feed_forward1"), half(c, "feed_forward2")
-    one = ConformerLayer("layers", first, hearing(c), light_convolution(c), last, (before, behind, out))
+    one = LightConformerLayer("layers", first, hearing(c), light_convolution(c), last, (before, behind, out))
     return Conformer(
         "audio_tower",
         subsampling(c),
@@ -197,7 +203,7 @@ def gemma4(c: Config) -> Module:
         audio = part(c, "audio_config", "gemma4_audio")
         embed = embedder("embed_audio", audio.size("output_proj_dims"), width, step=4)
         chains.append((image_kit.nested(audio, "audio_tower"), embed))
-    return Senses("model", image_kit.nested(text(c), "language_model"), tuple(chains), copies_ids=True)
+    return Multimodal("model", image_kit.nested(text(c), "language_model"), tuple(chains), copies_ids=True)
 
 
 @family("gemma4_unified", architecture="Gemma4UnifiedForConditionalGeneration", heads=HEADS)
@@ -210,7 +216,7 @@ def gemma4_unified(c: Config) -> Module:
     if c.get("audio_config") is not None:
         audio = c.within("audio_config", "gemma4_unified_audio")
         chains.append((embedder("embed_audio", audio.size("audio_embed_dim"), width, of_data=True),))
-    return Senses("model", masked(text(c)), tuple(chains), copies_ids=True)
+    return Multimodal("model", masked(text(c)), tuple(chains), copies_ids=True)
 
 
 def masked(text: Config) -> Module:

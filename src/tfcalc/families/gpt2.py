@@ -15,7 +15,7 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families.windows import LAYERS
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention, EagerCode
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import BUFFER, GIVEN, Positions, Sines
@@ -146,7 +146,7 @@ def gpt2_layers(c: Config, groups: Num | None = None, **code: Any) -> list[PreNo
 @family("gpt2", "gpt-sw3", architecture="GPT2LMHeadModel", heads=OWN_HEADS, aliases=SHORT)
 def gpt2(c: Config) -> Module:
     """Radford et al. 2019: the norms before their sub-layers, and one after the last layer."""
-    return stacked(c, "wte", gpt2_layers(c, softmax="own"), "ln_f", added=(places(c, "wpe"),))
+    return stacked(c, "wte", gpt2_layers(c, eager=OWN_SOFTMAX), "ln_f", added=(places(c, "wpe"),))
 
 
 @family("gpt_bigcode", architecture="GPTBigCodeForCausalLM", heads=OWN_HEADS, aliases=SHORT)
@@ -164,7 +164,7 @@ def openai_gpt(c: Config) -> Module:
 
     What its configs call GELU is the approximation by a tanh.
     """
-    mixer = split_attention(c, "attn", ("c_attn", "c_proj"), softmax="own")
+    mixer = split_attention(c, "attn", ("c_attn", "c_proj"), eager=OWN_SOFTMAX)
     kind = {"gelu": "gelu_new"}.get(c.word("afn"), c.word("afn"))
     mlp = network(c, "mlp", ("c_fc", "c_proj"), 4 * c.size("hidden_size"), kind)
     norms = normed(c, "ln_1"), normed(c, "ln_2")
@@ -193,8 +193,7 @@ def gpt_neo(c: Config) -> Module:
             dropout="attention_dropout",
             window=window,
             keeps_all=True,
-            scores_in_float32=True,
-            softmax="own",
+            eager=EagerCode("float32", "own"),
         )
         return PreNorm("h", (mixer, mlp), norms, bool(c.get("resid_dropout")), holds=True)
 
@@ -224,7 +223,7 @@ def local_windows(c: Config) -> list[int | None]:
 def one_norm(c: Config, *names: str, angles: str = "") -> Decoder:
     """Attention and feed-forward read the same norm and run side by side; attention has no biases."""
     rope = Rope(rotated(c), angles=angles, repeats=True)
-    mixer = split_attention(c, "attn", names, bias=False, rope=rope, scores_in_float32=True, softmax="own")
+    mixer = split_attention(c, "attn", names, bias=False, rope=rope, eager=EagerCode("float32", "own"))
     mlp = network(c, "mlp", ("fc_in", "fc_out"), inner(c), c.word("activation_function"))
     layer = Parallel("h", (mixer, mlp), (normed(c, "ln_1"),), bool(c.get("resid_pdrop")))
     return stacked(c, "wte", [layer] * c.number(LAYERS), "ln_f")
@@ -272,7 +271,7 @@ def codegen(c: Config) -> Module:
 def ctrl(c: Config) -> Module:
     """Keskar et al. 2019 (arXiv 1909.05858): words times √h, fixed positions; a bias on the logits."""
     names = ("Wq", "Wk", "Wv", "dense")
-    mixer = split_attention(c, "multi_head_attention", names, dropout="", softmax="own")
+    mixer = split_attention(c, "multi_head_attention", names, dropout="", eager=OWN_SOFTMAX)
     mlp = network(c, "ffn", ("0", "2"), c.size("dff"), "relu")
     norms = normed(c, "layernorm1"), normed(c, "layernorm2")
     layer = PreNorm("h", (mixer, mlp), norms, bool(c.get("resid_pdrop")), holds=True)

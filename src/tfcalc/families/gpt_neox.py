@@ -18,7 +18,7 @@ from tfcalc.families.llama import PRE_NORM
 from tfcalc.families.reader_kit import conditional
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.alibi import Alibi
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention, EagerCode
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.indexed import IndexedAttention
@@ -76,10 +76,9 @@ def gpt_neox_japanese(c: Config) -> Module:
     mlp = network(c, c.size("hidden_size") * c.size("intermediate_multiple_size"), c.word("hidden_act"), bias=False)
 
     def one(*, bias: bool) -> PreNorm:
-        mixer = split_attention(
-            c, "attention", QKV, bias=False, output_bias=bias, dropout="attention_dropout", rope=rope(c), softmax="own"
-        )
-        return kit.layer(c, mixer, mlp, norm="layernorm", dropped=bool(c.get("hidden_dropout")))
+        drops = "attention_dropout"
+        mixer = split_attention(c, "attention", QKV, bias=False, output_bias=bias, dropout=drops, rope=rope(c))
+        return kit.layer(c, mixer.but(eager=OWN_SOFTMAX), mlp, norm="layernorm", dropped=bool(c.get("hidden_dropout")))
 
     layer, names = one(bias=False), ("gpt_neox_japanese", "embed_in", "final_layer_norm")
     stack = Stack("layers", (*[layer] * (c.number(LAYERS) - 1), one(bias=True)), c.size(LAYERS))
@@ -132,7 +131,7 @@ def falcon(c: Config) -> Module:
     mixer = mixer.but(
         inward=tuple(each.but(turned=True) for each in mixer.inward), output=mixer.output.but(turned=True)
     )
-    mixer = mixer.but(softmax="weights", always_masked=True)
+    mixer = mixer.but(eager=EagerCode(softmax="weights"), always_masked=True)
     mixer = mixer.but(alibi=Alibi(in_mask=True)) if alibi else mixer.but(rope=kit.rope(c, width(c)))
     mlp = network(c, inner(c, "ffn_hidden_size"), c.word("activation"), bias=bias)
     mlp = mlp.but(up=mlp.up.but(turned=True), down=mlp.down.but(turned=True))
@@ -186,7 +185,14 @@ def mpt(c: Config) -> Module:
     """
     h, kind = c.size("hidden_size"), "layernorm-no-bias"
     dropped = bool(c.sub("attn_config", defaults={"attn_pdrop": 0.0}).get("attn_pdrop"))
-    mixer = split_attention(c, "attn", ("Wqkv", "out_proj"), bias=False, dropout="", alibi=Alibi(), fills_masked=True)
+    mixer = split_attention(c, "attn", ("Wqkv", "out_proj"), bias=False, dropout="", alibi=Alibi())
     mlp = FeedForward("ffn", Linear("up_proj", h, 4 * h, "1"), Linear("down_proj", 4 * h, h, "2"), "gelu")
-    layers = kit.layer(c, mixer.but(dropout=dropped), mlp, names=("norm_1", "norm_2"), norm=kind, dropped=dropped)
+    layers = kit.layer(
+        c,
+        mixer.but(dropout=dropped, eager=EagerCode(mask="filled")),
+        mlp,
+        names=("norm_1", "norm_2"),
+        norm=kind,
+        dropped=dropped,
+    )
     return kit.decoder(c, layers.but(name="blocks"), norm=kind, names=("transformer", "wte", "norm_f"))

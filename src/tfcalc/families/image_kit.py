@@ -14,7 +14,8 @@ from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Stored, parameter
 from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.image_heads import FIRST, ImageClassifier, Pixels, Reconstruction
+from tfcalc.nn.heads import Headed
+from tfcalc.nn.image_heads import FIRST, ImageClassifier, Pixels
 from tfcalc.nn.images import ImageEmbeddings, ImagePositions, Patches
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
@@ -116,7 +117,7 @@ def classifier(*names: str, width: Callable[[Config], Num] | None = None, reads:
 def reconstruction(c: Config, base: Module) -> Module:
     """Each patch's pixels (SimMIM)."""
     made = c.size("encoder_stride") * c.size("encoder_stride") * c.size("num_channels")
-    return Reconstruction("", base, Pixels("decoder", c.size("hidden_size"), made, product(grid(c))))
+    return Headed("", base, Pixels("decoder", c.size("hidden_size"), made, product(grid(c))))
 
 
 def nested(c: Config, name: str) -> Module:

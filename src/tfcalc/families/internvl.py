@@ -12,6 +12,7 @@ from tfcalc.families.images import grid, part
 from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.reader_kit import heads, patches_of, reader, text_of, tower, two_maps
 from tfcalc.families.vit import NORMS
+from tfcalc.nn.attention import OWN_SOFTMAX
 from tfcalc.nn.basic import Norm, parameter
 from tfcalc.nn.module import Module
 from tfcalc.nn.scaled_layers import LayerScale
@@ -25,7 +26,7 @@ def internvl_vision(c: Config) -> Module:
     """InternViT (arXiv 2312.14238): scales for what each sub-layer adds; all heads may be normalised together."""
     h, drops, form = c.size("hidden_size"), bool(c.get("hidden_dropout_prob")), FORMS[c.word("norm_type", list(FORMS))]
     names = (*LLAMA_NAMES[:3], "projection_layer")
-    mixer = image_kit.attention(c, name="attention", names=names, bias=c.flag("attention_bias"), softmax="own")
+    mixer = image_kit.attention(c, name="attention", names=names, bias=c.flag("attention_bias"), eager=OWN_SOFTMAX)
     if c.flag("use_qk_norm"):
         mixer = mixer.but(norms=image_kit.norms(c, "q_norm", "k_norm", form="rmsnorm"), whole=True)
     layer = LayerScale(

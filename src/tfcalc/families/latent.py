@@ -121,8 +121,8 @@ def with_idle(c: Config) -> Mixture:
         logits="copies",
         result="logits",
     )
-    up = OfSome(FUSED[0], h, 2 * f, "1", stored=every, chosen=chosen)
-    down = OfSome(FUSED[1], f, h, "2", stored=real, chosen=chosen)
+    up = OfSome(FUSED[0], h, 2 * f, "1", count=every, chosen=chosen)
+    down = OfSome(FUSED[1], f, h, "2", count=real, chosen=chosen)
     many = IdleExperts("experts", None, up, down, c.word("hidden_act"), count=real, chosen=chosen)
     correction = Weight("router.e_score_correction_bias", (every,), key="")
     return Mixture("mlp", router, many, stored=(Buffer(correction.name, correction),))

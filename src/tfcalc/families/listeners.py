@@ -8,7 +8,7 @@ from tfcalc.configs.tops import bare
 from tfcalc.families.images import part
 from tfcalc.families.sound_kit import HEADS, language, listener, two_maps, writes
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.listener import Projector
+from tfcalc.nn.listener import SoundProjector
 from tfcalc.nn.module import Module
 
 
@@ -48,4 +48,4 @@ def qwen2_audio(c: Config) -> Module:
     """Qwen2-Audio (arXiv 2407.10759): half as many vectors as frames, through a single map."""
     audio = c.sub("audio_config", "qwen2_audio_encoder")
     single = Linear("linear", audio.size("d_model"), language(c).size("hidden_size"), "", True)
-    return listener(c, audio, Projector("multi_modal_projector", (single,)))
+    return listener(c, audio, SoundProjector("multi_modal_projector", (single,)))

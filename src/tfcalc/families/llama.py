@@ -102,7 +102,7 @@ def ministral3(c: Config) -> Module:
     """Ministral 3 (Mistral AI 2025): Mistral whose queries are multiplied by a number for each place."""
 
     def one(window: int | None) -> PreNorm:
-        return kit.layer(c, kit.attention(c, window=window).but(tempered=True), kit.gated(c))
+        return kit.layer(c, kit.attention(c, window=window).but(tempered="own"), kit.gated(c))
 
     return kit.decoder(c, one, windows(c, lambda _: True))
 

@@ -18,7 +18,7 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import ImageReader
-from tfcalc.nn.shuffled import Adapted, Adapter, TwiceActivated
+from tfcalc.nn.shuffled import Adapted, ShuffleAdapter, TwiceActivated
 
 
 def shuffled(c: Config) -> Num:
@@ -28,11 +28,11 @@ def shuffled(c: Config) -> Num:
     return count
 
 
-def adapter(c: Config) -> Adapter:
+def adapter(c: Config) -> ShuffleAdapter:
     """Two linear maps of the shuffled pixels, each with an activation behind it."""
     wide, into, out = c.size("intermediate_size"), c.size("projector_input_dim"), c.size("projector_output_dim")
     network = TwiceActivated("mlp", Linear("fc1", wide, into), Linear("fc2", out, out), "gelu")
-    return Adapter("vision_adapter", network, shuffled(c))
+    return ShuffleAdapter("vision_adapter", network, shuffled(c))
 
 
 @family("llama4_vision_model", architecture="Llama4VisionModel", heads={"Model": bare})

@@ -8,7 +8,7 @@ from tfcalc.configs.family import family
 from tfcalc.families import kit
 from tfcalc.families.experts import FUSED, chosen
 from tfcalc.families.windows import window
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.every_expert import AllExperts, EveryExpert, RouterOfAll
 from tfcalc.nn.layers import PreNorm
@@ -54,16 +54,14 @@ def llama4_text(c: Config) -> Module:
 def text_attention(c: Config, chunk: int | None, rotates: bool) -> Attention:
     """Queries and keys are turned, and then normed; those that are not have a factor for each place instead."""
     made = kit.attention(c, bias=c.flag("attention_bias"))
-    tempered = not rotates and c.flag("attn_temperature_tuning")
     normed = rotates and c.flag("use_qk_norm")
     return made.but(
         rope=kit.rope(c, angles="complex", in_float32=True) if rotates else None,
         norms=(Norm("qk_norm", "rmsnorm-plain", made.key_dim),) if normed else (),
         normed_last=normed,
         chunk=chunk,
-        tempered=tempered,
-        temperatures="float32",
-        softmax="own",
+        tempered="float32" if not rotates and c.flag("attn_temperature_tuning") else "",
+        eager=OWN_SOFTMAX,
     )
 
 

@@ -18,8 +18,9 @@ from tfcalc.nn.convolved_attention import HashedAttention, HashedEncoder, HeadCo
 from tfcalc.nn.embeddings import BUFFER, TOKENS, Embeddings, Positions
 from tfcalc.nn.embeddings_kin import Numbered
 from tfcalc.nn.encoder import Encoder, Layers
-from tfcalc.nn.filled import AnswerNetwork, BlockAttention, FilledEncoder, Windows, WithAnswers
+from tfcalc.nn.filled import AnswerNetwork, BlockAttention, FilledEncoder, Windows
 from tfcalc.nn.fourier import Fourier
+from tfcalc.nn.heads import Headed
 from tfcalc.nn.module import Module
 from tfcalc.nn.sliding import SlidingAttention
 from tfcalc.nn.sparse_blocks import SparseBlocks
@@ -62,9 +63,7 @@ def longformer(c: Config) -> Module:
 def span(c: Config, base: Module) -> Module:
     """A feed-forward network, and then where the answer begins and ends."""
     logits = Linear("qa_outputs", c.size("hidden_size"), 2, "", True)
-    return WithAnswers(
-        "", base, AnswerNetwork("qa_classifier", kit.network(c), kit.norm(c, "output.LayerNorm"), logits)
-    )
+    return Headed("", base, AnswerNetwork("qa_classifier", kit.network(c), kit.norm(c, "output.LayerNorm"), logits))
 
 
 BIG_BIRD_TOPS: dict[str, Top] = {

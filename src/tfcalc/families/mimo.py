@@ -13,7 +13,7 @@ from tfcalc.families import experts, kit
 from tfcalc.families.experts import mlp_types, sparse_after
 from tfcalc.families.glm_moe import routed
 from tfcalc.families.windows import FULL, LAYERS, SLIDING, windows
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import Attention, EagerCode
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.gated_behind import GatedBehind
 from tfcalc.nn.layers import PreNorm
@@ -51,7 +51,7 @@ def mimo_attention(kind: str, c: Config) -> Attention:
         sinks=kit.sinks(c, "highest") if sliding else None,
         window=mimo_window(c) if sliding else None,
         dropout=bool(c.get("attention_dropout")),
-        softmax="less highest",
+        eager=EagerCode(softmax="less highest"),
     )
 
 

@@ -13,7 +13,7 @@ from tfcalc.families.experts import mlp_types
 from tfcalc.families.gemma import CODE
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.block_indexer import BlockAttention, BlockIndexer
+from tfcalc.nn.block_indexer import BlockIndexer, IndexedBlockAttention
 from tfcalc.nn.clipped import ClippedFeedForward
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
@@ -61,7 +61,7 @@ def dense(name: str, width: str, c: Config) -> GatedFeedForward:
 def mixer(kind: str, c: Config) -> Attention:
     """Attention, to what an indexer has chosen where it is sparse."""
     made = kit.attention(c, qk_norms="rmsnorm", code=CODE).but(rope=kit.rope(c, copies=True))
-    return BlockAttention(**made.__dict__ | {"indexer": None if kind == FULL else indexer(c)})
+    return IndexedBlockAttention(**made.__dict__ | {"indexer": None if kind == FULL else indexer(c)})
 
 
 def indexer(c: Config) -> BlockIndexer:

@@ -15,7 +15,7 @@ from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm, parameter
 from tfcalc.nn.cross_attention import CrossAttention
-from tfcalc.nn.gated_layers import Block, GatedBlock, ReadingLayer
+from tfcalc.nn.gated_layers import GatedBlock, ReadingLayer, TowerBlock
 from tfcalc.nn.images import ImagePositions
 from tfcalc.nn.masked import Masked, MaskedLayers
 from tfcalc.nn.model import Decoder, WithHead
@@ -127,7 +127,7 @@ def _vision_layers(c: Config, name: str, depth: str, *gates: str) -> MaskedLayer
     mixer = image_kit.attention(c, heads="attention_heads", of=Masked, **plain)
     subs, norms = (mixer, image_kit.network(c)), image_kit.norms(c, *kit.PRE_NORM)
     made = tuple(parameter(gate, 1) for gate in gates)
-    layer = GatedBlock("layers", subs, norms, gates=made) if gates else Block("layers", subs, norms)
+    layer = GatedBlock("layers", subs, norms, gates=made) if gates else TowerBlock("layers", subs, norms)
     return MaskedLayers(name, (), image_kit.stack(c, layer, depth=depth))
 
 

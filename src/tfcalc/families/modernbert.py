@@ -10,7 +10,7 @@ from tfcalc.configs.tops import Top, bare, labels
 from tfcalc.families import bert_kit, bert_tops, kit
 from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.windows import LAYERS, SLIDING, both, windows
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.embeddings import TOKENS as EVERY
 from tfcalc.nn.embeddings import Embeddings
@@ -18,7 +18,7 @@ from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.heads import FIRST, TOKENS, Classifier, Transform, WithTransform
 from tfcalc.nn.layers import PostNorm, PreNorm
-from tfcalc.nn.model import Bottleneck, Decoder, Predictions
+from tfcalc.nn.model import Decoder, NarrowPredictions, Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.stack import Stack
@@ -149,7 +149,7 @@ def rotary_bert(name: str, c: Config, ffn: Module, *, bias: bool, pooled: Sequen
     drops = bool(c.get("attention_probs_dropout_prob"))
     back = Linear(LLAMA_NAMES[-1], a * d, h, "O", bias)
     mixer = Attention("self_attn", a, a, d, d, maps, (), back, rope=Rope(d), causal=False, dropout=drops)
-    mixer = mixer.but(softmax="own")
+    mixer = mixer.but(eager=OWN_SOFTMAX)
     norms = bert_kit.norm(c, "post_attention_layernorm"), bert_kit.norm(c, "post_mlp_layernorm")
     layer = PostNorm("layers", (mixer, ffn), norms, bert_kit.drops(c), in_line=False)
     layers = Stack("layers", (layer,) * c.number(LAYERS), c.size(LAYERS))
@@ -205,7 +205,7 @@ def through_bottleneck(c: Config) -> Predictions:
     h, narrow = c.size("hidden_size"), c.size("prediction_head_size")
     tied = "embedding" if c.flag("tie_word_embeddings") else None
     decoder = Linear("decoder", h, c.size("vocab_size"), "vocab", False, tied, "output")
-    return Bottleneck(
+    return NarrowPredictions(
         "head",
         Linear("linear1", h, narrow),
         None,

@@ -11,7 +11,7 @@ from tfcalc.nn.basic import Embedding, Linear, Norm, parameter
 from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
-from tfcalc.nn.neomme import ExclusiveAttention, MixingLayer, NeoMME, Patches, Unembedded
+from tfcalc.nn.neomme import ExclusiveAttention, MixingLayer, NeoMME, PatchMaps, Unembedded
 from tfcalc.nn.stack import Stack
 
 PLAIN, CODE = "rmsnorm-plain", "gemma4"
@@ -90,7 +90,7 @@ def patches(c: Config) -> Module:
     h, side = c.size("hidden_size"), c.size("patch_size")
     pixels = 3 * side * side
     up, down = Linear("up_proj", pixels, 2 * h), Linear("down_proj", 2 * h, h, "", True)
-    return Patches("patch_embeddings", Norm("norm", "layernorm", pixels), up, down)
+    return PatchMaps("patch_embeddings", Norm("norm", "layernorm", pixels), up, down)
 
 
 def attention(c: Config) -> ExclusiveAttention:

@@ -10,7 +10,7 @@ from tfcalc.configs.tops import Top, bare, labels
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Stored, parameter
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import Positions
@@ -18,12 +18,12 @@ from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.model import Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.perceiver import (
+    ColourMap,
     LatentDecoder,
     LatentEncoder,
     Perceiver,
     PerceiverLayer,
-    PixelMap,
-    Turns,
+    RepeatedStack,
     WithoutMore,
     WithPlaces,
 )
@@ -66,7 +66,9 @@ def perceiver(c: Config) -> Module:
     image, count = c.head == "ForImageClassificationLearned", c.number("num_self_attends_per_block")
     seen: Width = 2 * IMAGE_CHANNELS if image else "d_model"
     thinks = perceiver_layer(THINKS, c, width="d_latents").but(times=c.size("num_blocks"))
-    turns = Turns(thinks.name, (thinks,) * count, c.size("num_self_attends_per_block"), times=c.size("num_blocks"))
+    turns = RepeatedStack(
+        thinks.name, (thinks,) * count, c.size("num_self_attends_per_block"), times=c.size("num_blocks")
+    )
     return Perceiver(
         "perceiver",
         () if image or c.head == "Model" else text_input(c),
@@ -88,11 +90,11 @@ def text_input(c: Config) -> tuple[Module, ...]:
     )
 
 
-def image_input(c: Config) -> tuple[PixelMap, Stored, Linear]:
+def image_input(c: Config) -> tuple[ColourMap, Stored, Linear]:
     """A map of each pixel, and beside it one of its position."""
     e, side, name = IMAGE_CHANNELS, c.size("image_size"), "input_preprocessor"
     return (
-        PixelMap(f"{name}.convnet_1x1", PIXEL_CHANNELS, e),
+        ColourMap(f"{name}.convnet_1x1", PIXEL_CHANNELS, e),
         parameter(f"{name}.position_embeddings.position_embeddings", side * side, e),
         Linear(f"{name}.positions_projection", e, e, "", True),
     )
@@ -144,7 +146,7 @@ def perceiver_layer(kind: Kind, c: Config, *, width: Width, seen: Width | None =
     of = Attention if seen is None else CrossAttention
     drops = bool(c.get("attention_probs_dropout_prob"))
     back = Linear(NAMES[-1], a * d_v, to, "O", True)
-    mixer = of("attention", a, a, d_k, d_v, maps, (), back, causal=False, softmax="own", dropout=drops)
+    mixer = of("attention", a, a, d_k, d_v, maps, (), back, causal=False, eager=OWN_SOFTMAX, dropout=drops)
     inner = value(c, kind.widening) * w
     ffn = FeedForward(
         "mlp", Linear("dense1", w, inner, "1", True), Linear("dense2", inner, w, "2", True), c.word("hidden_act")

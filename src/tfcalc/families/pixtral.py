@@ -15,7 +15,7 @@ from tfcalc.nn.basic import Norm
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.nn.packed import AmongImages, Packed
-from tfcalc.nn.reader import Merger
+from tfcalc.nn.reader import PatchMerger
 from tfcalc.nn.rope import Rope
 
 
@@ -67,7 +67,7 @@ def mistral3(c: Config) -> Module:
     h, side = vision.size("hidden_size"), c.size("spatial_merge_size")
     fan_in = len(feature_layers(c)) * h
     merged = product(floor_div(length, side) for length in grid(vision))
-    merger = Merger("patch_merger.merging_layer", h * side * side, h, merged=merged)
+    merger = PatchMerger("patch_merger.merging_layer", h * side * side, h, merged=merged)
     before = Norm("norm", "rmsnorm", h), merger
     projector = two_maps(c, fan_in, text.size("hidden_size"), *before, bias=c.flag("multimodal_projector_bias"))
     sees = tower(vision, late=late(c, vision))

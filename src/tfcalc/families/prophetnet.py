@@ -8,7 +8,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare, renamed
 from tfcalc.families.seq2seq_kit import ALONE
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import TOKENS, Positions
@@ -28,7 +28,9 @@ def attention(c: Config, side: str, name: str, of: type[Attention] = Attention, 
     a, d = c.size(heads), c.quotient("hidden_size", heads)
     *maps, back = (Linear(each, h, h, letter, True) for each, letter in zip(NAMES, "QKVO", strict=True))
     drops = bool(c.get("attention_dropout"))
-    return of(name, a, a, d, d, tuple(maps), (), back, causal=False, masked=False, dropout=drops, softmax="own", **more)
+    return of(
+        name, a, a, d, d, tuple(maps), (), back, causal=False, masked=False, dropout=drops, eager=OWN_SOFTMAX, **more
+    )
 
 
 def layers(c: Config, side: str, *mixers: Module) -> Stack:

@@ -14,7 +14,7 @@ from tfcalc.families.sound_kit import ALIASES, ALONE, language, listener, writes
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.frames import Convolution, SoundEncoder
-from tfcalc.nn.listener import Projector
+from tfcalc.nn.listener import SoundProjector
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.pieces import HALVED, InPieces, PiecesStem
@@ -59,4 +59,4 @@ def qwen3_asr(c: Config) -> Module:
     audio = part(c, "audio_config", "qwen3_asr_encoder", free=True)
     h = audio.size("d_model")
     maps = Linear("linear_1", h, h, "", True), Linear("linear_2", h, audio.size("output_dim"), "", True)
-    return listener(c, audio, Projector("multi_modal_projector", maps, audio.word("activation_function")))
+    return listener(c, audio, SoundProjector("multi_modal_projector", maps, audio.word("activation_function")))

@@ -11,7 +11,7 @@ from tfcalc.configs.family import family
 from tfcalc.families import experts, kit
 from tfcalc.families.mixtral import TOPS
 from tfcalc.families.windows import LAYERS, window, windows
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import Attention, EagerCode
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Mixture
@@ -102,6 +102,8 @@ def flint(c: Config) -> Module:
 
     def mixer(width: int | None) -> Attention:
         made = kit.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)
-        return made.but(sinks=kit.sinks(c, "beside"), exact=True, rope=None if width is None else made.rope)
+        return made.but(
+            sinks=kit.sinks(c, "beside"), eager=EagerCode("exact"), rope=None if width is None else made.rope
+        )
 
     return decoder_with_steps(c, seen, mixer, mixed)

@@ -9,7 +9,7 @@ from tfcalc.core.number import Num, floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
 from tfcalc.families.gemma import CODE
-from tfcalc.nn.basic import Blocks, Linear, parameter
+from tfcalc.nn.basic import BlockDiagonal, Linear, parameter
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.griffin import RGLRU, RecurrentBlock
@@ -27,7 +27,7 @@ def recurrent(c: Config) -> Module:
     lru = RGLRU(
         "rg_lru",
         parameter("recurrent_param", width, minor=True),
-        *(Blocks(name, block, block, bias=True, blocks=heads) for name in ("input_gate", "recurrent_gate")),
+        *(BlockDiagonal(name, block, block, bias=True, blocks=heads) for name in ("input_gate", "recurrent_gate")),
     )
     return RecurrentBlock(
         "temporal_block",

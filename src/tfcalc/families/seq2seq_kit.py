@@ -9,13 +9,13 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, bare, classifier, labels
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.families.bert_tops import MASKED
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.embeddings import PLACES, TOKENS, Positions, Sines
 from tfcalc.nn.encoder_decoder import Alone, EncoderDecoder, EncoderStack, WithBias
 from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.heads import SentenceClassifier, SentenceHead
+from tfcalc.nn.heads import Headed, SentenceHead
 from tfcalc.nn.layers import PostNorm, PreNorm
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
@@ -73,7 +73,7 @@ def attention(
     h, a, d = c.size("d_model"), c.size(heads), c.quotient("d_model", heads)
     maps = tuple(Linear(one, h, a * d, letter, bias) for one, letter in zip(names, "QKV", strict=False))
     back, drops = Linear(names[-1], a * d, h, "O", bias), bool(c.get("attention_dropout"))
-    return of(name, a, a, d, d, maps, (), back, dropout=drops, softmax="own", **more)
+    return of(name, a, a, d, d, maps, (), back, dropout=drops, eager=OWN_SOFTMAX, **more)
 
 
 def network(c: Config, side: str, name: str = "(ffn)", *, as_weights: bool = False) -> FeedForward:
@@ -201,7 +201,7 @@ def sentence(default: int = 2) -> Top:
         head = SentenceHead(
             "classification_head", Linear("dense", h, h, "", True), Linear("out_proj", h, classes, "", True)
         )
-        return SentenceClassifier("", base, head)
+        return Headed("", base, head)
 
     return top
 

@@ -12,7 +12,7 @@ from tfcalc.core.number import Num
 from tfcalc.families.images import part
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.frames import Convolution, Stem
-from tfcalc.nn.listener import Listener, Projector
+from tfcalc.nn.listener import Listener, SoundProjector
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 
@@ -127,14 +127,14 @@ def inner(config: Config, name: str) -> Module:
 
 def two_maps(
     c: Config, fan_in: Num, width: Num, *, between: Num | None = None, bias: bool, act: str = "projector_hidden_act"
-) -> Projector:
+) -> SoundProjector:
     """Two linear maps with an activation between them, where vectors may be wider than behind them."""
     wide = width if between is None else between
     maps = Linear("linear_1", fan_in, wide, "", bias), Linear("linear_2", wide, width, "", bias)
-    return Projector("multi_modal_projector", maps, c.word(act))
+    return SoundProjector("multi_modal_projector", maps, c.word(act))
 
 
-def listener(c: Config, audio: Config, projector: Projector) -> Listener:
+def listener(c: Config, audio: Config, projector: SoundProjector) -> Listener:
     """An encoder of sound, a projector of its frames, and the language model that reads them among its words."""
     return Listener("model", inner(audio, "audio_tower"), projector, inner(language(c), "language_model"))
 

@@ -14,7 +14,8 @@ from tfcalc.families.images import FC
 from tfcalc.families.vit import MASKED, NORMS
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.image_heads import MEAN, Pixels, Reconstruction
+from tfcalc.nn.heads import Headed
+from tfcalc.nn.image_heads import MEAN, Pixels
 from tfcalc.nn.images import ImagePositions, Patches
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
@@ -36,7 +37,7 @@ def reconstruction(c: Config, base: Module) -> Module:
     """SimMIM (arXiv 2111.09886): the pixels of what each last vector saw."""
     made = c.size("encoder_stride") * c.size("encoder_stride") * c.size("num_channels")
     grids = list(_grids(c, len(c.numbers("depths"))))
-    return Reconstruction("", base, Pixels("decoder", last_width(c), made, product(grids[-1])))
+    return Headed("", base, Pixels("decoder", last_width(c), made, product(grids[-1])))
 
 
 @family(

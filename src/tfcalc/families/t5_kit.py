@@ -9,7 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, bare, classifier
 from tfcalc.families import seq2seq_kit
 from tfcalc.families.bert_tops import MASKED
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder, EncoderStack, Open
@@ -52,7 +52,7 @@ def attention(c: Config, name: str, of: type[Attention] = Attention, **more: Any
     """Without biases; the heads together need not be as wide as the model."""
     h, a, d = c.size("d_model"), c.size("num_heads"), c.size("d_kv")
     maps = tuple(Linear(one, h, a * d, letter) for one, letter in zip(NAMES, "QKV", strict=False))
-    return of(name, a, a, d, d, maps, (), Linear(NAMES[-1], a * d, h, "O"), dropout=drops(c), softmax="own", **more)
+    return of(name, a, a, d, d, maps, (), Linear(NAMES[-1], a * d, h, "O"), dropout=drops(c), eager=OWN_SOFTMAX, **more)
 
 
 def norm(c: Config, name: str) -> Norm:

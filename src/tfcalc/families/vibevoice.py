@@ -12,10 +12,10 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families.images import part
 from tfcalc.families.sound_kit import HEADS, inner, language
 from tfcalc.nn.basic import Linear, Norm, parameter
-from tfcalc.nn.codec import Codec, ConvNextLayer, Stage
+from tfcalc.nn.codec import Codec, CodecStage, ConvNextLayer
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.frames import Convolution
-from tfcalc.nn.listener import Projector, Summing, TwoEars
+from tfcalc.nn.listener import SoundProjector, Summing, TwoEars
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 
@@ -41,7 +41,7 @@ def _codec(c: Config, kind: str) -> Codec:
         taps, before = (2 * ratio, ratio) if place else (kernel, kernel - 1)
         first = Convolution("conv.conv", reads, width, (taps,), before=before)
         layers = Stack("stage", (_layer(c, width, kind),) * depth, depth) if depth else None
-        stages.append(Stage(name, first, layers, ratio or 1))
+        stages.append(CodecStage(name, first, layers, ratio or 1))
         reads = width
     head = Convolution("head.conv", reads, c.size("hidden_size"), (kernel,), before=kernel - 1)
     return Codec("encoder", tuple(stages), head, c.size("channels"))
@@ -82,8 +82,8 @@ def vibevoice_asr(c: Config) -> Module:
     return TwoEars("model", ears, Summing("multi_modal_projector", maps), inner(language(c), "language_model"))
 
 
-def _projector(name: str, c: Config, encoder: Config) -> Projector:
+def _projector(name: str, c: Config, encoder: Config) -> SoundProjector:
     h = language(c).size("hidden_size")
     first = Linear(f"{name}_linear_1", encoder.size("hidden_size"), h, "", True)
     last = Linear(f"{name}_linear_2", h, h, "", True)
-    return Projector("", (first, last), between=Norm(f"{name}_norm", "rmsnorm", h))
+    return SoundProjector("", (first, last), between=Norm(f"{name}_norm", "rmsnorm", h))

@@ -9,7 +9,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
 from tfcalc.families.summaries import of_answers, summary
 from tfcalc.families.windows import LAYERS
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import Attention, EagerCode
 from tfcalc.nn.basic import Embedding, Linear
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.model import WithHead
@@ -79,7 +79,7 @@ def masked(c: Config, *, first: bool = False) -> MaskedDecoder:
     up, down = Linear("lin1", h, 4 * h, "1", True), Linear("lin2", 4 * h, h, "2", True)
     act = "gelu" if c.flag("gelu_activation") else "relu"
     norms = tuple(kit.norm(c, name) for name in ("layer_norm1", "layer_norm2"))
-    subs = (mixer.but(own_mask=True), FeedForward("ffns", up, down, act))
+    subs = (mixer.but(eager=EagerCode(mask="own")), FeedForward("ffns", up, down, act))
     layer = MaskedLayer("(layers)", subs, norms, drops, first=first)
     told = c.flag("use_lang_emb") and c.number("n_langs") > 1
     return MaskedDecoder(

@@ -13,13 +13,13 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import kit
 from tfcalc.families.hybrid import FINAL, LINEAR, layer_types
 from tfcalc.families.mamba import expanded, mamba2_mixer, of_channels, time_step_rank
-from tfcalc.nn.adapted import AdaptedAttention, AdaptedNetwork, Adapters, AdaptersOf, LowRank
+from tfcalc.nn.adapted import AdaptedAttention, AdaptedNetwork, Adapters, AdaptersOf, LowRank, WithAdapters
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.mamba_heads import HeadMap, MambaOfHeads
+from tfcalc.nn.mamba_heads import MambaOfHeads, MapOfHeads
 from tfcalc.nn.module import Module
 from tfcalc.nn.rope import Rope
-from tfcalc.nn.shared_blocks import AfterBlock, Block, Hybrid, Shared, SharingDecoder
+from tfcalc.nn.shared_blocks import AfterBlock, Block, BlockSharingDecoder, Hybrid, Shared
 
 HYBRID = "hybrid"
 HEADS = {"Model": tops.bare, "ForCausalLM": tops.lm_head(), "ForSequenceClassification": tops.classifier()}
@@ -69,7 +69,7 @@ def decoder(
         made.append(own if block is None else Hybrid("layers", after, Linear("linear", h, h), block, key))
     by_place = dict(enumerate(made))
     base = kit.decoder(c, lambda place: by_place[place], range(len(made)), names=FINAL, masks=(None,))
-    return SharingDecoder(**base.__dict__ | {"shared": tuple(shared), "width": attention_width(c)})
+    return BlockSharingDecoder(**base.__dict__ | {"shared": tuple(shared), "width": attention_width(c)})
 
 
 @family(
@@ -107,8 +107,8 @@ def zamba_mixer(c: Config) -> MambaOfHeads:
         conv_bias=c.flag("mamba_conv_bias"),
     )
     maps = {
-        "x_proj": HeadMap("x_proj", width, rank + 2 * states, "x", blocks=heads),
-        "dt_proj": HeadMap("dt_proj", rank, width, "Δ", bias=True, blocks=heads),
+        "x_proj": MapOfHeads("x_proj", width, rank + 2 * states, "x", blocks=heads),
+        "dt_proj": MapOfHeads("dt_proj", rank, width, "Δ", bias=True, blocks=heads),
     }
     return MambaOfHeads(**mixer.__dict__ | maps | {"activation": c.word("hidden_mamba_act"), "heads": heads})
 
@@ -174,7 +174,7 @@ def low_rank(name: str, fan_in: Num, fan_out: Num, rank: Num) -> LowRank:
 
 def adapters_of(block: Block) -> AdaptersOf:
     """Those of its attention and its network, by the same names."""
-    adapted = [each for each in (block.attention, block.network) if isinstance(each, AdaptedAttention | AdaptedNetwork)]
+    adapted = [each for each in (block.attention, block.network) if isinstance(each, WithAdapters)]
     return AdaptersOf(block.name, tuple(AdaptersOf(each.name, each.adapters) for each in adapted))
 
 

@@ -37,11 +37,8 @@ def adapted(made: Tensor, x: Tensor, adapter: LowRank) -> Tensor:
     return add(made, adapter(x)) if x.trace.lowers else made
 
 
-class AdaptedAttention(Attention):
-    """Attention with adapters beside the maps that make queries, keys and values, or without any.
-
-    They are held by the model. Source: Glorioso et al. 2024 (arXiv 2411.15242), section 2.
-    """
+class WithAdapters(Module):
+    """What has ``adapters`` beside its maps, which the model holds."""
 
     adapters: tuple[LowRank, ...] = ()
 
@@ -49,6 +46,13 @@ class AdaptedAttention(Attention):
     def parts(self) -> Iterator[Module]:
         """Without the adapters."""
         return (part for part in super().parts if not isinstance(part, LowRank))
+
+
+class AdaptedAttention(WithAdapters, Attention):
+    """Attention with adapters beside the maps that make queries, keys and values, or without any.
+
+    Source: Glorioso et al. 2024 (arXiv 2411.15242), section 2.
+    """
 
     def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         if not self.adapters:
@@ -60,15 +64,8 @@ class AdaptedAttention(Attention):
         return q, k, v
 
 
-class AdaptedNetwork(GatedFeedForward):
+class AdaptedNetwork(WithAdapters, GatedFeedForward):
     """A gated network with an adapter beside the map that makes gate and input."""
-
-    adapters: tuple[LowRank, ...] = ()
-
-    @property
-    def parts(self) -> Iterator[Module]:
-        """Without the adapter."""
-        return (part for part in super().parts if not isinstance(part, LowRank))
 
     def _gated(self, x: Tensor, ctx: Context) -> Tensor:
         (adapter,) = self.adapters

@@ -84,11 +84,11 @@ class AltUp(Module):
         if not (self.clips and x.trace.lowers and ctx.run.training):
             return self.correction(x)
         with x.trace.inside(self.correction):
-            (weight,) = (x.trace.weight(each) for each in self.correction.held().weights)
+            (weight,) = self.correction.weights(x.trace)
             return linear(x, pointwise("clamp", weight))
 
 
-class LowRank(Module):
+class Laurel(Module):
     """``x + norm(x W_l W_r)``: a map of low rank beside the attention (LAuReL, arXiv 2411.07501)."""
 
     kind = "laurel"
@@ -128,7 +128,7 @@ class AltUpLayer(Module):
 
     altup: AltUp
     mixer: Attention
-    laurel: LowRank
+    laurel: Laurel
     network: GatedFeedForward
     input: LayerInput
     norms: tuple[Norm, ...]

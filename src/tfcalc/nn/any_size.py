@@ -8,12 +8,12 @@ from tfcalc.core.number import Num, floor_div, product
 from tfcalc.core.pairs import Pairs, in_pieces
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention, attentions
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Linear, Norm, PositionVectors
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import activation, add
+from tfcalc.ops.elementwise import add
 from tfcalc.ops.patches import bag, gathered, patches, sampled
 from tfcalc.ops.select import index
 from tfcalc.ops.shapes import reshape, split, stack, transpose
@@ -80,31 +80,23 @@ class PatchRows(Module):
 
     def forward(self, x: Tensor, *given: object) -> Tensor:
         """Of n patches; of n × h."""
-        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None
+        weight, bias, *_ = *self.weights(x.trace), None
         return patches(x, weight, bias)
 
 
-class Resampled(Module):
+class Resampled(PositionVectors):
     """A trained vector for each place of a grid, of which an image of another size has the means of neighbours.
 
     They are looked up, so many ``neighbours`` of each place (and ``summed`` by the same kernel), or a kernel makes them
     of the whole table (0).
     """
 
-    kind = "position"
-
-    rows: Num
-    width: Num
     neighbours: int = 0
     summed: bool = False
 
-    def held(self) -> Cost:
-        """P."""
-        return Cost(weights=(Weight("P", (self.rows, self.width)),))
-
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """For rows of patches."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         if not self.neighbours:
             return sampled(table, x)
         return (bag if self.summed else gathered)(table, x, self.neighbours)
@@ -137,7 +129,7 @@ class Merger(Module):
         shape = floor_div(x.rows, self.neighbours), x.width * self.neighbours
         x = self.norm(reshape(x, *shape), ctx) if self.together else reshape(self.norm(x, ctx), *shape)
         inner = self.first(x)
-        inner = activation("gelu", inner, lambda: ctx.backend.activation("gelu", inner), self.activated)
+        inner = ctx.activation("gelu", inner, self.activated)
         return self.last(inner)
 
 
@@ -153,7 +145,7 @@ class GatedMerger(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of rows of vectors."""
         x = self.norm(self.map(x), ctx)
-        x = activation("gelu", x, lambda: ctx.backend.activation("gelu", x), "act1")
+        x = ctx.activation("gelu", x, "act1")
         return self.network(x, ctx)
 
 

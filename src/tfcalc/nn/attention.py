@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
+from tfcalc.nn.frozen import Frozen
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import attend, rotary
 from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise, scaled
@@ -23,6 +24,24 @@ if TYPE_CHECKING:
     from tfcalc.nn.relative import RelativeBias
     from tfcalc.nn.rope import Rope
     from tfcalc.nn.sinks import Sinks
+
+
+class EagerCode(Frozen):
+    """How eager code makes scores, masks them, and takes their softmax, which is of no consequence to what is counted.
+
+    ``scores`` are products in the stream's format, or of copies in ``float32``, perhaps even under autocast
+    (``exact``). Their ``softmax`` is in ``float32``, in their ``own`` format (perhaps ``less highest``: of scores less
+    each row's highest), or in that of the ``weights``. A ``mask`` is ``added``, and scores perhaps kept from falling
+    under the smallest number (``limited``); or it says where they are ``filled`` in. Each layer may make one of its
+    ``own``, of tokens that are there and of those that are seen.
+    """
+
+    scores: str = ""
+    softmax: str = "float32"
+    mask: str = "added"
+
+
+OWN_SOFTMAX = EagerCode(softmax="own")
 
 
 class Attention(Module):
@@ -43,15 +62,11 @@ class Attention(Module):
     A ``table`` of its own may add a number to each score for the distance of two tokens.
 
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
-    in place, queries have a factor for each place (``tempered``, of the format ``temperatures`` if not their own), and
-    scores are ``capped`` by a tanh. In eager code scores may be products of copies in fp32 (``scores_in_float32``;
-    ``exact``, even under autocast), and their softmax is in ``float32``, in their ``own`` format (perhaps ``less
-    highest``: of scores less each row's highest), or in that of the ``weights``; what is masked may be filled in rather
-    than added to (``fills_masked``), or they are kept from falling under the smallest number (``limits_masked``). A
-    kernel may be given a mask that tells it nothing new (``always_masked``). A
-    program may give a causal stack a mask of ones (``given_ones``), which says nothing. Each layer may make a mask of
-    its own, of tokens that are there and of those that are seen (``own_mask``). Queries may be multiplied before
-    their heads are told apart, and then all heads copied, so that the rows of each lie together (``copied``).
+    in place, queries have a factor for each place (``tempered``: of that format, or their ``own``), and scores are
+    ``capped`` by a tanh. ``eager`` is how a program writes out what kernels do. A kernel may be given a mask that tells
+    it nothing new (``always_masked``), and a causal stack a mask of ones (``given_ones``), which says nothing. Queries
+    may be multiplied before their heads are told apart, and then all heads copied, so that the rows of each lie
+    together (``copied``).
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -71,27 +86,21 @@ class Attention(Module):
     chunk: int | None = None
     causal: bool = True
     dropout: bool = False
-    tempered: bool = False
-    temperatures: str = ""
+    tempered: str = ""
     clipped: bool = False
     capped: bool = False
     normed_last: bool = False
     sinks: Sinks | None = None
     sub_norm: Norm | None = None
-    exact: bool = False
     gate: Linear | None = None
     gate_bias: Stored | None = None
     masked: bool = True
     keeps_all: bool = False
-    scores_in_float32: bool = False
-    softmax: str = "float32"
-    fills_masked: bool = False
-    limits_masked: bool = False
+    eager: EagerCode = EagerCode()
     always_masked: bool = False
     alibi: Alibi | None = None
     given_ones: bool = False
     table: RelativeBias | None = None
-    own_mask: bool = False
     copied: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -118,7 +127,8 @@ class Attention(Module):
         if self.normed_last:
             q, k = (norm(each, ctx) for norm, each in zip(self.norms[:1] + self.norms[-1:], (q, k), strict=True))
         if self.tempered:  # arXiv 2501.19399
-            q = q.trace.to(mul(q, q.trace.new((q.shape[2], 1), self.temperatures or q.dtype, "temperatures")), q.dtype)
+            kind = q.dtype if self.tempered == "own" else self.tempered
+            q = q.trace.to(mul(q, q.trace.new((q.shape[2], 1), kind, "temperatures")), q.dtype)
         if ctx.cache is not None:
             k, v = ctx.cache.update(k, v)
         made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
@@ -218,8 +228,8 @@ class Attention(Module):
 
     def _kept(self, ctx: Context) -> tuple[Cached, ...]:
         made = {"K": self.key_dim, "V": self.value_dim}
-        limits: dict[str, Any] = {"window": self.mask if self.chunk is None else None, "chunk": self.chunk}
-        return by_token(ctx.stream, self.sees(ctx), self.kv_heads, made, causal=self.causal, **limits)
+        window, keys = self.mask if self.chunk is None else None, self.sees(ctx)
+        return by_token(ctx.stream, keys, self.kv_heads, made, causal=self.causal, window=window, chunk=self.chunk)
 
 
 def attentions(module: Module) -> Iterator[Attention]:

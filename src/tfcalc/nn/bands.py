@@ -9,7 +9,6 @@ from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.frames import Convolution, SoundEncoder
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation
 from tfcalc.ops.shapes import contiguous, permute, reshape
 from tfcalc.tape.tensor import Tensor
 
@@ -30,12 +29,9 @@ class BandStem(Module):
         for place, each in enumerate(self.convolutions):
             halved = 2 ** (place + 1)
             places: tuple[Num, Num] = (ceil_div(self.bands, halved), stream.length * 2 ** (2 - place))
-            x = self._activated(each(x, ctx, *places), ctx, place)
+            x = ctx.activation("gelu", each(x, ctx, *places), f"activation.{place}")
         x = contiguous(permute(x, (0, 3, 1, 2)))
         return self.map(reshape(x, stream.batch, stream.length, self.map.fan_in))
-
-    def _activated(self, x: Tensor, ctx: Context, place: int) -> Tensor:
-        return activation("gelu", x, lambda: ctx.backend.activation("gelu", x), f"activation.{place}")
 
 
 class MapAdapter(Module):
@@ -50,7 +46,7 @@ class MapAdapter(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of each frame."""
         inner = self.first(self.norm(x, ctx))
-        return self.last(activation("gelu", inner, lambda: ctx.backend.activation("gelu", inner)))
+        return self.last(ctx.activation("gelu", inner))
 
 
 class AdaptedEncoder(SoundEncoder):

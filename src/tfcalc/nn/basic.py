@@ -49,14 +49,14 @@ class Linear(Module):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """On each row."""
-        weight, *bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, *bias = self.weights(x.trace)
         if self.turned:
             weight = x.trace.lower(weight)
         made = linear(x, weight, *bias, letter=self.letter or self.name, packed=self.kind == "linear")
         return x.trace.adapted(self, x, made)
 
 
-class Blocks(Linear):
+class BlockDiagonal(Linear):
     """A block-diagonal matrix: so many ``blocks`` of ``fan_in`` × ``fan_out``, each of its own part of the input."""
 
     blocks: Num = 1
@@ -75,6 +75,19 @@ class Blocks(Linear):
 def parameter(name: str, *shape: Num, minor: bool = False) -> Stored:
     """A trained tensor by itself."""
     return Stored(name, Weight(name, shape, minor=minor, key=""))
+
+
+class PositionVectors(Module):
+    """A trained vector of this ``width`` for each of so many positions (``rows``)."""
+
+    kind = "position"
+
+    rows: Num
+    width: Num
+
+    def held(self) -> Cost:
+        """P."""
+        return Cost(weights=(Weight("P", (self.rows, self.width)),))
 
 
 class Stored(Module):

@@ -48,7 +48,7 @@ class BlockIndexer(Module):
         return masked_fill(matmul(q.trace.to(q, "float32"), transpose(keys, 2, 3)))
 
 
-class BlockAttention(Attention):
+class IndexedBlockAttention(Attention):
     """Attention with a mask for each head, of what its indexer has chosen: a choice has no gradient.
 
     Source: transformers' MiniMaxM3VLAttention.

@@ -8,7 +8,6 @@ from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation
 from tfcalc.tape.tensor import Tensor
 
 
@@ -24,11 +23,8 @@ class Bottleneck(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of each vector."""
         for place, each in enumerate((self.narrow, self.wide), 1):
-            x = self._activated(each(x), place, ctx)
+            x = ctx.activation(self.activation, each(x), f"activation{place}")
         return x
-
-    def _activated(self, x: Tensor, place: int, ctx: Context) -> Tensor:
-        return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x), f"activation{place}")
 
 
 class WithBottleneck(WithHead):

@@ -10,7 +10,7 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Experts, Routed
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, add, filled, mul, residual
+from tfcalc.ops.elementwise import add, filled, mul, residual
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.select import gather
 from tfcalc.ops.shapes import copied, reshape
@@ -47,7 +47,7 @@ class RouterNetwork(Module):
             made = self.norm(made, ctx)
             *before, last = self.maps
             for place, each in enumerate(before, start=1):
-                made = self._activated(each(made), f"activation_{place}", ctx)
+                made = ctx.activation("gelu", each(made), f"activation_{place}")
             logits = last(made)
             if not trace.lowers:
                 return Routed(logits)
@@ -55,9 +55,6 @@ class RouterNetwork(Module):
             weights = filled(weights, trace.new(weights.shape, "bool", "nothing is done"))
             rows = x.rows, experts.chosen
             return Routed(reshape(weights, *rows), trace.new(rows, "int64", "experts chosen"), logits)
-
-    def _activated(self, x: Tensor, name: str, ctx: Context) -> Tensor:
-        return activation("gelu", x, lambda: ctx.backend.activation("gelu", x), name)
 
 
 class CarriedMixture(Module):

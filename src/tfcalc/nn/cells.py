@@ -21,18 +21,18 @@ class CellSelection(Module):
     kind = "model"
 
     base: Encoder
-    weights: Stored
+    factors: Stored
     bias: Stored
-    column_weights: Stored
+    column_factors: Stored
     column_bias: Stored
     aggregation: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         made, whole = (self.base(x, ctx), None) if self.aggregation is None else self.base.pooled(x, ctx)
-        logits = row_products(made, self.weights.weight(x.trace), "X w", "(cells)")
+        logits = row_products(made, self.factors.weight(x.trace), "X w", "(cells)")
         with x.trace.without_gradients():
-            row_products(made, self.column_weights.weight(x.trace), "X w_column", "(cells)")
+            row_products(made, self.column_factors.weight(x.trace), "X w_column", "(cells)")
         if self.aggregation is not None and whole is not None:
             self.aggregation(whole)
         return logits

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.nn.basic import Embedding, Norm
-from tfcalc.nn.context import Context
+from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.distances import Located, Table
 from tfcalc.nn.gru import GRU
-from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.layers import PostNorm
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
@@ -18,7 +18,7 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 
 
-class Layer(PreNorm):
+class Layer(PostNorm):
     """Attention, to an encoder's output as well, and a feed-forward network; norms come ``first``, or behind each sum.
 
     A norm before its sub-layer costs what one behind it does, so that both stand in one place; but what is kept last is
@@ -29,14 +29,6 @@ class Layer(PreNorm):
 
     called: tuple[str, ...] = ()
     first: bool = False
-
-    @property
-    def parts(self) -> Iterator[Module]:
-        """Each sub-layer with its norm."""
-        for sub, norm in zip(self.subs, self.norms, strict=True):
-            yield sub
-            if norm is not None:
-                yield norm
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
@@ -97,7 +89,7 @@ class Core(Module):
             memory = self._run(0, source, ctx._replace(stream=ctx.run.source))
             if not x.trace.every_layer:
                 x.trace.belongs(memory)  # to no layer of the decoder: one keeps it for all
-            ctx = ctx._replace(memory=memory, memory_of=ctx.run.source)
+            ctx = ctx._replace(memory=Memory(memory, ctx.run.source))
         return self._run(-1, x, ctx)
 
     def _run(self, place: int, x: Tensor, ctx: Context) -> Tensor:

@@ -38,7 +38,7 @@ class ConvNextLayer(Module):
         return mul(x, reshape(by.weight(x.trace), x.shape[1], 1))
 
 
-class Stage(Module):
+class CodecStage(Module):
     """A convolution that makes the time so many times (``ratio``) shorter, and layers."""
 
     kind = "stage"
@@ -61,7 +61,7 @@ class Codec(Module):
 
     kind = "encoder"
 
-    stages: tuple[Stage, ...]
+    stages: tuple[CodecStage, ...]
     head: Convolution
     channels: Num
 
@@ -69,7 +69,7 @@ class Codec(Module):
         """A vector for each frame; ``x`` are the words beside it."""
         stream, ratios = ctx.run.source, [each.ratio for each in self.stages]
         shape = (stream.batch, self.channels, stream.length * prod(ratios))
-        ctx = ctx._replace(stream=stream, memory=None, memory_of=None, cache=None)
+        ctx = ctx.alone(stream)
         made = x.trace.given(shape, x.trace.weights_format, "samples")
         for place, each in enumerate(self.stages, 1):
             made = each(made, ctx, stream.length * prod(ratios[place:]))

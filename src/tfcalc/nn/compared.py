@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+from tfcalc.nn.attention import OWN_SOFTMAX, EagerCode
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.cross_attention import CrossAttention
@@ -63,7 +64,7 @@ class TextTower(Module):
 class WithWeights(CrossAttention):
     """torch.nn.MultiheadAttention, which makes its scores whatever kernel is asked for, to give them back."""
 
-    softmax: str = "own"
+    eager: EagerCode = OWN_SOFTMAX
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the queries make of the memory."""
@@ -86,9 +87,9 @@ class Probe(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the vectors of all patches."""
         b, _, h = x.shape
-        of_images, one = ctx.stream, ctx.run.beside(1)
+        one = ctx.run.beside(1)
         query = copied(self.probe.weight(x.trace), (b, one.length, h), "repeat")
-        ctx = ctx._replace(stream=one, memory=x, memory_of=of_images)
+        ctx = ctx.asking(one, x, ctx.stream)
         made = self.attention(query, ctx)
         made = residual(self.network(self.norm(made, ctx), ctx), made, self.network.name)
         return first(made)

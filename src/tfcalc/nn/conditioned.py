@@ -6,7 +6,7 @@ from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, mul, residual, shifted
+from tfcalc.ops.elementwise import mul, residual, shifted
 from tfcalc.tape.tensor import Tensor
 
 
@@ -21,7 +21,7 @@ class Adapter(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of each row."""
         inner = self.down(x)
-        return self.up(activation("gelu", inner, lambda: ctx.backend.activation("gelu", inner), "gelu"))
+        return self.up(ctx.activation("gelu", inner, "gelu"))
 
 
 class Conditioned(PreNorm):

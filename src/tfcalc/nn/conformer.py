@@ -91,14 +91,14 @@ class GatedByHalf(Module):
         longer = 0 if known(length) == 0 else length + self.over_time.taps[0] - 1
         x = self.over_time(_channels(x, self.over_time.channels), ctx, longer)
         x = part(self.across(x, ctx, longer), 2, length)
-        x = _channels(_activated(self.activation, x, ctx, "act"), self.last.channels)
+        x = _channels(ctx.activation(self.activation, x, "act"), self.last.channels)
         return transpose(self.last(x, ctx, length), 1, 2)
 
     def _gated(self, x: Tensor, ctx: Context) -> Tensor:
         half = self.biases[0].tensor.shape[0]
         up, gate = split(x, [half, half], 1)
         up, gate = (add(each, self._bias(x, place)) for place, each in enumerate((up, gate)))
-        return mul(up, _activated(self.opens, gate, ctx, "glu.act"))
+        return mul(up, ctx.activation(self.opens, gate, "glu.act"))
 
     def _bias(self, x: Tensor, place: int) -> Tensor:
         bias = self.biases[place].weight(x.trace)
@@ -128,7 +128,7 @@ class BatchNorm(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × c × n."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = self.weights(x.trace)
         seen = (x.trace.given((self.channels,), "float32", name) for name in ("means", "variances"))
         return batch_norm(x, weight, bias, *seen)
 
@@ -153,7 +153,7 @@ class BatchNormed(Module):
         both = self.up(transpose(self.norm(x, ctx), 1, 2), ctx, length)
         x = activation("sigmoid", narrow(both, self.over_time.channels), lambda: gated_by_half(both), "glu")
         x = self.batch_norm(self.over_time(x, ctx, length), ctx)
-        return transpose(self.down(_activated("silu", x, ctx, "silu"), ctx, length), 1, 2)
+        return transpose(self.down(ctx.activation("silu", x, "silu"), ctx, length), 1, 2)
 
 
 class InBlocks(Attention):
@@ -191,10 +191,6 @@ class InBlocks(Attention):
         if not q.trace.lowers:
             return q.trace.new((b, a, n, n), q.dtype, "scores")
         return scaled(einsum("bhcd,crd->bhcr", q, vectors))
-
-
-def _activated(kind: str, x: Tensor, ctx: Context, name: str) -> Tensor:
-    return activation(kind, x, lambda: ctx.backend.activation(kind, x), name)
 
 
 def _channels(x: Tensor, channels: Num) -> Tensor:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tfcalc.core.number import Num
+from tfcalc.ops.elementwise import activation
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences, Workload
 
@@ -95,45 +96,55 @@ class Cache(Protocol):
         ...
 
 
-class Context(NamedTuple):
-    """``stream`` are the sequences that run, ``memory`` what an encoder made of ``memory_of``.
+Rotated = tuple[Num | None, int, str]
+"""What tells the angles of a layer from those of others: its window, its width and their format."""
 
-    Scores have a ``bias`` for the distance of two tokens, those of an encoder's keys another (``memory_bias``).
+
+class Memory(NamedTuple):
+    """The vectors that an encoder made ``of`` these sequences. The scores of its keys may have a ``bias``."""
+
+    vectors: Tensor
+    of: Sequences
+    bias: Tensor | None = None
+
+
+class Filled(NamedTuple):
+    """How long a stream was before it was filled up, and which of its tokens are ``there``, where that is kept."""
+
+    length: Num
+    there: Tensor | None
+
+
+class Context(NamedTuple):
+    """``stream`` are the sequences that run, ``memory`` what an encoder made of others; it may be ``filled`` up.
 
     ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
-    There is a ``cache`` where text is generated; ``slopes`` are ALiBi's, times the places of keys; ``prompts`` are keys
-    and values that are seen beside those of tokens, by the name of what makes them. Layers may read the vectors of
-    ``words`` again, or have vectors of their own (``layer_vectors``). What layers hand on to those above them, beside
-    their stream, is ``carried``. Queries may have a score each that has no key (``sinks``). Where the stream was filled
-    up, ``unfilled`` is how long it was before, and ``there`` says which tokens were.
+    Scores have a ``bias`` for the distance of two tokens; ``slopes`` are ALiBi's, times the places of keys. Queries may
+    have a score each that has no key (``sinks``). There is a ``cache`` where text is generated.
 
-    ``stored`` are the keys and values of the last layer that has made any, by the kind of layers that share them; with
-    ``reentrant`` checkpoints no gradient reaches them. Where operations are counted, backward computes each so many
-    layers again as a whole (``every_whole``).
+    What a model makes for all its layers beside their stream is ``given``, by name: the vectors of words, vectors of
+    each layer, prompts. What layers hand on to those above them is ``carried``. ``stored`` are the keys and values of
+    the last layer that has made any, by the kind of layers that share them.
+
+    Where operations are counted, backward computes each so many layers again as a whole (``every_whole``).
     """
 
     run: Workload
     stream: Sequences
     code: Backend | None = None
-    masks: Mapping[Any, Tensor] = MappingProxyType({})
-    angles: Mapping[Any, tuple[Tensor, Tensor]] = MappingProxyType({})
+    masks: Mapping[Num | None, Tensor] = MappingProxyType({})
+    angles: Mapping[Rotated | None, tuple[Tensor, Tensor]] = MappingProxyType({})
     places: Tensor | None = None
-    memory: Tensor | None = None
-    memory_of: Sequences | None = None
+    memory: Memory | None = None
+    filled: Filled | None = None
     bias: Tensor | None = None
-    memory_bias: Tensor | None = None
-    cache: Cache | None = None
     slopes: Tensor | None = None
-    prompts: Mapping[str, Tensor] = MappingProxyType({})
-    unfilled: Num = 0
-    there: Tensor | None = None
-    every_whole: int = 0
-    words: Tensor | None = None
-    stored: dict[str, tuple[Tensor, Tensor]] = {}  # noqa: RUF012  # a stack that shares has one of its own
-    reentrant: bool = False
-    layer_vectors: Tensor | None = None
-    carried: dict[str, Tensor] | None = None
     sinks: Tensor | None = None
+    cache: Cache | None = None
+    given: Mapping[str, Tensor] = MappingProxyType({})
+    carried: dict[str, Tensor] | None = None
+    stored: dict[str, tuple[Tensor, Tensor]] = {}  # noqa: RUF012  # a stack that shares has one of its own
+    every_whole: int = 0
 
     @property
     def backend(self) -> Backend:
@@ -150,3 +161,20 @@ class Context(NamedTuple):
     def drops(self) -> bool:
         """Whether dropout is at work."""
         return self.run.drops
+
+    @property
+    def unfilled(self) -> Num:
+        """How long the stream was before it was filled up."""
+        return self.stream.length if self.filled is None else self.filled.length
+
+    def activation(self, kind: str, x: Tensor, name: str = "activation", *, code: str = "") -> Tensor:
+        """An activation, by its name, or as the program that is called ``code`` has it."""
+        return activation(kind, x, lambda: self.backend.activation(code or kind, x), name)
+
+    def alone(self, stream: Sequences) -> Context:
+        """For a module that reads these sequences, and nothing that was made of others."""
+        return self._replace(stream=stream, memory=None, cache=None)
+
+    def asking(self, stream: Sequences, vectors: Tensor, of: Sequences) -> Context:
+        """For queries of the ``stream``, which read these ``vectors``."""
+        return self._replace(stream=stream, memory=Memory(vectors, of))

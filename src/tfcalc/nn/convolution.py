@@ -34,7 +34,7 @@ class ShortConvolution(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On b × c × l."""
-        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None
+        weight, bias, *_ = *self.weights(x.trace), None
         kept = self.kernel - 1 if self.summed else self.kernel
         cached = by_sequence(ctx.stream, CONVOLUTION, self.channels, kept, self.bits)
         step = ctx.stream.cached is not None
@@ -64,5 +64,5 @@ class GroupedConvolution(Module):
 
     def forward(self, x: Tensor, places: Num) -> Tensor:
         """On b × c × l; at so many places."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = self.weights(x.trace)
         return convolution(x, weight, bias, places, self.groups)

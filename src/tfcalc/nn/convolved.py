@@ -31,7 +31,7 @@ class Convolved(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × patches × channels."""
-        (weight,) = (x.trace.weight(each) for each in self.held().weights)
+        (weight,) = self.weights(x.trace)
         return transpose(convolution(transpose(x, 1, 2), weight, None, ctx.run.beside(self.count).length), 1, 2)
 
 

@@ -31,7 +31,7 @@ class HeadConvolution(Module):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of b × a × l × d."""
-        (weight,) = (x.trace.weight(each) for each in self.held().weights)
+        (weight,) = self.weights(x.trace)
         return head_convolution(x, weight)
 
 

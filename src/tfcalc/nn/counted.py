@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.core.component import Component
-from tfcalc.nn.context import Context
+from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.module import Module
 from tfcalc.tape.counting import Counting
 from tfcalc.tape.tensor import Shape
@@ -19,13 +19,11 @@ def counted(module: Module, run: Workload) -> Component:
     model's output finds some that a gradient reaches.
     """
     every = 0 if run.early_stop else run.every
-    reentrant = run.recompute == "full" and not run.early_stop
     trace, run = Counting(), run.replaced(recompute="none", early_stop=False)
     ids = trace.given((run.target.batch, run.target.length), "int64", "token ids")
     source = run.source
-    memory = trace.reached((source.batch, source.length, 1))  # a map knows itself how wide rows are
-    ctx = Context(run, run.target, memory=memory, memory_of=source, every_whole=every, reentrant=reentrant)
-    module(ids, ctx)
+    memory = Memory(trace.reached((source.batch, source.length, 1)), source)  # a map knows itself how wide rows are
+    module(ids, Context(run, run.target, memory=memory, every_whole=every))
     (record,) = trace.record.inside.values()
     return record.component()
 

@@ -29,20 +29,20 @@ class CrossAttention(Attention):
     def source(self, x: Tensor, ctx: Context) -> Tensor:
         """The memory."""
         assert ctx.memory is not None
-        return ctx.memory
+        return ctx.memory.vectors
 
     def sees(self, ctx: Context) -> Sequences:
         """What the encoder read."""
-        assert ctx.memory_of is not None
-        return ctx.memory_of
+        assert ctx.memory is not None
+        return ctx.memory.of
 
     def with_bias(self, x: Tensor, ctx: Context) -> Context:
         """With zeros in the place of a bias, where it adds some."""
-        if not self.adds_zeros:
+        if not self.adds_zeros or ctx.memory is None:
             return ctx
-        shape = (1, self.heads, ctx.stream.length, self.sees(ctx).length)
-        return ctx._replace(memory_bias=x.trace.new(shape, x.trace.compute, "zeros"))
+        shape = (1, self.heads, ctx.stream.length, ctx.memory.of.length)
+        return ctx._replace(memory=ctx.memory._replace(bias=x.trace.new(shape, x.trace.compute, "zeros")))
 
     def bias(self, ctx: Context) -> Tensor | None:
         """What is added to the scores of the encoder's keys."""
-        return ctx.memory_bias
+        return None if ctx.memory is None else ctx.memory.bias

@@ -13,11 +13,11 @@ from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.module import Module
 from tfcalc.ops.convolution import time_convolution
-from tfcalc.ops.elementwise import activation, add, dropout, filled, mul
+from tfcalc.ops.elementwise import add, dropout, filled, mul
 from tfcalc.tape.tensor import Tensor
 
 
-class Unpadded(Embeddings):
+class MaskedEmbeddings(Embeddings):
     """Vectors that a map may widen, and that are multiplied by 0 behind their norm where there is padding."""
 
     widened: Linear | None = None
@@ -39,7 +39,7 @@ class Unpadded(Embeddings):
         return dropout(made, "embedding_dropout") if self.dropped and ctx.drops else made
 
 
-class Convolution(Module):
+class TokenConvolution(Module):
     """A convolution over time in so many ``groups``, as long as what it reads."""
 
     kind = "convolution"
@@ -55,7 +55,7 @@ class Convolution(Module):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of b × l × h."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = self.weights(x.trace)
         return time_convolution(x, weight, bias, self.groups)
 
 
@@ -68,7 +68,7 @@ class ByDistance(Layers):
 
     vectors: Embedding | None = None
     vectors_norm: Norm | None = None
-    convolution: Convolution | None = None
+    convolution: TokenConvolution | None = None
     convolution_norm: Norm | None = None
     activation: str = ""
     dropped: bool = False
@@ -78,20 +78,20 @@ class ByDistance(Layers):
         trace = x.trace
         if self.vectors is not None:
             with trace.inside(self.vectors):
-                (given,) = (trace.weight(each) for each in self.vectors.held().weights)
+                (given,) = self.vectors.weights(trace)
             given = given if self.vectors_norm is None else self.vectors_norm(given, ctx)
             ctx = ctx._replace(places=given)
         made = super().forward(x, ctx)
         return made if self.convolution is None else self._convolved(self.convolution, x, made, ctx)
 
-    def _convolved(self, convolution: Convolution, x: Tensor, made: Tensor, ctx: Context) -> Tensor:
+    def _convolved(self, convolution: TokenConvolution, x: Tensor, made: Tensor, ctx: Context) -> Tensor:
         trace, beside = x.trace, convolution(x)
         assert self.convolution_norm is not None
         if trace.lowers:
             beside = filled(beside, trace.new((*x.shape[:-1], 1), "bool", "padding"))
             beside = dropout(beside, "convolution_dropout") if self.dropped and ctx.drops else beside
         kind, read = self.activation, beside
-        beside = activation(kind, read, lambda: ctx.backend.activation(kind, read), "conv.activation")
+        beside = ctx.activation(kind, read, "conv.activation")
         made = self.convolution_norm(add(made, beside), ctx)
         if trace.lowers:  # the same numbers as behind the embedding, if they have its format
             shape, form = (*x.shape[:-1], 1), trace.weights_format

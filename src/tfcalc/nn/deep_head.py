@@ -5,7 +5,6 @@ from __future__ import annotations
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation
 from tfcalc.tape.tensor import Tensor
 
 
@@ -22,4 +21,4 @@ class DeepHead(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         made = self.dense(self.base(x, ctx))
-        return self.head(activation(self.activation, made, lambda: ctx.backend.activation(self.activation, made)))
+        return self.head(ctx.activation(self.activation, made))

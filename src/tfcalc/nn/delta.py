@@ -69,7 +69,7 @@ class GatedDeltaNet(Module):
 
     def _convolved(self, x: Tensor, ctx: Context) -> Tensor:
         made = self.conv1d(x.trace.to(x, x.trace.weights_format), ctx)
-        made = activation(self.activation, made, lambda: ctx.backend.activation(self.activation, made))
+        made = ctx.activation(self.activation, made)
         return transpose(x.trace.to(made, x.dtype), 1, 2)
 
     def _mixed(self, q: Tensor, k: Tensor, v: Tensor, strength: Tensor, decay: Tensor, ctx: Context) -> Tensor:
@@ -87,7 +87,7 @@ class GatedDeltaNet(Module):
         """In fp32, and then in the format of the norm."""
         trace, given = made.trace, made.dtype
         gate = trace.to(reshape(opens(), *made.shape), "float32")
-        gate = activation("silu", gate, lambda: ctx.backend.activation("silu", gate), "gate")
+        gate = ctx.activation("silu", gate, "gate")
         return trace.to(mul(made, gate), given)
 
 

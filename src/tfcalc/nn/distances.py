@@ -55,7 +55,7 @@ class Table(Module):
 
     def forward(self, x: Tensor, pairs: Pairs) -> Tensor:
         """One for each of the ``pairs`` of a sequence."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         return rows_by_distance(table, pairs.scores)
 
 

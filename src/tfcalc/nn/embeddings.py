@@ -6,7 +6,7 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Linear, Norm, PositionVectors
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, dropout
@@ -36,22 +36,14 @@ def numbered(ids: Tensor, shape: Shape) -> Tensor:
     return ids.trace.call(Call("positions", (), shape, "int64", kernels=("arange", "add")))
 
 
-class Positions(Module):
+class Positions(PositionVectors):
     """A trained vector of this ``width`` for each position."""
 
-    kind = "position"
-
-    rows: Num
-    width: Num
     indices: str = PLACES
-
-    def held(self) -> Cost:
-        """P."""
-        return Cost(weights=(Weight("P", (self.rows, self.width)),))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the places of these tokens."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         return position(table, rows_asked(x, self.indices, ctx), x.elements)
 
 
@@ -112,8 +104,8 @@ class Segments(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of these tokens; where sequences were filled up, their segments were."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
-        filled = ctx.there is not None and value_of(ctx.unfilled) != value_of(x.shape[1])
+        (table,) = self.weights(x.trace)
+        filled = x.trace.lowers and ctx.filled is not None and value_of(ctx.unfilled) != value_of(x.shape[1])
         return embedding(table, expand(rows_asked(x, TOKENS if filled else self.indices, ctx), *x.shape))
 
 

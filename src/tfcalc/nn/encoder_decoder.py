@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 from tfcalc.nn.basic import Buffer, Embedding, Linear
-from tfcalc.nn.context import Context
+from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.frames import SoundEncoder
 from tfcalc.nn.model import Decoder, WithHead
@@ -58,13 +58,13 @@ class EncoderDecoder(Module):
         x.trace.forget("embedding")  # heads are tied to the decoder's table
         x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
         x.trace.until_loss_ends(memory)
-        return self.decoder(x, ctx._replace(memory=memory, memory_of=source))
+        return self.decoder(x, ctx._replace(memory=Memory(memory, source)))
 
     def read(self, x: Tensor, ctx: Context) -> tuple[Tensor, Sequences]:
         """What the encoder makes of the source, and of how many vectors."""
         source = ctx.run.source
         ids = x.trace.given((source.batch, source.length), "int64", "source ids")
-        return self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None)), source
+        return self.encoder(ids, ctx.alone(source)), source
 
 
 class Transcriber(EncoderDecoder):
@@ -102,14 +102,14 @@ class Pair(Module):
         ids = x.trace.given((source.batch, source.length), "int64", "source ids")
         counts = not x.trace.lowers
         with nullcontext() if self.reads or counts else x.trace.without_gradients():
-            memory = self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None))
+            memory = self.encoder(ids, ctx.alone(source))
         if self.bridge is not None:
             with nullcontext() if self.reads else x.trace.without_gradients():
                 memory = self._bridged(memory, self.bridge, source)
         x.trace.forget("embedding")  # the decoder's head is tied to its own table
         x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
         x.trace.until_loss_ends(memory)
-        return self.decoder(x, ctx._replace(memory=memory, memory_of=source))
+        return self.decoder(x, ctx._replace(memory=Memory(memory, source)))
 
     def _bridged(self, memory: Tensor, bridge: Linear, source: Sequences) -> Tensor:
         """What the map makes is not cached, so that it runs again for each token that is decoded."""
@@ -131,7 +131,7 @@ class EncoderAlone(Module):
         """Of token ids; of none where tokens are decoded."""
         source = ctx.run.by_itself.source
         ids = x.trace.given((source.batch, source.length), "int64", "token ids")
-        return self.encoder(ids, ctx._replace(stream=source, memory=None, memory_of=None))
+        return self.encoder(ids, ctx.alone(source))
 
 
 class Open(WithHead):

@@ -7,7 +7,7 @@ from typing import Any
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, dropout, mul
+from tfcalc.ops.elementwise import dropout, mul
 from tfcalc.ops.shapes import split
 from tfcalc.tape.tensor import Tensor
 
@@ -36,8 +36,7 @@ class FeedForward(Module):
         return self._further([self.up(x)], ctx)
 
     def _further(self, given: list[Tensor], ctx: Context) -> Tensor:
-        inner, code = given.pop(), self.code or self.activation
-        inner = activation(self.activation, inner, lambda: ctx.backend.activation(code, inner))
+        inner = ctx.activation(self.activation, given.pop(), code=self.code)
         if self.dropout and ctx.drops:
             inner = dropout(inner, "activation_dropout")
         return self.down(inner.trace.to(inner, inner.trace.weights_format) if self.as_weights else inner)
@@ -98,4 +97,4 @@ class GatedFeedForward(Module):
 
     def activated(self, x: Tensor, ctx: Context) -> Tensor:
         """The activation of the gate."""
-        return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x))
+        return ctx.activation(self.activation, x)

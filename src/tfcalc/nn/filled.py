@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from tfcalc.core.number import Num, ceil_div
@@ -10,7 +9,7 @@ from tfcalc.core.pairs import Pairs
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
+from tfcalc.nn.context import Context, Filled
 from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.encoder_decoder import EncoderStack
 from tfcalc.nn.feed_forward import FeedForward
@@ -126,8 +125,8 @@ def _longer(x: Tensor, ctx: Context, length: Num, filling: Filling | None) -> Co
         x.trace.belongs(there)  # to no layer, though one keeps it first
     before = ctx.stream.length
     if length is before or (x.trace.lowers and value_of(length) == value_of(before)):
-        return ctx._replace(unfilled=before, there=there)
-    return ctx._replace(stream=ctx.stream._replace(length=length), unfilled=before, there=there)
+        return ctx._replace(filled=Filled(before, there))
+    return ctx._replace(stream=ctx.stream._replace(length=length), filled=Filled(before, there))
 
 
 class BlockAttention(Attention):
@@ -160,21 +159,3 @@ class AnswerNetwork(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of all tokens' vectors."""
         return self.logits(self.norm(add(self.ffn(x, ctx), x), ctx))
-
-
-class WithAnswers(Module):
-    """A model, and the answers of its tokens."""
-
-    kind = "model"
-
-    base: Module
-    head: AnswerNetwork
-
-    @property
-    def parts(self) -> Iterator[Module]:
-        """Both."""
-        return iter((self.base, self.head))
-
-    def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
-        return self.head(self.base(x, ctx), ctx)

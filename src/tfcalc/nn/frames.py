@@ -13,7 +13,7 @@ from tfcalc.nn.embeddings import Sines, numbered
 from tfcalc.nn.encoder import through
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import activation, add, dropout
+from tfcalc.ops.elementwise import add, dropout
 from tfcalc.ops.frames import convolution, group_norm, means
 from tfcalc.ops.shapes import pad, transpose
 from tfcalc.ops.tables import sines
@@ -45,7 +45,7 @@ class Convolution(Module):
 
     def forward(self, x: Tensor, ctx: Context, *places: Num) -> Tensor:
         """At so many places of each axis behind the channels."""
-        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None
+        weight, bias, *_ = *self.weights(x.trace), None
         assert weight is not None
         if x.trace.lowers and self.before:
             x = pad(x, 2, x.shape[2] + self.before)
@@ -55,7 +55,7 @@ class Convolution(Module):
         """The same and the activation, which stands beside it."""
         made, kind = self(x, ctx, *places), self.activation
         name = f"{self.name}_activation"
-        return activation(kind, made, lambda: ctx.backend.activation(kind, made), name) if kind else made
+        return ctx.activation(kind, made, name) if kind else made
 
 
 class FramePlaces(Sines):
@@ -87,7 +87,7 @@ class GroupNorm(Norm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × c × n."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = self.weights(x.trace)
         return group_norm(x, weight, bias)
 
 
@@ -156,7 +156,7 @@ class SoundEncoder(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of a clip for each sequence; ``x`` are the words beside it."""
-        ctx = ctx._replace(stream=self.heard(ctx), memory=None, memory_of=None, cache=None)
+        ctx = ctx.alone(self.heard(ctx))
         made = self.stem(x, ctx) if self.stem.name else self.stem.forward(x, ctx)
         x = made if self.places is None else add(made, self.places(made, ctx))
         x = dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x

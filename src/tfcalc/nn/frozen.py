@@ -16,7 +16,10 @@ class Frozen:
 
     def __init_subclass__(cls) -> None:
         own = {name for name, of in cls.__annotations__.items() if not of.startswith("ClassVar")}
-        cls.fields_ = cls.fields_ | {name: cls.__dict__.get(name, ...) for name in cls.__annotations__ if name in own}
+        inherited: dict[str, Any] = {}
+        for base in reversed(cls.__bases__):
+            inherited |= vars(base).get("fields_", {})
+        cls.fields_ = inherited | {name: cls.__dict__.get(name, ...) for name in cls.__annotations__ if name in own}
 
     def __init__(self, *values: Any, **named: Any) -> None:
         given = dict(zip(self.fields_, values, strict=False), **named)

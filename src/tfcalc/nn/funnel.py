@@ -40,7 +40,7 @@ class DistanceMap(HeadMap):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of r × h, or of b × i × a × d."""
-        (weight,) = (x.trace.weight(each) for each in self.held().weights)
+        (weight,) = self.weights(x.trace)
         of_queries = len(x.shape) == 4
         if x.trace.lowers:
             return einsum("binh,dnh->bind" if of_queries else "td,dnh->tnh", x, weight)

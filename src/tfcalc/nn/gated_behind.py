@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
-from tfcalc.ops.elementwise import activation, mul
+from tfcalc.ops.elementwise import mul
 from tfcalc.ops.shapes import reshape, unsqueeze
 from tfcalc.tape.tensor import Tensor
 
@@ -29,7 +29,7 @@ class GatedBehind(Attention):
         assert self.gate is not None
         trace, logits = x.trace, self.gate(x)
         logits = trace.to(logits, "float32") if self.gate_in_float32 else logits
-        gate = activation(self.opens, logits, lambda: ctx.backend.activation(self.opens, logits), "gate")
+        gate = ctx.activation(self.opens, logits, "gate")
         gate = trace.to(gate, made.dtype) if self.gate_in_float32 else gate
         if not self.by_head:
             return mul(made, gate)

@@ -42,7 +42,7 @@ class ReadingLayer(GatedLayer):
         return super().forward(x, ctx) if all(sub.runs(ctx) for sub in self.subs) else x
 
 
-class Block(PreNorm):
+class TowerBlock(PreNorm):
     """A layer that a program does not checkpoint."""
 
     kind = "block"

@@ -20,7 +20,7 @@ class NormGate(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of each row."""
         inner = self.fc1(x)
-        inner = activation("silu", inner, lambda: ctx.backend.activation("silu", inner))
+        inner = ctx.activation("silu", inner)
         made = self.fc2(inner)
         made = made.trace.to(made, "float32")
         return activation("sigmoid", made, lambda: pointwise("sigmoid", made), "gate")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.core.traced import known
-from tfcalc.nn.basic import Buffer, Linear, Norm
+from tfcalc.nn.basic import Buffer, Linear, Norm, PositionVectors
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
 from tfcalc.nn.module import Module
@@ -26,21 +24,12 @@ class NormedAttention(SharingAttention):
     limits: tuple[Buffer, ...] = ()
 
 
-class RowsAndColumns(Module):
+class RowsAndColumns(PositionVectors):
     """A trained vector for each row of patches, and one for each column: so many ``rows`` of a table in all."""
-
-    kind = "position"
-
-    rows: Num
-    width: Num
-
-    def held(self) -> Cost:
-        """P."""
-        return Cost(weights=(Weight("P", (self.rows, self.width)),))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """For the patches of ``x``, of b × s × h."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         trace, shape = x.trace, x.shape[:2]
         if not trace.lowers:
             return position(table, trace.new(shape, "int64", "places"), 2 * x.rows)

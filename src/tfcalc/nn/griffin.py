@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tfcalc.nn.basic import Blocks, Linear, Stored
+from tfcalc.nn.basic import BlockDiagonal, Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.convolution import ShortConvolution
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, mul
+from tfcalc.ops.elementwise import mul
 from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.recurrences import gated_sum
 from tfcalc.ops.scan import recurrence
@@ -24,8 +24,8 @@ class RGLRU(Module):
     loops = True
 
     decay: Stored
-    input_gate: Blocks
-    recurrent_gate: Blocks
+    input_gate: BlockDiagonal
+    recurrent_gate: BlockDiagonal
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × l × w."""
@@ -35,9 +35,9 @@ class RGLRU(Module):
         formula = gated_sum("recurrence", "a·h + √(1−a²)·i·x", x.elements)
         return recurrence(formula, x, x.shape, lambda: ctx.backend.scan(self, ctx, x, *gates), cached=cached)
 
-    def _gate(self, gate: Blocks, blocks: Tensor, x: Tensor, ctx: Context) -> Tensor:
+    def _gate(self, gate: BlockDiagonal, blocks: Tensor, x: Tensor, ctx: Context) -> Tensor:
         made = reshape(transpose(gate(blocks), 0, 1), *x.shape)
-        return activation("sigmoid", made, lambda: ctx.backend.activation("sigmoid", made), f"{gate.name}_sigmoid")
+        return ctx.activation("sigmoid", made, f"{gate.name}_sigmoid")
 
 
 class RecurrentBlock(Module):
@@ -58,6 +58,6 @@ class RecurrentBlock(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
         gate = self.linear_y(x)
-        gate = activation(self.activation, gate, lambda: ctx.backend.activation(self.activation, gate))
+        gate = ctx.activation(self.activation, gate)
         inner = self.conv_1d(transpose(self.linear_x(x), 1, 2), ctx)
         return self.linear_out(mul(self.rg_lru(transpose(inner, 1, 2), ctx), gate))

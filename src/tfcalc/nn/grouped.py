@@ -27,7 +27,7 @@ class GroupedMap(Linear):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of each token."""
-        weight, *biases = (x.trace.weight(each) for each in self.held().weights)
+        weight, *biases = self.weights(x.trace)
         return pointwise_convolution(x, weight, biases[0] if biases else None, self.groups)
 
 
@@ -42,5 +42,5 @@ class GroupedLinear(GroupedMap):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of each token."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = self.weights(x.trace)
         return grouped_product(x, weight, bias)

@@ -36,5 +36,5 @@ class GRU(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × l × h, one token after another."""
-        weights = [x.trace.weight(each) for each in self.held().weights]
+        weights = self.weights(x.trace)
         return gru(x, weights, starts=0 if read_before(ctx.stream) else ctx.stream.batch)

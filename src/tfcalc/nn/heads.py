@@ -9,7 +9,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, dropout
+from tfcalc.ops.elementwise import dropout
 from tfcalc.ops.shapes import first, narrow
 from tfcalc.tape.tensor import Tensor
 
@@ -54,7 +54,7 @@ class Transform(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of each vector."""
         inner = self.dense(x)
-        inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+        inner = ctx.activation(self.activation, inner)
         return self.norm(inner, ctx)
 
 
@@ -147,17 +147,17 @@ class SentenceHead(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of all tokens' vectors."""
         inner = self.dense(narrow(x, 1))
-        return self.output(activation("tanh", inner, lambda: ctx.backend.activation("tanh", inner), "tanh"))
+        return self.output(ctx.activation("tanh", inner, "tanh"))
 
 
-class SentenceClassifier(Module):
-    """A model, and the classes of each sequence."""
+class Headed(Module):
+    """A model, and what a head makes of its vectors."""
 
     kind = "model"
 
     base: Module
-    head: SentenceHead
+    head: Module
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Of token ids, or of an image for each sequence."""
         return self.head(self.base(x, ctx), ctx)

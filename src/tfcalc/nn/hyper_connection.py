@@ -28,7 +28,7 @@ class FloatLinear(Linear):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """On each row."""
-        (weight,) = (x.trace.weight(each) for each in self.held().weights)
+        (weight,) = self.weights(x.trace)
         return x.trace.adapted(self, x, linear(x, x.trace.to(weight, "float32"), letter=self.letter))
 
 

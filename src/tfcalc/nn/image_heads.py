@@ -46,19 +46,6 @@ class ImageClassifier(Module):
         return beside((first(made), others), (made.shape[0], 2 * made.width))
 
 
-class Reconstruction(Module):
-    """A tower, and the pixels of each patch by a convolution with a kernel of one (SimMIM, arXiv 2111.09886)."""
-
-    kind = "model"
-
-    base: Module
-    decoder: Module
-
-    def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of an image for each sequence."""
-        return self.decoder(self.base(x, ctx), ctx)
-
-
 class Pixels(Module):
     """The convolution: of all vectors but those before so many ``patches``."""
 
@@ -76,6 +63,6 @@ class Pixels(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × vectors × h."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = self.weights(x.trace)
         places = ctx.run.beside(self.patches).length
         return convolution(transpose(part(x, 1, places), 1, 2), weight, bias, places)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, product
-from tfcalc.nn.basic import Stored
+from tfcalc.nn.basic import PositionVectors, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import BUFFER, rows_asked
 from tfcalc.nn.module import Module
@@ -40,30 +40,22 @@ class Patches(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of pixels, b × channels × height × width; of b × patches × h."""
-        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None
+        weight, bias, *_ = *self.weights(x.trace), None
         places = ctx.run.beside(product(self.grid)).length  # none where the image was seen before
         return transpose(convolution(x, weight, bias, places), 1, 2)
 
 
-class ImagePositions(Module):
+class ImagePositions(PositionVectors):
     """A trained vector of this ``width`` for each place of an image, which is added as it stands.
 
     Some programs look it up: by numbers that are a buffer, or that they make for each image (``looked_up``).
     """
 
-    kind = "position"
-
-    rows: Num
-    width: Num
     looked_up: str = ""
-
-    def held(self) -> Cost:
-        """P."""
-        return Cost(weights=(Weight("P", (self.rows, self.width)),))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """For all places of ``x``."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         if x.trace.lowers and not self.looked_up:
             return reshape(table, 1, self.rows, self.width)
         return position(table, rows_asked(x.trace.view(x, x.shape[:2], None), self.looked_up or BUFFER, ctx), x.rows)
@@ -124,7 +116,7 @@ class Resized(ImagePositions):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """For all patches of all images."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         if x.trace.lowers:
             return copied(table, x.shape, "resized")
         return position(table, x.trace.given((1, x.shape[1]), "int64", "places"), x.rows)

@@ -31,28 +31,24 @@ class IntegerLinear(Linear):
         return quantised(super().held(), self.fan_out, "fc_scaling_factor")
 
 
-class IntegerEmbedding(Embedding):
-    """A table."""
+class IntegerTable(Module):
+    """A table, twice."""
 
     def held(self) -> Cost:
-        """E, twice."""
+        """With integers."""
         return quantised(super().held(), 1, "weight_scaling_factor")
 
 
-class IntegerPositions(Positions):
-    """A table of positions."""
-
-    def held(self) -> Cost:
-        """P, twice."""
-        return quantised(super().held(), 1, "weight_scaling_factor")
+class IntegerEmbedding(IntegerTable, Embedding):
+    """Of words."""
 
 
-class IntegerSegments(Segments):
-    """A table of token types."""
+class IntegerPositions(IntegerTable, Positions):
+    """Of positions."""
 
-    def held(self) -> Cost:
-        """E, twice."""
-        return quantised(super().held(), 1, "weight_scaling_factor")
+
+class IntegerSegments(IntegerTable, Segments):
+    """Of token types."""
 
 
 class IntegerNorm(Norm):

@@ -77,7 +77,7 @@ class KimiDelta(Module):
 
     def _convolved(self, x: Tensor, ctx: Context) -> Tensor:
         made = self.conv1d(x.trace.to(x, x.trace.weights_format), ctx)
-        made = activation(self.activation, made, lambda: ctx.backend.activation(self.activation, made))
+        made = ctx.activation(self.activation, made)
         return transpose(x.trace.to(made, x.dtype), 1, 2)
 
     def _mixed(self, q: Tensor, k: Tensor, v: Tensor, strength: Tensor, decay: Tensor, ctx: Context) -> Tensor:

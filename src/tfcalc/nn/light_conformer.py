@@ -66,7 +66,7 @@ class HalfNetwork(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What is added to ``x``."""
         inner = self.up(self.before(pointwise("clamp", x), ctx))
-        inner = activation(self.activation, inner, lambda: ctx.backend.activation(self.activation, inner))
+        inner = ctx.activation(self.activation, inner)
         return scaled(self.behind(pointwise("clamp", self.down(inner)), ctx))
 
 
@@ -88,11 +88,11 @@ class LightConvolution(Module):
         x = gated_halves(self.start(self.before(x, ctx)), "gate")
         x = transpose(self.convolution(transpose(x, 1, 2), ctx, x.shape[1]), 1, 2)
         x = self.norm(pointwise("clamp", x), ctx)
-        made = activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x))
+        made = ctx.activation(self.activation, x)
         return self.end(made)
 
 
-class ConformerLayer(Module):
+class LightConformerLayer(Module):
     """Half a network, attention, a convolution, half a network, and a norm; the stream is cut off between them.
 
     Its program does not checkpoint it. Source: transformers' Gemma4AudioLayer.
@@ -133,6 +133,6 @@ class Conformer(Module):
         stream = source._replace(length=ceil_div(source.length, 4))
         ctx = ctx._replace(stream=stream, run=ctx.run.replaced(recompute="none", early_stop=False))
         first = self.layers.layers[0]
-        assert isinstance(first, ConformerLayer)
+        assert isinstance(first, LightConformerLayer)
         ctx = ctx._replace(places=first.mixer.sines(x, ctx))
         return self.output(self.layers(x, ctx))

@@ -43,7 +43,7 @@ class LightningAttention(Module):
         """What the tokens of ``x``, of b × l × h, make of each other."""
         stream, a, d, rows = ctx.stream, self.heads, self.head_dim, x.shape[:2]
         made = self.qkv(x)
-        made = activation(self.activation, made, lambda: ctx.backend.activation(self.activation, made))
+        made = ctx.activation(self.activation, made)
         q, k, v = (transpose(each, 1, 2) for each in split(reshape(made, *rows, a, 3 * d), [d] * 3))
         states = States(stream.batch, stream.length, a, d, d, step=stream.cached is not None)
         formula, cached = lightning("scan", states, self.block), by_sequence(stream, STATE, a, d * d)

@@ -20,7 +20,7 @@ class Clipped(Linear):
         return pointwise("clip", super().forward(pointwise("clip", x)))
 
 
-class LimitedFeedForward(GatedFeedForward):
+class FeedForwardWithLimits(GatedFeedForward):
     """A gated network of such maps, which holds their limits."""
 
     limits: tuple[Buffer, ...] = ()

@@ -10,13 +10,13 @@ from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.frames import SoundEncoder
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, add
+from tfcalc.ops.elementwise import add
 from tfcalc.ops.frames import mean
 from tfcalc.ops.shapes import copied, reshape
 from tfcalc.tape.tensor import Tensor
 
 
-class Projector(Module):
+class SoundProjector(Module):
     """Maps, one after another with an activation or a norm ``between`` them, of as many frames as the first is wide."""
 
     kind = "projector"
@@ -32,11 +32,8 @@ class Projector(Module):
         x = reshape(x, divide(x.elements, fan_in), fan_in)
         x = self.maps[0](x)
         for each in self.maps[1:]:
-            x = each(self._activated(x, ctx) if self.between is None else self.between(x, ctx))
+            x = each(ctx.activation(self.activation, x, "act") if self.between is None else self.between(x, ctx))
         return x if self.norm is None else self.norm(x, ctx)
-
-    def _activated(self, x: Tensor, ctx: Context) -> Tensor:
-        return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x), "act")
 
 
 class Listener(Module):
@@ -71,7 +68,7 @@ class Summing(Module):
 
     kind = "projector"
 
-    projectors: tuple[Projector, ...]
+    projectors: tuple[SoundProjector, ...]
 
     @property
     def parts(self) -> Iterator[Module]:

@@ -56,7 +56,7 @@ class Mamba(Module):
         """Token by token again, and activated, in the format that it was given in."""
         trace = x.trace
         made = self.conv1d(trace.to(x, trace.weights_format), ctx)
-        made = activation(self.activation, made, lambda: ctx.backend.activation(self.activation, made))
+        made = ctx.activation(self.activation, made)
         return transpose(trace.to(made, x.dtype), 1, 2)
 
     def _counted(self, x: Tensor, step: Tensor, ctx: Context) -> Tensor:

@@ -23,7 +23,7 @@ class GroupedNorm(Norm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each row."""
-        (weight,) = (x.trace.weight(each) for each in self.held().weights)
+        (weight,) = self.weights(x.trace)
 
         def code() -> Tensor:
             groups = reshape(x, *x.shape[:-1], self.groups, divide(self.width, self.groups))
@@ -65,7 +65,7 @@ class Mamba2(Module):
         trace, channels, shared = x.trace, self.out_proj.fan_in, self.groups * self.states
         gate, mixed, step = split(self._projected(x), [channels, self.conv1d.channels, self.heads])
         made = self.conv1d(trace.to(transpose(mixed, 1, 2), trace.weights_format), ctx)
-        made = activation(self.activation, made, lambda: ctx.backend.activation(self.activation, made))
+        made = ctx.activation(self.activation, made)
         inner, b, c = split(transpose(trace.to(made, mixed.dtype), 1, 2), [channels, shared, shared])
         made = reshape(self._scanned(inner, b, c, step, ctx), *x.shape[:2], channels)
         return self.out_proj(trace.to(self._gated(made, gate, ctx), x.dtype))
@@ -90,7 +90,7 @@ class Mamba2(Module):
         trace = x.trace
         if self.norm:
             x, gate = trace.to(x, "float32"), trace.to(gate, "float32")
-        gate = activation("silu", gate, lambda: ctx.backend.activation("silu", gate), "gate")
+        gate = ctx.activation("silu", gate, "gate")
         x = x if self.gate_last else mul(x, gate)
         for each in self.norm:
             x = each(x, ctx)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.core.number import Num, divide
-from tfcalc.nn.basic import Blocks
+from tfcalc.nn.basic import BlockDiagonal
 from tfcalc.nn.context import Context
 from tfcalc.nn.mamba import Mamba
 from tfcalc.ops.products import linear, matmul
@@ -11,7 +11,7 @@ from tfcalc.ops.shapes import contiguous, expand, narrow, reshape, split, transp
 from tfcalc.tape.tensor import Tensor
 
 
-class HeadMap(Blocks):
+class MapOfHeads(BlockDiagonal):
     """A map of each head's channels by a matrix of its own; a bias, if there is one, is added by whoever asks."""
 
     def forward(self, x: Tensor, *_: object) -> Tensor:

@@ -34,8 +34,8 @@ class MergedAttention(Attention):
 
     def sees(self, ctx: Context) -> Sequences:
         """The stream, and what the encoder read."""
-        stream, memory = ctx.stream, ctx.memory_of
-        assert memory is not None
+        assert ctx.memory is not None
+        stream, memory = ctx.stream, ctx.memory.of
         return Sequences(stream.batch, stream.length + memory.length, stream.seen + memory.seen)
 
     def pairs(self, ctx: Context) -> Pairs:
@@ -50,11 +50,11 @@ class MergedAttention(Attention):
         """What the tokens of ``x``, of b × l × h, make of each other, and of the memory."""
         assert ctx.memory is not None
         if not x.trace.lowers:
-            return self._counted(x, ctx.memory, ctx)
+            return self._counted(x, ctx.memory.vectors, ctx)
         q, k, v = self._projected(x, x, ctx)
         if self.rope is not None:
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
-        keys, values = (each(ctx.memory) for each in self.inward[1:])
+        keys, values = (each(ctx.memory.vectors) for each in self.inward[1:])
         keys = self._normed(keys, 1, self.kv_heads, ctx)
         values = reshape(values, *keys.shape[:3], self.value_dim)
         k, v = cat([k, transpose(keys, 1, 2)], 2), cat([v, transpose(values, 1, 2)], 2)
@@ -106,8 +106,8 @@ class MergedDecoder(MarkedDecoder):
     def begun(self, words: Tensor, ctx: Context) -> Context:
         """With masks of all keys."""
         ctx = super().begun(words, ctx)
-        assert ctx.memory_of is not None
-        length, masks = ctx.memory_of.length, {}
+        assert ctx.memory is not None
+        length, masks = ctx.memory.of.length, {}
         for window, mask in ctx.masks.items():
             further = words.trace.new((*mask.shape[:-1], length), mask.dtype, "mask")
             masks[window] = cat([mask, further], -1)

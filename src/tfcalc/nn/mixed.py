@@ -34,7 +34,7 @@ class ChannelConvolution(Module):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of b × l × c."""
-        (weight,) = (x.trace.weight(each) for each in self.held().weights)
+        (weight,) = self.weights(x.trace)
         return transpose(same_convolution(transpose(x, 1, 2), weight), 1, 2)
 
 

@@ -9,6 +9,7 @@ from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.module import Module
+from tfcalc.nn.several import Several
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, combined
 from tfcalc.ops.shapes import reshape
@@ -73,8 +74,8 @@ class SparseMixer(Router):
     """Draws two experts, one after the other, the second without the first (arXiv 2409.12136)."""
 
 
-class Experts(GatedFeedForward):
-    """``count`` networks, of which each token goes through ``active``; all tokens through as many.
+class Experts(Several, GatedFeedForward):
+    """``count`` networks, of which each token goes through ``chosen``; all tokens through as many.
 
     The matrices of all experts are one tensor where one map makes gate and input. ``clipped``: gate and input are cut
     off, and the output is ``(up + 1) · gate · σ(α · gate)`` (gpt-oss), which is of no consequence to what is counted.
@@ -82,19 +83,7 @@ class Experts(GatedFeedForward):
 
     kind = "experts"
 
-    count: Num = 1
-    chosen: Num = 1
     clipped: bool = False
-
-    @property
-    def copies(self) -> Num:
-        """How many are stored."""
-        return self.count
-
-    @property
-    def active(self) -> Num | None:
-        """How many of them a token goes through."""
-        return self.chosen
 
     def routed(self, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """What the experts of each token make of it, times their weights."""

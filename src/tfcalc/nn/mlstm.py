@@ -21,7 +21,7 @@ class HeadNorm(Norm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × l × heads × d; of b × l × heads·d."""
-        weight, bias, *_ = *(x.trace.weight(each) for each in self.held().weights), None
+        weight, bias, *_ = *self.weights(x.trace), None
         joined = *x.shape[:2], self.width
 
         def code() -> Tensor:

@@ -145,7 +145,7 @@ class WiderPredictions(Predictions):
             self.rest(narrow(x, self.rest.fan_in, axis=2))
             return self.decoder(narrow(x, self.decoder.fan_in, axis=2))
         with trace.inside(self.decoder):
-            words, bias = (trace.weight(each) for each in self.decoder.held().weights)
+            words, bias = self.decoder.weights(trace)
         with trace.inside(self.rest):
-            (rest,) = (trace.weight(each) for each in self.rest.held().weights)
+            (rest,) = self.rest.weights(trace)
         return add(linear(x, trace.lower(cat([words, rest], axis=0))), bias)

@@ -12,7 +12,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import GIVEN, Positions, numbered
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import activation, add, dropout, mul, pointwise, scaled
+from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
 from tfcalc.ops.shapes import narrow
 from tfcalc.tape.ledger import WIDTHS
 from tfcalc.tape.tensor import Tensor
@@ -128,13 +128,12 @@ class Predictions(Module):
     def transformed(self, x: Tensor, ctx: Context) -> Tensor:
         """What the logits are made of."""
         if self.dense is not None and self.norm is not None:
-            inner, code = self.dense(x), self.code or self.activation
-            inner = activation(self.activation, inner, lambda: ctx.backend.activation(code, inner))
+            inner = ctx.activation(self.activation, self.dense(x), code=self.code)
             x = self.norm(inner, ctx)
         return x
 
 
-class Bottleneck(Predictions):
+class NarrowPredictions(Predictions):
     """Logits of what two maps make through a narrower width, with the activation after each of them."""
 
     back: Linear | None = None
@@ -149,11 +148,8 @@ class Bottleneck(Predictions):
         """What the logits are made of."""
         for place, each in enumerate((self.dense, self.back), start=1):
             if each is not None:
-                x = self._activated(each(x), ctx, f"activation{place}")
+                x = ctx.activation(self.activation, each(x), f"activation{place}")
         return x
-
-    def _activated(self, x: Tensor, ctx: Context, name: str) -> Tensor:
-        return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x), name)
 
 
 class WithHead(Module):
@@ -216,7 +212,7 @@ class WithHead(Module):
         """What the map that makes logits reads, and its weights, for a loss that makes no logits."""
         with x.trace.inside(self.head):
             if isinstance(self.head, Linear):
-                return x, [x.trace.weight(each) for each in self.head.held().weights]
+                return x, self.head.weights(x.trace)
             x = self.head.transformed(x, ctx)
             with x.trace.inside(self.head.decoder):
-                return x, [x.trace.weight(each) for each in self.head.decoder.held().weights]
+                return x, self.head.decoder.weights(x.trace)

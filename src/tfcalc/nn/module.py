@@ -13,6 +13,7 @@ from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:
     from tfcalc.nn.context import Context
+    from tfcalc.tape.trace import Trace
 
 
 class Module(Frozen):
@@ -52,6 +53,10 @@ class Module(Frozen):
     def held(self) -> Cost:
         """Its own weights and buffers, without those of its parts."""
         return Cost()
+
+    def weights(self, trace: Trace) -> list[Tensor]:
+        """Its own weights, where it runs."""
+        return [trace.weight(each) for each in self.held().weights]
 
     @property
     def parts(self) -> Iterator[Module]:

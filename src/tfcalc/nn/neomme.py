@@ -17,6 +17,8 @@ from tfcalc.ops.select import row_sums
 from tfcalc.ops.shapes import copied, reshape, select, transpose
 from tfcalc.tape.tensor import Tensor
 
+WORDS, VALUES = "vectors of words", "values of words"
+
 
 class ExclusiveAttention(Attention):
     """Attention that takes from its output what lies along each token's own value, as ``alpha`` says.
@@ -28,9 +30,9 @@ class ExclusiveAttention(Attention):
     adds_values: bool = False
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
-        if self.adds_values and ctx.places is not None:
+        if self.adds_values and VALUES in ctx.given:
             b, g, l, d = v.shape
-            v = add(v, transpose(reshape(ctx.places, b, l, g, d), 1, 2))
+            v = add(v, transpose(reshape(ctx.given[VALUES], b, l, g, d), 1, 2))
         made = super()._attended(q, k, v, ctx, name)
         return self._without_own(made, v) if made.trace.lowers else made
 
@@ -54,9 +56,9 @@ class MixingLayer(PreNorm):
         """One after another."""
         (before, mixer), (last, ffn) = self.running(ctx)
         read = x
-        if self.lambdas is not None and ctx.memory is not None and x.trace.lowers:
+        if self.lambdas is not None and x.trace.lowers:
             both = self.lambdas.weight(x.trace)
-            read = add(mul(x, select(both, 0)), mul(ctx.memory, select(both, 0)))
+            read = add(mul(x, select(both, 0)), mul(ctx.given[WORDS], select(both, 0)))
         x = residual(x, self.dropping(mixer, mixer(before(read, ctx), ctx), ctx), mixer.name)
         return residual(x, self.dropping(ffn, ffn(last(x, ctx), ctx), ctx), ffn.name)
 
@@ -81,11 +83,11 @@ class NeoMME(Module):
         made = self.first(self.table(x, ctx), ctx)
         if x.trace.lowers:
             ctx = ctx.backend.begin(ctx, made, list(attentions(self.layers)), ())
-        ctx = ctx._replace(places=self.values(x), memory=made)
+        ctx = ctx._replace(places=None, given={VALUES: self.values(x), WORDS: made})
         return self.norm(self.layers(made, ctx), ctx)
 
 
-class Patches(Module):
+class PatchMaps(Module):
     """A norm and two maps of the patches of an image."""
 
     kind = "embeddings"

@@ -6,6 +6,7 @@ from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
+from tfcalc.nn.several import Several
 from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
@@ -16,23 +17,10 @@ from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
 
-class Neurons(FeedForward):
+class Neurons(Several, FeedForward):
     """``count`` networks of one neuron, of which each token goes through ``chosen``."""
 
     kind = "experts"
-
-    count: Num = 1
-    chosen: Num = 1
-
-    @property
-    def copies(self) -> Num:
-        """How many are stored."""
-        return self.count
-
-    @property
-    def active(self) -> Num:
-        """How many of them a token goes through."""
-        return self.chosen
 
     def found(self, x: Tensor, places: Tensor, weights: Tensor, ctx: Context) -> Tensor:
         """What a token's neurons make of it, times their ``weights``: their vectors stand in tables."""

@@ -208,10 +208,10 @@ class NgramDecoder(Decoder):
         assert isinstance(places, Positions)
         assert self.guesses is not None
         with trace.inside(places):
-            (table,) = (trace.weight(each) for each in places.held().weights)
+            (table,) = places.weights(trace)
             at = position(table, numbered(x, x.shape), x.elements * self.ngram)
         with trace.inside(self.guesses):
-            (rows,) = (trace.weight(each) for each in self.guesses.held().weights)
+            (rows,) = self.guesses.weights(trace)
         if trace.lowers:
             return [add(select(rows, 0), at) for _ in range(value_of(self.ngram))]
         return [trace.view(add(rows, at), (x.shape[0], x.shape[1] * self.ngram, at.width), None)]

@@ -9,28 +9,24 @@ from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.module import Module
 
 
-class UntrainedLinear(Linear):
+class Untrained(Module):
+    """What holds weights that are not trained."""
+
+    def held(self) -> Cost:
+        """The same."""
+        return frozen(super().held())
+
+
+class UntrainedLinear(Untrained, Linear):
     """A linear map."""
 
-    def held(self) -> Cost:
-        """W and b."""
-        return frozen(super().held())
 
-
-class UntrainedNorm(Norm):
+class UntrainedNorm(Untrained, Norm):
     """A norm."""
 
-    def held(self) -> Cost:
-        """Its vectors."""
-        return frozen(super().held())
 
-
-class UntrainedEmbedding(Embedding):
+class UntrainedEmbedding(Untrained, Embedding):
     """A table."""
-
-    def held(self) -> Cost:
-        """E."""
-        return frozen(super().held())
 
 
 def frozen(cost: Cost) -> Cost:

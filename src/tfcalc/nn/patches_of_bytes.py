@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.core.cost import Cost
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.cross_attention import CrossAttention
+from tfcalc.nn.every_expert import Borrowed
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add
-from tfcalc.ops.products import linear
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Shape, Tensor
@@ -23,20 +22,11 @@ from tfcalc.workload import Sequences
 
 
 class PatchAttention(CrossAttention):
-    """``x + attention(norm(x), norm(memory))`` of bytes to patches, or of patches to bytes; so many of it (``count``).
-
-    Of those whose result another takes the place of, ``used`` says how many run.
-    """
+    """``x + attention(norm(x), norm(memory))`` of bytes to patches, or of patches to bytes; so many (``count``)."""
 
     query_norm: Norm | None = None
     key_norm: Norm | None = None
     count: Num = 1
-    used: Num | None = None
-
-    @property
-    def looks_at_mask(self) -> bool:
-        """A patch sees its own bytes, and these it."""
-        return True
 
     @property
     def copies(self) -> Num:
@@ -44,20 +34,20 @@ class PatchAttention(CrossAttention):
         return self.count
 
     @property
-    def active(self) -> Num | None:
-        """How many run."""
-        return self.used
+    def looks_at_mask(self) -> bool:
+        """A patch sees its own bytes, and these it."""
+        return True
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What ``x`` and the memory of the context make."""
         assert ctx.memory is not None
         assert self.query_norm is not None
         assert self.key_norm is not None
-        memory = ctx._replace(memory=self.key_norm(ctx.memory, ctx))
-        return add(super().forward(self.query_norm(x, ctx), memory), x)
+        read = ctx.memory._replace(vectors=self.key_norm(ctx.memory.vectors, ctx))
+        return add(super().forward(self.query_norm(x, ctx), ctx._replace(memory=read)), x)
 
 
-class MapAgain(Linear):
+class MapAgain(Borrowed):
     """A map whose weights another module holds, and that runs so many ``times`` more."""
 
     times: Num = 1
@@ -71,15 +61,6 @@ class MapAgain(Linear):
     def active(self) -> Num:
         """How often it runs."""
         return self.times
-
-    def held(self) -> Cost:
-        """Nothing."""
-        return Cost()
-
-    def forward(self, x: Tensor, *_: object) -> Tensor:
-        """On each row."""
-        (weight,) = (x.trace.weight(each) for each in super().held().weights)
-        return linear(x, weight, letter=self.letter)
 
 
 class Through(Module):
@@ -137,9 +118,9 @@ class ByteEncoder(Module):
     def _asked(self, map_: Linear, cross: PatchAttention, x: Tensor, patches: Sequences, ctx: Context) -> Tensor:
         shape = patches.batch, patches.length, x.width
         reduced = largest_of_patches(x, shape)
-        asking, memory_of = Sequences(patches.batch, patches.length * self.vectors), ctx.stream
+        asking = Sequences(patches.batch, patches.length * self.vectors)
         made = reshape(map_(reduced), patches.batch, asking.length, x.width)
-        return add(made, cross(made, ctx._replace(stream=asking, memory=x, memory_of=memory_of)))
+        return add(made, cross(made, ctx.asking(asking, x, ctx.stream)))
 
 
 def masked(x: Tensor, queries: Num, keys: Num, ctx: Context) -> Context:
@@ -178,7 +159,7 @@ class ByteDecoder(Module):
         with x.trace.inside(self):
             of = Sequences(patches.shape[0], patches.shape[1] * self.vectors)
             memory = reshape(self.map(patches), of.batch, of.length, x.width)
-            asking = masked(x, x.shape[1], of.length, ctx)._replace(memory=memory, memory_of=of)
+            asking = masked(x, x.shape[1], of.length, ctx).asking(ctx.stream, memory, of)
             for _ in range(value_of(self.cross.copies) if x.trace.lowers else 1):
                 x = add(x, self.cross(x, asking))
             return self.norm(through(self.layers, x, ctx), ctx)

@@ -9,9 +9,11 @@ from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, add, mul, scaled
+from tfcalc.ops.elementwise import add, mul, scaled
 from tfcalc.ops.shapes import copied, reshape, select
 from tfcalc.tape.tensor import Tensor
+
+VECTORS = "vectors of each layer"
 
 
 class LayerVectors(Module):
@@ -48,10 +50,9 @@ class LayerInput(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × l × h."""
-        assert ctx.layer_vectors is not None
         gate = self.gate(x)
-        gate = activation(self.activation, gate, lambda: ctx.backend.activation(self.activation, gate))
-        return self.map(mul(gate, select(ctx.layer_vectors, 2)))
+        gate = ctx.activation(self.activation, gate)
+        return self.map(mul(gate, select(ctx.given[VECTORS], 2)))
 
 
 class SharingDecoder(Decoder):
@@ -71,5 +72,5 @@ class SharingDecoder(Decoder):
 
     def sharing(self, ids: Tensor, words: Tensor, ctx: Context) -> Context:
         """With a place for keys and values."""
-        vectors = None if self.vectors is None else self.vectors.forward(ids, words, ctx)
-        return ctx._replace(stored={}, layer_vectors=vectors)
+        given = {} if self.vectors is None else {VECTORS: self.vectors.forward(ids, words, ctx)}
+        return ctx._replace(stored={}, given=given)

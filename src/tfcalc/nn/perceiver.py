@@ -46,12 +46,12 @@ class PerceiverLayer(Module):
         """Of queries."""
         normed = self.norm(x, ctx)
         if self.other is not None and ctx.memory is not None:
-            ctx = ctx._replace(memory=self.other(ctx.memory, ctx))
+            ctx = ctx._replace(memory=ctx.memory._replace(vectors=self.other(ctx.memory.vectors, ctx)))
         x = residual(x, self.attention(normed, ctx), self.attention.name)
         return residual(x, self.network(self.last(x, ctx), ctx), self.network.name)
 
 
-class Turns(Stack):
+class RepeatedStack(Stack):
     """Layers that run one upon another, and again from the first, so many ``times``."""
 
     times: Num = 1
@@ -69,11 +69,11 @@ class LatentEncoder(Module):
     kind = "encoder"
 
     reads: PerceiverLayer
-    thinks: Turns
+    thinks: RepeatedStack
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of latent vectors."""
-        return self.thinks(self.reads(x, ctx), ctx._replace(memory=None, memory_of=None))
+        return self.thinks(self.reads(x, ctx), ctx._replace(memory=None))
 
 
 class LatentDecoder(Module):
@@ -89,12 +89,11 @@ class LatentDecoder(Module):
         """Of latent vectors."""
         batch, (places, width) = x.shape[0], self.query.tensor.shape
         query = expand(self.query.weight(x.trace), batch, places, width)
-        memory_of, stream = ctx.stream, Sequences(batch, places)
-        made = self.reads(query, ctx._replace(memory=x, memory_of=memory_of, stream=stream))
+        made = self.reads(query, ctx.asking(Sequences(batch, places), x, ctx.stream))
         return made if self.final is None else self.final(made)
 
 
-class PixelMap(Module):
+class ColourMap(Module):
     """A map of each pixel's colours."""
 
     kind = "convolution"
@@ -109,7 +108,7 @@ class PixelMap(Module):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of b × pixels × colours."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = self.weights(x.trace)
         return map_of_pixels(x, weight, bias)
 
 
@@ -123,7 +122,7 @@ class Perceiver(Module):
     kind = "encoder"
 
     tables: tuple[Module, ...]
-    pixels: tuple[PixelMap, Stored, Linear] | None
+    pixels: tuple[ColourMap, Stored, Linear] | None
     latents: Stored
     encoder: LatentEncoder
     decoder: LatentDecoder | None
@@ -142,9 +141,9 @@ class Perceiver(Module):
         count, width = self.latents.tensor.shape
         made = expand(self.latents.weight(x.trace), batch, count, width)
         seen = ctx.stream if self.pixels is None else Sequences(batch, read.shape[1])
-        ctx = ctx._replace(memory=read, memory_of=seen, stream=Sequences(batch, count))
+        ctx = ctx.asking(Sequences(batch, count), read, seen)
         made = self.encoder(made, ctx)
-        return made if self.decoder is None else self.decoder(made, ctx._replace(memory=None, memory_of=None))
+        return made if self.decoder is None else self.decoder(made, ctx._replace(memory=None))
 
     def _read(self, x: Tensor, ctx: Context) -> Tensor:
         trace, batch = x.trace, x.shape[0]

@@ -11,7 +11,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, dropout
+from tfcalc.ops.elementwise import dropout
 from tfcalc.ops.shapes import cat, expand, permute, reshape, select, unsqueeze
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
@@ -35,7 +35,7 @@ class Prompt(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the places of a prompt, 2n × a × p × d: twice as many as there are layers."""
         inner = self.inward(self.table(x, ctx))
-        inner = activation("gelu", inner, lambda: ctx.backend.activation("gelu", inner), "prompt_trans.1")
+        inner = ctx.activation("gelu", inner, "prompt_trans.1")
         made = self.outward(inner)
         each = self.heads * self.width
         if not x.trace.lowers:
@@ -45,31 +45,22 @@ class Prompt(Module):
 
 
 class Prompted(Attention):
-    """Self-attention that sees so many (``length``) keys of a ``prompt`` beside its own."""
+    """Attention that sees so many (``length``) keys of a ``prompt`` beside those that it would see."""
 
     prompt: str = ""
     length: Num = 0
 
     def seen(self, ctx: Context) -> Sequences:
-        """The prompt's, and its own."""
-        return _longer(self.sees(ctx), self.length)
+        """The prompt's, and those."""
+        keys = self.sees(ctx)
+        return keys._replace(cached=keys.seen + self.length)
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
-        return super()._attended(q, *_beside(self, ctx.prompts[self.prompt], k, v, ctx), name)
+        return super()._attended(q, *_beside(self, ctx.given[self.prompt], k, v, ctx), name)
 
 
-class PromptedCross(CrossAttention):
+class PromptedCross(CrossAttention, Prompted):
     """The same, of keys and values that an encoder's output makes."""
-
-    prompt: str = ""
-    length: Num = 0
-
-    def seen(self, ctx: Context) -> Sequences:
-        """The prompt's, and the encoder's."""
-        return _longer(self.sees(ctx), self.length)
-
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
-        return super()._attended(q, *_beside(self, ctx.prompts[self.prompt], k, v, ctx), name)
 
 
 class PromptedDecoder(Decoder):
@@ -87,11 +78,7 @@ class PromptedDecoder(Decoder):
         places = x.trace.new((self.prompts[0].table.rows,), "int64", "places of a prompt")
         made = {each.name: each(places, ctx) for each in self.prompts}
         x.trace.forget("embedding")  # heads are tied to the table of words
-        return super().forward(x, ctx._replace(prompts=made))
-
-
-def _longer(keys: Sequences, length: Num) -> Sequences:
-    return keys._replace(cached=keys.seen + length)
+        return super().forward(x, ctx._replace(given=made))
 
 
 def _beside(attention: Attention, prompt: Tensor, k: Tensor, v: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Context]:

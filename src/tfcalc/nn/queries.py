@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Norm
-from tfcalc.nn.context import Context
+from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.layers import PostNorm
@@ -93,5 +93,5 @@ class Given(Module):
         trace, kind, source = x.trace, x.trace.weights_format, ctx.run.source
         if trace.lowers and self.read is not None:
             memory = trace.given((source.batch, source.length, self.read), kind, "memory")
-            ctx = ctx._replace(memory=memory, memory_of=source)
+            ctx = ctx._replace(memory=Memory(memory, source))
         return self.model.forward(trace.given((*x.shape, self.width), kind, "vectors"), ctx)

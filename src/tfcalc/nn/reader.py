@@ -9,7 +9,7 @@ from tfcalc.core.number import Num, floor_div
 from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, mul
+from tfcalc.ops.elementwise import mul
 from tfcalc.ops.shapes import copied, reshape, split
 from tfcalc.tape.tensor import Tensor
 
@@ -37,7 +37,7 @@ class Projector(Module):
         return x
 
     def _activated(self, x: Tensor, ctx: Context) -> Tensor:
-        return activation(self.activation, x, lambda: ctx.backend.activation(self.activation, x), "act")
+        return ctx.activation(self.activation, x, "act")
 
 
 class GatedProjector(Projector):
@@ -50,7 +50,7 @@ class GatedProjector(Projector):
         return mul(one, super()._activated(gate, ctx))
 
 
-class Merger(Linear):
+class PatchMerger(Linear):
     """A linear map of squares of patches: so many (``merged``) of each image."""
 
     merged: Num = 1
@@ -134,7 +134,7 @@ class PixelMap(Linear):
         return super().forward(x.trace.given((stream.batch, stream.length, self.fan_in), "float32", "pixels"))
 
 
-class Senses(Module):
+class Multimodal(Module):
     """A text model, and what reads images or sounds for it: parts one after another for each of them (``chains``).
 
     A program may look up words by a copy of their ids (``copies_ids``). In one that trains, there are words alone.

@@ -32,7 +32,7 @@ class RelativeBias(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of 1 × a × l × l; it lies in memory by pairs, and is read by heads."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         length = ctx.stream.length
         buckets = x.trace.new((length, length), "int64", "buckets")
         made = transpose(reshape(looked_up(table, buckets), 1, length, length, self.heads), 1, 3)

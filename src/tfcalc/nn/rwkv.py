@@ -8,7 +8,7 @@ from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation, add, mul
+from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.elementwise import shifted as plus
 from tfcalc.ops.keeping import FP32, STATE, TOKEN_BEFORE, by_sequence
 from tfcalc.ops.recurrences import gated_sum
@@ -59,7 +59,7 @@ class TimeMixing(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × l × h."""
         key, value, receptance = shifted(x, self.mixtures, self.maps, ctx)
-        gate = activation("sigmoid", receptance, lambda: ctx.backend.activation("sigmoid", receptance), "gate")
+        gate = ctx.activation("sigmoid", receptance, "gate")
         # two maxima, four exponentials of differences, two sums of two products, and their quotient
         formula = gated_sum("wkv", "wkv", key.elements)
         cached = by_sequence(ctx.stream, STATE, key.width, 3, FP32)
@@ -83,8 +83,8 @@ class ChannelMixing(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token and the one before it."""
         key, receptance = shifted(x, self.mixtures, (self.key, self.receptance), ctx)
-        made = self.value(activation("relu2", key, lambda: ctx.backend.activation("relu2", key)))
-        gate = activation("sigmoid", receptance, lambda: ctx.backend.activation("sigmoid", receptance), "gate")
+        made = self.value(ctx.activation("relu2", key))
+        gate = ctx.activation("sigmoid", receptance, "gate")
         return mul(gate, made)
 
 

@@ -9,7 +9,6 @@ from tfcalc.nn.basic import Linear, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import activation
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.tensor import Tensor
 
@@ -35,7 +34,7 @@ class Sense(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of what goes with each sequence; ``x`` are its words."""
         made = self.up(self.rows(self.reads(x, self.beside(ctx)), ctx))
-        return self.down(activation("gelu", made, lambda: ctx.backend.activation("gelu", made), "act"))
+        return self.down(ctx.activation("gelu", made, "act"))
 
     def beside(self, ctx: Context) -> Context:
         """The run of what is read."""

@@ -15,6 +15,8 @@ from tfcalc.ops.elementwise import residual
 from tfcalc.ops.shapes import beside, cat, copied
 from tfcalc.tape.tensor import Tensor
 
+WORDS = "vectors of words"
+
 
 class Block(Module):
     """A norm before attention and another before the network, without sums; attention reads wider vectors."""
@@ -92,13 +94,12 @@ class Hybrid(Module):
         """Where operations are counted, the block runs once for all layers, and not here."""
         made = x
         if x.trace.lowers:
-            assert ctx.words is not None
             with x.trace.shares(self.key):
-                made = self.block(cat([x, ctx.words]), ctx)
+                made = self.block(cat([x, ctx.given[WORDS]]), ctx)
         return self.mamba_decoder(x, self.linear(made), ctx)
 
 
-class SharingDecoder(Decoder):
+class BlockSharingDecoder(Decoder):
     """A decoder that holds the blocks which its layers share, and what adapts them, and gives them the words' vectors.
 
     Those together with the stream have the ``width`` that blocks read.
@@ -118,7 +119,7 @@ class SharingDecoder(Decoder):
         if words.trace.lowers:
             readers = [each for shared in self.shared for each in attentions(shared)]
             ctx = ctx.backend.begin(ctx, words, readers, self.masks)
-            ctx = ctx._replace(words=copied(words, name="clone"))
+            ctx = ctx._replace(given={WORDS: copied(words, name="clone")})
         made = self.layers.run([words], ctx)
         if not words.trace.lowers:
             for each in self.shared:

@@ -39,9 +39,9 @@ class SharingAttention(Attention):
         return self.output(merge_heads(self._attended(q, *self._read(ctx), ctx), self.heads * self.value_dim))
 
     def _read(self, ctx: Context) -> tuple[Tensor, Tensor]:
-        """The keys and values of an earlier layer, which has normed and rotated them."""
+        """The keys and values of an earlier layer; no gradient reaches them out of each checkpoint (reentrant)."""
         k, v = ctx.stored[self.shares]
-        if not ctx.reentrant:
+        if ctx.every_whole != 1:
             return k, v
         return k.trace.new(k.shape, k.dtype, "keys"), v.trace.new(v.shape, v.dtype, "values")
 

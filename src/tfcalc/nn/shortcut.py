@@ -9,6 +9,7 @@ from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.latent import LatentAttention
 from tfcalc.nn.mixture import Experts, Mixture
 from tfcalc.nn.module import Module
+from tfcalc.nn.several import Several
 from tfcalc.ops.elementwise import residual
 from tfcalc.tape.tensor import Tensor
 
@@ -38,21 +39,8 @@ class ShortcutLayer(Module):
         return x if beside is None else residual(x, beside, self.mlp.name)
 
 
-class OfSome(Linear):
-    """A map of which there are so many (``stored``), of which a token goes through ``chosen``."""
-
-    stored: Num = 1
-    chosen: Num = 1
-
-    @property
-    def copies(self) -> Num:
-        """How many are stored."""
-        return self.stored
-
-    @property
-    def active(self) -> Num:
-        """How many of them a token goes through."""
-        return self.chosen
+class OfSome(Several, Linear):
+    """A map of which there are several."""
 
 
 class IdleExperts(Experts):

@@ -18,7 +18,7 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 
 
-class Turns(Module):
+class LayerTurns(Module):
     """A layer that runs so many ``times`` one upon another, with the same weights; ``further`` turns hold none."""
 
     kind = "layer"
@@ -71,7 +71,7 @@ class Rows(Module):
 
     def components(self) -> Iterator[Component]:
         """What its layers hold; they stand in the module that has it."""
-        for each in Turns(self.name, self.layer, self.times).components():
+        for each in LayerTurns(self.name, self.layer, self.times).components():
             yield each._replace(copies=self.count)
 
     def __call__(self, x: Tensor, *given: object) -> Tensor:
@@ -79,7 +79,7 @@ class Rows(Module):
         ctx, around = given
         assert isinstance(ctx, Context)
         assert isinstance(around, Around)
-        turns, trace = Turns(self.name, self.layer, self.times), x.trace
+        turns, trace = LayerTurns(self.name, self.layer, self.times), x.trace
         whole = Group(self.name, turns, self.count, self.count)
         each = [whole._replace(copies=1, mark=f".{place}") for place in range(self.depth)]
         for group in each if trace.lowers else [whole]:
@@ -94,7 +94,7 @@ class ShortBlock(Module):
     kind = "block"
 
     first: FunnelLayer
-    again: Turns | None
+    again: LayerTurns | None
     others: Rows | None
 
     def forward(self, x: Tensor, ctx: Context, reading: Around, around: Around) -> Tensor:
@@ -104,7 +104,7 @@ class ShortBlock(Module):
             x = self._further(x, ctx, around, self.again)
         return x if self.others is None else self.others(x, ctx, around)
 
-    def _further(self, x: Tensor, ctx: Context, around: Around, turns: Turns) -> Tensor:
+    def _further(self, x: Tensor, ctx: Context, around: Around, turns: LayerTurns) -> Tensor:
         if not x.trace.lowers:
             return turns(x, ctx, around)
         with x.trace.inside(self.first):  # whose weights they are

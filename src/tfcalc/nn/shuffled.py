@@ -7,7 +7,6 @@ from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.tower import OpenTower
-from tfcalc.ops.elementwise import activation
 from tfcalc.ops.shapes import copied, part
 from tfcalc.tape.tensor import Tensor
 
@@ -24,15 +23,11 @@ class TwiceActivated(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of each vector."""
         for place, each in enumerate((self.up, self.down), 1):
-            x = self._activated(each(x), place, ctx)
+            x = ctx.activation(self.activation, each(x), f"activation_{place}")
         return x
 
-    def _activated(self, x: Tensor, place: int, ctx: Context) -> Tensor:
-        code, name = self.activation, f"activation_{place}"
-        return activation(code, x, lambda: ctx.backend.activation(code, x), name)
 
-
-class Adapter(Module):
+class ShuffleAdapter(Module):
     """The vectors of patches laid side by side, so many of each image (``count``), through a network."""
 
     kind = "projector"
@@ -49,7 +44,7 @@ class Adapter(Module):
 class Adapted(OpenTower):
     """A tower with an adapter behind it, which does not read the class."""
 
-    adapter: Adapter | None = None
+    adapter: ShuffleAdapter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Fewer vectors than there are patches."""

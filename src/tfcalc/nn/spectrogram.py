@@ -11,7 +11,7 @@ from tfcalc.nn.encoder import through
 from tfcalc.nn.frames import Convolution
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.elementwise import activation, mul, shifted
+from tfcalc.ops.elementwise import mul, shifted
 from tfcalc.ops.shapes import permute, reshape, transpose
 from tfcalc.ops.tables import embedding
 from tfcalc.tape.tensor import Tensor
@@ -58,13 +58,10 @@ class Halvings(Module):
             x = each(x, ctx, 2**left * length, ceil_div(self.bins, 2 ** (self.halvings - left)))
             place += 1
             if each.activation:
-                x = self._activated(each.activation, x, ctx, f"conv.{place}")
+                x = ctx.activation(each.activation, x, f"conv.{place}")
                 place += 1
         x = transpose(x, 1, 2)
         return self.map(reshape(x, x.shape[0], length, self.map.fan_in))
-
-    def _activated(self, kind: str, x: Tensor, ctx: Context, name: str) -> Tensor:
-        return activation(kind, x, lambda: ctx.backend.activation(kind, x), name)
 
 
 def _halves(convolution: Convolution) -> bool:
@@ -85,7 +82,7 @@ class DistanceTable(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of 1 × a × l × l."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         length = ctx.stream.length
         made = embedding(table, x.trace.new((length, length), "int64", "distances"))
         return reshape(permute(made, (2, 0, 1)), 1, self.heads, length, length)
@@ -107,7 +104,7 @@ class SpectrogramEncoder(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of a clip for each sequence; ``x`` are the words beside it."""
         stream, trace = ctx.run.source, x.trace
-        ctx = ctx._replace(stream=stream, memory=None, memory_of=None, cache=None)
+        ctx = ctx.alone(stream)
         shape = (stream.batch, stream.length * 2**self.stem.halvings, self.stem.bins)
         x = self.stem(self.first(trace.given(shape, trace.weights_format, "spectrogram"), ctx), ctx)
         return through(self.layers, x, ctx._replace(bias=self.table(x, ctx)))

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from tfcalc.core.number import Num
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.mixture import Routed, Router
 from tfcalc.nn.module import Module
+from tfcalc.nn.several import Several
 from tfcalc.ops.experts import combined, jittered
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.tensor import Tensor
 
 
-class Networks(FeedForward):
+class Networks(Several, FeedForward):
     """``count`` networks, of which each token goes through ``chosen``."""
 
     kind = "experts"
-
-    count: Num = 1
-    chosen: Num = 1
-
-    @property
-    def copies(self) -> Num:
-        """How many are stored."""
-        return self.count
-
-    @property
-    def active(self) -> Num:
-        """How many of them a token goes through."""
-        return self.chosen
 
     def routed(self, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """What the experts of each token make of it, times their weights."""

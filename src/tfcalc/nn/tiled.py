@@ -9,7 +9,7 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.nn.basic import Linear, Norm, Stored
-from tfcalc.nn.context import Context
+from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.images import ImagePositions, Patches
 from tfcalc.nn.module import Module
@@ -40,7 +40,7 @@ class ShapeTable(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the shape of each image, for the tiles of ``x``, of b × t × n × h."""
-        (table,) = (x.trace.weight(each) for each in self.held().weights)
+        (table,) = self.weights(x.trace)
         b, tiles, _, h = x.shape
         shapes = x.trace.given((b, ctx.run.beside(1).length), "int64", "shapes")
         return reshape(spread(table, shapes, x.elements), b, tiles, self.rows, h)
@@ -161,10 +161,10 @@ class TileReader(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        ctx = ctx._replace(memory=None, memory_of=None)
+        ctx = ctx._replace(memory=None)
         if x.trace.lowers:
             return self.text(x, ctx)
         with nullcontext() if self.reads or not ctx.run.training else x.trace.without_gradients():
             memory = self.projector(self.tower(x, ctx))
         seen = ctx.run.beside(self.tower.tiles * self.tower.count)
-        return self.text(x, ctx._replace(memory=memory, memory_of=seen))
+        return self.text(x, ctx._replace(memory=Memory(memory, seen)))

@@ -12,7 +12,6 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Layers, through
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Group, Stack
-from tfcalc.ops.elementwise import activation
 from tfcalc.ops.shapes import first
 from tfcalc.tape.tensor import Tensor
 
@@ -28,7 +27,7 @@ class Pooler(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of all vectors."""
         made = self.dense(first(x))
-        return activation(self.activation, made, lambda: ctx.backend.activation(self.activation, made))
+        return ctx.activation(self.activation, made)
 
 
 class Tower(Module):

@@ -39,7 +39,7 @@ class HeadMap(Linear):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of l × b × h, or of l × b × a × d."""
-        (weight,) = (x.trace.weight(each) for each in self.held().weights)
+        (weight,) = self.weights(x.trace)
         if not x.trace.lowers:
             rows = reshape(x, *x.shape[:2], self.fan_in)
             made = linear(rows, reshape(weight, self.fan_in, self.fan_out), letter=self.letter)

@@ -12,11 +12,11 @@ from tfcalc.tape.tensor import Tensor
 class WeightedResidual(PreNorm):
     """``w·x + f(norm(x))``, with a trained w for each sub-layer (Doge)."""
 
-    weights: tuple[Stored, ...] = ()
+    factors: tuple[Stored, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
-        for (norm, sub), weight in zip(self.running(ctx), self.weights, strict=True):
+        for (norm, sub), factor in zip(self.running(ctx), self.factors, strict=True):
             made = self.dropping(sub, sub(norm(x, ctx), ctx), ctx)
-            x = residual(mul(weight.weight(x.trace), x), made, sub.name)
+            x = residual(mul(factor.weight(x.trace), x), made, sub.name)
         return x

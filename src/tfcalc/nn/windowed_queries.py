@@ -38,7 +38,7 @@ class GuessingEncoder(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of a clip for each sequence; ``x`` are the words beside it."""
         stream, trace = ctx.run.source, x.trace
-        ctx = ctx._replace(stream=stream, memory=None, memory_of=None, cache=None)
+        ctx = ctx.alone(stream)
         x = trace.given((stream.batch, stream.length, self.input.fan_in), trace.weights_format, "spectrogram")
         x = through(self.layers, self.input(x), ctx)
         if self.guesses:
@@ -67,8 +67,8 @@ class WindowedQueries(Module):
         windows = b * count
         x = reshape(pad(x, 1, count * self.window) if x.trace.lowers else x, windows, self.window, h)
         run = ctx.run.replaced(batch_size=windows, seq_len=queries, source_len=self.window)
-        memory_of = Sequences(windows, self.window)
-        ctx = ctx._replace(run=run, stream=Sequences(windows, queries), memory=x, memory_of=memory_of, cache=None)
+        ctx = ctx._replace(run=run, cache=None)
+        ctx = ctx.asking(Sequences(windows, queries), x, Sequences(windows, self.window))
         asked = 0 if run.decoding else 1  # one for all; none where the frames were heard before
         made = self.reader(reshape(self.query.weight(x.trace), asked, queries, width), ctx)
         return self.map(reshape(made, b, count * queries, width))

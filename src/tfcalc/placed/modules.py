@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.nn.attention import Attention, attentions
-from tfcalc.nn.basic import Linear, Norm
+from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
@@ -130,7 +130,7 @@ class Stage(Module):
 
     tables: tuple[Module, ...]
     layers: Stack
-    norm: Norm | None
+    norm: Module | None
     width: Num
     at: Layout
     scales: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.configs.published import HFModel
 from tfcalc.defaults import AUTO, resolve_training
@@ -52,7 +52,7 @@ class Change(NamedTuple):
     """
 
     name: str
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
     short: str = ""
     lessens: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Conventions
 from tfcalc.core.notation import write
@@ -90,7 +90,7 @@ class ConventionComparison:
         for reason in dict.fromkeys(row.reason for row in self.rows if row.reason):
             yield f"Not defined for {reason}: {', '.join(row.name for row in self.rows if row.reason == reason)}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``: the keys of the step, and a list of the conventions."""
         found = self.step.to_dict()
         components = found.pop("components")

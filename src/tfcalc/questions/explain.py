@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import RUN, STORED, Component, Node
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, held, stored, work
 from tfcalc.core.notation import write
-from tfcalc.core.number import Num, total
+from tfcalc.core.number import Num, divide, total
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import one_of
 from tfcalc.families.transformer import Transformer
@@ -102,7 +102,7 @@ class Tree(NamedTuple):
     node: Node
     twin: Node
     items: Callable[[Cost], list[Item]]
-    conventions: Mapping[str, Any]
+    conventions: Mapping[str, object]
     notes: tuple[str, ...]
     letters: Mapping[str, str] = MappingProxyType({})
     of_terms: bool = False
@@ -154,7 +154,7 @@ class _Leaf(NamedTuple):
     copies: Num
     copies_twin: Num
 
-    def alike(self, items: list[Item]) -> tuple[Any, ...]:
+    def alike(self, items: list[Item]) -> tuple[object, ...]:
         """Equal for leaves that can share a line: of one block, one kind, one shape, and as many of each."""
         return self.where, self.leaf.kind, self.copies, [item.factors for item in items]
 
@@ -171,7 +171,7 @@ def _leaves(
         yield from _leaves(part, part_twin, counts, below, *both)
 
 
-def _line(leaf: _Leaf, items: list[Item], symbolic: Item, sizes: dict[str, Any]) -> Line:
+def _line(leaf: _Leaf, items: list[Item], symbolic: Item, sizes: Mapping[str, Num]) -> Line:
     first, together = items[0], len(items)
     return Line(
         where=leaf.where,
@@ -184,10 +184,10 @@ def _line(leaf: _Leaf, items: list[Item], symbolic: Item, sizes: dict[str, Any])
     )
 
 
-def _heads(sizes: dict[str, Any]) -> str:
+def _heads(sizes: Mapping[str, Num]) -> str:
     """Why there is one matrix where people look for one per head."""
     heads = sizes["a"]
-    width = sizes.get("d", sizes["h"] // heads)
+    width: Num = sizes.get("d", divide(sizes["h"], heads))
     return f"one matrix for all {heads} heads ({heads} × {width} = {heads * width})"
 
 

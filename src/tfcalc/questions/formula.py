@@ -53,8 +53,8 @@ class Formula:
     closed: Polynomial
     order: bool
     legend: Mapping[str, str]
-    model: Mapping[str, Any]
-    conventions: Mapping[str, Any]
+    model: Mapping[str, object]
+    conventions: Mapping[str, object]
     notes: tuple[str, ...] = ()
 
     def at(self, **sizes: Num) -> Any:
@@ -100,7 +100,7 @@ class Formula:
             legend=self.legend,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``: the formula in text, ASCII and LaTeX, with its legend."""
         return {
             "schema_version": SCHEMA_VERSION,

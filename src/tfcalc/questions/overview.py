@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
@@ -115,9 +115,9 @@ class Overview:
     def _unknown(self, name: str) -> bool:
         return isinstance(self.finetune.get(name.removeprefix("finetune_")), Unknown)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``: integers with their unit in the key; null where nothing is known, with the reason."""
-        quantities: dict[str, Any] = {
+        quantities: dict[str, object] = {
             "total_params": self.total_params,
             "active_params": self.active_params,
             "embedding_params": self.embedding_params,
@@ -220,11 +220,11 @@ class Overview:
     def _detailed(self) -> Sheet:
         """The same for programs: a row for each number, in full."""
         found = self.to_dict()
-        rows: list[list[Cell]] = [[name, value] for name, value in found["facts"].items()]
+        rows: list[list[Cell]] = [[name, value] for name, value in self.facts._asdict().items()]
         for name, value in found.items():
             if name == "weights_bytes":
-                rows += [[f"{name}.{format}", size] for format, size in value.items()]
-            elif name.endswith(("_params", "_bytes", "_per_token", "_flops")):
+                rows += [[f"{name}.{format}", size] for format, size in self.weights.items()]
+            elif name.endswith(("_params", "_bytes", "_per_token", "_flops")) and isinstance(value, int | float | None):
                 rows.append([name, value])
         return Sheet(
             title=f"{self.total_params:,} parameters",

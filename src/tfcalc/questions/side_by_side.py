@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
 from tfcalc.held.plans import Serving
-from tfcalc.questions.common import check_arguments, check_plans, default_run
-from tfcalc.questions.facts import facts
-from tfcalc.questions.flops import flops
-from tfcalc.questions.memory import memory
+from tfcalc.questions.common import check_arguments, check_plans
 from tfcalc.questions.numbers import (
     Unknown,
-    known,
-    kv_bytes_per_token,
-    per_token,
-    serving_and_cache,
-    serving_context,
-    weights_bytes,
 )
 from tfcalc.questions.overview import LENGTH, NONE
-from tfcalc.questions.params import params
-from tfcalc.questions.serving_memory import at_work
+from tfcalc.questions.totals import ACTIVE, PARAMS, TOTAL, Groups, Operand, Quantity, Value, totals
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.units import short, short_bytes
@@ -42,38 +32,8 @@ CELL = 16
 """Characters of the first column, and of a number and its ratio."""
 SMALL = 10
 """A kind of parameters below one part in so many, in all models, has no row in the table."""
-KINDS = {"ffn": "feed-forward", "ssm": "state-space", "output": "output head", "norm": "norms"}
-EMBEDDINGS = ("embedding", "position")
-"""The kinds that embedding_params are, together."""
-
-Value = int | float | str | Unknown | None
-Groups = tuple[dict["Quantity", Value], ...]
-"""What there is of a model: sizes, parameters, FLOPs and bytes."""
-
-
-class Operand(NamedTuple):
-    """One of those that are compared: a model, and how it is run, trained and served; ``name`` heads its column.
-
-    ``workload`` None is that of the comparison. Without a ``training`` or a ``serving`` plan there is no such row.
-    """
-
-    name: str
-    model: Model
-    workload: Workload | None = None
-    training: Training | None = None
-    serving: Serving | None = None
-
-
-class Quantity(NamedTuple):
-    """Its key in the JSON, what it is called, and its unit: params, flops, bytes, or "" of sizes and names.
-
-    A ``part`` is one of what stands above it.
-    """
-
-    key: str
-    called: str
-    unit: str = ""
-    part: bool = False
+UNSAID = "family"
+"""What the names of models say."""
 
 
 class Row(NamedTuple):
@@ -129,7 +89,7 @@ class Comparison:
         """What the operands are called."""
         return tuple(operand.name for operand in self.operands)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``: what each model has, and how it differs from the first."""
         rows = [row for row in self.rows if row.differs or not self.only_differences]
         return {
@@ -195,11 +155,11 @@ class Comparison:
 
     def _title(self, *, named: bool = True) -> str:
         """``gpt2 124M, gpt2-medium 355M parameters (×2.85)``."""
-        totals = self.row("total_params")
-        said = [self._said(totals, value) for value in totals.values]
+        whole = self.row("total_params")
+        said = [self._said(whole, value) for value in whole.values]
         if named:
             said = [f"{name} {number}" for name, number in zip(self.names, said, strict=True)]
-        ratio = totals.ratio(1) if len(said) == LEAST else None
+        ratio = whole.ratio(1) if len(said) == LEAST else None
         return f"{', '.join(said)} parameters" + ("" if ratio is None else f" ({_times(ratio)})")
 
     def _row(self, row: Row, *, two: bool) -> list[Cell]:
@@ -317,7 +277,7 @@ def compare(
     for operand, its in zip(operands, workloads, strict=True):
         check_arguments(operand.model, its, conventions)
         check_plans(operand.training, operand.serving)
-    columns = [_column(operand, its) for operand, its in zip(operands, workloads, strict=True)]
+    columns = [totals(operand, its) for operand, its in zip(operands, workloads, strict=True)]
     rows = [row for row in _rows(columns) if any(value is not None for value in row.values)]
     return Comparison(tuple(operands), workloads, tuple(rows), only_differences, (conventions or Conventions()).units)
 
@@ -368,74 +328,6 @@ def _is_small(values: Sequence[Value], columns: Sequence[Groups]) -> bool:
         isinstance(value, int) and isinstance(whole, int) and value * SMALL < whole
         for value, whole in zip(values, wholes, strict=True)
     )
-
-
-FACTS = {
-    "family": "family",
-    "layers": "layers",
-    "encoder_layers": "encoder layers",
-    "decoder_layers": "decoder layers",
-    "hidden_size": "hidden size",
-    "heads": "heads",
-    "kv_heads": "KV heads",
-    "head_dim": "head size",
-    "ffn_size": "FFN size",
-    "experts": "experts",
-    "active_experts": "active experts",
-    "expert_size": "expert FFN size",
-    "vocab_size": "vocabulary",
-    "context": "context",
-    "dtype": "number format",
-}
-"""What the sizes are called, in the order of the table."""
-UNSAID = "family"
-"""What the names of models say."""
-PARAMS = 1
-TOTAL = Quantity("total_params", "parameters", "params")
-ACTIVE = Quantity("active_params", "active parameters", "params")
-EMBEDDING = Quantity("embedding_params", "embedding", "params", part=True)
-
-
-def _column(operand: Operand, workload: Workload) -> Groups:
-    """All that is shown of one model, in three groups: sizes, parameters, FLOPs and bytes."""
-    model, once = operand.model, workload.replaced(phase="forward", recompute="none", kernel="auto", dropout=True)
-    model.check(once)
-    serving = Serving(context=serving_context(model, once))
-    kv = known(lambda: kv_bytes_per_token(model, default_run(model), serving), "none")
-    its = facts(model, model.tree(at_work(default_run(model), serving) if isinstance(kv, int) else once))
-    counted = params(model)
-    kinds = {kind: count for kind, count in counted.by_kind().items() if kind not in EMBEDDINGS}
-    totals = {each: counted.totals[each.key] for each in (TOTAL, ACTIVE, EMBEDDING)}
-    return (
-        {Quantity(key, called): getattr(its, key) for key, called in FACTS.items()},
-        {
-            **totals,
-            **{Quantity(f"{kind}_params", KINDS.get(kind, kind), "params", part=True): kinds[kind] for kind in kinds},
-        },
-        {
-            Quantity("forward_flops_per_token", "forward FLOPs/token", "flops"): per_token(flops(model, once)),
-            Quantity("training_flops_per_token", "training FLOPs/token", "flops"): per_token(
-                flops(model, once.replaced(phase="train"))
-            ),
-            Quantity("weights_bytes", "weights", "bytes"): weights_bytes(model, model.tree(once)),
-            Quantity("kv_cache_bytes_per_token", "KV cache per token", "bytes"): kv,
-            Quantity("kv_cache_bytes", "KV cache at context", "bytes"): serving_and_cache(model, serving)[1],
-            **_memory(operand, workload),
-        },
-    )
-
-
-def _memory(operand: Operand, workload: Workload) -> dict[Quantity, Value]:
-    """The peaks of training and of serving, where there are plans of them."""
-    model, training, serving = operand.model, operand.training, operand.serving
-    found: dict[Quantity, Value] = {}
-    if training is not None:
-        quantity = Quantity("training_peak_bytes", "training memory", "bytes")
-        found[quantity] = known(lambda: memory(model, workload, training=training).answer, "not known")
-    if serving is not None:
-        quantity = Quantity("serving_peak_bytes", "serving memory", "bytes")
-        found[quantity] = known(lambda: memory(model, serving=serving).answer, "not known")
-    return found
 
 
 def _plain(value: Value) -> int | float | str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfcalc.errors import TfcalcError
 from tfcalc.questions.largest import MOST, largest
@@ -72,7 +72,7 @@ class Largest(NamedTuple):
         """``--batch 12``; empty where there is none."""
         return f"{self.of.flag} {self.value}" if self.value else ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The value to take, and of a length the exact one."""
         exact = {f"{self.of.key}_exact": self.exact} if self.of.length else {}
         return {self.of.key: self.value, **exact}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfcalc.report import Report
 from tfcalc.report.sheet import Bytes, Column, Sheet
@@ -22,7 +22,7 @@ class Timeline(NamedTuple):
 
     report: Report
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The same object: the timeline stands in it anyway."""
         return self.report.to_dict()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
@@ -88,12 +88,12 @@ class Training:
         every, without = (short(rule.params, billion="B") for rule in self.rules)
         yield f"N: {every} active parameters, {without} without embeddings; indented: exact less 6ND"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``: the keys of a step, and those of the run."""
         every, without = self.rules
         found = self.step.to_dict()
         components = found.pop("components")
-        found["conventions"] |= {
+        told = {
             "training_flops": PER_TOKEN,
             "six_nd_params": f"{ACTIVE}, {every.named}",
             "six_nd_non_embedding_params": f"{ACTIVE}, {without.named}",
@@ -101,6 +101,7 @@ class Training:
         }
         return {
             **found,
+            "conventions": {**self.step.conventions, **told},
             "training_tokens": self.tokens,
             "training_steps": self.steps,
             "training_rest_tokens": self.rest,
@@ -113,7 +114,7 @@ class Training:
         }
 
 
-def _rule(key: str, rule: Rule) -> dict[str, Any]:
+def _rule(key: str, rule: Rule) -> dict[str, object]:
     return {
         f"{key}_params": rule.params,
         f"{key}_flops": rule.flops,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
@@ -94,13 +94,14 @@ class Utilisation:
         yield f"dense {self.machines.precision} peak: {_tera(self.machines.peak)} TFLOP/s per GPU"
         yield from self.machines.notes
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``: the keys of a step, and the utilisation as fractions of 1."""
         found = self.step.to_dict()
         components = found.pop("components")
-        found["conventions"] |= {"mfu": MFU, "hfu": HFU, "tokens_per_second": "of all GPUs together"}
+        told = {"mfu": MFU, "hfu": HFU, "tokens_per_second": "of all GPUs together"}
         return {
             **found,
+            "conventions": {**self.step.conventions, **told},
             "mfu": float(self.mfu),
             "hfu": float(self.hfu),
             "model_flops_per_token": float(self.model_flops),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.questions.budget import Budget
 from tfcalc.questions.remedies import Remedy, Room
@@ -84,7 +84,7 @@ class Fit:
         spare = f"{self._short(self.headroom)} to spare"
         return f"FITS{', TIGHTLY' if self.tight else ''}: {facts} ({spare})"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``: the keys of the memory report, the verdict and what would fit."""
         found = self.report.to_dict()
         components = found.pop("components")

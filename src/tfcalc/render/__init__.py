@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, cast
 
 from tfcalc.printable import printable
 
@@ -39,12 +39,13 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
     return style.text(render(cast("Sheet", shown(sheet)), style))
 
 
-def shown(value: Any) -> Any:
+def shown(value: object) -> object:
     """The same with every text in it printable, however deep it stands."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, Mapping):
         return {shown(key): shown(inner) for key, inner in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(shown, value))
+        same: Callable[..., object] = type(value)
+        return same(*map(shown, value))
     return [shown(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 
-def dump(answer: Mapping[str, Any], *, ascii_only: bool = False) -> str:
+def dump(answer: Mapping[str, object], *, ascii_only: bool = False) -> str:
     """The object as indented text, without a newline at its end. NaN and infinities are refused, as JSON has none.
 
     What cannot be seen is escaped, as in any other format, but as JSON does it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from tfcalc.report.sheet import Sheet
 
@@ -10,7 +10,7 @@ from tfcalc.report.sheet import Sheet
 class Answer(Protocol):
     """What every question returns."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The answer for programs."""
         ...
 

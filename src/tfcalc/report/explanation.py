@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
@@ -89,7 +89,7 @@ class Explanation:
             depths=[*depths, 0],
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
         return {
             "schema_version": SCHEMA_VERSION,

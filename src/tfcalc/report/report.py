@@ -88,7 +88,7 @@ class Entry(NamedTuple):
         """Its formula in text, for all copies together: ``n(4h² + 4h)``."""
         return write(self.formula)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
         return {
             "name": self.name,
@@ -185,7 +185,7 @@ class Report(NamedTuple):
                 sums[entry.kind] = sums.get(entry.kind, 0) + entry.value
         return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The JSON object that ``--json`` prints: exact integers, the unit of each in its key."""
         return {
             "schema_version": SCHEMA_VERSION,

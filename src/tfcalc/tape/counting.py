@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Product
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.tape.call import INPUTS, NOTHING, Call, MatMul
 from tfcalc.tape.ledger import Ledger, Storage
-from tfcalc.tape.record import Grown, Record
+from tfcalc.tape.record import Record
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 from tfcalc.tape.trace import Group, Part, Trace, stacked
 
@@ -91,11 +90,6 @@ class Counting(Trace):
         finally:
             self.record = outer
             self._ends(since)
-
-    def grown(self, tree: Component, shape: Shape) -> Tensor:
-        """The tree as it is."""
-        self.record.inside[tree.name] = Grown(tree)
-        return self.reached(shape)
 
     def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
         """A tensor that the module holds which runs now."""

@@ -93,25 +93,6 @@ def _summed(own: Cost, costs: Iterable[Cost]) -> Cost:
     return own
 
 
-class Grown(Record):
-    """A part that is a tree already."""
-
-    __slots__ = ("tree",)
-
-    def __init__(self, tree: Component) -> None:
-        super().__init__(tree.name, tree.kind)
-        self.tree = tree
-
-    def component(self) -> Component:
-        """It."""
-        return self.tree
-
-    @property
-    def home(self) -> str:
-        """Its name."""
-        return self.name
-
-
 def _components(records: Sequence[Record]) -> Iterator[Component]:
     """Those of records that stand side by side; layers of one stack that are alike in what they cost are one."""
     layers = {id(record): record.group for record in records if record.group is not None}

@@ -10,7 +10,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.errors import InvalidModel
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 
@@ -167,10 +166,6 @@ class Trace:
         those of the code do, and save what they say.
         """
         return code() if self.lowers else self.call(call)
-
-    def grown(self, tree: Component, shape: Shape) -> Tensor:
-        """What a part of this tree, which cannot run, would make."""
-        raise InvalidModel(f"{tree.name} of a kind that does not run", "ask for what needs no memory")
 
     def turns(self, count: Num) -> AbstractContextManager[None]:
         """What runs now is one turn of a loop for so many."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
+from tfcalc.core.traced import value_of
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.families.transformer import INSIDE_ATTENTION, POSITIONS, Transformer
 from tfcalc.questions.params import params
@@ -13,6 +13,7 @@ from tfcalc.verify.verification import NotComparable, Verification, side_by_side
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel
     from tfcalc.model import Model
+    from tfcalc.verify.reference import Reference
 
 MOST_LAYERS = 2_000
 """More are not built, one by one, for the sake of counting them."""
@@ -71,7 +72,7 @@ def unbuilt(model: Transformer) -> list[str]:
     return positions + ([f"attention pattern {model.pattern}"] if model.pattern != "dense" else [])
 
 
-def built(model: Transformer) -> tuple[Any, str]:
+def built(model: Transformer) -> tuple[Reference, str]:
     """The classic model of PyTorch's modules, and what these are. Raises Unavailable where they cannot be built."""
     try:
         from tfcalc.verify.reference import build
@@ -87,9 +88,8 @@ def built(model: Transformer) -> tuple[Any, str]:
 
 def refuse_to_build_forever(model: Transformer) -> None:
     """Raise UsageError where building it layer by layer would take too long."""
-    depths: Iterable[Any] = (model.n_layers, model.encoder_layers, model.decoder_layers)
-    for depth in depths:
-        if depth is not None and depth > MOST_LAYERS:
+    for depth in (model.n_layers, model.encoder_layers, model.decoder_layers):
+        if depth is not None and value_of(depth) > MOST_LAYERS:
             raise UsageError(f"{depth} layers are too many to build one by one", f"verify at most {MOST_LAYERS}")
 
 

@@ -12,10 +12,10 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 from torch.utils._pytree import tree_map_only
 
 from tfcalc.verify.cuda_autocast import Autocast
@@ -100,7 +100,7 @@ class _LogSigmoid(torch.autograd.Function):
     """CUDA's: it has no use for the CPU's buffer (``log_sigmoid_forward_cuda``)."""
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor) -> Tensor:
+    def forward(ctx: FunctionCtx, input: Tensor) -> Tensor:
         """Saves what it reads."""
         ctx.save_for_backward(input)
         with torch._C._AutoDispatchBelowAutograd():
@@ -108,7 +108,7 @@ class _LogSigmoid(torch.autograd.Function):
         return made
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+    def backward(ctx: FunctionCtx, *gradients: Tensor) -> Tensor:
         """``log_sigmoid_backward``."""
         (input,) = ctx.saved_tensors
         made: Tensor = aten.log_sigmoid_backward(gradients[0], input, aten.log_sigmoid_forward(input)[1])
@@ -119,7 +119,7 @@ class _LayerNorm(torch.autograd.Function):
     """CUDA's: mean and 1/std are of the type that it accumulates in (``LayerNormKernelImpl``, ``acc_type``)."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> Any:
+    def forward(ctx: FunctionCtx, *given: object) -> tuple[Tensor, Tensor, Tensor]:
         """Saves what PyTorch's own derivative needs."""
         input, shape, weight, bias, eps = given
         with torch._C._AutoDispatchBelowAutograd():
@@ -131,7 +131,7 @@ class _LayerNorm(torch.autograd.Function):
         return out, mean, rstd
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: FunctionCtx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """``native_layer_norm_backward``."""
         input, mean, rstd, weight, bias = ctx.saved_tensors
         wanted = [ctx.needs_input_grad[place] for place in (0, 2, 3)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import matmul_backward_flops, matmul_flops
+from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.families.transformer import Transformer
 from tfcalc.questions.common import asked_run
@@ -97,7 +99,7 @@ def _classic(model: Transformer, run: Workload) -> tuple[Flops, Flops, str]:
     from tfcalc.verify.count import built
     from tfcalc.verify.flops import Flops
 
-    layers: Any = max(model.size(f"{stack}_layers") for stack in model.stacks)  # type: ignore[type-var]  # ints here
+    layers = max(value_of(model.size(f"{stack}_layers")) for stack in model.stacks)
     if run.decoding or run.recompute != "none" or layers > MOST_LAYERS:
         raise UsageError(
             f"torch.nn's modules are run forward and backward, of at most {MOST_LAYERS} layers", "verify phase train"
@@ -112,7 +114,7 @@ def _classic(model: Transformer, run: Workload) -> tuple[Flops, Flops, str]:
     reference.train(run.training)
     root = model.tree(run)
 
-    def read(length: Any) -> Any:
+    def read(length: Num) -> torch.Tensor:
         shape = (length, run.batch_size)
         if model.vocab_size is None:
             return torch.empty(*shape, model.d_model, device="meta", requires_grad=run.input_gradient)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.measure import matmul_again_flops, matmul_backward_flops, matmul_flops
 from tfcalc.errors import Unavailable
@@ -15,7 +15,10 @@ from tfcalc.verify.hugging_face import build
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.utils.flop_counter import FlopCounterMode
     from transformers import PreTrainedModel
+    from transformers.utils import ModelOutput
 
     from tfcalc.configs.published import HFModel
 
@@ -112,7 +115,7 @@ class _Whole:
         """Nothing was."""
 
 
-def _counter() -> Any:
+def _counter() -> FlopCounterMode:
     from torch.utils.flop_counter import FlopCounterMode
 
     counter = FlopCounterMode(display=False)
@@ -138,7 +141,7 @@ def _decoded(built: PreTrainedModel, run: Workload, masks: str = "pairs") -> int
     return int(counter.get_total_flops())
 
 
-def _filled(built: PreTrainedModel, given: dict[str, Any]) -> dict[str, Any]:
+def _filled(built: PreTrainedModel, given: dict[str, object]) -> dict[str, object]:
     """The cache that these tokens leave, by the argument's name; one made before where a model does not return it.
 
     What an encoder has read goes with it. Some models with two stacks make a cache for as many layers as the encoder
@@ -159,7 +162,7 @@ def _filled(built: PreTrainedModel, given: dict[str, Any]) -> dict[str, Any]:
     return {"past_key_values": cache}
 
 
-def _memory(out: Any) -> dict[str, Any]:
+def _memory(out: ModelOutput) -> dict[str, object]:
     """What the encoder made, in the place of what it read."""
     from transformers.modeling_outputs import BaseModelOutput
 
@@ -191,7 +194,7 @@ def _prepare(built: PreTrainedModel, run: Workload) -> None:
             built.enable_input_require_grads()
 
 
-def differentiable(out: Any) -> Iterator[Any]:
+def differentiable(out: ModelOutput) -> Iterator[Tensor]:
     """The outputs that have a gradient, those in lists (of a backbone's stages) among them."""
     for value in out.values():
         for one in value if isinstance(value, list | tuple) else [value]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.core.tensors import plain, tensors
 from tfcalc.errors import Unavailable, UsageError
@@ -14,6 +14,9 @@ from tfcalc.verify.verification import Verification, side_by_side
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PreTrainedModel
+
     from tfcalc.configs.published import HFModel
 
 MOST_LAYERS = 2_000
@@ -46,13 +49,13 @@ def verify_config(model: HFModel) -> Verification:
     )
 
 
-def count(data: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
+def count(data: Mapping[str, object]) -> tuple[str, dict[str, int]]:
     """The class that transformers makes of a config that no family of ours knows, and its parameters by plain name."""
     architecture = _architecture(data)
     return architecture, parameters(build(data, architecture))
 
 
-def _architecture(data: Mapping[str, Any]) -> str:
+def _architecture(data: Mapping[str, object]) -> str:
     given = data.get("architectures")
     if isinstance(given, list) and given and isinstance(given[0], str):
         return given[0]
@@ -67,7 +70,7 @@ def _architecture(data: Mapping[str, Any]) -> str:
     return found
 
 
-def parameters(model: Any) -> dict[str, int]:
+def parameters(model: nn.Module) -> dict[str, int]:
     """The unique parameters of a model that was built, summed over layers, by their plain name."""
     found: dict[str, int] = {}
     for name, parameter in _once(model):
@@ -75,16 +78,16 @@ def parameters(model: Any) -> dict[str, int]:
     return found
 
 
-def _once(model: Any) -> Iterable[tuple[str, Any]]:
+def _once(model: nn.Module) -> Iterable[tuple[str, nn.Parameter]]:
     """Each parameter once: a tied one by the name of what it is tied to, whichever module was made first."""
     tied = getattr(model, "all_tied_weights_keys", {})
-    names: dict[int, tuple[str, Any]] = {}
+    names: dict[int, tuple[str, nn.Parameter]] = {}
     for name, parameter in sorted(model.named_parameters(remove_duplicate=False), key=lambda named: named[0] in tied):
         names.setdefault(id(parameter), (name, parameter))
     return names.values()
 
 
-def buffers(model: Any) -> dict[str, int]:
+def buffers(model: nn.Module) -> dict[str, int]:
     """What its checkpoint holds beside parameters, by plain name."""
     trained = dict(model.named_parameters(remove_duplicate=False))
     found: dict[str, int] = {}
@@ -94,7 +97,7 @@ def buffers(model: Any) -> dict[str, int]:
     return found
 
 
-def build(data: Mapping[str, Any], architecture: str, device: str = "meta") -> Any:
+def build(data: Mapping[str, object], architecture: str, device: str = "meta") -> PreTrainedModel:
     """The class with this config on the meta ``device`` (or one that holds data), its weights tied.
 
     Nothing is downloaded, and no code but transformers' own runs. Raises Unavailable where transformers is not
@@ -129,7 +132,7 @@ def build(data: Mapping[str, Any], architecture: str, device: str = "meta") -> A
     return model
 
 
-def _unlisted(kind: str, architecture: str) -> Any:
+def _unlisted(kind: str, architecture: str) -> type[PreTrainedModel] | None:
     """A class beside those of its ``model_type`` that transformers itself does not name (Qwen2-VL's tower)."""
     from importlib import import_module
 

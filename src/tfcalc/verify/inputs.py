@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -21,7 +21,7 @@ MASKS = ("attention_mask", "decoder_attention_mask")
 ANSWER = ("start_positions", "end_positions", "cls_index")
 
 
-def inputs(built: PreTrainedModel, run: Workload, masks: str = "pairs") -> dict[str, Any]:
+def inputs(built: PreTrainedModel, run: Workload, masks: str = "pairs") -> dict[str, object]:
     """Arguments for ``built.forward`` on this workload, as far as its signature names them.
 
     ``masks`` are of pairs, of tokens, or none, where a model takes no others; a choice has no place for one of pairs.
@@ -39,21 +39,22 @@ def _of_tokens(mask: Tensor) -> Tensor:
     return torch.ones(mask.shape[0], mask.shape[-1], dtype=torch.long) if mask.ndim == 4 else mask
 
 
-def _as_choices(found: dict[str, Any]) -> dict[str, Any]:
+def _as_choices(found: dict[str, object]) -> dict[str, object]:
     """The same as the only choice of each question, all in one language."""
     return {
-        name: value[:1] if name == "lang_ids" else value.unsqueeze(1) if isinstance(value, torch.Tensor) else value
+        name: value if not isinstance(value, torch.Tensor) else value[:1] if name == "lang_ids" else value.unsqueeze(1)
         for name, value in found.items()
     }
 
 
-def _all_inputs(built: PreTrainedModel, run: Workload) -> dict[str, Any]:
+def _all_inputs(built: PreTrainedModel, run: Workload) -> dict[str, object]:
     known = signature(built.forward).parameters
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     two_stacks = "decoder_input_ids" in known
     first = run.source if two_stacks else run.target
+    words = _ids(first.batch, first.length)
     if "input_ids" in known and not (two_stacks and run.decoding):  # then the source has been read
-        found["input_ids"] = _ids(first.batch, first.length)
+        found["input_ids"] = words
         if not two_stacks:  # it would be the mask of cross-attention, too
             found |= _mask("attention_mask", first.batch, first.length, first.seen, known)
         if "position_ids" in known and not two_stacks:
@@ -64,11 +65,11 @@ def _all_inputs(built: PreTrainedModel, run: Workload) -> dict[str, Any]:
             found |= {name: torch.zeros(first.batch, dtype=torch.long) for name in ANSWER}
             found["is_impossible"] = torch.zeros(first.batch)
     if two_stacks and not run.decoding and type(built).__name__.endswith("ForSequenceClassification"):
-        found["input_ids"][:, -1] = built.config.eos_token_id or 0  # where a sentence ends
+        words[:, -1] = built.config.eos_token_id or 0  # where a sentence ends
     if two_stacks:
-        words = run.target
-        found["decoder_input_ids"] = _ids(words.batch, words.length)
-        found |= _mask("decoder_attention_mask", words.batch, words.length, words.seen, known)
+        written = run.target
+        found["decoder_input_ids"] = _ids(written.batch, written.length)
+        found |= _mask("decoder_attention_mask", written.batch, written.length, written.seen, known)
     if "encoder_hidden_states" in known and _reads_encoder(built.config):
         width = getattr(built.config, "cross_attention_hidden_size", None) or built.config.hidden_size
         found["encoder_hidden_states"] = torch.zeros(run.batch_size, run.source.length, width, requires_grad=True)
@@ -83,7 +84,7 @@ def _all_inputs(built: PreTrainedModel, run: Workload) -> dict[str, Any]:
     return found
 
 
-def queries(built: PreTrainedModel, run: Workload) -> dict[str, Any]:
+def queries(built: PreTrainedModel, run: Workload) -> dict[str, Tensor]:
     """Vectors in the place of words, and those of an encoder that they read, for a model that takes no words."""
     if "query_embeds" not in signature(built.forward).parameters:
         return {}
@@ -98,7 +99,7 @@ def _reads_encoder(config: PreTrainedConfig) -> bool:
     return getattr(config, "add_cross_attention", False) or hasattr(config, "cross_attention_hidden_size")
 
 
-def _sounds(built: PreTrainedModel, run: Workload, known: Mapping[str, Parameter]) -> dict[str, Any]:
+def _sounds(built: PreTrainedModel, run: Workload, known: Mapping[str, Parameter]) -> dict[str, Tensor]:
     """Frames beside words, and which of them are there (Gemma 4)."""
     heard = getattr(built.config, "audio_config", None)
     if heard is None or run.decoding or "input_features_mask" not in known:
@@ -114,12 +115,12 @@ def _sounds(built: PreTrainedModel, run: Workload, known: Mapping[str, Parameter
     }
 
 
-def _beside_words(built: PreTrainedModel, batch: Num, length: Num, known: Mapping[str, Parameter]) -> dict[str, Any]:
+def _beside_words(built: PreTrainedModel, batch: Num, length: Num, known: Mapping[str, Parameter]) -> dict[str, Tensor]:
     """What some encoders read beside words: where these stand on a page, their language, entities (LUKE).
 
     Longformer looks for its question in the words, and shows it to all of them: one token here.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Tensor] = {}
     if "bbox" in known:
         found["bbox"] = torch.zeros(batch, length, 4, dtype=torch.long)
     if "lang_ids" in known:
@@ -142,5 +143,5 @@ def _ids(batch: Num, length: Num) -> Tensor:
     return torch.zeros(batch, length, dtype=torch.long)
 
 
-def _mask(name: str, batch: Num, length: Num, keys: Num, known: Mapping[str, Parameter]) -> dict[str, Any]:
+def _mask(name: str, batch: Num, length: Num, keys: Num, known: Mapping[str, Parameter]) -> dict[str, Tensor]:
     return {name: torch.zeros(batch, 1, length, keys)} if name in known else {}

@@ -8,19 +8,24 @@ width, shared key and value heads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+
+from tfcalc.core.traced import value_of
+
+if TYPE_CHECKING:
+    from tfcalc.families.transformer import Transformer
 
 
 class HeadsOfAnyWidth(nn.Module):
     """Attention whose heads are wider, narrower or fewer than torch.nn.MultiheadAttention allows: four linear maps."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Transformer) -> None:
         super().__init__()
-        h, a, bias = model.d_model, model.n_heads, model.attention_bias
-        self.heads, self.groups = a, model.n_kv_heads or a
+        h, a, bias = value_of(model.d_model), value_of(model.n_heads), model.attention_bias
+        self.heads, self.groups = a, value_of(model.n_kv_heads or a)
         key_dim = model.head_dim or h // a
         value_dim = model.value_dim or key_dim
         self.q_proj = nn.Linear(h, a * key_dim, bias=bias)
@@ -51,7 +56,7 @@ class Reference(nn.Module):
     ``exchanged`` lists what torch.nn.Transformer could not express.
     """
 
-    def __init__(self, model: Any, *, dropout: float = 0.0, batch_first: bool = False) -> None:
+    def __init__(self, model: Transformer, *, dropout: float = 0.0, batch_first: bool = False) -> None:
         super().__init__()
         self.exchanged: list[str] = []
         self._add_tables(model)
@@ -77,7 +82,7 @@ class Reference(nn.Module):
             target = self.position(target)[0]
         return self.behind_tables(source, target)
 
-    def behind_tables(self, source: Any, target: Any) -> Any:
+    def behind_tables(self, source: Tensor | None, target: Tensor) -> Tensor:
         """What stacks and head make of vectors."""
         if not hasattr(self, "decoder"):
             out = self.encoder(target)
@@ -87,7 +92,7 @@ class Reference(nn.Module):
             out = self.decoder(target, self.encoder(source))
         return self.output(out) if hasattr(self, "output") else out
 
-    def _add_tables(self, model: Any) -> None:
+    def _add_tables(self, model: Transformer) -> None:
         if model.vocab_size is None:
             return
         self.embedding = nn.Embedding(model.vocab_size, model.d_model)
@@ -100,13 +105,13 @@ class Reference(nn.Module):
                 setattr(self, f"{name}position", nn.GRU(model.d_model, model.d_model))
 
 
-def _stack(model: Any, name: str, exchanged: list[str], how: Mapping[str, Any]) -> nn.Module:
+def _stack(model: Transformer, name: str, exchanged: list[str], how: Mapping[str, float]) -> nn.Module:
     """torch.nn.TransformerEncoder, or TransformerDecoder where there is an encoder to read."""
     reads_memory = model.kind == "encoder-decoder" and name == "decoder"
     make_layer = nn.TransformerDecoderLayer if reads_memory else nn.TransformerEncoderLayer
     layer = make_layer(
         model.d_model,
-        model.n_heads if model.d_model % model.n_heads == 0 else 1,
+        model.n_heads if value_of(model.d_model) % value_of(model.n_heads) == 0 else 1,
         dim_feedforward=model.d_ff or 4 * model.d_model,
         activation=model.activation,
         norm_first=model.pre_norm,
@@ -125,7 +130,7 @@ def _stack(model: Any, name: str, exchanged: list[str], how: Mapping[str, Any]) 
     return nn.TransformerEncoder(layer, layers, norm, enable_nested_tensor=False)
 
 
-def _exchange_attention(layer: nn.Module, model: Any, exchanged: list[str], how: Mapping[str, Any]) -> None:
+def _exchange_attention(layer: nn.Module, model: Transformer, exchanged: list[str], how: Mapping[str, float]) -> None:
     other_heads = model.head_dim or model.value_dim or model.n_kv_heads
     if not other_heads and model.attention_bias:
         return
@@ -140,7 +145,7 @@ def _exchange_attention(layer: nn.Module, model: Any, exchanged: list[str], how:
             setattr(layer, name, attention)
 
 
-def _exchange_linears(layer: nn.Module, model: Any, exchanged: list[str]) -> None:
+def _exchange_linears(layer: nn.Module, model: Transformer, exchanged: list[str]) -> None:
     if not model.ffn_bias:
         exchanged.append("feed-forward without biases")
         for name in ("linear1", "linear2"):
@@ -148,7 +153,7 @@ def _exchange_linears(layer: nn.Module, model: Any, exchanged: list[str]) -> Non
             setattr(layer, name, nn.Linear(old.in_features, old.out_features, bias=False))
 
 
-def _exchange_norms(layer: nn.Module, model: Any, exchanged: list[str]) -> None:
+def _exchange_norms(layer: nn.Module, model: Transformer, exchanged: list[str]) -> None:
     if model.norm != "layernorm":
         exchanged.append(f"norm {model.norm}")
         for name in ("norm1", "norm2", "norm3"):
@@ -156,13 +161,13 @@ def _exchange_norms(layer: nn.Module, model: Any, exchanged: list[str]) -> None:
                 setattr(layer, name, _norm(model))
 
 
-def _norm(model: Any) -> nn.Module:
+def _norm(model: Transformer) -> nn.Module:
     if model.norm == "rmsnorm":
         return nn.RMSNorm(model.d_model)
     return nn.LayerNorm(model.d_model, bias=model.norm == "layernorm")
 
 
-def build(model: Any) -> Reference:
+def build(model: Transformer) -> Reference:
     """The reference without data, on the meta device."""
     with torch.device("meta"):
         return Reference(model)

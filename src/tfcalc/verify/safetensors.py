@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from math import prod
 from pathlib import Path
-from typing import Any
 
 from tfcalc.plain_data import whole_number
 from tfcalc.printable import quoted
@@ -71,7 +70,7 @@ def _header(path: Path) -> dict[str, Shape]:
     return {name: _shape(path, name, entry) for name, entry in table.items() if name != "__metadata__"}
 
 
-def _shape(path: Path, name: str, entry: Any) -> Shape:
+def _shape(path: Path, name: str, entry: object) -> Shape:
     shape = entry.get("shape") if isinstance(entry, dict) else None
     if not isinstance(shape, list) or not all(type(side) is int and side >= 0 for side in shape):
         raise BadCheckpoint(f"{path}: tensor {quoted(name)} has no shape", "the file is damaged")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import ReferenceType, ref
 
 import torch
@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from tfcalc.verify.cuda_choices import cuda_choices
+
+if TYPE_CHECKING:
+    from transformers.utils import ModelOutput
 
 LOSS = "<loss>"
 """What the model itself keeps, outside its modules."""
@@ -61,7 +64,7 @@ def saved(
     *,
     recipe: str = "fp32",
     kernel: str = "auto",
-    loss: Callable[[Any], Tensor] | None = None,
+    loss: Callable[[ModelOutput], Tensor] | None = None,
     as_recorded: bool = False,
 ) -> Saved:
     """What a forward pass leaves for backward; ``loss`` makes it of the model's output (by default its own)."""
@@ -93,7 +96,7 @@ def saved(
 
 
 def forward(
-    model: nn.Module, inputs: Mapping[str, object], recipe: str, loss: Callable[[Any], Tensor] | None = None
+    model: nn.Module, inputs: Mapping[str, object], recipe: str, loss: Callable[[ModelOutput], Tensor] | None = None
 ) -> Tensor:
     """The loss; what else the model gave is let go of."""
     region = torch.autocast("cpu", torch.bfloat16) if recipe == "autocast" else nullcontext()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -20,7 +20,7 @@ TOKENS = ("audio_token_id", "audio_token_index")
 """How configs call the word that stands for a vector of sound."""
 
 
-def sounds(built: PreTrainedModel, run: Workload) -> dict[str, Any]:
+def sounds(built: PreTrainedModel, run: Workload) -> Mapping[str, Tensor | list[int]]:
     """The arguments that make a clip; none where a token is decoded, for then it has been heard."""
     known, batch = _known(built), int(run.batch_size)  # type: ignore[call-overload]
     if run.decoding:
@@ -57,7 +57,7 @@ def _codec(config: PreTrainedConfig) -> PreTrainedConfig | None:
 
 def _as_long_as_asked(
     config: PreTrainedConfig, audio: PreTrainedConfig, run: Workload, known: Mapping[str, Parameter]
-) -> dict[str, Any]:
+) -> dict[str, Tensor]:
     """A spectrogram of so many frames as make the source, where encoders take any; nothing where all have one length.
 
     It is cut into frames that lie side by side (``subsampling_factor``), frames that are read as they come
@@ -91,7 +91,7 @@ def _as_long_as_asked(
     return {}
 
 
-def _with_an_image(config: PreTrainedConfig, run: Workload) -> dict[str, Any]:
+def _with_an_image(config: PreTrainedConfig, run: Workload) -> Mapping[str, Tensor | list[int]]:
     """A clip and the smallest image (whole, and as one crop), with words for all vectors of that and one for sound."""
     audio, vision, batch = config.audio_config, config.vision_config, int(run.batch_size)  # type: ignore[call-overload]
     side, grid = vision.image_size, vision.image_size // vision.patch_size
@@ -113,7 +113,7 @@ HALVED = 8
 """How many frames become one where three convolutions halve them."""
 
 
-def _masked(features: Tensor, count: int, there: int) -> dict[str, Any]:
+def _masked(features: Tensor, count: int, there: int) -> dict[str, Tensor]:
     """With a mask by which the first of so many frames are there."""
     mask = torch.zeros(features.shape[0], count, dtype=torch.long)
     mask[:, :there] = 1
@@ -134,7 +134,7 @@ def _samples(built: PreTrainedModel, heard: int) -> int:
     return samples
 
 
-def _words(built: PreTrainedModel, run: Workload, found: Mapping[str, Any]) -> dict[str, Any]:
+def _words(built: PreTrainedModel, run: Workload, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A text in which as many words stand for sound as the projector makes vectors."""
     token = next((getattr(built.config, name) for name in TOKENS if hasattr(built.config, name)), None)
     if token is None:
@@ -144,7 +144,7 @@ def _words(built: PreTrainedModel, run: Workload, found: Mapping[str, Any]) -> d
     return {"input_ids": ids}
 
 
-def _vectors(built: PreTrainedModel, found: Mapping[str, Any]) -> int:
+def _vectors(built: PreTrainedModel, found: Mapping[str, Tensor]) -> int:
     """How many the projector makes of all clips: as the model itself finds out, or as its encoder says."""
     listens = getattr(built.base_model, "get_audio_features", None)
     if listens is None or "input_ids" in signature(listens).parameters:

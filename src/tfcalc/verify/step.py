@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import signature
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -18,6 +18,10 @@ from tfcalc.verify.images import images
 from tfcalc.verify.inputs import queries
 from tfcalc.verify.sounds import sounds
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+    from transformers.utils import ModelOutput
 
 RECIPES = {name: getattr(torch, NUMBERS[name].torch) for name in COMPUTED} | {"autocast": torch.float32}
 """The type of the weights; ``autocast`` is CUDA's, to bfloat16."""
@@ -35,8 +39,8 @@ LANGUAGE_MODELS = (
 class Step(NamedTuple):
     """The model in training mode, and its arguments."""
 
-    model: Any
-    inputs: dict[str, Any]
+    model: torch.nn.Module
+    inputs: dict[str, object]
 
 
 def language_model(model_type: str) -> str:
@@ -51,7 +55,7 @@ def language_model(model_type: str) -> str:
 
 
 def step(
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     *,
     batch: int,
     seq: int,
@@ -68,7 +72,7 @@ def step(
     """
     fields = {"_experts_implementation": "batched_mm", **config, "_attn_implementation": attention}
     given = config.get("architectures")
-    architecture = given[0] if given else language_model(str(config["model_type"]))
+    architecture = given[0] if isinstance(given, list | tuple) and given else language_model(str(config["model_type"]))
     usual = torch.get_default_dtype()
     torch.set_default_dtype(RECIPES[recipe])
     try:
@@ -83,7 +87,7 @@ def step(
     return Step(model.train(), _inputs(model, batch, seq, target))
 
 
-def _regular(model: Any, dropout: bool) -> None:
+def _regular(model: PreTrainedModel, dropout: bool) -> None:
     """No cache, no layers dropped whole, and no dropout where it is not wanted."""
     configs = [model.config, *(value for value in vars(model.config).values() if hasattr(value, "use_cache"))]
     for one in configs:
@@ -114,10 +118,10 @@ BEFORE_WORDS = "num_image_with_embedding"
 """A field of configs whose texts stand behind images, and have no loss without them."""
 
 
-def _inputs(model: Any, batch: int, seq: int, target: int | None) -> dict[str, Any]:
+def _inputs(model: PreTrainedModel, batch: int, seq: int, target: int | None) -> dict[str, object]:
     known = signature(model.forward).parameters
     ids = words = torch.zeros(batch, seq, dtype=torch.long)
-    given: dict[str, Any] = {"input_ids": ids} if "input_ids" in known else {}
+    given: dict[str, object] = {"input_ids": ids} if "input_ids" in known else {}
     if not given or "return_loss" in known or hasattr(model.config, BEFORE_WORDS):  # else words alone
         run = Workload(batch_size=batch, seq_len=seq)
         given |= _heard(model, batch, seq) or queries(model, run) or images(model, run)
@@ -136,32 +140,36 @@ def _inputs(model: Any, batch: int, seq: int, target: int | None) -> dict[str, A
     return given
 
 
-def _heard(model: Any, batch: int, seq: int) -> dict[str, Any]:
+def _heard(model: PreTrainedModel, batch: int, seq: int) -> dict[str, object]:
     """A clip for each sequence, in the format of the weights."""
     made = sounds(model, Workload(batch_size=batch, seq_len=seq))
-    return {name: value.to(model.dtype) if value.is_floating_point() else value for name, value in made.items()}
+    return {
+        name: value.to(model.dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        for name, value in made.items()
+    }
 
 
-def loss_of(model: Any) -> Callable[[Any], Any] | None:
+def loss_of(model: torch.nn.Module) -> Callable[[ModelOutput], torch.Tensor] | None:
     """What stands for the loss of a class that has none: the first of its outputs, the last layer's vectors."""
     known = signature(model.forward).parameters
     return None if known.keys() & {"labels", "start_positions"} else lambda out: out[0]
 
 
 @contextmanager
-def without_data() -> Iterator[Any]:
+def without_data() -> Iterator[FakeTensorMode]:
     """Tensors are CPU tensors that hold no data, and positions count up from 0 (transformers would look at them)."""
     with FakeTensorMode(allow_non_fake_inputs=True) as fake, one_sequence_a_row(), _as_they_come():
         yield fake
 
 
-def _as_they_come() -> AbstractContextManager[Any]:
+def _as_they_come() -> AbstractContextManager[None]:
     """Weights have no first values: some ways to draw them look at what they have drawn (``trunc_normal_``)."""
     try:
         from transformers import initialization
     except ImportError:
         return nullcontext()
-    return cast("AbstractContextManager[Any]", initialization.no_init_weights())
+    undrawn: AbstractContextManager[None] = initialization.no_init_weights()
+    return undrawn
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component
@@ -15,7 +14,7 @@ from tfcalc.verify.hugging_face import count
 from tfcalc.workload import Workload
 
 
-def params_through(config: Mapping[str, Any], *, depth: int | None = None) -> Report:
+def params_through(config: Mapping[str, object], *, depth: int | None = None) -> Report:
     """What transformers counts, as a tree by the parameters' names; it has numbers, and no formulas.
 
     Raises Unavailable where transformers is not installed or cannot build it.

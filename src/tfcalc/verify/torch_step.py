@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tfcalc.core.traced import value_of
 from tfcalc.implementations.torch_nn import DROPPED
@@ -29,7 +29,7 @@ class Trained(Reference):
         sinusoids = model.vocab_size is not None and model.positions == "sinusoidal"
         self.register_buffer("sinusoids", torch.zeros(longest, model.d_model) if sinusoids else None)
 
-    def forward(self, source: Any, target: Any, labels: Any = None) -> Any:
+    def forward(self, source: Tensor, target: Tensor, labels: Tensor | None = None) -> Tensor:
         """The loss; of ``labels``, where there is an output head."""
         if not hasattr(self, "embedding"):
             return self.behind_tables(source, target).float().sum()
@@ -39,7 +39,7 @@ class Trained(Reference):
             return made.sum()
         return nn.functional.cross_entropy(made.flatten(0, 1), labels)
 
-    def embedded(self, table: Any, ids: Any) -> Any:
+    def embedded(self, table: nn.Embedding, ids: Tensor) -> Tensor:
         """Words and positions."""
         x = table(ids)
         if hasattr(self, "position"):
@@ -66,9 +66,9 @@ def torch_step(model: Transformer, run: Workload, recipe: str) -> Step:
     return Step(module, {"source": read[0], "target": read[1], "labels": labels})
 
 
-def _on_cpu(module: Any, kind: Any) -> None:
+def _on_cpu(module: nn.Module, kind: torch.dtype) -> None:
     """Its tensors are CPU tensors of this kind from now on, a tied one the same in both places."""
-    made: dict[int, Any] = {}
+    made: dict[int, nn.Parameter] = {}
     for part in module.modules():
         for name, weight in part._parameters.items():
             if weight is not None and id(weight) not in made:

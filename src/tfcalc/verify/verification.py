@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfcalc.errors import Unavailable
 from tfcalc.questions.quantities import QUANTITIES
@@ -47,9 +47,9 @@ class Verification:
     column: str
     reference: str
     rows: tuple[Row, ...]
-    model: dict[str, Any]
+    model: dict[str, object]
     unit: str = "params"
-    conventions: Mapping[str, Any] | None = None
+    conventions: Mapping[str, object] | None = None
     disagreements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -98,7 +98,7 @@ class Verification:
             assumptions=self.notes,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
         return {
             "schema_version": SCHEMA_VERSION,

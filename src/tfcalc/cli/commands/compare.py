@@ -14,7 +14,8 @@ from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.held.plans import Serving, Training
 from tfcalc.printable import quoted
-from tfcalc.questions.side_by_side import Operand, compare
+from tfcalc.questions.side_by_side import compare
+from tfcalc.questions.totals import Operand
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

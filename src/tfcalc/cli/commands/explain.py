@@ -17,8 +17,16 @@ def run(settings: Settings) -> int:
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked = plans_for(settings, of, model, run)
-    run = asked.pop("workload", run)
-    show(explain(settings.get("target"), model, of, run, settings.conventions(), **asked), settings)
+    answer = explain(
+        settings.get("target"),
+        model,
+        of,
+        asked.workload or run,
+        settings.conventions(),
+        training=asked.training,
+        serving=asked.serving,
+    )
+    show(answer, settings)
     return 0
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.plans import PLANS, memory_plans
+from tfcalc.cli.commands.plans import PLANS, Plans, memory_plans
 from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
@@ -61,17 +61,19 @@ def _fits(settings: Settings) -> int:
     answer = fits(
         model,
         budget,
-        conventions=settings.conventions(),
-        weights=None if asked else settings.get("weights"),
+        asked.workload,
+        settings.conventions(),
+        training=asked.training,
+        serving=asked.serving,
+        weights=settings.get("weights") if asked.at_rest else None,
         margin=settings.get("margin", MARGIN),
         utilization=settings.get("utilization"),
-        **asked,
     )
     show(answer, settings)
     return 0 if answer.fits else 1
 
 
-def _asked(settings: Settings) -> tuple[Model, dict[str, Any]]:
+def _asked(settings: Settings) -> tuple[Model, Plans]:
     """The model, and the plan that it is trained or served by; options that have no effect are refused."""
     model = settings.model()
     workload = settings.workload(model)
@@ -82,8 +84,15 @@ def _asked(settings: Settings) -> tuple[Model, dict[str, Any]]:
 
 def _answer(settings: Settings) -> Answer:
     model, asked = _asked(settings)
-    weights = None if asked else settings.get("weights")
-    report = memory(model, conventions=settings.conventions(), weights=weights, depth=settings.get("depth"), **asked)
+    report = memory(
+        model,
+        asked.workload,
+        settings.conventions(),
+        training=asked.training,
+        serving=asked.serving,
+        weights=settings.get("weights") if asked.at_rest else None,
+        depth=settings.get("depth"),
+    )
     if not settings.get("timeline"):
         return report
     from tfcalc.questions.timeline import Timeline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfcalc import catalog
 from tfcalc.cli.commands import Command
@@ -66,7 +66,7 @@ class Models(NamedTuple):
     def _presets(self) -> Iterator[catalog.Preset]:
         return (catalog.preset(row.name) for row in self.rows)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
         stated = ({"source": preset.source, "sources": preset.sources} for preset in self._presets())
         rows = [row._asdict() | where for row, where in zip(self.rows, stated, strict=True)]
@@ -87,7 +87,7 @@ class Trainable(NamedTuple):
             quiet="\n".join(self.known),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
         counted = {"trainable_count": len(self.known), "trainable": list(self.known)}
         return {"schema_version": SCHEMA_VERSION, "command": "models", **counted}
@@ -112,7 +112,7 @@ class Supported(NamedTuple):
             notes=[lacking if self.missing else "all text model types of transformers are supported"],
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
         return {
             "schema_version": SCHEMA_VERSION,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.cli.options import DTYPE, RUN, Option, serving, training
 from tfcalc.errors import InvalidModel, UsageError
@@ -39,7 +39,20 @@ def sound(model: Model) -> None:
         raise
 
 
-def memory_plans(settings: Settings, model: Model, workload: Workload) -> dict[str, Any]:
+class Plans(NamedTuple):
+    """A ``workload`` whose memory is asked for, with the plan of its training or serving; none of a model at rest."""
+
+    workload: Workload | None = None
+    training: Training | None = None
+    serving: Serving | None = None
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing runs."""
+        return self.workload is None
+
+
+def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     """The workload and the plan that was asked for; nothing of a model at rest. Options without effect are refused."""
     if settings.get("serve"):
         if workload.training:
@@ -50,23 +63,23 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> dict[s
             settings.refuse(("block", "batched"), f"with --cache {settings.get('cache')}", {})
         settings.refuse((option.name for option in TRAINING), "without --train", {}, "add --train")
         sound(model)
-        return {"workload": workload, "serving": settings.fill(Serving())}
+        return Plans(workload, serving=settings.fill(Serving()))
     if workload.training:
         settings.refuse((option.name for option in SERVING), "without --serve", {}, "add --serve")
         settings.refuse(("dtype",), "with --train", {"dtype": "give --precision"})
         sound(model)
-        return {"workload": workload, "training": settings.fill(Training())}
+        return Plans(workload, settings.fill(Training()))
     settings.refuse((option.name for option in TRAINING), "without --train", {}, "add --train")
     settings.refuse((o.name for o in SERVING if o.name != "weights"), "without --serve", {}, "add --serve")
     settings.refuse((option.name for option in RUN), "on a model at rest", {}, "add --train or --serve")
-    return {}
+    return Plans()
 
 
-def plans_for(settings: Settings, of: str, model: Model, workload: Workload) -> dict[str, Any]:
+def plans_for(settings: Settings, of: str, model: Model, workload: Workload) -> Plans:
     """The same where memory is one of several quantities; options that have no effect on this one are refused."""
     if of == "memory":
         return memory_plans(settings, model, workload)
     settings.refuse((option.name for option in (*PLANS, *DTYPE)), f"on {of}", {}, "add --of memory, or leave it out")
     if of == "params":
         settings.refuse((option.name for option in RUN), "on params", {}, "add --of flops, or leave it out")
-    return {}
+    return Plans()

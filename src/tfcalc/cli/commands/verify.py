@@ -39,7 +39,7 @@ def run(settings: Settings) -> int:
 
         run = settings.workload(model).replaced(phase="train")
         asked = memory_plans(settings, model, run)
-        answer = verify_memory(model, asked["workload"], asked["training"])
+        answer = verify_memory(model, asked.workload, asked.training)
     else:
         from tfcalc.verify.count import verify
 
