@@ -217,6 +217,16 @@ def test_pipelining_is_that_of_section_4_2_3_in_letters() -> None:
     assert held(stage=symbols("S")[0]) == (p - symbols("S")[0]) * (L / p) * one  # appendix C: p − S in flight
 
 
+@pytest.mark.parametrize("m", [2, 3])
+def test_layers_that_differ_in_their_windows_are_interleaved_likewise(m: int) -> None:
+    """GPT-Neo's see everything and 256 tokens by turns, which a softmax of all scores does not tell."""
+    alone, interleaved = (
+        chunk(activations(load("gpt-neo-1.3b"), batch=1, seq=512, tensor=2, pipeline=4, interleave=chunks))
+        for chunks in (1, m)
+    )
+    assert 4 * m * interleaved == (4 * m + 3) * alone
+
+
 def test_outside_the_layers_stands_what_section_4_3_adds() -> None:
     """``sbhp/t``, and ``4sbh/t (1 + v/h)`` only where the pipeline has one stage; below 1 % of the whole for 22B."""
     x, held = TABLE_3["22B"], on_device("22B", sequence_parallel=True)

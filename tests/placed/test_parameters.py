@@ -13,11 +13,14 @@ from tfcalc import InvalidModel, Workload, load
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import elementwise_flops, matmul_flops, params
+from tfcalc.held.plans import Training
 from tfcalc.nn.counted import counted
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.rules import on_device
+from tfcalc.questions.standing import bytes_in
+from tfcalc.questions.training_memory import training_step
 
 RANKS = recorded("megatron/params_per_rank.jsonl")
 NAMES = {"gpt-2": "gpt2"}
@@ -138,3 +141,14 @@ def test_what_has_no_rule_is_refused(name: str, words: str) -> None:
     with pytest.raises(InvalidModel, match=words) as refused:
         on_device(load(name).module(), Layout(tp=2))
     assert "\n" not in str(refused.value)
+
+
+def test_adapters_are_shared_as_the_maps_beside_them_are() -> None:
+    """LoRA of rank r beside a map of i × o: ``r(i + o/t)`` where columns are shared, ``r(i/t + o)`` where rows are."""
+    h, f, keys, layers, rank, tp = 4096, 14336, 1024, 32, 16, 8
+    plan = Training(backend="megatron", tensor_parallel=tp, lora=rank, precision="bf16")
+    step = training_step(load("llama-3-8b"), Workload(phase="train"), plan)
+    by_columns = [h, keys, keys, f, f]
+    by_rows = [h, f]
+    of_a_layer = sum(rank * (h + wide // tp) for wide in by_columns) + sum(rank * (wide // tp + h) for wide in by_rows)
+    assert bytes_in(step.placed.device.gradients) == 2 * layers * of_a_layer

@@ -58,15 +58,11 @@ class Layout(NamedTuple):
         return part
 
     def share_of_words(self, vocabulary: Num) -> Num:
-        """``⌈V / (128 t)⌉ · 128`` rows of a table, or V/t where that comes out even.
+        """``⌈V / (128 t)⌉ · 128`` rows of a table.
 
         >>> Layout(tp=2).share_of_words(50257), Layout(tp=8).share_of_words(51200)
         (25216, 6400)
         """
-        count = known(vocabulary), known(self.tp)
-        if None in count or count[0] % (count[1] * self.rows) == 0:  # type: ignore[operator]  # letters divide
-            even: Num = divide(vocabulary, self.tp)
-            return even
         filled: Num = ceil_div(vocabulary, self.tp * self.rows) * self.rows
         return filled
 

@@ -202,6 +202,8 @@ def _decoder(model: Decoder, at: Layout) -> Module:
     if not isinstance(model.table, Embedding):
         raise refused(model.table)
     tables = tuple(_piece(each, at) for each in (model.table, *model.added)) if at.first else ()
+    if model.norm is not None and type(model.norm) is not Norm:
+        raise refused(model.norm)
     norm = model.norm if at.last else None
     layers, width = of_stage(model.layers, at), model.table.width
     return Stage(model.name, _placed(tables), layers, norm, width, at, model.scales, model.dropped)

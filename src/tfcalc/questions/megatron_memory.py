@@ -11,9 +11,10 @@ from tfcalc.held.training.in_flight import in_flight
 from tfcalc.held.training.peak import STEP, highest, phases
 from tfcalc.held.training.precisions import precision
 from tfcalc.implementations.megatron import kept_on_device
+from tfcalc.nn.counted import counted
 from tfcalc.nn.module import Module
 from tfcalc.placed.layout import Layout, check_even, check_least
-from tfcalc.placed.modules import FewerGroups
+from tfcalc.placed.modules import FewerGroups, Stage
 from tfcalc.placed.rules import on_device
 from tfcalc.questions.alive import alive
 from tfcalc.questions.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
@@ -36,9 +37,9 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     backward.
     """
     model_, run_, plan_ = remembering(model), remembering(run), remembering(plan)
-    sized = held_on_device(on_device(model.module(), layout_of(plan)), plan)
+    sized = held_on_device(on_device(model.module(), layout_of(plan)), run, plan)
     piece = on_device(model_.module(), layout_of(plan_))
-    tree = held_on_device(piece, plan)
+    tree = held_on_device(piece, run_, plan)
     saved = saved_on_device(piece, tree, run_, layout_of(plan_))
     by, placement = precision(plan.precision), placement_of(plan)
     states, buffers = states_of(tree, sized, plan), buffers_of(tree, run_, by)
@@ -59,10 +60,9 @@ def layout_of(plan: Training) -> Layout:
     return Layout(plan.tensor_parallel, plan.sequence_parallel, plan.pipeline_parallel, plan.virtual_pipeline)
 
 
-def held_on_device(piece: Module, plan: Training) -> Component:
-    """What a device holds, with adapters beside it, and with what is not trained frozen."""
-    (tree,) = piece.components()
-    return trained(tree._replace(kind="model"), plan)
+def held_on_device(piece: Module, run: Workload, plan: Training) -> Component:
+    """What a device holds and does, with adapters beside it, and with what is not trained frozen."""
+    return trained(counted(piece, run)._replace(kind="model"), plan)
 
 
 def saved_on_device(piece: Module, tree: Component, run: Workload, at: Layout) -> Component:
@@ -80,10 +80,13 @@ def saved_on_device(piece: Module, tree: Component, run: Workload, at: Layout) -
     one_of("recompute", run.recompute, RECOMPUTED)
     check_least("batch", run.batch_size, 1)
     check_least("sequence length", run.seq_len, 1)
+    stack = ""
     for each in piece.all_of():
+        if isinstance(each, Stage):
+            stack = each.layers.name
         if isinstance(each, FewerGroups):  # what it keeps of all devices' heads is not known
             check_even("key and value heads", each.groups, "tensor", each.devices)
     if at.sequence_parallel:
         check_even("sequence length", run.seq_len, "tensor", at.tp)
     kinds = {node.component.name: node.component.kind for node in tree.walk()}
-    return in_flight(activations(kept_on_device(piece, tree, run), kinds), at)
+    return in_flight(activations(kept_on_device(piece, tree, run), kinds), stack, at)

@@ -6,8 +6,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.placed.layout import Layout, check_even
 
-LAYER = "layer"
-
 
 def chunks_in_flight(at: Layout) -> Num:
     """How many times a chunk of layers is held, each for a micro-batch of its own.
@@ -25,23 +23,30 @@ def chunks_in_flight(at: Layout) -> Num:
     return at.pp * at.vpp + at.pp - 1 - 2 * at.stage
 
 
-def in_flight(saved: Component, at: Layout) -> Component:
+def in_flight(saved: Component, stack: str, at: Layout) -> Component:
     """What one micro-batch leaves of a stage, as often as it is there.
 
-    The layers in chunks; the embedding of the first stage for p micro-batches, interleaved or not, and what is behind
-    the layers of the last for one (section 4.3).
+    The layers of this ``stack`` in chunks; the embedding of the first stage for p micro-batches, interleaved or not,
+    and what is behind the layers of the last for one (section 4.3).
     """
-    parts = tuple(_of_layers(part, at) if part.kind == LAYER else _outside(part, at) for part in saved.parts)
+    parts = tuple(_part(part, stack, at) for part in saved.parts)
     return saved._replace(parts=parts)
 
 
-def _outside(part: Component, at: Layout) -> Component:
-    if any(each.component.kind == LAYER for each in part.walk()):
-        return in_flight(part, at)
+def _part(part: Component, stack: str, at: Layout) -> Component:
+    if _of_stack(part, stack):
+        return _in_chunks(part, at)
+    if any(_of_stack(node.component, stack) for node in part.walk()):
+        return in_flight(part, stack, at)
     return part._replace(copies=part.copies * (at.pp - at.stage))
 
 
-def _of_layers(layers: Component, at: Layout) -> Component:
+def _of_stack(part: Component, stack: str) -> bool:
+    """Whether these are layers of it, all or those at some places."""
+    return part.name.partition("[")[0] == stack
+
+
+def _in_chunks(layers: Component, at: Layout) -> Component:
     check_even("layers that are alike", layers.copies, "interleave", at.vpp)
     of_a_chunk = layers._replace(copies=divide(layers.copies, at.vpp))
     return Component("chunk", "memory", parts=(of_a_chunk,), copies=chunks_in_flight(at))
