@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import tfcalc
+from tfcalc.analysis.training_memory import Peaks
 from tfcalc.core.measure import matmul_flops
-from tfcalc.questions.training_memory import Peaks
 
 
 def per_call(function: Callable[[], object], calls: int) -> float:

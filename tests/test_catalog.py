@@ -11,8 +11,8 @@ from tests.conftest import Program
 from tfcalc import Workload, catalog, memory, params
 from tfcalc.core.measure import buffer_elements, bytes_held
 from tfcalc.errors import Unavailable, UnknownModel
-from tfcalc.held.formats.quantization_config import stated_format
-from tfcalc.held.formats.weights import hold
+from tfcalc.footprint.formats.quantization_config import stated_format
+from tfcalc.footprint.formats.weights import hold
 from tfcalc.model_names import spelled
 from tfcalc.units import parse_bytes
 from tools import presets

@@ -12,14 +12,14 @@ import pytest
 from tests.core.test_patterns import SEES
 from tests.formula_reader import evaluate
 from tfcalc import Conventions, Transformer, Workload
+from tfcalc.analysis.quantities import measure_of
+from tfcalc.analysis.targets import find
 from tfcalc.cli.commands import COMMANDS
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.errors import InvalidModel
 from tfcalc.ops.work import NORMS, NormKind
-from tfcalc.questions.quantities import measure_of
-from tfcalc.questions.targets import find
 from tools.docs import main, refreshed
 from tools.docs_accuracy import TABLES as TABLES_OF_ACCURACY
 

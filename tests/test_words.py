@@ -29,8 +29,8 @@ OTHER_NAMES = SOURCE / "cli" / "other_names.py"
 RETURNED = (
     "report.report.Report",
     "report.explanation.Explanation",
-    "questions.verdict.Fit",
-    "questions.formula.Formula",
+    "analysis.verdict.Fit",
+    "analysis.formula.Formula",
 )
 """What the public functions return, without being exported."""
 

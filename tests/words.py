@@ -52,7 +52,7 @@ OPTIONS = {
 
 WORDS = {
     r"\balive\b": "live",
-    r"(?<![./])\bheld\b(?!/|\.\w)": "stored; compared with (held against)",
+    r"(?<![./])\bheld\b(?!\.\w)": "stored; compared with (held against)",
     r"\bkept\b": "saved (for backward); stored",
     r"\b(autograd|PyTorch|backward|training|attention|transformers|a layer|a model|a \w+ step) keeps\b": "saves",
     r"\bnot there\b|\bthere then\b|\bthere for a moment\b|\bthere all the time\b": "already freed; temporary buffers",

@@ -28,6 +28,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tfcalc.analysis.formula import formula
 from tfcalc.cli.main import main as program
 from tfcalc.core.component import Component
 from tfcalc.core.letters import NOTATIONS
@@ -37,7 +38,6 @@ from tfcalc.core.patterns import KINDS, Pattern
 from tfcalc.core.polynomial import symbol
 from tfcalc.families.transformer import POSITIONS, TABLES, Transformer
 from tfcalc.families.transformer_check import FOR_DISTANCES
-from tfcalc.questions.formula import formula
 from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
@@ -175,8 +175,8 @@ def _with_positions(positions: str, **more: Any) -> Transformer:
 
 def _conventions() -> Iterator[str]:
     """The formulas of papers (``<!-- conventions -->``)."""
-    from tfcalc.questions.papers import RULES
-    from tfcalc.questions.shape import SYMBOLS
+    from tfcalc.analysis.papers import RULES
+    from tfcalc.analysis.shape import SYMBOLS
 
     yield "| convention | forward pass | training step | reference |"
     yield "| --- | --- | --- | --- |"

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from tfcalc.core.notation import write
 from tfcalc.core.number import total
 from tfcalc.core.traced import formula_of, traced
-from tfcalc.held.formats.names import PLAIN, QUANTIZED
-from tfcalc.held.serving.cache_formats import FORMATS
-from tfcalc.held.training.optimizers import OPTIMIZERS
-from tfcalc.held.training.precisions import PRECISIONS
-from tfcalc.held.training.stored import Weight
+from tfcalc.footprint.formats.names import PLAIN, QUANTIZED
+from tfcalc.footprint.serving.cache_formats import FORMATS
+from tfcalc.footprint.training.optimizers import OPTIMIZERS
+from tfcalc.footprint.training.precisions import PRECISIONS
+from tfcalc.footprint.training.stored import Weight
 
 SIDE = 4096
 """Of the square matrix by which bits per weight are stated."""

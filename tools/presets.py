@@ -10,9 +10,9 @@ import json
 import sys
 from collections.abc import Iterator
 
+from tfcalc.analysis.params import parameter_count
 from tfcalc.catalog import FOLDER, INDEX, Listed, preset
-from tfcalc.held.formats.quantization_config import stated_format
-from tfcalc.questions.params import parameter_count
+from tfcalc.footprint.formats.quantization_config import stated_format
 
 
 def listed() -> Iterator[Listed]:

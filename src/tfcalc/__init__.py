@@ -15,6 +15,16 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.explain import explain
+    from tfcalc.analysis.fits import fits
+    from tfcalc.analysis.flops import flops
+    from tfcalc.analysis.formula import formula
+    from tfcalc.analysis.kernels import kernels
+    from tfcalc.analysis.memory import memory
+    from tfcalc.analysis.overview import Overview, overview
+    from tfcalc.analysis.params import params
+    from tfcalc.analysis.side_by_side import Comparison, compare
+    from tfcalc.analysis.totals import Operand
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -22,45 +32,35 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
     from tfcalc.families.transformer import Transformer
-    from tfcalc.held.plans import Serving, Training
-    from tfcalc.questions.explain import explain
-    from tfcalc.questions.fits import fits
-    from tfcalc.questions.flops import flops
-    from tfcalc.questions.formula import formula
-    from tfcalc.questions.kernels import kernels
-    from tfcalc.questions.memory import memory
-    from tfcalc.questions.overview import Overview, overview
-    from tfcalc.questions.params import params
-    from tfcalc.questions.side_by_side import Comparison, compare
-    from tfcalc.questions.totals import Operand
+    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.workload import Workload
 
 _HOME = {
-    "Comparison": "questions.side_by_side",
+    "Comparison": "analysis.side_by_side",
     "Component": "core.component",
     "Conventions": "conventions",
     "HFModel": "configs.published",
-    "Serving": "held.plans",
-    "Training": "held.plans",
-    "fits": "questions.fits",
+    "Serving": "footprint.plans",
+    "Training": "footprint.plans",
+    "fits": "analysis.fits",
     "InvalidModel": "errors",
     "TfcalcError": "errors",
     "Transformer": "families.transformer",
     "Unavailable": "errors",
     "UsageError": "errors",
     "Workload": "workload",
-    "compare": "questions.side_by_side",
-    "explain": "questions.explain",
-    "flops": "questions.flops",
-    "formula": "questions.formula",
+    "compare": "analysis.side_by_side",
+    "explain": "analysis.explain",
+    "flops": "analysis.flops",
+    "formula": "analysis.formula",
     "from_config": "catalog",
-    "kernels": "questions.kernels",
+    "kernels": "analysis.kernels",
     "load": "catalog",
-    "memory": "questions.memory",
-    "Operand": "questions.totals",
-    "overview": "questions.overview",
-    "Overview": "questions.overview",
-    "params": "questions.params",
+    "memory": "analysis.memory",
+    "Operand": "analysis.totals",
+    "overview": "analysis.overview",
+    "Overview": "analysis.overview",
+    "params": "analysis.params",
     "sweep": "arrays.sweep",
 }
 

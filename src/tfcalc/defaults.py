@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from tfcalc.configs.published import HFModel
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import UsageError
-from tfcalc.held.formats.quantization_config import stated_dtype, stated_format
-from tfcalc.held.training.precisions import precision
-from tfcalc.implementations.kernel_choice import chosen
+from tfcalc.execution.kernel_choice import chosen
+from tfcalc.footprint.formats.quantization_config import stated_dtype, stated_format
+from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import BF16, COMPUTED, FP32
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
-    from tfcalc.held.formats.weights import Recipe
-    from tfcalc.held.plans import Serving, Training
+    from tfcalc.footprint.formats.weights import Recipe
+    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 

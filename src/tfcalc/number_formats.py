@@ -1,6 +1,7 @@
 """Number formats, each stated once: its bits, what torch and others call it, and blocks of numbers that share scales.
 
-How a library packs a matrix is in :mod:`tfcalc.held.formats`, how a cache is stored in :mod:`tfcalc.held.serving`.
+How a library packs a matrix is in :mod:`tfcalc.footprint.formats`, how a cache is stored in
+:mod:`tfcalc.footprint.serving`.
 """
 
 from typing import NamedTuple

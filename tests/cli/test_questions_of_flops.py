@@ -72,5 +72,5 @@ def test_what_is_not_asked_is_not_loaded() -> None:
     code = "import sys; from tfcalc.cli.main import main; main(['flops', '-q']); print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for module in ("training", "utilisation", "comparison", "papers", "shape", "six_nd"):
-        assert f"tfcalc.questions.{module}" not in done.stdout
+        assert f"tfcalc.analysis.{module}" not in done.stdout
     assert "tfcalc.hardware" not in done.stdout

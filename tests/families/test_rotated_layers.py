@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tfcalc import Workload, from_config
-from tfcalc.questions.common import run_tree
+from tfcalc.analysis.common import run_tree
 
 ARCHITECTURES: dict[str, tuple[dict[str, Any], set[int]]] = {
     # Command A, arXiv 2504.00698: three layers that slide have rotary positions, every fourth knows none.

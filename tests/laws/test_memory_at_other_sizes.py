@@ -9,19 +9,19 @@ import pytest
 
 from tests.laws.other_sizes import OtherStructure, Squared, at, fixed, letters_of, models, that_run
 from tfcalc import InvalidModel, Workload
+from tfcalc.analysis.standing import buffers_of, states_of
+from tfcalc.analysis.training_plan import numerics, trained
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import Num
 from tfcalc.core.traced import formula_of
-from tfcalc.held.plans import Training
-from tfcalc.held.serving.caches import ALLOCATIONS, cache
-from tfcalc.held.training.optimizers import OPTIMIZERS
-from tfcalc.held.training.precisions import precision
-from tfcalc.implementations.measured import known, trainable
-from tfcalc.implementations.training import kept
-from tfcalc.questions.standing import buffers_of, states_of
-from tfcalc.questions.training_plan import numerics, trained
+from tfcalc.execution.measured import known, trainable
+from tfcalc.execution.training import kept
+from tfcalc.footprint.plans import Training
+from tfcalc.footprint.serving.caches import ALLOCATIONS, cache
+from tfcalc.footprint.training.optimizers import OPTIMIZERS
+from tfcalc.footprint.training.precisions import precision
 from tfcalc.symbols import remembering
 from tfcalc.tape.value import Kept
 

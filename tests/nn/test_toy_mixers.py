@@ -15,8 +15,8 @@ from tfcalc import HFModel, Serving, Workload, flops, formula, memory, params
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import FAMILIES, family
 from tfcalc.core.cost import Cached, Elementwise
+from tfcalc.execution.programs import program
 from tfcalc.families import kit
-from tfcalc.implementations.programs import program
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
@@ -350,5 +350,5 @@ def test_saved_bytes(name: str, precision: str, kernel: str) -> None:
         mask = torch.zeros(batch, 1, length, length, dtype=dtype) if kernel == "eager" else None
         given = {"ids": torch.zeros(batch, length, dtype=torch.int64), "mask": mask}
         theirs = saved(model, given, recipe=precision, kernel="auto" if kernel == "eager" else kernel, loss=lambda x: x)
-    assert ours.tape.ledger.saved == theirs.total
+    assert ours.tape.tracker.saved == theirs.total
     del loss

@@ -18,9 +18,9 @@ from tfcalc.core.cost import Cost, Elementwise
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.core.tensors import tensors
+from tfcalc.execution.programs import program
 from tfcalc.families import kit
 from tfcalc.families.windows import both, windows
-from tfcalc.implementations.programs import program
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import Behind
 from tfcalc.nn.module import Module
@@ -199,7 +199,7 @@ def test_saved_bytes(kernel: str, recipe: str) -> None:
     with without_data():
         model, given = referee(batch, length, "eager" if kernel == "eager" else "sdpa", recipe)
         theirs = saved(model, given, recipe=recipe, kernel="auto" if kernel == "eager" else kernel)
-    assert ours.tape.ledger.saved == theirs.total
+    assert ours.tape.tracker.saved == theirs.total
     del loss
 
 

@@ -9,9 +9,9 @@ import pytest
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import broadcast
 from tfcalc.tape.counting import NOWHERE, Counting
-from tfcalc.tape.ledger import Ledger
+from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.memory_tracker import MemoryTracker
 from tfcalc.tape.numerics import Numerics
-from tfcalc.tape.running import Running
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Tensor, dense, preserved, viewed
 
@@ -73,6 +73,6 @@ PRODUCTS = [
 
 @pytest.mark.parametrize(("equation", "one", "other"), PRODUCTS)
 def test_what_einsum_makes_lies_as_torch_lays_it(equation: str, one: tuple[int, ...], other: tuple[int, ...]) -> None:
-    trace = Running(Tape(Ledger()), Numerics())
+    trace = Interpreter(Tape(MemoryTracker()), Numerics())
     made = einsum(equation, *(trace.new(shape, "float32", "x") for shape in (one, other)))
     assert made.strides == torch.einsum(equation, torch.empty(one), torch.empty(other)).stride()

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from tfcalc import Workload, from_config
-from tfcalc.implementations.modules import ModuleProgram
-from tfcalc.implementations.programs import program
+from tfcalc.execution.modules import ModuleProgram
+from tfcalc.execution.programs import program
 from tfcalc.tape.numerics import Numerics
 
 SIZES = {
@@ -39,14 +39,14 @@ def test_the_ends_of_a_row_of_layers_tell_the_peaks(
 
     def phases(made: ModuleProgram) -> list[tuple[str, int, int, int]]:
         made.tape.gradients_stay = stay
-        ledger = made.tape.ledger
-        ledger.begin("forward")
+        tracker = made.tape.tracker
+        tracker.begin("forward")
         loss = made(tree)
         made.autocast_ends()
-        ledger.begin("backward")
+        tracker.begin("backward")
         made.tape.backward(loss)
-        ledger.begin("step")
-        return [(name, most.total, most.saved, most.gradients) for name, most in ledger.phases.items()]
+        tracker.begin("step")
+        return [(name, most.total, most.saved, most.gradients) for name, most in tracker.phases.items()]
 
     every, ends = (program(model, run, FORMATS[numbers], "auto", ends_alone=alone) for alone in (False, True))
     assert phases(every) == phases(ends)

@@ -18,7 +18,7 @@ from tests.verify.saved import Measured, several
 from tfcalc import InvalidModel, Workload
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
-from tfcalc.implementations.programs import program
+from tfcalc.execution.programs import program
 from tfcalc.tape.numerics import Numerics
 from tfcalc.verify.step import language_model
 
@@ -59,7 +59,7 @@ def counted(one: Measured, attention: str, recipe: str, *, dropout: bool = True)
     by_module: Counter[str] = Counter()
     for kept in whole.tape.kept.values():
         by_module[kept.keeper] += kept.storage.bytes
-    total = whole.tape.ledger.saved
+    total = whole.tape.tracker.saved
     del loss
     once(tree)
     sizes = [kept.copies * kept.storage.size for kept in once.tape.kept.values()]

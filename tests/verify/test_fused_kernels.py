@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.implementations.test_training_rows import NUMERICS
+from tests.execution.test_training_rows import NUMERICS
 from tfcalc import Workload
 from tfcalc.configs.published import HFModel
-from tfcalc.implementations.programs import program
+from tfcalc.execution.programs import program
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
@@ -142,7 +142,7 @@ def test_a_fused_llama_keeps_what_torch_keeps(recipe: str, batch: int) -> None:
     m = program(whole, run, NUMERICS[RECIPES[recipe]], "fused")
     loss = m(whole.tree(run))
     assert loss.node is not None
-    assert m.tape.ledger.saved == found.total
+    assert m.tape.tracker.saved == found.total
 
 
 def beside(*given: Any, run: Callable[[], Any]) -> int:

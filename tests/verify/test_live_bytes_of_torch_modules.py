@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tfcalc import Transformer, Workload
-from tfcalc.implementations.programs import program
+from tfcalc.execution.programs import program
 from tfcalc.tape.numerics import Numerics
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
@@ -82,6 +82,6 @@ def test_the_peaks_of_forward_and_backward_are_those_of_the_storages(kernel: str
     model = Transformer(d_model=64, n_heads=4, n_layers=3, d_ff=256, pre_norm=pre_norm)
     m = program(model, run, Numerics(), "torch")
     made = m(model.tree(run))
-    assert m.tape.ledger.new_phase().total == forward
+    assert m.tape.tracker.new_phase().total == forward
     m.tape.backward(made)
-    assert m.tape.ledger.new_phase().total == backward
+    assert m.tape.tracker.new_phase().total == backward

@@ -9,7 +9,7 @@ import pytest
 from tfcalc import Transformer, Workload
 from tfcalc.backends.torch_nn import TorchNN
 from tfcalc.core.number import total
-from tfcalc.implementations.modules import ModuleProgram
+from tfcalc.execution.modules import ModuleProgram
 from tfcalc.tape.numerics import Numerics
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
@@ -135,7 +135,7 @@ def test_what_is_kept_is_what_torch_keeps(
     m = ModuleProgram(model.module(), run, numerics, code)
     loss = m(model.tree(run))
     assert loss.node is not None
-    assert m.tape.ledger.saved == found.total
+    assert m.tape.tracker.saved == found.total
     once = ModuleProgram(model.module(), run, numerics, code, every_layer=False)
     once(model.tree(run))
     assert total(kept.copies * kept.storage.size for kept in once.tape.kept.values()) == found.total

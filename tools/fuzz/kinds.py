@@ -8,9 +8,9 @@ import random
 from typing import Any
 
 import tfcalc
+from tfcalc.analysis.common import asked_run, default_run
 from tfcalc.cli.commands import COMMANDS
 from tfcalc.cli.options import every
-from tfcalc.questions.common import asked_run, default_run
 from tools.fuzz.checks import look, whole
 from tools.fuzz.configs import TYPES, encoded, mutated
 from tools.fuzz.findings import FOUND

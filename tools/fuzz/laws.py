@@ -9,10 +9,10 @@ from typing import Any
 
 import tfcalc
 from tfcalc import Conventions, Serving, Training, Workload
+from tfcalc.analysis.common import asked_run
+from tfcalc.analysis.serving_memory import at_work
 from tfcalc.defaults import compute_dtype
 from tfcalc.errors import TfcalcError
-from tfcalc.questions.common import asked_run
-from tfcalc.questions.serving_memory import at_work
 from tools.fuzz.configs import PRESETS, TYPES, base_of
 from tools.fuzz.findings import FOUND
 from tools.fuzz.formats import formulas

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfcalc.analysis.common import asked_run, check_arguments, run_tree
+from tfcalc.analysis.quantities import QUANTITIES, measure_of
 from tfcalc.conventions import Conventions
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import Unavailable, UsageError, one_of
-from tfcalc.questions.common import asked_run, check_arguments, run_tree
-from tfcalc.questions.quantities import QUANTITIES, measure_of
 from tfcalc.report import polynomial
 from tfcalc.symbols import letters, values, with_symbols
 from tfcalc.workload import Workload
@@ -16,7 +16,7 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from tfcalc.held.plans import Training
+    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
 
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from tfcalc.analysis.common import check_plans
+from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.training_memory import live_bytes
 from tfcalc.core.guarded import Guards, guarded
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import UsageError
-from tfcalc.held.plans import Training
-from tfcalc.questions.common import check_plans
-from tfcalc.questions.effects import TRAINING, refuse_idle, refuse_idle_source
-from tfcalc.questions.training_memory import live_bytes
+from tfcalc.footprint.plans import Training
 from tfcalc.symbols import letters
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from tfcalc.ops.elementwise import IDENTITIES, add, mul, pointwise, power, scaled, shifted
 from tfcalc.tape.call import Call
-from tfcalc.tape.ledger import WIDTHS
-from tfcalc.tape.running import Running
+from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor, preserved
 
 
@@ -75,7 +75,7 @@ def laplace(x: Tensor) -> Tensor:
 def xielu(x: Tensor) -> Tensor:
     """``α_p x² + β x`` above 0, ``(expm1(min(x, ε)) − x) α_n + β x`` below (arXiv 2411.13010); α is in bf16."""
     trace = x.trace
-    assert isinstance(trace, Running)
+    assert isinstance(trace, Interpreter)
     above_, below_ = (pointwise("softplus", trace.scalar(name, "bfloat16")) for name in ("α_p", "α_n"))
     below_ = scaled(below_)
     above = add(mul(mul(x, above_), x), scaled(x))

@@ -13,8 +13,8 @@ from tfcalc.ops.elementwise import add, dropout, filled, limited, mul, pointwise
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import contiguous, copied, expand, narrow, transpose
+from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.numerics import padded
-from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 
 KEPT_BY_FLASH, KEPT_BY_EFFICIENT = 3, 2
@@ -104,7 +104,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
     """scaled_dot_product_attention's own products, all in fp32 (_scaled_dot_product_attention_math)."""
     trace = q.trace
-    assert isinstance(trace, Running)
+    assert isinstance(trace, Interpreter)
     bias = sdpa_mask(q, k, mask, attention, ctx)
     bias = None if bias is None else trace.to(bias, "float32")
     q, k, v = (trace.to(trace.lower(each), "float32") for each in (q, k, v))
@@ -162,7 +162,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
 def _scores(q: Tensor, k: Tensor, code: EagerCode) -> Tensor:
     """``Q Kᵀ``, where the family wants it in fp32, even under autocast."""
     trace = q.trace
-    assert isinstance(trace, Running)
+    assert isinstance(trace, Interpreter)
     if code.scores:
         q, k = trace.to(q, "float32"), trace.to(k, "float32")
     with trace.no_autocast() if code.scores == "exact" else nullcontext():
@@ -179,7 +179,7 @@ def sdpa_mask(q: Tensor, k: Tensor, mask: Tensor | None, attention: Attention, c
     They are those of biases for distances, or of a mask; of booleans they are made in each layer.
     """
     trace, bias = q.trace, attention.bias(ctx)
-    assert isinstance(trace, Running)
+    assert isinstance(trace, Interpreter)
     if bias is not None:
         from tfcalc.backends import relative  # few families have such biases
 

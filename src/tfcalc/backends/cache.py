@@ -1,7 +1,8 @@
 """The cache of a model that generates: what each layer's attention keeps, and the new memory that a step takes.
 
-After transformers' ``cache_utils``. Unlike the numbers of a cache by themselves (:mod:`tfcalc.held.serving.caches`),
-these are tensors on a trace: a copy that makes room for one more token stands beside the old one for a moment.
+After transformers' ``cache_utils``. Unlike the numbers of a cache by themselves
+(:mod:`tfcalc.footprint.serving.caches`), these are tensors on a trace: a copy that makes room for one more token stands
+beside the old one for a moment.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from tfcalc.core.cost import Cached
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.ops.keeping import LATENT, ROTATED
 from tfcalc.ops.shapes import cat, copied, narrow
-from tfcalc.tape.ledger import WIDTHS
-from tfcalc.tape.running import Running
+from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 CACHE = "cache"
@@ -74,7 +75,7 @@ class Layer:
         window = self.kind.window
         return (window is not None and self.read(new) >= window) or (self.in_place and self.tokens > 0)
 
-    def filled(self, trace: Running, tokens: int) -> None:
+    def filled(self, trace: Interpreter, tokens: int) -> None:
         """As a prompt of so many tokens leaves it."""
         b, g, (wide, other), _ = self.kind
         self.update(*(trace.new((b, g, tokens, width), trace.compute, CACHE) for width in (wide, other)))
@@ -158,7 +159,7 @@ class Cache:
         if not self.layers:
             raise InvalidModel(f"{tree.name} has no KV cache", "use a model that generates")
 
-    def filled(self, trace: Running, tokens: int) -> None:
+    def filled(self, trace: Interpreter, tokens: int) -> None:
         """As a prompt of so many tokens leaves it, in all layers."""
         for layer in self.layers.values():
             layer.filled(trace, tokens)
@@ -175,7 +176,7 @@ class Cache:
 
     def update(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """That of the block that runs. Raises InvalidModel."""
-        assert isinstance(k.trace, Running)
+        assert isinstance(k.trace, Interpreter)
         path = k.trace.tape.path
         if path not in self.layers:
             raise InvalidModel(f"{path} has no KV cache", "only modules with a cache are supported")

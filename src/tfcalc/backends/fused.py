@@ -19,8 +19,8 @@ from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import IDENTITIES, pointwise
 from tfcalc.ops.rows import layer_norm
 from tfcalc.tape.call import Call
+from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.numerics import Numerics
-from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Workload
 
@@ -77,7 +77,7 @@ class Fused(Transformers):
         Source: Liger-Kernel's LigerFusedLinearCrossEntropyFunction (arXiv 2410.10989, section 3.2).
         """
         trace = x.trace
-        assert isinstance(trace, Running)
+        assert isinstance(trace, Interpreter)
         x, (weight, *bias) = model.opened(x, ctx)
         self.begin_loss(trace)
         labels = self.labels(model, ids)
@@ -111,8 +111,8 @@ def _logits(x: Tensor, weight: Tensor) -> None:
     Where nothing is watched, sizes may be symbols, and what is there for a moment is not counted.
     """
     trace = x.trace
-    assert isinstance(trace, Running)
-    if not trace.tape.ledger.watch:
+    assert isinstance(trace, Interpreter)
+    if not trace.tape.tracker.watch:
         return
     kind = trace.compute
     vocabulary = weight.shape[1]

@@ -14,7 +14,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
 from tfcalc.ops.shapes import copied, expand
 from tfcalc.tape.call import Call
-from tfcalc.tape.running import Running
+from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.tensor import Tensor
 
 Readers = Mapping[Num | None, Sequence[Attention]]
@@ -27,7 +27,7 @@ WINDOWED = ("new_ones", "sub", "gt", "bitwise_and", "bitwise_and")
 def masks(readers: Readers, x: Tensor, ctx: Context) -> Mapping[Num | None, Tensor]:
     """By window: those that are needed; ``readers`` are the blocks that read them."""
     trace = x.trace
-    assert isinstance(trace, Running)
+    assert isinstance(trace, Interpreter)
     if ctx.cache is None:
         made = {window: _of_sequence(window, reading, trace, ctx) for window, reading in readers.items()}
     else:
@@ -36,7 +36,7 @@ def masks(readers: Readers, x: Tensor, ctx: Context) -> Mapping[Num | None, Tens
     return {window: mask for window, mask in made.items() if mask is not None}
 
 
-def _of_sequence(window: Num | None, readers: Sequence[Attention], trace: Running, ctx: Context) -> Tensor | None:
+def _of_sequence(window: Num | None, readers: Sequence[Attention], trace: Interpreter, ctx: Context) -> Tensor | None:
     """Numbers in eager attention, booleans in sdpa, where they say more than that the future is masked.
 
     ALiBi's are numbers for each head. What is filled where it is masked needs booleans.
@@ -61,7 +61,7 @@ def _of_sequence(window: Num | None, readers: Sequence[Attention], trace: Runnin
     return expand(seen, *shape)
 
 
-def _of_cached(layer: Layer, trace: Running, ctx: Context) -> Tensor | None:
+def _of_cached(layer: Layer, trace: Interpreter, ctx: Context) -> Tensor | None:
     """That of new queries and all keys that they find."""
     new = ctx.stream.length
     assert isinstance(new, int)
@@ -72,7 +72,7 @@ def _of_cached(layer: Layer, trace: Running, ctx: Context) -> Tensor | None:
     return expand(seen, *shape) if layer.masked(new) else None
 
 
-def _seen(window: Num | None, queries: Num, keys: Num, trace: Running) -> Tensor:
+def _seen(window: Num | None, queries: Num, keys: Num, trace: Interpreter) -> Tensor:
     """Which keys a query sees: those at or before it, and those in its window (and_masks makes a copy each time)."""
     seen = trace.new((1, 1, queries, keys), "bool", "mask")
     if window is None:

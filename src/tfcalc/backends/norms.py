@@ -6,7 +6,7 @@ from tfcalc.ops.elementwise import add, mul, pointwise, power, quotient, shifted
 from tfcalc.ops.rows import layer_norm, mean
 from tfcalc.ops.shapes import cat
 from tfcalc.tape.call import Call
-from tfcalc.tape.running import Running
+from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.tensor import Tensor
 
 
@@ -95,7 +95,7 @@ def in_float32(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 def plus_one(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """NemotronLayerNorm1P: the weight plus 1 is made anew, and kept; autocast does not run the kernel in fp32."""
     trace = x.trace
-    assert isinstance(trace, Running)
+    assert isinstance(trace, Interpreter)
     assert weight is not None
     weight = trace.lower(shifted(weight, "weight + 1"))
     x, bias = trace.lower(x), bias if bias is None else trace.lower(bias)

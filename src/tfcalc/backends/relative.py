@@ -6,8 +6,8 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.relative import RelativeBias
 from tfcalc.ops.shapes import contiguous
 from tfcalc.tape.call import Call
-from tfcalc.tape.ledger import Place
-from tfcalc.tape.running import Running
+from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.memory_tracker import Place
 from tfcalc.tape.tensor import Tensor, preserved
 from tfcalc.tape.value import Node
 
@@ -19,7 +19,7 @@ def shared(table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
     stays beside them (T5Attention.forward, ``requires_grad``).
     """
     trace = ids.trace
-    assert isinstance(trace, Running)
+    assert isinstance(trace, Interpreter)
     bias = trace.checkpoint(lambda x: table(x, ctx), ids) if ctx.run.every else table(ids, ctx)
     zeros = no_bias(table, ctx, ids)
     if zeros is not None:

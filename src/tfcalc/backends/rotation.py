@@ -10,8 +10,8 @@ from tfcalc.nn.rope import Rope
 from tfcalc.ops.elementwise import add, mul, scaled
 from tfcalc.ops.shapes import cat, copied, part, reshape, split, stack, transpose
 from tfcalc.tape.call import Call
-from tfcalc.tape.ledger import WIDTHS, Place
-from tfcalc.tape.running import Running
+from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.memory_tracker import WIDTHS, Place
 from tfcalc.tape.tensor import Tensor, preserved
 
 Angles = tuple[Tensor, Tensor]
@@ -40,7 +40,7 @@ def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     width = divide(turned_width(rope), 2) if rope.halves else turned_width(rope)
     trace, own = x.trace, (ctx.stream.batch, 1) if rope.by_sequence else (1,)
     shape = (*own, ctx.stream.length - rope.behind, width)
-    assert isinstance(trace, Running)
+    assert isinstance(trace, Interpreter)
     if rope.angles == "complex":
         both = trace.new(shape, "float32", "cos + i·sin")
         both.storage.home = (*trace.module, Place("rotary"))

@@ -12,14 +12,14 @@ from tfcalc.ops.rows import log_sum_exp, softmax
 from tfcalc.ops.select import gather, masked_fill, row_sums, topk
 from tfcalc.ops.shapes import cat, part
 from tfcalc.tape.call import Call
-from tfcalc.tape.running import Running
+from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.tensor import Tensor
 
 
 def routed(router: Router, x: Tensor) -> Routed:
     """The weights and the numbers of each token's experts."""
     trace = x.trace
-    assert isinstance(trace, Running)
+    assert isinstance(trace, Interpreter)
     if isinstance(router, SparseMixer):
         return _drawn_twice(router, x)
     if isinstance(router, RouterOfAll):

@@ -19,8 +19,8 @@ from tfcalc.ops.attention import fused_attention
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import layer_norm
 from tfcalc.ops.shapes import contiguous, copied, permute, reshape, select, split, transpose
+from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.numerics import padded
-from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.trace import Trace
 
@@ -86,7 +86,7 @@ def _projected(attention: Attention, x: Tensor, source: Tensor) -> tuple[Tensor,
 
 def _packed(trace: Trace, maps: Sequence[Linear]) -> list[Tensor]:
     """``in_proj_weight`` and ``in_proj_bias``: those of the maps beside each other, trained if one of them is."""
-    assert isinstance(trace, Running)
+    assert isinstance(trace, Interpreter)
     frozen = not any(trace.trained(f"{trace.tape.path}.{each.name}") for each in maps)
     kinds = zip(*(each.held().weights for each in maps), strict=True)
     found = []

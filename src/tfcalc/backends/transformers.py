@@ -17,8 +17,8 @@ from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import contiguous, part
 from tfcalc.tape.call import Call
+from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.numerics import Numerics
-from tfcalc.tape.running import Running
 from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.trace import Trace
 from tfcalc.workload import Workload
@@ -140,8 +140,8 @@ class Transformers:
 
     def begin_loss(self, trace: Trace) -> None:
         """A phase of its own."""
-        assert isinstance(trace, Running)
-        trace.tape.ledger.begin("loss")
+        assert isinstance(trace, Interpreter)
+        trace.tape.tracker.begin("loss")
 
     def labels(self, model: WithHead, ids: Tensor) -> Tensor:
         """The tokens, or those that are next: padded, and the first one cut off, a view where there is one sequence."""

@@ -116,7 +116,7 @@ SHOW = (
 
 def training() -> tuple[Option, ...]:
     """How a model is trained."""
-    from tfcalc.held.plans import Training  # not at the door: few commands need it
+    from tfcalc.footprint.plans import Training  # not at the door: few commands need it
 
     described = (option._replace(alone=RANK) if option.name == "lora" else option for option in of_fields(Training))
     return (*described, QLORA, FSDP)
@@ -124,7 +124,7 @@ def training() -> tuple[Option, ...]:
 
 def serving() -> tuple[Option, ...]:
     """How a model is served."""
-    from tfcalc.held.plans import Serving
+    from tfcalc.footprint.plans import Serving
 
     return tuple(of_fields(Serving))
 

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from tfcalc.analysis.common import default_run
 from tfcalc.cli.messages import tell
 from tfcalc.cli.options import MODEL_FIELDS, RUN, Option, every, plans
 from tfcalc.conventions import Conventions
@@ -15,7 +16,6 @@ from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.printable import quoted
-from tfcalc.questions.common import default_run
 from tfcalc.units import parse_amount, parse_count, parse_length
 from tfcalc.workload import Workload
 

@@ -14,7 +14,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
 from tfcalc.ops.shapes import narrow
-from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:

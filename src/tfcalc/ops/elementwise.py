@@ -11,7 +11,7 @@ from tfcalc.errors import InvalidModel, nearest
 from tfcalc.ops.work import ACTIVATIONS, FURTHER_ACTIVATIONS
 from tfcalc.printable import quoted
 from tfcalc.tape.call import Call, Leaf
-from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Shape, Tensor, preserved
 
 OF_RESULT = ("relu", "sigmoid", "tanh", "exp", "expm1", "sqrt", "rsqrt", "log_softmax")

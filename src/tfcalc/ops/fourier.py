@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.tape.call import Call
-from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 

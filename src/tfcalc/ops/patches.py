@@ -7,7 +7,7 @@ from tfcalc.core.number import product
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.tables import position
 from tfcalc.tape.call import Call, MatMul
-from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 

@@ -6,7 +6,7 @@ from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, divide, product
 from tfcalc.ops.shapes import contiguous, reshape, transpose
 from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor, viewed
 from tfcalc.tape.trace import Trace
 

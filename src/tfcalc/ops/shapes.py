@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tfcalc.core.number import Num, same, total
 from tfcalc.core.traced import known, value_of
 from tfcalc.tape.call import Call
-from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Shape, Strides, Tensor, channels_last, has_channels_last, preserved, viewed
 
 

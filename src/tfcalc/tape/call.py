@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from tfcalc.core.cost import Cached, Elementwise, Message
 from tfcalc.core.number import Num
-from tfcalc.tape.ledger import Storage
+from tfcalc.tape.memory_tracker import Storage
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 
 NOTHING, INPUTS, RESULTS = "nothing", "inputs", "results"

@@ -10,12 +10,12 @@ from tfcalc.core.cost import Cost, Product
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.tape.call import INPUTS, NOTHING, Call, MatMul
-from tfcalc.tape.ledger import Ledger, Storage
+from tfcalc.tape.memory_tracker import MemoryTracker, Storage
 from tfcalc.tape.record import Record
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 from tfcalc.tape.trace import Group, Part, Trace, stacked
 
-NOWHERE = Storage(Ledger(watch=False), 0, "float32", "", counts=False)
+NOWHERE = Storage(MemoryTracker(watch=False), 0, "float32", "", counts=False)
 """The memory of tensors whose memory does not matter."""
 
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Monomial, Polynomial
 from tfcalc.core.traced import formula_of
-from tfcalc.tape.ledger import Ledger, Storage
+from tfcalc.tape.memory_tracker import MemoryTracker, Storage
 
 
-class Envelope(Ledger):
+class Envelope(MemoryTracker):
     """Remembers the bytes that are live whenever they stop rising, where others remember the highest."""
 
     __slots__ = ("found", "rising")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tfcalc.core.number import Num, total
 from tfcalc.core.traced import value_of
 from tfcalc.tape.call import Call
-from tfcalc.tape.ledger import WIDTHS
+from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from tfcalc.tape.ledger import Ledger, Storage
+from tfcalc.tape.memory_tracker import MemoryTracker, Storage
 from tfcalc.tape.value import Node
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class Boundary(Node):
         super().__init__("boundary", "", (), (), False, 0, 0)
         self.layers = layers
 
-    def crossed(self, ledger: Ledger) -> None:
+    def crossed(self, tracker: MemoryTracker) -> None:
         """Backward comes from above: gradients are looked for from the layer's end to its beginning."""
-        if ledger.since is None:
-            ledger.since = []
+        if tracker.since is None:
+            tracker.since = []
             return
-        found, ledger.since = ledger.since, None
-        multiply(ledger, found, self.layers, gradients=True)
+        found, tracker.since = tracker.since, None
+        multiply(tracker, found, self.layers, gradients=True)
 
 
 class Standing:
@@ -59,22 +59,22 @@ class Standing:
             yield
         else:
             self._boundary(layers)
-            self.tape.ledger.since = []
+            self.tape.tracker.since = []
             yield
-            found, self.tape.ledger.since = self.tape.ledger.since, None
+            found, self.tape.tracker.since = self.tape.tracker.since, None
             self._boundary(layers)
             self.waiting = found, layers
         if waiting is not None:
-            multiply(self.tape.ledger, *waiting)
+            multiply(self.tape.tracker, *waiting)
 
     def _boundary(self, layers: int) -> None:
         if self.tape.gradients:
             self.tape.nodes.append(Boundary(layers))
 
 
-def multiply(ledger: Ledger, found: list[ref[Storage]], layers: int, *, gradients: bool = False) -> None:
+def multiply(tracker: MemoryTracker, found: list[ref[Storage]], layers: int, *, gradients: bool = False) -> None:
     """Count those that are still there so many times, or the ``gradients`` among them."""
     for each in found:
         storage = each()
         if storage is not None and (storage.is_gradient or not gradients):
-            ledger.multiplied(storage, layers)
+            tracker.multiplied(storage, layers)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tfcalc.core.number import Num
-from tfcalc.tape.ledger import Ledger, Place, Storage
+from tfcalc.tape.memory_tracker import MemoryTracker, Place, Storage
 from tfcalc.tape.standing import Boundary, Standing
 from tfcalc.tape.value import Kept, Leaf, Node, Value
 
@@ -17,8 +17,8 @@ class Tape:
     Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+    def __init__(self, tracker: MemoryTracker) -> None:
+        self.tracker = tracker
         self.nodes: list[Node] = []
         self.module: list[Place] = []
         self.gradients = True
@@ -62,15 +62,15 @@ class Tape:
 
     def new(self, elements: Num, dtype: str, label: str = "") -> Storage:
         """Memory for so many numbers."""
-        return Storage(self.ledger, elements, dtype, label, times=self.turns)
+        return Storage(self.tracker, elements, dtype, label, times=self.turns)
 
     def given(self, elements: Num, dtype: str, label: str = "") -> Value:
         """A tensor that is there before anything runs, and is counted elsewhere."""
-        return Value(Storage(self.ledger, elements, dtype, label, counts=False), elements, dtype)
+        return Value(Storage(self.tracker, elements, dtype, label, counts=False), elements, dtype)
 
     def parameter(self, elements: Num, dtype: str, name: str, *, trained: bool = True) -> Value:
         """A weight."""
-        held = Storage(self.ledger, elements, dtype, name, counts=False)
+        held = Storage(self.tracker, elements, dtype, name, counts=False)
         return Value(held, elements, dtype, Leaf(name) if trained else None)
 
     def node(
@@ -104,7 +104,7 @@ class Tape:
         while nodes:
             node = nodes.pop()
             if isinstance(node, Boundary):
-                node.crossed(self.ledger)
+                node.crossed(self.tracker)
                 continue
             self.run_backward(node)
             node.ended()
@@ -128,7 +128,7 @@ class Tape:
             else:
                 made.append(self.new(entry[2], entry[3], f"gradient of {node.name}"))
         if node.scratch:
-            self.ledger.needed(node.scratch)
+            self.tracker.needed(node.scratch)
         node.ended()
         node.ready = ()
         node.pending = [None] * len(node.pending)
@@ -145,10 +145,10 @@ class Tape:
                 return
             if node.gradient is not None:  # used twice, as a tied matrix is: both at once, and their sum
                 total = self.new(gradient.elements, gradient.dtype, "sum of gradients")
-                self.ledger.replaced(node.gradient)
+                self.tracker.replaced(node.gradient)
                 gradient = total
             node.gradient = gradient
-            self.ledger.gradient(gradient)
+            self.tracker.gradient(gradient)
             return
         before = node.pending[output]
         if before is None:

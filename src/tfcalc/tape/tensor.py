@@ -10,7 +10,7 @@ from tfcalc.core.traced import known
 from tfcalc.tape.value import Node, Value
 
 if TYPE_CHECKING:
-    from tfcalc.tape.ledger import Storage
+    from tfcalc.tape.memory_tracker import Storage
     from tfcalc.tape.trace import Trace
 
 Shape = tuple[Num, ...]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tfcalc.core.number import Num, product
-from tfcalc.tape.ledger import Place, Storage
+from tfcalc.tape.memory_tracker import Place, Storage
 
 
 class Value:

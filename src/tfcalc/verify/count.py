@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from tfcalc.analysis.params import params
 from tfcalc.core.traced import value_of
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.families.transformer import INSIDE_ATTENTION, POSITIONS, Transformer
-from tfcalc.questions.params import params
 from tfcalc.verify.verification import NotComparable, Verification, side_by_side
 
 if TYPE_CHECKING:

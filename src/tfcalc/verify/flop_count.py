@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from tfcalc.analysis.common import asked_run
+from tfcalc.analysis.stated import for_programs, in_words
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import matmul_backward_flops, matmul_flops
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.families.transformer import Transformer
-from tfcalc.questions.common import asked_run
-from tfcalc.questions.stated import for_programs, in_words
 from tfcalc.report import exact
 from tfcalc.verify.count import unbuilt
 from tfcalc.verify.verification import NotComparable, Row, Verification

@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.analysis.common import run_tree
 from tfcalc.core.measure import matmul_again_flops, matmul_backward_flops, matmul_flops
 from tfcalc.errors import Unavailable
-from tfcalc.questions.common import run_tree
 from tfcalc.report import exact
 from tfcalc.verify.hugging_face import build
 from tfcalc.workload import Workload

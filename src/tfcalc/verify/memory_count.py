@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.common import asked_run
+from tfcalc.analysis.training_plan import numerics
+from tfcalc.analysis.training_report import notes, stated
 from tfcalc.configs.published import HFModel
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError
+from tfcalc.execution.training import every_kept
 from tfcalc.families.transformer import Transformer
-from tfcalc.held.plans import Training
-from tfcalc.held.training.precisions import precision as named
-from tfcalc.implementations.training import every_kept
-from tfcalc.questions.common import asked_run
-from tfcalc.questions.training_plan import numerics
-from tfcalc.questions.training_report import notes, stated
+from tfcalc.footprint.plans import Training
+from tfcalc.footprint.training.precisions import precision as named
 from tfcalc.verify.count import refuse_to_build_forever
 from tfcalc.verify.verification import NotComparable, Verification, side_by_side
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tfcalc.analysis.stated import for_programs
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Tensor
 from tfcalc.core.measure import params as parameters
-from tfcalc.questions.stated import for_programs
 from tfcalc.report import Report, breakdown
 from tfcalc.verify.hugging_face import count
 from tfcalc.workload import Workload

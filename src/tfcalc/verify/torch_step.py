@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tfcalc.core.traced import value_of
-from tfcalc.implementations.torch_nn import DROPPED
+from tfcalc.execution.torch_nn import DROPPED
 from tfcalc.verify.reference import Reference
 from tfcalc.verify.step import RECIPES, Step
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tfcalc.analysis.quantities import QUANTITIES
+from tfcalc.analysis.stated import PARAMETERS
 from tfcalc.errors import Unavailable
-from tfcalc.questions.quantities import QUANTITIES
-from tfcalc.questions.stated import PARAMETERS
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Column, Sheet
 

@@ -6,20 +6,20 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.side_by_side import compare
+from tfcalc.analysis.totals import Operand
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, SHOW, UNITS, Option, of_fields
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
-from tfcalc.held.plans import Serving, Training
+from tfcalc.footprint.plans import Serving, Training
 from tfcalc.printable import quoted
-from tfcalc.questions.side_by_side import compare
-from tfcalc.questions.totals import Operand
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.questions.side_by_side import Comparison
+    from tfcalc.analysis.side_by_side import Comparison
 
 MODELS = Option(
     "models", (), "models to compare: names, config.json, Hub ids; with options in quotes", argument=True, several=True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from tfcalc.analysis.explain import COUNTS, explain
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.formula import TARGET, aimed
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
-from tfcalc.questions.explain import COUNTS, explain
 
 
 def run(settings: Settings) -> int:

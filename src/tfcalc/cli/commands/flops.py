@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.effects import refuse_idle_in_flops
+from tfcalc.analysis.flops import flops
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.number_formats import MULTIPLIED
-from tfcalc.questions.effects import refuse_idle_in_flops
-from tfcalc.questions.flops import flops
 
 if TYPE_CHECKING:
-    from tfcalc.questions.utilisation import Machines
+    from tfcalc.analysis.utilisation import Machines
     from tfcalc.report.answer import Answer
 
 TOKENS = Option("tokens", ("--tokens",), "a whole training run on this many tokens", number=True, most=10**18)
@@ -90,7 +90,7 @@ def _breakdown(settings: Settings) -> Answer:
 
 
 def _run(settings: Settings) -> Answer:
-    from tfcalc.questions.training import training
+    from tfcalc.analysis.training import training
 
     if settings.get("phase") != "train":
         raise UsageError(f"--tokens {settings.get('tokens'):,} needs a training step", "add --train")
@@ -99,7 +99,7 @@ def _run(settings: Settings) -> Answer:
 
 
 def _utilisation(settings: Settings) -> Answer:
-    from tfcalc.questions.utilisation import utilisation
+    from tfcalc.analysis.utilisation import utilisation
 
     rate = settings.get("rate")
     if rate is None:
@@ -112,7 +112,7 @@ def _utilisation(settings: Settings) -> Answer:
 
 
 def _machines(settings: Settings) -> Machines:
-    from tfcalc.questions.utilisation import Machines, machines_of
+    from tfcalc.analysis.utilisation import Machines, machines_of
 
     gpu, peak = settings.get("gpu"), settings.get("peak")
     gpus, precision = settings.get("gpus", 1), settings.get("precision", "bf16")
@@ -126,7 +126,7 @@ def _machines(settings: Settings) -> Machines:
 
 
 def _comparison(settings: Settings) -> Answer:
-    from tfcalc.questions.comparison import compare_conventions
+    from tfcalc.analysis.comparison import compare_conventions
 
     for name in ("attention", "count"):
         given = settings.given.get(name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tfcalc.analysis.formula import formula
+from tfcalc.analysis.quantities import QUANTITIES
+from tfcalc.analysis.targets import TARGETS
 from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, plans_for
@@ -9,9 +12,6 @@ from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN,
 from tfcalc.cli.output import deliver, show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.questions.formula import formula
-from tfcalc.questions.quantities import QUANTITIES
-from tfcalc.questions.targets import TARGETS
 from tfcalc.report.style import Style
 from tfcalc.units import parse_count
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.memory import memory
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, Plans, memory_plans
 from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.questions.memory import memory
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -48,8 +48,8 @@ def run(settings: Settings) -> int:
 
 
 def _fits(settings: Settings) -> int:
-    from tfcalc.questions.budget import of_card
-    from tfcalc.questions.fits import MARGIN, fits
+    from tfcalc.analysis.budget import of_card
+    from tfcalc.analysis.fits import MARGIN, fits
 
     if settings.get("budget") and settings.get("gpu"):
         raise UsageError("--budget and --gpu both set the budget", "leave one of them out")
@@ -95,7 +95,7 @@ def _answer(settings: Settings) -> Answer:
     )
     if not settings.get("timeline"):
         return report
-    from tfcalc.questions.timeline import Timeline
+    from tfcalc.analysis.timeline import Timeline
 
     return Timeline(report)
 

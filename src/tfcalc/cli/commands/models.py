@@ -150,7 +150,7 @@ def _models(family: str | None, *, with_sources: bool) -> Models:
 
 
 def _trainable() -> Trainable:
-    from tfcalc.implementations.measured import trainable
+    from tfcalc.execution.measured import trainable
 
     return Trainable(trainable())
 

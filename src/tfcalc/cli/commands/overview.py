@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 
+from tfcalc.analysis.overview import default_workload, overview
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, of_fields
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import FLAG, Settings
-from tfcalc.questions.overview import default_workload, overview
 from tfcalc.workload import Workload
 
 

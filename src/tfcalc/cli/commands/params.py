@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tfcalc.analysis.params import params
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.questions.params import params
 from tfcalc.report import Report
 
 APPROX = Option("approx", ("--approx",), "also without biases and norms", switch=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.analysis.common import default_run
 from tfcalc.cli.options import DTYPE, RUN, Option, serving, training
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.held.plans import Serving, Training
-from tfcalc.questions.common import default_run
+from tfcalc.footprint.plans import Serving, Training
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import TRAINING, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.questions.quantities import QUANTITIES
 
 CHECKPOINT = Option(
     "checkpoint", ("--checkpoint",), "compare with this file's header: .safetensors, its index, or .gguf"

@@ -1,0 +1,1 @@
+"""The analyses: each folds the tree of components, one file per question."""

@@ -1,0 +1,155 @@
+"""The peak of training and of serving at a glance: a row for each term, in the words that people use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tfcalc.report import Summary
+from tfcalc.report.sheet import Bytes, Cell, Column, Share
+from tfcalc.units import short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.model import Model
+    from tfcalc.report import Entry
+    from tfcalc.workload import Workload
+
+TERMS = {
+    "weights": "weights",
+    "master weights": "master weights",
+    "optimizer": "optimizer states",
+    "gradients": "gradients",
+    "activations": "activations",
+    "gathered": "gathered weights",
+    "communication": "DDP buckets",
+    "cache": "KV cache",
+    "buffers": "buffers",
+    "buffers and inputs": "inputs and buffers",
+    "temporary": "temporary buffers",
+}
+"""What the terms are called, in the order of the table."""
+KINDS = {"ffn": "MLP", "norm": "norms", "experts": "experts", "embedding": "embeddings"}
+OPTIMIZERS = {
+    "none": "no optimizer",
+    "sgd": "SGD",
+    "momentum": "SGD with momentum",
+    "adam": "Adam (foreach)",
+    "adamw": "AdamW (foreach)",
+    "adamw-fused": "AdamW",
+    "adamw-forloop": "AdamW (for-loop)",
+    "adamw-8bit": "8-bit AdamW",
+    "adamw-8bit-2048": "8-bit AdamW (blocks of 2,048)",
+    "adafactor": "Adafactor",
+    "adafactor-momentum": "Adafactor with momentum",
+    "lion": "Lion",
+    "muon": "Muon",
+}
+LEAST = 0.0005
+"""Of the peak: what rounds to 0.1 % or more stands in the table."""
+COLUMNS = (
+    Column("", numeric=False),
+    Column("", spare=1),
+    Column(""),
+    Column("", spare=2),
+    Column("", numeric=False, folds=True, spare=3),
+)
+
+
+def training_summary(whole: Entry, totals: dict[str, int | str], params: int, subtitle: str, units: str) -> Summary:
+    """The terms of a training step at its peak, each with its bytes per parameter, or with what it is spent on."""
+    live = {entry.name: entry for entry in whole.parts}
+    rows: list[tuple[Cell, ...]] = []
+    for name, called in TERMS.items():
+        size = live[name].value if name in live else 0
+        stored = totals.get(STORED.get(name, ""), 0)
+        if name in PER_PARAMETER and stored:
+            later = f"({short_bytes(int(stored), units)} in the optimizer step)" if size != stored else ""
+            rows.append((called, f"{int(stored) / params:.3g} B/param", Bytes(size), Share(size, whole.value), later))
+        elif name == "activations" and stored:
+            released = int(stored) - size
+            parts = f"of {short_bytes(int(stored), units)} saved for backward"
+            told = parts if released * 100 > int(stored) else _spent_on(live[name], units)
+            rows.append((called, "", Bytes(size), Share(size, whole.value), told))
+        elif size >= LEAST * whole.value and size:
+            rows.append((called, "", Bytes(size), Share(size, whole.value), _largest(live[name])))
+    return Summary(COLUMNS, tuple(rows), subtitle)
+
+
+STORED = {
+    "weights": "weights_bytes",
+    "master weights": "master_weights_bytes",
+    "optimizer": "optimizer_bytes",
+    "gradients": "gradients_bytes",
+    "activations": "activations_bytes",
+}
+PER_PARAMETER = ("weights", "master weights", "optimizer", "gradients")
+
+
+def serving_summary(whole: Entry, told: dict[str, str], subtitle: str) -> Summary:
+    """The terms of serving at its peak, each with what it is stored in."""
+    live = {entry.name: entry for entry in whole.parts}
+    rows = [
+        (called, "", Bytes(live[name].value), Share(live[name].value, whole.value), told.get(name, ""))
+        for name, called in TERMS.items()
+        if name in live and live[name].value >= LEAST * whole.value
+    ]
+    return Summary(COLUMNS, tuple(rows), subtitle)
+
+
+def _spent_on(entry: Entry, units: str) -> str:
+    """``MLP 15.0 GiB, norms 6.09 GiB, attention 3.52 GiB``: the kinds of modules that saved most."""
+    sums: dict[str, int] = {}
+    for part in _ends(entry):
+        sums[part.kind] = sums.get(part.kind, 0) + part.value
+    largest = sorted(sums.items(), key=lambda item: -item[1])
+    return ", ".join(
+        f"{KINDS.get(kind, kind)} {short_bytes(size, units)}"
+        for kind, size in largest[:MOST]
+        if size >= entry.value // 100
+    )
+
+
+MOST = 4
+"""Kinds that are told apart."""
+
+
+def _largest(entry: Entry) -> str:
+    """What a term mostly is, where it has parts."""
+    return max(entry.parts, key=lambda part: part.value).name if entry.parts else ""
+
+
+def _ends(entry: Entry) -> Iterator[Entry]:
+    if entry.parts and entry.kind not in KINDS and entry.kind != "attention":
+        for part in entry.parts:
+            yield from _ends(part)
+    else:
+        yield entry
+
+
+def called(model: Model) -> str:
+    """What people call a model: its name, or what it is."""
+    return getattr(model, "name", "") or model.summary
+
+
+def of_training(model: Model, workload: Workload, plan: Training) -> str:
+    """``llama-3-8b, full fine-tuning, bf16, AdamW, batch 1 x 4,096 tokens``; ``plan`` is resolved."""
+    if plan.lora is None:
+        kind = "partly frozen" if plan.freeze else "full fine-tuning" if getattr(model, "name", "") else "training"
+    else:
+        kind = f"{'Q' if plan.base_weights else ''}{'DoRA' if plan.dora else 'LoRA'} r={plan.lora}"
+    micro = f", {plan.grad_accum:,} micro-batches" if plan.grad_accum != 1 else ""
+    gpus = ""
+    if plan.gpus != 1:
+        sharing = f"ZeRO-{plan.zero}" if plan.zero != "0" else "DDP"
+        gpus = f" per GPU, {plan.gpus:,} GPUs, {'FSDP' if plan.layout.startswith('fsdp') else sharing}"
+    size = f"batch {workload.batch_size:,} x {workload.seq_len:,} tokens"
+    return f"{called(model)}, {kind}, {plan.precision}, {OPTIMIZERS[plan.optimizer]}, {size}{micro}{gpus}"
+
+
+def of_serving(model: Model, workload: Workload, weights: str, plan: Serving) -> str:
+    """``llama-3-8b, weights in bf16, 4 requests of 8,192 tokens, paged KV cache in bf16``."""
+    count = workload.batch_size
+    requests = "1 request" if count == 1 else f"{count:,} requests"
+    context = f"{requests} of {workload.size('cached'):,} tokens"
+    return f"{called(model)}, weights in {weights}, {context}, {plan.cache} KV cache in {plan.kv}"

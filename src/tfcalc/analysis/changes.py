@@ -1,0 +1,300 @@
+"""What could be done otherwise so that it takes less memory, in the order that people try it.
+
+Training: number formats and kernels that cost nothing, gradient checkpointing, adapters (LoRA, QLoRA), an 8-bit
+optimizer, an optimizer that keeps less, smaller batches with gradient accumulation, ZeRO over more GPUs, offload.
+Serving: weights in 8 and 4 bits, an 8-bit cache, a shorter context, fewer requests. At rest: weights of fewer bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from tfcalc.configs.published import HFModel
+from tfcalc.defaults import AUTO, resolve_training
+from tfcalc.dimensions import Described, choice, described, facet, text
+from tfcalc.footprint.training.precisions import precision
+from tfcalc.number_formats import COMPUTED
+from tfcalc.report import exact
+
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+ADAM = ("adam", "adamw", "adamw-forloop", "adamw-fused")
+STATELESS = ("none", "sgd")
+RANK, QUANTIZED = 16, "nf4-dq"
+GPUS = (2, 4, 8, 16, 32, 64)
+STAGES = ("1", "2", "3")
+PLAIN_CACHES = (AUTO, *COMPUTED)
+MULTIPLE = 128
+"""Lengths in tokens are proposed in multiples of it."""
+SHORTEST = 1024
+"""Tokens below which no context is proposed."""
+
+D = TypeVar("D", bound=Described)
+
+
+@described()
+class Storage(Described):
+    """How a model at rest is stored: a format of ``weights``, or ``dtype``, one for all tensors."""
+
+    weights: str = text("format of the weights", "--weights")
+    dtype: str = choice("number format", "--dtype", default=AUTO)
+
+
+class Change(NamedTuple):
+    """Fields of the workload or of the plan that get other values; ``name`` says it alone, ``short`` beside others.
+
+    ``lessens``: it is less of what was asked for.
+    """
+
+    name: str
+    values: Mapping[str, object]
+    short: str = ""
+    lessens: bool = False
+
+    def __add__(self, other: object) -> Change:
+        """Both together."""
+        assert isinstance(other, Change), "changes are added to changes"
+        name = f"{self.short or self.name} + {other.short or other.name}"
+        return Change(name, {**self.values, **other.values}, name, self.lessens or other.lessens)
+
+    def goes_with(self, other: Change) -> bool:
+        """Whether no field would get two values."""
+        return not self.values.keys() & other.values.keys()
+
+    def applied(self, described: D) -> D:
+        """A workload or a plan with those of the values that it has fields for."""
+        known = {item.name for item in fields(described)}
+        return described.replaced(**{name: value for name, value in self.values.items() if name in known})
+
+    def flags(self, *described: Described) -> tuple[str, ...]:
+        """What to add to the command line, a word for each option with its value: ``--checkpointing full``."""
+        known = {
+            item.name: facet_.flags[0]
+            for one in described
+            for item in fields(one)
+            if (facet_ := facet(item)) is not None
+        }
+        values = dict(self.values)
+        found = []
+        if values.get("base_weights") == QUANTIZED and "lora" in values:
+            found.append(f"--qlora {values.pop('lora')}")
+            del values["base_weights"]
+        return (*found, *(f"{known[name]} {value}" for name, value in values.items()))
+
+
+Changes = tuple[Change, ...]
+"""Those that are made together."""
+Group = tuple[Changes, ...]
+"""The same changes by degrees, the least first, those that go furthest last: one of them is enough."""
+Tiers = tuple[tuple[Group, ...], ...]
+"""What is tried: single changes, then those that people combine, by two and by three."""
+
+
+class Ways:
+    """The changes that there are, by what they are called here, each by its degrees."""
+
+    def __init__(self, known: Mapping[str, Sequence[Change]]) -> None:
+        self.known = {name: tuple(degrees) for name, degrees in known.items() if degrees}
+
+    @property
+    def furthest(self) -> list[Change]:
+        """Each as far as it goes."""
+        return [degrees[-1] for degrees in self.known.values()]
+
+    def tiers(self, *combined: str) -> Tiers:
+        """Each by itself, in order; then those ``combined``, as far as there are all of them, two and three by two."""
+        single = tuple(tuple((change,) for change in degrees) for degrees in self.known.values())
+        together = [names.split("+") for names in combined]
+        return (
+            single,
+            *(
+                tuple(
+                    self._together(names)
+                    for names in together
+                    if len(names) == size and all(name in self.known for name in names)
+                )
+                for size in (2, 3)
+            ),
+        )
+
+    def _together(self, names: Sequence[str]) -> Group:
+        """The first by its degrees, the others as far as they go."""
+        first, *others = names
+        rest = tuple(self.known[name][-1] for name in others)
+        return tuple((change, *rest) for change in self.known[first])
+
+
+OF_TRAINING = (
+    "qlora+checkpointing",
+    "lora+checkpointing",
+    "8-bit+checkpointing",
+    "adafactor+checkpointing",
+    "precision+checkpointing",
+    "gpus+checkpointing",
+    "offload+checkpointing",
+    "batch+checkpointing",
+    "batch+qlora",
+    "batch+lora",
+    "gpus+batch",
+    "gpus+offload",
+    "lora+gpus",
+    "qlora+checkpointing+batch",
+    "lora+checkpointing+batch",
+    "8-bit+checkpointing+batch",
+    "adafactor+checkpointing+batch",
+    "qlora+checkpointing+precision",
+    "lora+checkpointing+precision",
+    "8-bit+checkpointing+precision",
+    "adafactor+checkpointing+precision",
+    "gpus+checkpointing+batch",
+    "gpus+checkpointing+precision",
+    "gpus+checkpointing+offload",
+    "gpus+lora+checkpointing",
+)
+OF_SERVING = ("int8+kv", "int4+kv", "context+int4+kv", "concurrency+int4+kv")
+"""What people combine; the first by its degrees."""
+
+
+def of_training(model: Model, run: Workload, plan: Training) -> Ways:
+    """What could be otherwise in training, in the order of this module."""
+    return Ways(
+        {
+            "kernel": _kernels(model, run, plan),
+            "fused": [Change("fused AdamW", {"optimizer": "adamw-fused"})] if plan.optimizer in ADAM[:3] else [],
+            "checkpointing": _checkpointing(run),
+            "precision": _precisions(plan),
+            "lora": _lora(model, plan),
+            "qlora": _qlora(model, plan),
+            "8-bit": [Change("8-bit AdamW", {"optimizer": "adamw-8bit"})] if plan.optimizer in ADAM else [],
+            "adafactor": _optimizer("Adafactor", "adafactor", plan),
+            "sgd": _optimizer("SGD without momentum", "sgd", plan),
+            "batch": list(_smaller_batches(run, plan)),
+            "gpus": list(_more_gpus(plan)),
+            "offload": _offload(plan),
+        }
+    )
+
+
+def of_serving(run: Workload, plan: Serving) -> Ways:
+    """What could be otherwise in serving, in the order of this module; the ``plan`` is resolved."""
+    kv = plan.kv in PLAIN_CACHES
+    slow = run.kernel not in (AUTO, "flash", "efficient")
+    halved = plan.kv == "fp32" and not plan.weights
+    return Ways(
+        {
+            "kernel": [Change("flash attention", {"kernel": "flash"})] if slow else [],
+            "paged": [Change("paged KV cache", {"cache": "paged"})] if plan.cache != "paged" else [],
+            "bf16": [Change("weights and cache in bf16", {"weights": "bf16", "kv": "bf16"}, "bf16")] if halved else [],
+            **{
+                name: [Change(f"weights in {name}", {"weights": name}, name)] if plan.weights != name else []
+                for name in ("int8", "int4")
+            },
+            "kv": [Change("KV cache in fp8", {"kv": "fp8"}, "fp8 KV cache")] if kv else [],
+            "context": [
+                Change(f"context {size:,}", {"context": size}, lessens=True)
+                for size in _halves(exact(plan.context or 0), MULTIPLE)
+                if size >= SHORTEST
+            ],
+            "concurrency": [
+                Change(f"{size:,} request{'s' if size > 1 else ''}", {"concurrency": size}, lessens=True)
+                for size in _halves(exact(plan.concurrency))
+            ],
+        }
+    )
+
+
+def at_rest(storage: Storage) -> Ways:
+    """Formats of fewer bits; where one for all tensors was asked for, others of that kind."""
+    if storage.dtype != AUTO:
+        others = (name for name in ("bf16", "int8", "int4") if name != storage.dtype)
+        return Ways({name: [Change(f"weights in {name}", {"dtype": name})] for name in others})
+    names = (name for name in ("bf16", "int8", "nf4", "q4_k_m", "q2_k") if name != storage.weights)
+    return Ways({name: [Change(f"weights in {name}", {"weights": name})] for name in names})
+
+
+def _kernels(model: Model, run: Workload, plan: Training) -> list[Change]:
+    """The kernel that sdpa would take, where another was asked for that stores the scores."""
+    if run.fused or run.kernel == AUTO or plan.backend == "megatron":
+        return []
+    own = resolve_training(model, run.replaced(kernel=AUTO), plan)[0].kernel
+    return [Change(f"{own} attention", {"kernel": own})] if own in ("flash", "efficient") else []
+
+
+def _checkpointing(run: Workload) -> list[Change]:
+    """Of attention alone, then of all layers."""
+    selective = Change("selective checkpointing", {"recompute": "selective"})
+    full = Change("gradient checkpointing", {"recompute": "full"}, "checkpointing")
+    return {"none": [selective, full], "full": []}.get(run.recompute, [full])
+
+
+def _precisions(plan: Training) -> list[Change]:
+    """Weights, gradients and moments in 16 bits, where some of them have 32."""
+    by = precision(plan.precision)
+    pure = "fp16" if by.compute == "fp16" else "bf16"
+    return [] if by.name in ("bf16", "fp16") else [Change(f"{pure} throughout", {"precision": pure}, pure)]
+
+
+def _lora(model: Model, plan: Training) -> list[Change]:
+    """Of a checkpoint that is fine-tuned."""
+    fine_tuned = isinstance(model, HFModel) and plan.lora is None
+    return [Change(f"LoRA r={RANK}", {"lora": RANK})] if fine_tuned else []
+
+
+def _qlora(model: Model, plan: Training) -> list[Change]:
+    if plan.base_weights or not isinstance(model, HFModel):
+        return []
+    rank = RANK if plan.lora is None else exact(plan.lora)
+    return [Change(f"QLoRA r={rank}", {"lora": rank, "base_weights": QUANTIZED})]
+
+
+def _optimizer(name: str, option: str, plan: Training) -> list[Change]:
+    less = plan.optimizer not in STATELESS and not plan.optimizer.startswith(option)
+    return [Change(name, {"optimizer": option})] if less else []
+
+
+def _offload(plan: Training) -> list[Change]:
+    if plan.offload != "none" or plan.optimizer in STATELESS:
+        return []
+    return [Change("optimizer offloaded to the CPU", {"offload": "optimizer"}, "CPU offload")]
+
+
+def _smaller_batches(run: Workload, plan: Training) -> Iterator[Change]:
+    """Half as much at once, a quarter, …: the largest divisor of the batch that is no more."""
+    batch, steps = exact(run.batch_size), exact(plan.grad_accum)
+    for micro in dict.fromkeys(_divisor(batch, most) for most in _halves(batch)):
+        times = steps * (batch // micro)
+        yield Change(
+            f"batch {micro:,} with gradient accumulation",
+            {"batch_size": micro, "grad_accum": times},
+            f"batch {micro:,}",
+        )
+
+
+def _divisor(number: int, most: int) -> int:
+    return next(size for size in range(most, 0, -1) if number % size == 0)
+
+
+def _halves(number: int, multiple: int = 1) -> Iterator[int]:
+    """Half of it, a quarter, …, each rounded down to a multiple."""
+    while (number := number // 2) >= multiple:
+        yield number // multiple * multiple
+
+
+def _more_gpus(plan: Training) -> Iterator[Change]:
+    """A further stage of ZeRO over the GPUs that there are, then its last stage over more; of QLoRA, stage 2."""
+    least = exact(plan.gpus)
+    stages = STAGES[:2] if plan.base_weights else STAGES
+    if least > 1:
+        for stage in stages:
+            if stage > plan.zero:
+                yield Change(f"ZeRO-{stage}", {"zero": stage})
+    for gpus in GPUS:
+        if gpus > least:
+            called = "FSDP" if plan.layout.startswith("fsdp") else f"ZeRO-{stages[-1]}"
+            more = {} if plan.zero == stages[-1] else {"zero": stages[-1]}
+            yield Change(f"{gpus} GPUs, {called}", {"gpus": gpus, **more})

@@ -1,0 +1,97 @@
+"""What every question does first: check, build the tree, and build its symbolic twin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.conventions import Conventions
+from tfcalc.core.component import Component, Measure, Node
+from tfcalc.core.measure import matmul_flops, params
+from tfcalc.dimensions import check_sizes
+from tfcalc.errors import InvalidModel
+from tfcalc.printable import quoted
+from tfcalc.report import Entry, breakdown
+from tfcalc.symbols import legend, with_symbols
+from tfcalc.workload import DEFAULT_LENGTH, Workload
+
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.model import Model
+
+ALWAYS: Mapping[str, Measure] = {"params": params, "flops": matmul_flops}
+"""What stands at every component of the JSON, whichever question was asked."""
+
+
+class Subject(NamedTuple):
+    """A model on a workload, as a tree of numbers and as the same tree of symbols."""
+
+    model: Model
+    run: Workload
+    node: Node
+    twin: Node
+
+    def entry(self, measure: Measure, extras: Mapping[str, Measure], depth: int | None) -> Entry:
+        """The breakdown of one quantity, down to the blocks, or as far as any ``depth`` may reach."""
+        return breakdown(self.node, self.twin, measure, {**ALWAYS, **extras}, inside_blocks=depth is not None)
+
+    def legend(self, entry: Entry) -> dict[str, str]:
+        """What the letters mean that stand in this breakdown."""
+        return legend(frozenset().union(*(part.formula.free_symbols for part in entry.walk())), self.model, self.run)
+
+
+def default_run(model: Model) -> Workload:
+    """One sequence of 512 tokens, or of as many as the model can read."""
+    longest = model.longest
+    shorter = isinstance(longest, int) and longest < DEFAULT_LENGTH
+    return Workload(seq_len=longest) if longest is not None and shorter else Workload()
+
+
+def asked_run(model: Model, workload: Workload | None) -> Workload:
+    """The workload that was asked for, or the default; where one token is decoded, over as many as are asked for."""
+    workload = workload or default_run(model)
+    return workload.replaced(cached=workload.seq_len) if workload.decoding and workload.cached is None else workload
+
+
+def run_tree(model: Model, workload: Workload) -> Component:
+    """The model's tree on this workload, with what backward computes again marked."""
+    root = model.tree(workload)
+    if not workload.training:
+        return root
+    from tfcalc.core.recomputation import as_run, recomputing
+
+    root = as_run(root) if workload.convolutions == "run" else root
+    return recomputing(root, workload.recompute, workload.every, early_stop=workload.early_stop)
+
+
+def check_arguments(model: Model, workload: Workload | None, conventions: Conventions | None) -> None:
+    """Raise InvalidModel where one of these is something else, or holds what is no size and no known word."""
+    if not hasattr(model, "tree"):
+        raise InvalidModel(f"{quoted(model)} is not a model", "give tfcalc.Transformer(…), or tfcalc.load(name)")
+    if not isinstance(workload, Workload | None):
+        raise InvalidModel(f"{quoted(workload)} is not a workload", "give tfcalc.Workload(…)")
+    if not isinstance(conventions, Conventions | None):
+        raise InvalidModel(f"{quoted(conventions)} are not conventions", "give tfcalc.Conventions(…)")
+    for given in (workload, conventions):
+        if given is not None:
+            check_sizes(given)
+
+
+def check_plans(training: Training | None, serving: Serving | None) -> None:
+    """The same for the plans that memory is asked by."""
+    from tfcalc.footprint.plans import Serving, Training
+
+    for given, kind in ((training, Training), (serving, Serving)):
+        if not isinstance(given, kind | None):
+            raise InvalidModel(f"{quoted(given)} is not a plan", f"give tfcalc.{kind.__name__}(…)")
+        if given is not None:
+            check_sizes(given)
+
+
+def subject(model: Model, workload: Workload | None, conventions: Conventions | None = None) -> Subject:
+    """Check the model against the workload and build both trees. Raises InvalidModel."""
+    check_arguments(model, workload, conventions)
+    workload = asked_run(model, workload)
+    model.check(workload)
+    root, twin = run_tree(model, workload), run_tree(with_symbols(model), with_symbols(workload))
+    return Subject(model, workload, root.root(), twin.root())

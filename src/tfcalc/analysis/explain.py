@@ -1,0 +1,201 @@
+"""A number opened up: each matrix with its shape, its formula, the sizes put in, and the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.analysis.common import check_arguments, check_plans, subject
+from tfcalc.analysis.nothing import why_zero
+from tfcalc.analysis.quantities import QUANTITIES
+from tfcalc.analysis.stated import for_programs, in_words
+from tfcalc.analysis.targets import find, find_term, others
+from tfcalc.conventions import Conventions
+from tfcalc.core.component import RUN, STORED, Component, Node
+from tfcalc.core.cost import Cost
+from tfcalc.core.items import Item, held, stored, work
+from tfcalc.core.notation import write
+from tfcalc.core.number import Num, divide, total
+from tfcalc.defaults import resolve_dtype
+from tfcalc.errors import one_of
+from tfcalc.families.transformer import Transformer
+from tfcalc.report import BLOCKS, exact, polynomial
+from tfcalc.report.explanation import Explanation, Line
+from tfcalc.report.sheet import Factors
+from tfcalc.symbols import legend, values
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.model import Model
+
+COUNTS = {"params": STORED, "flops": RUN, "memory": STORED}
+"""What can be opened, and which copies it counts."""
+
+
+def explain(
+    target: str,
+    model: Model | None = None,
+    of: str = "params",
+    workload: Workload | None = None,
+    conventions: Conventions | None = None,
+    *,
+    training: Training | None = None,
+    serving: Serving | None = None,
+) -> Explanation:
+    """Show how one number is computed: every matrix with its shape, formula, sizes and value, and the sum.
+
+    Args:
+        target: a part of the model: a name (``attention``, ``ffn``, ``layer``, ``complete``, …) or a path of the tree
+            (``transformer.h.attn``). Of training or serving memory a term (``activations``, ``optimizer``, ``cache``),
+            or a path inside one.
+        model: as in :func:`~tfcalc.params`; by default the classic Transformer.
+        of: ``params``, ``flops`` or ``memory`` (bytes).
+        workload: sequences, lengths in tokens and phase; by default one sequence of 512 tokens.
+        conventions: which operations are counted, and the number format of weights at rest.
+        training: with ``of="memory"``, explain a training step; also where the workload trains.
+        serving: with ``of="memory"``, explain serving.
+
+    Returns:
+        An explanation: ``lines`` with names, factors, formula and value each; ``formula`` and ``answer`` of their sum.
+
+    Raises:
+        InvalidModel: the model, or the model on this workload, makes no sense.
+        UsageError: the target or the quantity is not known, or the target has none of it.
+
+    >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
+    [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
+    """
+    by = conventions or Conventions()
+    one_of("quantity", of, COUNTS)
+    model = Transformer() if model is None else model
+    check_arguments(model, workload, conventions)
+    check_plans(training, serving)
+    if of == "memory" and (training or serving or (workload is not None and workload.training)):
+        from tfcalc.analysis.opened_memory import opened_memory
+
+        return _opened(target, of, opened_memory(model, workload, by, training=training, serving=serving))
+    asked = subject(model, workload, by)
+    if of == "memory":
+        by = resolve_dtype(model, by)
+
+    def items(cost: Cost) -> list[Item]:
+        if of == "flops":
+            return work(cost, training=asked.run.training, everything=by.count == "all")
+        return stored(cost) if of == "params" else held(cost, by.bits)
+
+    notes = (*(asked.model.remarks(asked.run) if of == "flops" else ()), *in_words(of, asked.run, by))
+    told = for_programs(of, asked.run, by)
+    return _opened(target, of, Tree(asked.model, asked.run, asked.node, asked.twin, items, told, notes))
+
+
+class Tree(NamedTuple):
+    """What can be opened: a tree of numbers and its twin of symbols, and what each operation consists of.
+
+    ``letters`` are those that stand for no size of the model or the workload; ``of_terms`` is a tree of memory.
+    """
+
+    model: Model
+    run: Workload
+    node: Node
+    twin: Node
+    items: Callable[[Cost], list[Item]]
+    conventions: Mapping[str, object]
+    notes: tuple[str, ...]
+    letters: Mapping[str, str] = MappingProxyType({})
+    of_terms: bool = False
+
+
+def _opened(target: str, of: str, tree: Tree) -> Explanation:
+    sizes, items = values(tree.model, tree.run), tree.items
+    look = find_term if tree.of_terms else find
+    node, twin = look(tree.node, target), look(tree.twin, target)
+    lines = []
+    for _, leaves in groupby(
+        _leaves(node.component, twin.component, COUNTS[of]), key=lambda leaf: leaf.alike(items(leaf.twin.own))
+    ):
+        side_by_side = list(leaves)
+        opened = [items(leaf.leaf.own) for leaf in side_by_side]
+        symbolic = items(side_by_side[0].twin.own)
+        lines += [
+            _line(side_by_side[0], each, twin_item, sizes) for *each, twin_item in zip(*opened, symbolic, strict=True)
+        ]
+    answer = sum(line.value for line in lines)
+    nothing = "0: no memory of it is live then" if tree.of_terms else why_zero(node.component, of, tree.run)
+    reason = () if answer else (nothing,)
+    closed = polynomial(total(line.formula for line in lines))
+    return Explanation(
+        heading=tree.model.summary,
+        target=target,
+        path=node.path,
+        of=of,
+        quantity=QUANTITIES[of],
+        unit="bytes" if of == "memory" else of,
+        lines=tuple(lines),
+        formula=closed,
+        substituted=write(closed, letters={letter: str(size) for letter, size in sizes.items()}),
+        answer=answer,
+        legend=legend(closed.free_symbols, tree.model, tree.run)
+        | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},
+        model=tree.model.described(),
+        conventions=dict(tree.conventions),
+        notes=(*reason, *(() if tree.of_terms else others(tree.node, target, node)), *tree.notes),
+    )
+
+
+class _Leaf(NamedTuple):
+    """A leaf and its twin, the block it stands in, and how many of it the target has, in numbers and in symbols."""
+
+    where: str
+    leaf: Component
+    twin: Component
+    copies: Num
+    copies_twin: Num
+
+    def alike(self, items: list[Item]) -> tuple[object, ...]:
+        """Equal for leaves that can share a line: of one block, one kind, one shape, and as many of each."""
+        return self.where, self.leaf.kind, self.copies, [item.factors for item in items]
+
+
+def _leaves(
+    component: Component, twin: Component, counts: int, where: str = "", copies: Num = 1, copies_twin: Num = 1
+) -> Iterator[_Leaf]:
+    if not component.parts and copies != 0:
+        yield _Leaf(where, component, twin, copies, copies_twin)
+    for part, part_twin in zip(component.parts, twin.parts, strict=True):
+        has_place = part.parts or part.kind in BLOCKS
+        below = f"{where}.{part.name}".lstrip(".") if has_place else where
+        both = copies * part.times[counts], copies_twin * part_twin.times[counts]
+        yield from _leaves(part, part_twin, counts, below, *both)
+
+
+def _line(leaf: _Leaf, items: list[Item], symbolic: Item, sizes: Mapping[str, Num]) -> Line:
+    first, together = items[0], len(items)
+    return Line(
+        where=leaf.where,
+        names=tuple(item.name for item in items),
+        symbols=Factors((leaf.copies_twin, together), symbolic.factors),  # type: ignore[arg-type]  # symbols and ints
+        numbers=Factors((exact(leaf.copies), together), tuple(exact(factor) for factor in first.factors)),
+        formula=polynomial(leaf.copies_twin * symbolic.value * together),
+        value=exact(leaf.copies * first.value) * together,
+        note=_heads(sizes) if first.name == "W_Q" and together == 3 and "a" in sizes else NOTES.get(first.name, ""),
+    )
+
+
+def _heads(sizes: Mapping[str, Num]) -> str:
+    """Why there is one matrix where people look for one per head."""
+    heads = sizes["a"]
+    width: Num = sizes.get("d", divide(sizes["h"], heads))
+    return f"one matrix for all {heads} heads ({heads} × {width} = {heads * width})"
+
+
+NOTES = {
+    "W_O": "output projection",
+    "γ": "scale",
+    "β": "shift",
+    "E": "one row per token id; a lookup costs no FLOPs",
+    "P": "one row per position",
+}
+"""What people ask about a tensor."""

@@ -1,0 +1,270 @@
+"""Whether a model fits into so much memory, how large it may get, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tfcalc.analysis.at_a_glance import called
+from tfcalc.analysis.budget import UTILIZATION, Budget, of_card, stated
+from tfcalc.analysis.changes import OF_SERVING, OF_TRAINING, Change, Storage, Ways, at_rest, of_serving, of_training
+from tfcalc.analysis.common import asked_run, default_run
+from tfcalc.analysis.memory import memory
+from tfcalc.analysis.remedies import Remedy, Room, remedies
+from tfcalc.analysis.sizes import Size, largest_of
+from tfcalc.analysis.verdict import Fit
+from tfcalc.conventions import Conventions
+from tfcalc.defaults import resolve_serving
+from tfcalc.dimensions import Described
+from tfcalc.errors import TfcalcError, UsageError
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.paged import PagedCache
+    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.model import Model
+    from tfcalc.report import Report
+    from tfcalc.workload import Workload
+
+MARGIN = 5
+"""Per cent of the budget; what leaves less is tight."""
+
+P = TypeVar("P", bound=Described)
+"""A plan: of training, of serving, or how a model at rest is stored."""
+
+
+def _budget(budget: Budget | str | int | None, gpu: str | None) -> Budget:
+    """The one that was given of the two."""
+    if gpu is not None:
+        if budget is not None:
+            raise UsageError("budget and gpu both say how much there is", "leave one of them out")
+        return of_card(gpu)
+    if budget is None:
+        raise UsageError("there is no budget", 'give one, such as "80GB", or a gpu, such as "h100"')
+    return budget if isinstance(budget, Budget) else stated(budget)
+
+
+def fits(
+    model: Model,
+    budget: Budget | str | int | None = None,
+    workload: Workload | None = None,
+    conventions: Conventions | None = None,
+    *,
+    gpu: str | None = None,
+    training: Training | None = None,
+    serving: Serving | None = None,
+    weights: str | None = None,
+    margin: int = MARGIN,
+    utilization: float | None = None,
+) -> Fit:
+    """Whether ``model`` fits into the ``budget``, trained, served or at rest as in :func:`memory`.
+
+    Args:
+        model: as in :func:`memory`.
+        budget: an amount (``"80GB"``, ``"79.2GiB"``), or bytes.
+        gpu: instead of a budget, a GPU by its name (``"h100"``, ``"8xh100"``, ``"24GB"``), of which the usable memory
+            counts.
+        workload: as in :func:`memory`.
+        conventions: as in :func:`memory`.
+        training: as in :func:`memory`; with a budget of several GPUs, it is trained on all of them.
+        serving: as in :func:`memory`.
+        weights: as in :func:`memory`.
+        margin: per cent of the budget that should stay free; what fits with less to spare is tight.
+        utilization: the part of a card's memory that is used in serving; 0.9 with a paged cache, as in vLLM.
+
+    Returns:
+        The verdict, with the report that it rests on: in training also the largest batch and the largest sequence that
+        fit, in serving the largest context and the most requests at once, all else as asked; and where it does not
+        fit, the changes that make it fit.
+
+    Raises:
+        InvalidModel: as in :func:`memory`.
+        UsageError: a budget that is no amount, a margin that is no percentage; several GPUs for anything but training.
+
+    >>> from tfcalc.families.transformer import Transformer
+    >>> found = fits(Transformer(), "100MB")
+    >>> found.fits, found.headroom
+    (False, -76562176)
+    """
+    budget = _budget(budget, gpu)
+    conventions = conventions or Conventions()
+    if not 0 <= margin <= 100:
+        raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
+    if training is not None or (workload is not None and workload.training):
+        from tfcalc.footprint.plans import Training
+
+        run = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
+        plan = _on_gpus(training or Training(), budget)
+        report = memory(model, run, conventions, training=plan, serving=serving, weights=weights)
+        return _Training(model, budget, margin, report, run, plan).fit()
+    if budget.gpus != 1:
+        raise UsageError(f"{budget.gpus} GPUs are counted in training alone", "give one, or add --train")
+    report = memory(model, workload, conventions, serving=serving, weights=weights)
+    if serving is None:
+        storage = Storage(weights or "", conventions.dtype)
+        return _AtRest(model, budget, margin, report, default_run(model), storage).fit()
+    if budget.card and (utilization is not None or serving.cache == "paged"):
+        budget = budget.utilized(UTILIZATION if utilization is None else utilization)
+    run, serving = resolve_serving(model, workload or default_run(model), serving)
+    return _Serving(model, budget, margin, report, run, serving, conventions.dtype).fit()
+
+
+def _on_gpus(plan: Training, budget: Budget) -> Training:
+    """The plan on as many GPUs as the budget is of."""
+    if plan.gpus not in (1, budget.gpus) and budget.gpus != 1:
+        raise UsageError(f"--gpus {plan.gpus} contradicts {budget.gpus}x{budget.card}", "leave one of them out")
+    return plan.replaced(gpus=budget.gpus) if budget.gpus != 1 else plan
+
+
+class _Asked(Generic[P]):
+    """What was asked for, and the bytes of other workloads and plans."""
+
+    combined: Sequence[str] = ()
+
+    def __init__(self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: P) -> None:
+        self.model, self.budget, self.margin, self.report = model, budget, margin, report
+        self.run, self.plan = run, plan
+        self.peak = cache(self._peak)
+
+    def _peak(self, run: Workload, plan: P) -> int:
+        """The bytes of a workload and a plan. Raises TfcalcError."""
+        raise NotImplementedError
+
+    def _least(self, _run: Workload, _plan: P) -> int:
+        """Bytes that it takes at least, if that is found sooner."""
+        return 0
+
+    def ways(self) -> Ways:
+        """What could be otherwise."""
+        raise NotImplementedError
+
+    def sizes(self) -> list[Size]:
+        """What may grow."""
+        return []
+
+    def paged(self) -> PagedCache | None:
+        """What an engine that pages its cache has room for."""
+        return None
+
+    @property
+    def subtitle(self) -> str:
+        """What was asked, in a line."""
+        return self.report.summary.subtitle if self.report.summary else self.report.heading
+
+    def fit(self) -> Fit:
+        """The answer."""
+        found = tuple(largest_of(size, self.budget.bytes) for size in self.sizes())
+        room = Room(self.budget.bytes, self.budget.bytes * self.margin // 100)
+        others: list[Remedy] = []
+        if not room.holds(self.report.answer):
+            need, least = self._with_change(self.peak), self._with_change(self._least)
+            others = remedies(self.ways(), self.combined, need, room, least)
+        flags = tuple(self._flags(each.change) for each in others)
+        longest = [self._at(each.of.name, each.value) for each in found if each.value]
+        remarks = {remark for run in longest for remark in self.model.remarks(run)} - set(self.report.notes)
+        subtitle, shown = self.subtitle, tuple(sorted(remarks)) if room.holds(self.report.answer) else ()
+        return Fit(self.report, self.budget, self.margin, subtitle, found, tuple(others), flags, shown, self.paged())
+
+    def _with_change(self, peak: Callable[[Workload, P], int]) -> Callable[[Change], int | None]:
+        """The bytes with a change; None where it does not go with the rest."""
+
+        def need(change: Change) -> int | None:
+            try:
+                return peak(change.applied(self.run), change.applied(self.plan))
+            except TfcalcError:
+                return None
+
+        return need
+
+    def _flags(self, change: Change) -> tuple[str, ...]:
+        """What to add to the command line; the number of GPUs as it was given, before the card."""
+        flags = change.flags(self.plan, self.run)
+        if self.budget.gpus == 1:
+            return flags
+        name = self.budget.card if " " not in self.budget.card else f"'{self.budget.card}'"
+        return tuple(f"--gpu {flag.split()[1]}x{name}" if flag.startswith("--gpus ") else flag for flag in flags)
+
+    def _size(self, described: Described, name: str) -> Size:
+        """A size of the workload or of the plan, with what it needs."""
+
+        def need(value: int) -> int:
+            size = {name: value}
+            run = self.run.replaced(**size) if described is self.run else self.run
+            plan = self.plan if described is self.run else self.plan.replaced(**size)
+            least = self._least(run, plan)
+            return least if least > self.budget.bytes else self.peak(run, plan)
+
+        known, longest = described.dimensions()[name], self.model.longest
+        limit = longest if known.length and isinstance(longest, int) else None
+        return Size(name, known.flags[0], getattr(described, name), need, known.length, limit)
+
+    def _at(self, name: str, value: int) -> Workload:
+        """The workload at a size of its own, or of the plan."""
+        return self.run.replaced(**{{"context": "seq_len", "concurrency": "batch_size"}.get(name, name): value})
+
+
+class _Training(_Asked["Training"]):
+    combined = OF_TRAINING
+
+    def __init__(
+        self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Training
+    ) -> None:
+        from tfcalc.analysis.training_memory import Peaks
+        from tfcalc.defaults import resolve_training
+
+        super().__init__(model, budget, margin, report, run, plan)
+        self.peaks = Peaks(model)
+        self.resolved = resolve_training(model, run, plan)[1]
+
+    def _peak(self, run: Workload, plan: Training) -> int:
+        return self.peaks.peak(run, plan)
+
+    def _least(self, run: Workload, plan: Training) -> int:
+        return self.peaks.least(run, plan)
+
+    def ways(self) -> Ways:
+        return of_training(self.model, self.run, self.resolved)
+
+    def sizes(self) -> list[Size]:
+        return [self._size(self.run, "batch_size"), self._size(self.run, "seq_len")]
+
+
+class _Serving(_Asked["Serving"]):
+    combined = OF_SERVING
+
+    def __init__(
+        self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Serving, dtype: str
+    ) -> None:
+        super().__init__(model, budget, margin, report, run, plan)
+        self.dtype = dtype
+
+    def _peak(self, run: Workload, plan: Serving) -> int:
+        from tfcalc.analysis.serving_memory import served
+
+        return served(self.model, run, plan, self.dtype).total
+
+    def paged(self) -> PagedCache | None:
+        from tfcalc.analysis.paged import paged_cache
+
+        stored = self.report.totals["kv_cache_bytes"]
+        assert isinstance(stored, int)
+        return paged_cache(self.model, self.run, self.plan, self.budget.bytes - self.report.answer + stored)
+
+    def ways(self) -> Ways:
+        return of_serving(self.run, self.plan)
+
+    def sizes(self) -> list[Size]:
+        return [self._size(self.plan, "context"), self._size(self.plan, "concurrency")]
+
+
+class _AtRest(_Asked[Storage]):
+    def _peak(self, _run: Workload, plan: Storage) -> int:
+        return memory(self.model, None, Conventions(dtype=plan.dtype), weights=plan.weights or None).answer
+
+    def ways(self) -> Ways:
+        return at_rest(self.plan)
+
+    @property
+    def subtitle(self) -> str:
+        by = self.report.conventions
+        return f"{called(self.model)}, weights in {by.get('weights') or by['dtype']}, at rest"

@@ -1,0 +1,113 @@
+"""How many parameters, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.common import subject
+from tfcalc.analysis.stated import for_programs, in_words
+from tfcalc.conventions import Conventions
+from tfcalc.core.component import Component, Measure, Node
+from tfcalc.core.measure import active_params, buffer_elements, frozen_params, major_params
+from tfcalc.core.measure import params as parameters
+from tfcalc.core.number import Num, total
+from tfcalc.report import Footer, Report, exact
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+
+
+def params(model: Model, workload: Workload | None = None, *, depth: int | None = None, approx: bool = False) -> Report:
+    """Count the parameters of ``model``: how many, in which part, and by which formula.
+
+    Args:
+        model: a :class:`~tfcalc.Transformer`, or what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
+        workload: decides what the parts of the JSON give as ``flops``; by default one sequence of 512 tokens.
+        depth: levels of the breakdown; by default down to the blocks.
+        approx: also give the count without biases and norms (12h² per encoder layer).
+
+    Returns:
+        A report: ``answer`` is the number of trainable parameters, a tied matrix once; ``totals`` has the active ones
+        (per token), the embeddings' and the frozen ones; ``whole`` the parts, each with its formula.
+
+    Raises:
+        InvalidModel: no model has these sizes.
+
+    >>> from tfcalc.families.transformer import Transformer
+    >>> params(Transformer()).answer
+    44140544
+    """
+    asked, by = subject(model, workload), Conventions()
+    root = asked.node.component
+    count, active, tables = (
+        exact(part) for part in (root.total(parameters), root.total(active_params), embedded(root))
+    )
+    extras: dict[str, Measure] = {"active_params": active_params} if active != count else {}
+    entry = asked.entry(parameters, extras | ({"approx_params": major_params} if approx else {}), depth)
+    frozen, buffers = exact(root.total(frozen_params)), exact(root.total(buffer_elements))
+    totals: dict[str, int | float | str] = {
+        "total_params": count,
+        "active_params": active,
+        "embedding_params": tables,
+        "non_embedding_params": count - tables,
+        "trainable_params": count - frozen,
+        "buffer_elements": buffers,
+    }
+    notes = [
+        *([f"Active per token: {active:,} ({active / count:.1%})"] if active != count else []),
+        *([f"Frozen: {frozen:,}, stored as parameters but not trained"] if frozen else []),
+        *([f"Buffers: {buffers:,} more numbers, stored but not parameters"] if buffers else []),
+    ]
+    sharing = list(_sharing(asked.node))
+    if sharing:
+        notes.append(sharing[0] if len(sharing) == 1 else f"{sharing[0]}; {len(sharing) - 1} more: --assumptions")
+    assumed = asked.model.assumptions
+    if approx:
+        major = exact(root.total(major_params))
+        totals["approx_params"] = major
+        notes.insert(0, f"Without biases and norms: {major:,}, {(count - major) / count:.2%} off")
+    return Report(
+        command="params",
+        heading=asked.model.summary,
+        title="parameters",
+        unit="params",
+        answer=count,
+        totals=totals,
+        model=asked.model.described(),
+        conventions=for_programs("params", asked.run, by),
+        whole=entry,
+        depth=depth,
+        legend=asked.legend(entry),
+        notes=tuple(notes),
+        footer=Footer(
+            assumes=("transformers' defaults for missing fields (--assumptions)",) if assumed else (),
+            see_also=("--formulas", "--depth 4", "--json"),
+            assumptions=(*in_words("params", asked.run, by), *sharing[1:], *assumed),
+        ),
+    )
+
+
+def parameter_count(model: Model) -> int:
+    """The number alone, without the formulas."""
+    return exact(model.tree(Workload()).total(parameters))
+
+
+def _sharing(root: Node) -> Iterator[str]:
+    """What is stored once and used more than once, and what is stored but not always used."""
+    for node in root.walk():
+        component = node.component
+        for weight in component.own.weights:
+            if weight.tied_to is not None and not weight.minor:
+                yield f"{node.path.partition('.')[2]} is tied to {weight.tied_to}: stored there"
+        if component.passes != 1:
+            yield f"{node.path.partition('.')[2]}: stored {component.copies} times, run {component.times.run} times"
+        if component.active is not None:
+            yield f"{node.path.partition('.')[2]}: {component.copies} stored, {component.active} active per token"
+
+
+def embedded(component: Component) -> Num:
+    """Parameters of the tables: of tokens, of their types, of positions."""
+    own = component.copies * parameters(component.own) if component.kind in ("embedding", "position") else 0
+    return own + component.copies * total(embedded(part) for part in component.parts)

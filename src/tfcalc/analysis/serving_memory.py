@@ -1,0 +1,158 @@
+"""How many bytes it takes to serve a model: weights in their format, caches of all requests, what is live beside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.configs.published import HFModel
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Held
+from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
+from tfcalc.core.number import minimum
+from tfcalc.core.polynomial import symbol
+from tfcalc.core.traced import Traced, value_of
+from tfcalc.defaults import AUTO, QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
+from tfcalc.errors import InvalidModel
+from tfcalc.execution.measured import error_of
+from tfcalc.execution.serving import forward, inference
+from tfcalc.footprint.formats.formats import plain
+from tfcalc.footprint.formats.mixture import Mixture
+from tfcalc.footprint.formats.names import PLAIN, format_named
+from tfcalc.footprint.formats.weights import Recipe, hold
+from tfcalc.footprint.serving.cache_formats import cache_format
+from tfcalc.footprint.serving.caches import PAGED, cache
+from tfcalc.number_formats import COMPUTED, NUMBERS
+from tfcalc.symbols import remembering
+from tfcalc.tape.numerics import Numerics
+
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Serving
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+PREFILL, DECODE = "prefill", "decode"
+TEMPORARY = "τ"
+LETTERS = {TEMPORARY: "temporary buffers at the peak, in bytes: activations, and copies of a growing cache"}
+
+
+class PhasePeak(NamedTuple):
+    """The bytes that are live beside weights and cache when a phase holds most; None where no code tells."""
+
+    phase: str
+    temporary: int | None
+
+
+class Served(NamedTuple):
+    """A served model's memory: what is alive at the peak, and the phases; ``recipe`` is that of the weights."""
+
+    alive: Component
+    weights: Component
+    cache: Component
+    buffers: Component
+    moments: list[PhasePeak]
+    recipe: Recipe
+
+    @property
+    def peak(self) -> PhasePeak:
+        """The phase that holds most."""
+        return max(self.moments, key=lambda moment: moment.temporary or 0)
+
+    @property
+    def total(self) -> int:
+        """Bytes at the peak."""
+        return value_of(self.alive.total(bytes_held))
+
+
+def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> Served:
+    """What serving holds: ``plan.concurrency`` requests, each with ``plan.context`` tokens in the cache.
+
+    Weights are in the format that is asked for, in ``dtype``, or as the checkpoint stores them. Raises InvalidModel.
+    """
+    run, plan = resolve_serving(model, run, plan, dtype)
+    requests = at_work(run, plan)
+    try:
+        model.check(requests)
+    except InvalidModel as error:
+        hint = "leave serve out" if "no decode" in error.message else error.hint
+        raise InvalidModel(error.message.replace("no decode", "nothing to serve"), hint) from None
+    recipe = weight_recipe(model, plan, dtype)
+    model_, run_ = remembering(model), remembering(requests)
+    tree = model_.tree(run_)
+    weights = hold(tree_for(recipe, model, requests, tree), recipe)._replace(name="weights", kind="weights")
+    held = cache(
+        tree, how=plan.cache, format=cache_format(plan.kv), longest=run_.size("cached"), block_size=value_of(plan.block)
+    )
+    buffers = buffers_of(tree, recipe)
+    moments = list(_moments(model, requests, plan, recipe))
+    passing = max(moment.temporary or 0 for moment in moments)
+    parts = [weights, buffers, held]
+    if passing:
+        lump = Held("temporary", (Traced(passing, symbol(TEMPORARY)),), 8)
+        parts.append(Component("temporary", "temporary", Cost(held=(lump,))))
+    alive = Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
+    return Served(alive, weights, held, buffers, moments, recipe)
+
+
+def _stepping(requests: Workload) -> Workload:
+    """One query over many keys: where heads share keys, PyTorch's fused kernels take them packed (pack_gqa)."""
+    return requests.replaced(kernel="efficient") if requests.kernel == "math" else requests
+
+
+def tree_for(recipe: Recipe, model: Model, run: Workload, tree: Component) -> Component:
+    """The tree whose weights are stored; llama.cpp's mixtures choose by sizes, and want plain numbers."""
+    return model.tree(run) if isinstance(recipe.format, Mixture) else tree
+
+
+def at_work(run: Workload, plan: Serving) -> Workload:
+    """One token of each request, behind all others of its context."""
+    context = run.seq_len if plan.context is None else plan.context
+    return run.replaced(phase=DECODE, batch_size=plan.concurrency, cached=context, recompute="none", logits="last")
+
+
+def weight_recipe(model: Model, plan: Serving, dtype: str = AUTO) -> Recipe:
+    """How the weights are stored: as asked for, in ``dtype``, or as the checkpoint has them."""
+    if plan.weights:
+        asked = format_named(plan.weights)
+        beside = compute_dtype(model) if dtype == AUTO else dtype
+        return Recipe(asked, asked.name if asked.name in PLAIN else beside)
+    if dtype == AUTO and (stored := own_format(model)):
+        return stored
+    chosen = plain(NUMBERS[own_dtype(model) if dtype == AUTO else dtype])
+    return Recipe(chosen, chosen.name)
+
+
+def buffers_of(tree: Component, recipe: Recipe) -> Component:
+    """What is held beside the weights: in their format, 16 bits at least."""
+    numbers, bits = tree.total(buffer_elements), PLAIN[recipe.dtype].bits if recipe.dtype in PLAIN else SMALLEST_BUFFER
+    held = (Held("buffers", (numbers,), max(bits, SMALLEST_BUFFER)),) if value_of(numbers) else ()
+    return Component("buffers", "buffers", Cost(held=held))
+
+
+def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) -> list[PhasePeak]:
+    """Reading the prompts, and making a token: with transformers' caches for all requests together.
+
+    An engine with a paged cache reads at most ``plan.batched`` prompt tokens at once, and copies no cache.
+    """
+    compute = recipe.dtype if recipe.dtype in COMPUTED else QUANTIZED
+    formats = Numerics(NUMBERS[compute].torch, packed=recipe.format.name not in PLAIN)
+    context = requests.size("cached")
+    prompts = requests.replaced(phase=PREFILL, seq_len=context, cached=None)
+    if not isinstance(model, HFModel):
+        return [PhasePeak(DECODE, None)]
+    try:
+        error_of(model)
+    except InvalidModel:
+        return [PhasePeak(DECODE, None)]
+    if plan.cache == PAGED:
+        chunk = requests.replaced(
+            phase=PREFILL, batch_size=1, seq_len=minimum(context, plan.batched), cached=None, kernel="flash"
+        )
+        step = chunk.replaced(batch_size=requests.batch_size, seq_len=1)
+        return [
+            PhasePeak(PREFILL, forward(model, chunk, formats)),
+            PhasePeak(DECODE, forward(model, step, formats)),
+        ]
+    return [
+        PhasePeak(name, inference(model, each, formats, plan.cache).activations)
+        for name, each in ((PREFILL, prompts), (DECODE, _stepping(requests)))
+    ]

@@ -1,0 +1,88 @@
+"""What stands in memory while a training step runs, and the answer that a step is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.analysis.alive import term
+from tfcalc.analysis.training_plan import MEGATRON, placement_of
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Held
+from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
+from tfcalc.core.traced import value_of
+from tfcalc.errors import InvalidModel
+from tfcalc.footprint.formats.names import format_named
+from tfcalc.footprint.formats.weights import weights
+from tfcalc.footprint.training.adapters import thawed
+from tfcalc.footprint.training.optimizers import optimizer
+from tfcalc.footprint.training.peak import Phase, Standing
+from tfcalc.footprint.training.placement import Placed, ddp_buckets, placed
+from tfcalc.footprint.training.precisions import Precision, precision
+from tfcalc.number_formats import FP32, INT64
+
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Training
+    from tfcalc.workload import Workload
+
+
+class TrainingStep(NamedTuple):
+    """A training step's memory: what is alive at the peak, the phases, what is saved for backward, the states."""
+
+    alive: Component
+    phases: list[Phase]
+    peak: Phase
+    saved: Component
+    placed: Placed
+    buffers: Component
+    passing: Component
+
+    @property
+    def terms(self) -> Component:
+        """Every term by itself, whole; what is temporary is that of the peak."""
+        states = [term(state) for state in self.placed.device]
+        parts = (
+            *states,
+            self.buffers,
+            self.placed.communication,
+            self.saved,
+            self.placed.gathered,
+            term(self.passing._replace(name="temporary")),
+        )
+        return Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
+
+
+def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
+    """The states of a tree, as one device holds them; ``sized`` is the same tree of numbers."""
+    placement = placement_of(plan)
+    by, chosen = precision(plan.precision), optimizer(plan.optimizer)
+    made = placed(tree, by, chosen, placement, sized=(sized, placement))
+    if plan.gpus != 1 and not placement.stage and plan.backend != MEGATRON:
+        made = made._replace(communication=ddp_buckets(tree, by))
+    if not plan.base_weights:
+        return made
+    if placement.stage == 3:
+        raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "take stage 2, or plain weights")
+    dtype = FP32.name if by.weights == FP32.bits else by.compute
+    quantized = weights(thawed(tree), format_named(plan.base_weights), dtype=dtype)
+    return made._replace(device=made.device._replace(weights=quantized._replace(name="weights")))
+
+
+def standing_of(states: Placed, buffers: Component) -> Standing:
+    """What is there all the time, in bytes."""
+    device = states.device
+    held = (device.weights, device.master, device.optimizer, buffers, states.communication)
+    return Standing(*(bytes_in(each) for each in held))
+
+
+def bytes_in(tree: Component) -> int:
+    """The bytes of all that a tree holds."""
+    return value_of(tree.total(bytes_held))
+
+
+def buffers_of(tree: Component, run: Workload, by: Precision) -> Component:
+    """What is held beside the weights: buffers, and the token ids, 8 bytes each, that are the labels, too."""
+    numbers = tree.total(buffer_elements)
+    held = [Held("token ids", (run.batch_size, run.seq_len), INT64.bits)]
+    if value_of(numbers):
+        held.append(Held("buffers", (numbers,), max(by.weights, SMALLEST_BUFFER)))
+    return Component("buffers and inputs", "inputs", Cost(held=tuple(held)))

@@ -1,0 +1,144 @@
+"""Which part of a model is meant: by the name that textbooks give it, or by its path in the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.analysis.quantities import QUANTITIES
+from tfcalc.core.component import Node
+from tfcalc.core.tensors import LAYERS
+from tfcalc.errors import UsageError, nearest
+
+FIRST = "[first]"
+"""A layer that stands by itself because what it reads needs no gradient: not what is meant by a layer."""
+
+Finder = Callable[[Node], bool]
+
+
+def _named(name: str) -> Finder:
+    return lambda node: node.component.name == name
+
+
+def _kind(kind: str) -> Finder:
+    return lambda node: node.component.kind == kind
+
+
+def _at(path: str) -> Finder:
+    """By its path or the end of it; groups of layers (``layers[0-2]``) also without saying which."""
+
+    def fits(node: Node) -> bool:
+        own = node.path if "[" in path else LAYERS.sub("", node.path)
+        return own == path or own.endswith(f".{path}")
+
+    return fits
+
+
+def _layer_of(stack: str) -> Finder:
+    return lambda node: node.component.kind == "layer" and stack in node.names
+
+
+def _attention(*, across: bool) -> Finder:
+    """Attention within a sequence, or ``across`` two: the names that checkpoints give it tell them apart."""
+
+    def fits(node: Node) -> bool:
+        crosses = any(mark in node.component.name.lower() for mark in ACROSS)
+        return node.component.kind == "attention" and crosses == across
+
+    return fits
+
+
+ACROSS = ("cross", "encoder_attn", "encdecattention")
+
+
+TARGETS: dict[str, Finder] = {
+    "mha": _attention(across=False),
+    "attention": _attention(across=False),
+    "cross-mha": _attention(across=True),
+    "ffn": _kind("ffn"),
+    "ln": _kind("norm"),
+    "moe": _kind("moe"),
+    "router": _kind("router"),
+    "experts": _kind("experts"),
+    "layer": _kind("layer"),
+    "encoder-layer": _layer_of("encoder"),
+    "decoder-layer": _layer_of("decoder"),
+    "encoder": _named("encoder"),
+    "decoder": _named("decoder"),
+    "core": _named("core"),
+    "embedding": _kind("embedding"),
+    "output": _kind("output"),
+    "complete": _kind("model"),
+}
+"""Names for parts that most models have; the first one that fits is taken."""
+
+NEED_VOCABULARY = ("embedding", "output", "complete", "transformer", "position")
+
+
+def needs_vocabulary(target: str) -> bool:
+    """Whether a model has such a part only if it has a vocabulary."""
+    return target.split(".")[0] in NEED_VOCABULARY
+
+
+def find(root: Node, target: str) -> Node:
+    """The first node that ``target`` names. Raises UsageError with the nearest names where there is none.
+
+    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.workload import Workload
+    >>> find(Transformer().tree(Workload()).root(), "cross-mha").path
+    'core.decoder.layer.cross_attention'
+    """
+    fits = TARGETS.get(target) or _at(target)
+    fitting = [node for node in root.walk() if fits(node)]
+    for node in fitting:
+        if FIRST not in node.path or FIRST in target:
+            return node
+    if fitting:
+        return fitting[0]
+    paths = [node.path for node in root.walk()]
+    if target in TARGETS or needs_vocabulary(target):
+        parts = f"its parts: {', '.join(_blocks(root))}"
+        wanted = "give it a vocabulary (vocab_size), or choose of " if needs_vocabulary(target) else ""
+        raise UsageError(f"target {target!r} is not part of this model", wanted + parts)
+    if target in QUANTITIES:
+        raise UsageError(f"target {target!r} is a quantity, not a part", f"write complete --of {target}")
+    close = nearest(target, [*TARGETS, *paths])
+    raise UsageError(f"target {target!r} is not known", close if "mean" in close else f"known: {', '.join(TARGETS)}")
+
+
+def find_term(root: Node, target: str) -> Node:
+    """The same in a tree of memory: its terms by name, ``complete`` for all of them, and what is inside each by path.
+
+    Raises UsageError with the nearest, or with the terms that there are.
+    """
+    terms = {node.component.name: node for node in root.below()}
+    if target in ("complete", root.component.name):
+        return root
+    if target in terms:
+        return terms[target]
+    inside = [node for node in root.walk() if _at(target)(node)]
+    if inside:
+        return inside[0]
+    paths = [node.path.partition(".")[2] for node in root.walk()]
+    close = nearest(target, [*terms, *paths[1:]])
+    raise UsageError(
+        f"target {target!r} is not a term of memory",
+        close if "mean" in close else f"known: complete, {', '.join(terms)}",
+    )
+
+
+def others(root: Node, target: str, found: Node) -> list[str]:
+    """What was meant beside what was found: how often the model has it, and where else there is such a part."""
+    fits = TARGETS.get(target) or _at(target)
+    rest = [node.path for node in root.walk() if fits(node) and node.path != found.path]
+    apart = [path for path in rest if not path.startswith(f"{found.path}.")]
+    called = "layers" if found.component.kind == "layer" else "modules"
+    notes = [f"one of {found.copies:,} identical {called}"] if found.copies != 1 else []
+    return notes + ([f"first match; others: {', '.join(apart[:MOST])}"] if apart else [])
+
+
+MOST = 4
+"""Other parts that are named."""
+
+
+def _blocks(root: Node) -> list[str]:
+    return [target for target, fits in TARGETS.items() if any(fits(node) for node in root.walk())]

@@ -1,0 +1,170 @@
+"""How many bytes a training step takes: the largest amount of memory live at once, in which phase, and what it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.alive import TEMPORARY, alive, lump
+from tfcalc.analysis.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
+from tfcalc.analysis.training_plan import (
+    MEGATRON,
+    check_alone,
+    check_loops,
+    gradients_stay,
+    known_error,
+    numerics,
+    placement_of,
+    stored_as,
+    trained,
+)
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Held
+from tfcalc.core.polynomial import Polynomial
+from tfcalc.core.traced import formula_of, value_of
+from tfcalc.defaults import resolve_training
+from tfcalc.errors import UsageError
+from tfcalc.execution.training import Step, envelope, kept, step
+from tfcalc.footprint.training.activations import activations
+from tfcalc.footprint.training.peak import STEP, Phase, highest, phases
+from tfcalc.footprint.training.placement import Placed
+from tfcalc.footprint.training.precisions import precision
+from tfcalc.number_formats import WIDTHS
+from tfcalc.symbols import remembering
+from tfcalc.tape.memory_tracker import Found, MemoryTracker, PeakRecorder
+
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Training
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+
+def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
+    """Find the peak of a training step. Raises InvalidModel.
+
+    The states are those of the plan. What is saved, and what is live beside it, is that of the implementation's code,
+    run on a tape; sizes remember their formulas, so that all but the temporary has a closed form.
+    """
+    run, plan = resolve_training(model, run, plan)
+    if plan.backend == MEGATRON:
+        return _on_megatron(model, run, plan)
+    check_alone(plan)
+    known_error(model)
+    check_loops(model, run)
+    by, placement = precision(plan.precision), placement_of(plan)
+    sized = trained(model.tree(run), plan)
+    model_, run_ = remembering(model), remembering(run)
+    tree = trained(model_.tree(run_), plan)
+    states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
+    modules = {node.component.name: node.component.kind for node in sized.walk()}
+    saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.backend), modules)
+    buffers = buffers_of(tree, run_, by)
+    recorder = PeakRecorder()
+    found = _phases(plan, states, buffers, _step(tree, model_, run_, plan, recorder))
+    peak = highest(found)
+    passing = states.step if peak.name == STEP else _passing(recorder, peak)
+    if placement.stage == 3 and not peak.gathered:
+        states = states._replace(gathered=Component("gathered", "memory"))
+    return TrainingStep(alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)
+
+
+def training_peak(model: Model, run: Workload, plan: Training) -> int:
+    """The bytes of the same peak, without what it is made of: several times as fast."""
+    return Peaks(model).peak(run, plan)
+
+
+def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
+    """All that may be the peak of a step of this run, whose sizes remember what they are, as closed forms in them."""
+    run, plan = resolve_training(model, run, plan)
+    if plan.backend == MEGATRON:
+        raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
+    check_alone(plan)
+    known_error(model)
+    check_loops(model, run)
+    sized = trained(model.tree(run), plan)
+    stored = stored_as(model, sized)
+    states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
+    stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
+    gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
+    formats = numerics(precision(plan.precision), plan)
+    moments = envelope(sized, model, run, formats, plan.backend, gradients_stay=not stay)
+    there = base + (gradients if stay else 0) + bytes_in(states.gathered)
+    return [*(formula_of(there) + each for each in moments), formula_of(base + gradients + scratch)]
+
+
+class Peaks:
+    """The bytes of the peaks of one model on many workloads and plans; what the tape says of each is remembered."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.steps: dict[tuple[Workload, Training, bool], Step] = {}
+
+    def peak(self, run: Workload, plan: Training) -> int:
+        """The bytes of the peak. Raises InvalidModel."""
+        run, plan = resolve_training(self.model, run, plan)
+        if plan.backend == MEGATRON:
+            return _on_megatron(self.model, run, plan).peak.total
+        known_error(self.model)
+        check_loops(self.model, run)
+        sized, states, buffers = self._standing(run, plan)
+        stay = _gradients_stay(plan)
+        key = run, plan.replaced(**OFF_TAPE), stay
+        if key not in self.steps:
+            self.steps[key] = _step(sized, self.model, run, plan)
+        return highest(_phases(plan, states, buffers, self.steps[key])).total
+
+    def least(self, run: Workload, plan: Training) -> int:
+        """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it."""
+        run, plan = resolve_training(self.model, run, plan)
+        if plan.backend == MEGATRON:
+            return _on_megatron(self.model, run, plan).peak.total
+        _, states, buffers = self._standing(run, plan)
+        return highest(_phases(plan, states, buffers, Step({}, 0))).total
+
+    def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
+        sized = trained(self.model.tree(run), plan)
+        stored = stored_as(self.model, sized)
+        return sized, states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
+
+
+def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
+    from tfcalc.analysis.megatron_memory import on_megatron  # a description of its own, which few ask for
+
+    return on_megatron(model, run, plan)
+
+
+OFF_TAPE = {"optimizer": "none", "zero": "0", "gpus": 1, "layout": "flat", "offload": "none", "grad_accum": 1}
+"""Fields of a plan that decide on the states alone, once it is known whether gradients stay."""
+
+
+def _gradients_stay(plan: Training) -> bool:
+    """Whether gradients are there all the time: in buffers of their own, or to be added up."""
+    return gradients_stay(precision(plan.precision), placement_of(plan)) or plan.grad_accum != 1
+
+
+def _step(tree: Component, model: Model, run: Workload, plan: Training, tracker: MemoryTracker | None = None) -> Step:
+    """The step on a tape."""
+    formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
+    return step(tree, model, run, formats, plan.backend, gradients_stay=stay, tracker=tracker)
+
+
+def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:
+    """What ran on the tape, over what stands."""
+    scratch = 0 if plan.offload != "none" else bytes_in(states.step)
+    gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
+    standing = standing_of(states, buffers)
+    return phases(standing, gradients, ran.phases, gathered, scratch, there=_gradients_stay(plan))
+
+
+def _passing(recorder: PeakRecorder, peak: Phase) -> Component:
+    """What is there for a moment at the peak: each kind of tensor by the operation that made it."""
+    alike: dict[tuple[str, str, int], list[Found]] = {}
+    for one in recorder.passing(peak.name):
+        alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
+    parts = [
+        Component(name, "memory", Cost(held=(Held(name, (ones[0].elements,), 8 * WIDTHS[dtype]),)), copies=len(ones))
+        for (name, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1]))
+        if name
+    ]
+    tree = Component("temporary", "temporary", parts=tuple(parts))
+    rest = peak.temporary - bytes_in(tree)
+    return tree._replace(parts=(*parts, lump("workspace", rest, TEMPORARY))) if rest else tree

@@ -1,0 +1,115 @@
+"""A plan of training put into effect: what is trained, where the states are, in which formats the code runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tfcalc.configs.published import HFModel
+from tfcalc.core.component import Component
+from tfcalc.errors import InvalidModel
+from tfcalc.execution.measured import error_of
+from tfcalc.families.transformer import Transformer
+from tfcalc.footprint.training.adapters import Adapter, adapted, frozen_where
+from tfcalc.footprint.training.precisions import Precision
+from tfcalc.footprint.training.sharding import Placement
+from tfcalc.footprint.training.stored import packed
+from tfcalc.number_formats import FP32, NUMBERS
+from tfcalc.tape.numerics import Numerics
+
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Training
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+MEGATRON = "megatron"
+
+
+def trained(tree: Component, plan: Training) -> Component:
+    """The model's tree with adapters beside it, and with what is not trained frozen. Raises InvalidModel."""
+    if plan.lora is None:
+        for what, given in (
+            (f"frozen weights in {plan.base_weights}", plan.base_weights),
+            ("DoRA", plan.dora),
+            (f"LoRA's targets {plan.lora_targets!r:.60}", plan.lora_targets != "all-linear"),
+        ):
+            if given:
+                raise InvalidModel(f"{what} without LoRA", "add --lora 16")
+    if plan.gpus == 1:
+        if plan.zero != "0":
+            raise InvalidModel(f"--zero {plan.zero} on 1 GPU has no effect", "add --gpus 8")
+        if plan.layout != "flat":
+            raise InvalidModel(
+                f"--layout {plan.layout} has no effect on 1 GPU", "add --zero 3 --gpus 8, or leave it out"
+            )
+    elif plan.zero == "0" and plan.layout != "flat":
+        raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
+    if plan.lora is not None:
+        tree = adapted(tree, Adapter(plan.lora, _listed(plan.lora_targets), plan.dora))
+    return frozen_where(tree, *_listed(plan.freeze)) if plan.freeze else tree
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+def stored_as(model: Model, tree: Component) -> Component:
+    """The tensors as the code has them: PyTorch's attention keeps the maps of queries, keys and values in one."""
+    return packed(tree) if isinstance(model, Transformer) else tree
+
+
+def placement_of(plan: Training) -> Placement:
+    """Where the states are."""
+    return Placement(int(plan.zero), plan.gpus, plan.layout, plan.offload)
+
+
+def gradients_stay(by: Precision, placement: Placement) -> bool:
+    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights."""
+    return placement.stage >= 2 or by.gradients != by.weights
+
+
+def numerics(by: Precision, plan: Training) -> Numerics:
+    """The formats that the tape runs in.
+
+    As recorded, that is on a CPU, a LayerNorm of 16-bit weights keeps its statistics in 16 bits, and the rows of masks
+    are as long as they are; CUDA keeps fp32 statistics, and fills rows up to a multiple of 8.
+    """
+    compute = NUMBERS[by.compute].torch
+    formats = Numerics(FP32.torch, compute) if by.autocast else Numerics(compute)
+    if plan.device == "recorded":
+        kept_in = None if formats.weights == FP32.torch else formats.weights
+        formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
+    return formats._replace(packed=bool(plan.base_weights))
+
+
+def known_error(model: Model) -> float:
+    """How far what its class saves was from PyTorch's. Raises InvalidModel where nothing is known of it."""
+    return error_of(model) if isinstance(model, HFModel) else 0.0
+
+
+def check_loops(model: Model, run: Workload) -> None:
+    """Raise InvalidModel where layers that loop over time are computed again: such peaks were up to 70 % too low."""
+    if loops(model) and run.every:
+        asked = f"checkpointing {run.recompute} of {model.summary}, which loops over time,"
+        raise InvalidModel(f"{asked} is not supported", "use --checkpointing none")
+
+
+def loops(model: Model) -> bool:
+    """Whether its layers loop over time, in PyTorch's own code."""
+    return any(each.loops for each in model.module().all_of())
+
+
+def of_text_alone(model: Model) -> Iterator[str]:
+    """A sentence on the parts of a model that read images or sounds: what they make is not counted."""
+    parts = [part.name for part in model.module().beside_text]
+    if parts:
+        yield f"text only: the outputs of {' and '.join(parts)} are not counted"
+
+
+def check_alone(plan: Training) -> None:
+    """Raise InvalidModel where layers are to be shared by code that is not Megatron's."""
+    sizes = {"--tp": plan.tensor_parallel, "--pp": plan.pipeline_parallel, "--vpp": plan.virtual_pipeline}
+    asked = [f"{flag} {value}" for flag, value in sizes.items() if value != 1]
+    asked += ["--sequence-parallel"] if plan.sequence_parallel else []
+    if asked:
+        raise InvalidModel(f"{asked[0]} needs --backend megatron (it is {plan.backend})", "add --backend megatron")

@@ -1,0 +1,224 @@
+"""The memory of a training step as an answer: what is alive at its peak, the phases, and what was assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.alive import LETTERS
+from tfcalc.analysis.at_a_glance import of_training, training_summary
+from tfcalc.analysis.common import asked_run
+from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
+from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.standing import TrainingStep
+from tfcalc.analysis.stated import recomputed
+from tfcalc.analysis.training_memory import training_step
+from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone
+from tfcalc.configs.published import HFModel
+from tfcalc.conventions import Conventions
+from tfcalc.core.measure import bytes_held, params
+from tfcalc.core.traced import value_of
+from tfcalc.defaults import assumed_dtype, resolve_training
+from tfcalc.footprint.numbers import of_formulas, of_numbers
+from tfcalc.footprint.training.optimizers import SMALLEST_IN_8_BITS
+from tfcalc.footprint.training.peak import Phase
+from tfcalc.footprint.training.precisions import precision
+from tfcalc.report import Footer, Report, breakdown, exact
+from tfcalc.symbols import legend
+from tfcalc.units import short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.core.component import Component
+    from tfcalc.footprint.plans import Training
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+PHASES = {"forward": "forward", "loss": "the loss", "backward": "backward", "step": "the optimizer step"}
+PURE = ("bf16", "fp16")
+"""Precisions whose weights, gradients and moments have 16 bits alone: 8 bytes a parameter with AdamW."""
+JSON_PHASE = {"loss": "forward"}
+"""The JSON's ``peak_phase`` is forward, backward or step; the loss is the end of forward."""
+DEVICES = {
+    "recorded": "saved tensors as in PyTorch 2.13 with CUDA's kernels on CPU tensors (--device recorded)",
+    "cuda": "saved tensors as in PyTorch 2.13 on CUDA",
+}
+DROPOUT_MASKS = (
+    "dropout masks: 1 byte per element, as PyTorch saves them on CUDA (on a CPU: a number per element in the format of "
+    "the activations, 4 bytes in fp32)"
+)
+OTHER_PHASES = "Other phases: "
+NOT_COUNTED = (
+    "CUDA context (0.3 to 0.6 GB), kernel workspaces, the allocator's rounding and fragmentation, communication buffers"
+)
+
+
+def training_memory(
+    model: Model, workload: Workload, plan: Training, conventions: Conventions, *, depth: int | None = None
+) -> Report:
+    """The peak of a training step: the largest amount of memory live at once. Raises InvalidModel, UsageError."""
+    workload = asked_run(model, workload)
+    model.check(workload)
+    refuse_idle(workload, MEGATRON_RUN if plan.backend == MEGATRON else TRAINING, "on the memory of training")
+    refuse_idle_source(model, workload)
+    workload, plan = resolve_training(model, workload, plan)
+    step = training_step(model, workload, plan)
+    alive = step.alive
+    whole = breakdown(
+        of_numbers(alive).root(),
+        of_formulas(alive).root(),
+        bytes_held,
+        {"bytes": bytes_held},
+        inside_blocks=depth is not None,
+    )
+    used = frozenset().union(*(part.formula.free_symbols for part in whole.walk()))
+    letters = {letter: meaning for letter, meaning in LETTERS.items() if letter in used}
+    return Report(
+        command="memory",
+        heading=model.summary,
+        title=f"peak, in {PHASES[step.peak.name]}",
+        unit="bytes",
+        answer=step.peak.total,
+        totals=totals(step),
+        model=model.described(),
+        conventions={**stated(workload, plan), "units": conventions.units, "not_counted": NOT_COUNTED},
+        whole=whole,
+        depth=depth,
+        legend=legend(used, model, workload, plan) | letters,
+        notes=(_other_phases(step, conventions.units), *model.remarks(workload), *_caveats(model, plan)),
+        more={"timeline": [described(phase) for phase in step.phases]},
+        footer=Footer(
+            assumes=(*in_short(model, workload, plan), *assumed_dtype(model, plan.precision)),
+            not_counted=f"CUDA context, {_between_gpus(plan)}fragmentation (allow 5-10 %)",
+            see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
+            assumptions=tuple(notes(workload, plan)),
+        ),
+        summary=training_summary(
+            whole,
+            totals(step),
+            exact(model.tree(workload).total(params)),
+            of_training(model, workload, plan),
+            conventions.units,
+        ),
+    )
+
+
+def _between_gpus(plan: Training) -> str:
+    """What GPUs exchange gradients and weights in, as far as it is not counted."""
+    if plan.gpus == 1:
+        return ""
+    return "NCCL's buffers, " if plan.zero == "0" else "communication buffers of ZeRO or FSDP, "
+
+
+def _other_phases(step: TrainingStep, units: str) -> str:
+    """``Other phases: forward 70.5 GiB, optimizer step 74.8 GiB``."""
+    others = (phase for phase in step.phases if phase.name != step.peak.name)
+    return OTHER_PHASES + ", ".join(
+        f"{PHASES[phase.name].removeprefix('the ')} {short_bytes(phase.total, units)}" for phase in others
+    )
+
+
+def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
+    """What the code is, in a line."""
+    again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
+    master = ("no fp32 master weights",) if plan.precision in PURE else ()
+    if plan.backend == MEGATRON:
+        return ("Megatron-LM's code", again)
+    own = "Hugging Face code" if isinstance(model, HFModel) else "torch.nn"
+    code = "fused kernels" if plan.backend == "fused" else own
+    return (code, "CUDA" if plan.device == "cuda" else "CPU tensors", f"{run.kernel} attention", again, *master)
+
+
+def _caveats(model: Model, plan: Training) -> Iterator[str]:
+    """How far the family's activations were from PyTorch's, where they were not equal; what makes none."""
+    error = 0.0 if plan.backend == MEGATRON else known_error(model)
+    if error:
+        yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
+    if loops(model):
+        yield "Accuracy: peaks of layers that loop over time came out up to 11 % below PyTorch's (random small models)"
+    yield from of_text_alone(model)
+
+
+def totals(step: TrainingStep) -> dict[str, int | str]:
+    """The terms, each by itself; ``total_bytes`` is the peak, as they are never all live at once."""
+    states = step.placed.device
+    weights, gradients, master, optimizer = (_bytes(state) for state in states)
+    return {
+        "total_bytes": step.peak.total,
+        "peak_bytes": step.peak.total,
+        "peak_phase": JSON_PHASE.get(step.peak.name, step.peak.name),
+        "weights_bytes": weights,
+        "master_weights_bytes": master,
+        "gradients_bytes": gradients,
+        "optimizer_bytes": optimizer,
+        "activations_bytes": _bytes(step.saved),
+        "kv_cache_bytes": 0,
+        "buffers_bytes": _bytes(step.buffers),
+        "gathered_bytes": step.peak.gathered,
+        "communication_bytes": _bytes(step.placed.communication),
+        "temporary_bytes": step.peak.temporary,
+        "host_bytes": sum(_bytes(state) for state in step.placed.host),
+    }
+
+
+def _bytes(tree: Component) -> int:
+    return value_of(tree.total(bytes_held))
+
+
+def described(phase: Phase) -> dict[str, object]:
+    """One phase as it stands in the JSON."""
+    return {
+        "phase": phase.name,
+        "peak_bytes": phase.total,
+        "states_bytes": phase.standing,
+        "gradients_bytes": phase.gradients,
+        "activations_bytes": phase.activations,
+        "gathered_bytes": phase.gathered,
+        "temporary_bytes": phase.temporary,
+    }
+
+
+def _kernel(run: Workload, plan: Training) -> str:
+    if plan.backend == MEGATRON:
+        return "attention scores saved, as in the paper (unless --checkpointing selective)"
+    return f"attention kernel {run.kernel}"
+
+
+def stated(run: Workload, plan: Training) -> dict[str, object]:
+    """What the number was made by, for programs."""
+    by = precision(plan.precision)
+    return {
+        "phase": "train",
+        "batch_size": run.batch_size,
+        "seq_len": run.target.length,
+        "source_len": run.source.seen,
+        "attention_kernel": "none: attention scores saved" if plan.backend == MEGATRON else run.kernel,
+        "recomputation": run.recompute,
+        "dropout": run.drops,
+        **plan.described(),
+        "bytes_per_parameter": by.in_words,
+        "total": "the peak: the largest amount of memory live at once, not the sum of the terms",
+        "micro_batches": plan.grad_accum,
+    }
+
+
+def notes(run: Workload, plan: Training) -> Iterator[str]:
+    """All that the answer rests on, in words."""
+    by = precision(plan.precision)
+    dropout = "with dropout where the config has some" if run.drops else "no dropout"
+    again = "no gradient checkpointing" if run.recompute == "none" else f"recomputed in backward: {recomputed(run)}"
+    yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
+    if plan.backend != MEGATRON:
+        yield DEVICES[plan.device]
+    if run.drops and plan.backend != MEGATRON:
+        yield DROPOUT_MASKS
+    if plan.gpus != 1 or plan.zero != "0":
+        yield f"one of {plan.gpus:,} GPUs, ZeRO stage {plan.zero}, tensors split {plan.layout}, offload {plan.offload}"
+    if plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
+        yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
+    if plan.optimizer in ("adam", "adamw"):
+        yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"
+    if "8bit" in plan.optimizer:
+        small = f"tensors below {SMALLEST_IN_8_BITS:,} elements in fp32"
+        yield f"{plan.optimizer} is bitsandbytes' implementation: it keeps the states of {small}"
+    yield "peak = the largest amount of memory live at once (--timeline shows each phase)"
+    yield f"not counted: {NOT_COUNTED}"

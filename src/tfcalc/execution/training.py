@@ -1,0 +1,87 @@
+"""A training step on the tape: what is kept for backward, and what is live when most is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.polynomial import Polynomial
+from tfcalc.errors import InvalidModel
+from tfcalc.execution.programs import program
+from tfcalc.tape.envelope import Envelope
+from tfcalc.tape.memory_tracker import MemorySnapshot, MemoryTracker
+from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.value import Kept
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+
+class Step(NamedTuple):
+    """``phases`` are forward, loss and backward, each with its highest moment; ``saved`` is kept when forward ends."""
+
+    phases: Mapping[str, MemorySnapshot]
+    saved: int
+
+
+def step(
+    tree: Component,
+    model: Model,
+    run: Workload,
+    numerics: Numerics,
+    implementation: str,
+    *,
+    gradients_stay: bool,
+    tracker: MemoryTracker | None = None,
+) -> Step:
+    """Run forward and backward, layer by layer: what is live beside the parameters, their gradients included.
+
+    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time. Another
+    ``tracker`` may look on.
+    """
+    running = program(model, run, numerics, implementation, ends_alone=True)
+    tape, tracker = running.tape, tracker or running.tape.tracker
+    tape.tracker = tracker
+    tape.gradients_stay = gradients_stay
+    tracker.begin("forward")
+    loss = running(tree)
+    if loss.node is None:
+        raise InvalidModel("nothing is trained", "freeze fewer modules")
+    running.autocast_ends()
+    saved = tracker.saved
+    tracker.begin("backward")
+    tape.backward(loss)
+    tracker.begin("step")
+    return Step(tracker.phases, saved)
+
+
+def envelope(
+    tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str, *, gradients_stay: bool
+) -> list[Polynomial]:
+    """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes."""
+    running = program(model, run, numerics, implementation, ends_alone=True)
+    tape, bytes_live = running.tape, Envelope()
+    tape.tracker = bytes_live
+    tape.gradients_stay = gradients_stay
+    loss = running(tree)
+    running.autocast_ends()
+    tape.backward(loss)
+    return bytes_live.highest
+
+
+def every_kept(tree: Component, model: Model, run: Workload, numerics: Numerics, *, experts: str) -> list[Kept]:
+    """What backward needs when forward has ended, of every layer by itself; ``experts`` run by this code."""
+    running = program(model, run, numerics, "auto")
+    running.run_experts_by(experts)
+    loss = running(tree)
+    assert loss.node is not None
+    return list(running.tape.kept.values())
+
+
+def kept(tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str) -> list[Kept]:
+    """What backward needs when forward has ended, of each kind of layer once; sizes may remember their formulas."""
+    running = program(model, run, numerics, implementation, every_layer=False)
+    running(tree)
+    return list(running.tape.kept.values())

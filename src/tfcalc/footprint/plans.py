@@ -1,0 +1,113 @@
+"""What is asked of memory beside the workload: how a model is trained, and how it is served."""
+
+from __future__ import annotations
+
+from tfcalc.core.number import Num
+from tfcalc.dimensions import Described, choice, described, dimension, text
+from tfcalc.footprint.serving.cache_formats import FORMATS
+from tfcalc.footprint.serving.caches import ALLOCATIONS, BLOCK, PAGED
+from tfcalc.footprint.training.optimizers import OPTIMIZERS
+from tfcalc.footprint.training.precisions import PRECISIONS, SPELLINGS
+from tfcalc.footprint.training.sharding import LAYOUTS, OFFLOADS
+
+BACKENDS = ("auto", "transformers", "torch", "fused", "megatron")
+STAGES = ("0", "1", "2", "3")
+AUTO = "auto"
+
+
+@described()
+class Training(Described):
+    """How a model is trained: number formats, optimizer, backend, what is frozen, and over how many GPUs.
+
+    ``precision`` "auto" is the checkpoint's own number format (fp32 for the model without a name); ``backend`` "auto"
+    is transformers for published models and torch.nn for the classic one.
+    """
+
+    precision: str = choice(
+        "number formats of training: bf16-mixed is autocast over fp32 weights, bf16-master keeps fp32 master weights; "
+        "auto: the checkpoint's own",
+        "--precision",
+        default=AUTO,
+        known=(AUTO, *PRECISIONS),
+        spellings=SPELLINGS,
+    )
+    optimizer: str = choice("optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS))
+    backend: str = choice(
+        "whose code runs, which decides what is saved for backward; auto: transformers, or torch for the classic model",
+        "--backend",
+        default=AUTO,
+        known=BACKENDS,
+    )
+    device: str = choice(
+        "whose kernels run; recorded: CUDA's kernels on CPU tensors, as in the recorded tests",
+        "--device",
+        default="cuda",
+        known=("cuda", "recorded"),
+    )
+    grad_accum: Num = dimension(
+        "m", "gradient accumulation: micro-batches per optimizer step", "--grad-accum", default=1
+    )
+    lora: Num | None = dimension("r", "train LoRA adapters of this rank instead of the weights", "--lora")
+    lora_targets: str = text(
+        "modules to adapt, as comma-separated name suffixes", "--lora-targets", default="all-linear"
+    )
+    dora: bool = choice("DoRA: LoRA with a trained magnitude per output", "--dora/--no-dora", default=False)
+    base_weights: str = text("format of the frozen weights under LoRA (nf4, int8, bf16, ...)", "--base-weights")
+    freeze: str = text("modules not to train, as comma-separated names or patterns", "--freeze")
+    zero: str = choice("ZeRO stage: which model states are sharded over GPUs", "--zero", default="0", known=STAGES)
+    gpus: Num = dimension("N", "GPUs over which model states are sharded", "--gpus", default=1)
+    layout: str = choice(
+        "how tensors are split over GPUs: one flat buffer, or as DeepSpeed (zero) or FSDP splits them",
+        "--layout",
+        default="flat",
+        known=LAYOUTS,
+    )
+    offload: str = choice("model states offloaded to CPU memory", "--offload", default="none", known=OFFLOADS)
+    tensor_parallel: Num = dimension(
+        "t",
+        "tensor parallelism: GPUs over which each layer is split (megatron)",
+        "--tp",
+        "--tensor-parallel",
+        default=1,
+    )
+    sequence_parallel: bool = choice(
+        "sequence parallelism: norms and dropout sharded as well (megatron)",
+        "--sequence-parallel/--no-sequence-parallel",
+        default=False,
+    )
+    pipeline_parallel: Num = dimension(
+        "p", "pipeline parallelism: stages of the pipeline (megatron)", "--pp", "--pipeline-parallel", default=1
+    )
+    virtual_pipeline: Num = dimension(
+        "v", "virtual pipeline: chunks of layers in each stage (megatron)", "--vpp", "--virtual-pipeline", default=1
+    )
+
+
+@described()
+class Serving(Described):
+    """How a model is served: the format of its weights, and what is cached for how many requests of which length.
+
+    ``weights`` "" is the checkpoint's own format, ``kv`` "auto" the format that is computed in.
+    """
+
+    weights: str = text("format of the weights [default: the checkpoint's own]", "--weights")
+    kv: str = choice(
+        "format of the KV cache; auto: the format computed in", "--kv", default=AUTO, known=(AUTO, *FORMATS)
+    )
+    cache: str = choice("how the KV cache is stored", "--cache", default=PAGED, known=ALLOCATIONS)
+    context: Num | None = dimension(
+        "c",
+        "tokens of each request, in the cache [default: the model's longest]",
+        "--context",
+        "--max-model-len",
+        length=True,
+    )
+    concurrency: Num = dimension("b", "concurrent requests", "--concurrency", default=1)
+    block: Num = dimension("B", "tokens per block of a paged cache", "--block-size", default=BLOCK)
+    batched: Num = dimension(
+        "m",
+        "prompt tokens processed at once with a paged cache",
+        "--max-num-batched-tokens",
+        default=8192,
+        length=True,
+    )

@@ -1,0 +1,77 @@
+"""The peak of a training step: in which phase it is, and what is live then. Only what is live at once is added up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tfcalc.tape.memory_tracker import MemorySnapshot
+
+FORWARD, LOSS, BACKWARD, STEP = "forward", "loss", "backward", "step"
+
+
+class Standing(NamedTuple):
+    """Bytes that are there all the time: weights, master weights, optimizer states, buffers, DDP's buckets."""
+
+    weights: int
+    master: int
+    optimizer: int
+    buffers: int
+    communication: int = 0
+
+
+class Phase(NamedTuple):
+    """The highest moment of a phase: what stands, gradients, what backward still needs, and the rest.
+
+    ``gathered`` are weights of other devices. ``live`` is what is on the tape: activations, temporary, and the
+    gradients that it has made.
+    """
+
+    name: str
+    standing: int
+    gradients: int
+    activations: int
+    gathered: int
+    temporary: int
+    live: int = 0
+
+    @property
+    def total(self) -> int:
+        """All that is live then."""
+        return self.standing + self.gradients + self.activations + self.gathered + self.temporary
+
+
+def phases(
+    standing: Standing,
+    gradients: int,
+    moments: Mapping[str, MemorySnapshot],
+    gathered: int,
+    step_temporary: int,
+    *,
+    there: bool,
+) -> list[Phase]:
+    """Forward, loss, backward and optimizer step, each at its highest moment.
+
+    ====================  =====================================================================
+    forward, loss         what stands + activations so far + temporary
+    backward              what stands + gradients so far + activations still needed + temporary
+    step                  what stands + all gradients + the step's temporary
+    ====================  =====================================================================
+
+    Gradients are ``there`` all the time where they are added up over micro-batches, or have buffers of their own;
+    otherwise backward makes them, and they are freed after the step.
+
+    Source: torch.distributed._tools.mem_tracker.MemTracker has these phases in a steady state: the optimizer's states
+    exist, gradients are freed after each step.
+    """
+    base, before = sum(standing), gradients if there else 0
+    found = [
+        Phase(name, base, before + moment.gradients, moment.saved, gathered, moment.temporary, moment.total)
+        for name, moment in moments.items()
+    ]
+    return [*found, Phase(STEP, base, gradients, 0, 0, step_temporary)]
+
+
+def highest(found: list[Phase]) -> Phase:
+    """The phase that holds most; of equals the first."""
+    return max(found, key=lambda phase: phase.total)

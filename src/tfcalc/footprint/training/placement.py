@@ -1,0 +1,118 @@
+"""The states of training as one device holds them, what it gathers for a while, and what the host holds for it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Held
+from tfcalc.footprint.training.optimizers import Optimizer
+from tfcalc.footprint.training.precisions import Precision
+from tfcalc.footprint.training.sharding import Placement, pieces, trained_numbers, units
+from tfcalc.footprint.training.states import States, gradients, master, optimizer_states, step_temporary, weights
+
+NOTHING = Component("nothing", "memory")
+HOSTED = {"none": (), "optimizer": (1, 2, 3), "all": (0, 1, 2, 3)}
+"""Which of the states are in the host's memory."""
+
+
+class Placed(NamedTuple):
+    """What a ``device`` holds, what the ``host`` holds for it, what is ``gathered`` for a while, and a step's need.
+
+    Where the optimizer's part is offloaded, the ``step`` needs its memory on the host. ``communication`` are buffers
+    beside the states that gradients are reduced in.
+    """
+
+    device: States
+    host: States
+    gathered: Component
+    step: Component
+    communication: Component = NOTHING
+
+
+def placed(
+    tree: Component,
+    precision: Precision,
+    optimizer: Optimizer,
+    placement: Placement,
+    *,
+    frozen_bits: int | None = None,
+    sized: tuple[Component, Placement] | None = None,
+) -> Placed:
+    """The states of a model's tree as one device holds them.
+
+    ========  ==========================================================  ===================
+    stage     device                                                      mixed, AdamW (ZeRO)
+    ========  ==========================================================  ===================
+    0         weights + gradients + master + optimizer                    16Ψ
+    1         weights + gradients + (master + optimizer)/N                4Ψ + 12Ψ/N
+    2         weights + (gradients + master + optimizer)/N                2Ψ + 14Ψ/N
+    3         (weights + gradients + master + optimizer)/N                16Ψ/N
+    ========  ==========================================================  ===================
+
+    Each /N is filled up as the layout says (:func:`tfcalc.footprint.training.sharding.pieces`). ``sized`` are tree and
+    placement of numbers, where these are of symbols. Raises InvalidModel.
+
+    Source: Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054), section 5 and table 1; their padding is DeepSpeed's.
+    """
+    placement.check()
+    piece = pieces(tree, placement) if placement.stage else tree
+    numbers = None
+    if sized is not None:
+        numbers = pieces(*sized) if placement.stage else sized[0]
+    states = States(
+        weights(piece if placement.stage == 3 else tree, precision, frozen_bits=frozen_bits),
+        gradients(piece if placement.stage >= 2 else tree, precision),
+        master(piece, precision),
+        optimizer_states(piece, precision, optimizer, sized=numbers),
+    )
+    away = HOSTED[placement.offload]
+    return Placed(
+        States(*(_emptied(state) if place in away else state for place, state in enumerate(states))),
+        States(*(state if place in away else _emptied(state) for place, state in enumerate(states))),
+        gathered(tree, precision, placement, sized=sized),
+        step_temporary(piece, precision, optimizer, sized=numbers),
+    )
+
+
+def gathered(
+    tree: Component, precision: Precision, placement: Placement, *, sized: tuple[Component, Placement] | None = None
+) -> Component:
+    """Beside the pieces of stage 3: the largest unit's whole weights as they are computed with, and their gradients.
+
+    With ``prefetch`` the weights are there twice: of this unit, and of another as large.
+
+    Source: DeepSpeed's memory estimator, "4·largest_layer_params": 2 bytes of weights, 2 of gradients; PyTorch's FSDP
+    (Zhao et al. 2023, arXiv 2304.11277, section 3).
+    """
+    if placement.stage < 3:
+        return NOTHING._replace(name="gathered")
+    sizes = [numbers for _, numbers, _ in units(*(sized or (tree, placement)))]
+    place = max(range(len(sizes)), key=lambda at: int(sizes[at]))  # type: ignore[call-overload]
+    name, numbers, trained = list(units(tree, placement))[place]
+    kept = (
+        Held(f"weights of {name}", (1 + placement.prefetch, numbers), precision.computed),
+        Held(f"gradients of {name}", (trained,), precision.gradients),
+    )
+    return Component("gathered", "memory", Cost(held=kept))
+
+
+def ddp_buckets(tree: Component, precision: Precision) -> Component:
+    """DistributedDataParallel's buckets: a copy of all gradients, which it reduces, from the first step to the last.
+
+    Nothing where gradients have a format of their own: those are reduced in the buffers that they are summed up in.
+
+    Source: torch.nn.parallel.DistributedDataParallel, ``gradient_as_bucket_view=False``: with True "the saved memory
+    size will be equal to the total gradients memory size".
+    """
+    if precision.gradients != precision.weights:
+        return NOTHING
+    return Component(
+        "communication",
+        "communication",
+        Cost(held=(Held("DDP buckets", (tree.total(trained_numbers),), precision.gradients),)),
+    )
+
+
+def _emptied(state: Component) -> Component:
+    return NOTHING._replace(name=state.name)

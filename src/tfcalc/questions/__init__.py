@@ -1,1 +1,0 @@
-"""The questions that can be asked: each folds the tree, one file per question."""

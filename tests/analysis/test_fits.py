@@ -1,0 +1,369 @@
+"""Whether a model fits: the verdict against recorded peaks, what else would fit, and what would make it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.analysis.test_training_memory import plan as recorded_plan
+from tests.conftest import recorded
+from tests.examples import examples
+from tests.execution.test_training_rows import RECOMPUTED, model, named, workload
+from tfcalc import Transformer, UsageError, Workload, load
+from tfcalc.analysis.budget import Budget, of_card, stated
+from tfcalc.analysis.changes import Change, Storage, Ways, at_rest, of_serving, of_training
+from tfcalc.analysis.fits import fits
+from tfcalc.analysis.memory import memory
+from tfcalc.analysis.training_memory import Peaks, training_peak
+from tfcalc.analysis.verdict import Fit
+from tfcalc.catalog import from_config
+from tfcalc.footprint.plans import Serving, Training
+
+ROWS = [
+    row
+    for row in recorded("memory/training.public.jsonl")
+    if row["optimizer"] == "adamw" and row["model"] in ("gpt2", "llama-3.2-1b", "tinyllama-1.1b", "opt-125m")
+]
+TRAINING = Workload(batch_size=8, seq_len=1024, phase="train", kernel="flash")
+
+
+def trained(budget: str | int | Budget, plan: Training, run: Workload = TRAINING, name: str = "gpt2") -> Fit:
+    return fits(load(name), budget, workload=run, training=plan)
+
+
+@pytest.mark.parametrize("row", ROWS[::9], ids=named)
+def test_a_recorded_peak_is_the_line_between_fitting_and_not(row: dict[str, Any]) -> None:
+    """Within the 1 % of the count: so much more fits, so much less does not, and the batch is then the largest."""
+    run, plan = workload(row), recorded_plan(row)
+    assert run.recompute == RECOMPUTED[row["recompute"]]
+    more, less = (fits(model(row), row["peak_bytes"] * part // 100, workload=run, training=plan) for part in (101, 99))
+    assert more.fits
+    assert not less.fits
+    assert more.headroom - less.headroom == row["peak_bytes"] * 101 // 100 - row["peak_bytes"] * 99 // 100
+    (batch, *_), (fewer, *_) = more.largest, less.largest
+    assert batch.value is not None
+    assert batch.value >= row["batch"]
+    assert fewer.value is not None
+    assert fewer.value < row["batch"]
+
+
+@examples(15)
+@given(
+    b=st.integers(1, 64),
+    l=st.integers(1, 256),
+    recipe=st.sampled_from(["fp32", "bf16", "bf16-mixed", "bf16-master"]),
+    spare=st.integers(-(10**7), 10**7),
+)
+def test_the_verdict_is_exact_and_never_clipped(b: int, l: int, recipe: str, spare: int) -> None:
+    small = from_config({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 64, "vocab_size": 1000})
+    run, plan = Workload(batch_size=b, seq_len=l, phase="train", kernel="eager"), Training(precision=recipe)
+    peak = training_peak(small, run, plan)
+    found = fits(small, max(peak + spare, 1), workload=run, training=plan)
+    assert found.headroom == max(spare, 1 - peak)
+    assert found.fits == (found.headroom >= 0)
+    assert found.report.answer == peak
+    for each in found.largest:
+        assert each.exact is not None
+        assert each.value is not None
+        assert (each.exact >= each.of.asked) == found.fits
+        assert each.value <= each.exact
+        assert each.value == 0 or each.of.need(each.value) == each.total
+        assert each.of.need(each.exact + 1) > found.budget.bytes
+    if found.fits:
+        assert not found.remedies
+    for remedy, flags in zip(found.remedies, found.flags, strict=True):
+        assert training_peak(small, remedy.change.applied(run), remedy.change.applied(plan)) == remedy.total
+        assert flags
+    held = [remedy.total <= found.budget.bytes for remedy in found.remedies]
+    assert all(held) or held == [False]
+
+
+def test_the_answer_for_programs() -> None:
+    found: dict[str, Any] = trained("5GiB", Training()).to_dict()
+    plain = memory(load("gpt2"), workload=TRAINING, training=Training()).to_dict()
+    assert plain.items() <= found.items()
+    assert found["budget_bytes"] == 5 * 2**30
+    assert found["fits"] is found["tight"] is False
+    assert found["margin_percent"] == 5
+    assert found["headroom_bytes"] == 5 * 2**30 - found["total_bytes"] < 0
+    assert found["verdict"].startswith("DOES NOT FIT: needs ")
+    assert 0 < found["largest_batch_size"] < 8
+    assert 0 < found["largest_seq_len"] <= found["largest_seq_len_exact"] < 1024
+    assert 0 < len(found["changes"]) <= 6
+    for change in found["changes"]:
+        assert change["fits"] is True
+        assert change["total_bytes"] + change["headroom_bytes"] == 5 * 2**30
+        assert change["tight"] == (change["headroom_bytes"] < 5 * 2**30 // 20)
+        assert change["flags"].startswith("--")
+
+
+def test_the_verdict_stands_first_and_the_answer_is_the_bytes_that_it_takes() -> None:
+    short, spare = trained("5GiB", Training()), trained("80GB", Training())
+    assert short.sheet().title.startswith("DOES NOT FIT: needs ")
+    assert "the budget is 5GiB (" in short.verdict, "an amount in the units of the answer stands once"
+    assert short.verdict.endswith(" short)")
+    assert spare.sheet().title.startswith("FITS: needs ")
+    assert "the budget is 80GB = 74.5 GiB (" in spare.verdict
+    assert spare.verdict.endswith(" to spare)")
+    for found in (short, spare):
+        assert found.sheet().quiet == found.report.answer == memory(load("gpt2"), TRAINING, training=Training()).answer
+        assert found.report.summary is not None
+        assert found.sheet().subtitle == found.report.summary.subtitle
+
+
+@pytest.mark.parametrize(("percent", "tight"), [(0, False), (2, False), (3, True), (99, True)])
+def test_what_leaves_less_than_the_margin_is_tight(percent: int, tight: bool) -> None:
+    """With 2.5 % of the budget to spare."""
+    peak = trained("80GB", Training()).report.answer
+    found = fits(load("gpt2"), peak * 1000 // 975, TRAINING, training=Training(), margin=percent)
+    assert found.verdict.startswith("FITS, TIGHTLY: " if tight else "FITS: ")
+    assert found.tight is found.to_dict()["tight"] is tight
+    assert f"margin {percent} %" in found.sheet().assumes
+
+
+def test_a_length_is_a_multiple_of_128_and_at_most_what_the_model_was_made_for() -> None:
+    """gpt2 has 1,024 positions; the exact boundary is in the JSON all the same."""
+    length = trained("80GB", Training()).largest[1]
+    assert length.value == 1024
+    assert length.exact is not None
+    assert length.exact > 1024
+    assert length.of.need(length.exact) <= 80 * 10**9 < length.of.need(length.exact + 1)
+    assert "1,024 (the model's limit)" in str(trained("80GB", Training()))
+    shorter = trained("5GB", Training()).largest[1]
+    assert shorter.value is not None
+    assert shorter.exact is not None
+    assert shorter.value == shorter.exact // 128 * 128 > 0
+
+
+def test_a_length_beyond_what_the_model_was_made_for_is_marked() -> None:
+    found = fits(load("gpt2"), "80GB", Workload(batch_size=1, seq_len=2048, phase="train"), training=Training())
+    assert found.largest[1].value is not None
+    assert found.largest[1].value > 2048
+    assert "(made for 1,024)" in str(found)
+
+
+def order(ways: Ways) -> list[str]:
+    return [degrees[-1].name for degrees in ways.known.values()]
+
+
+def test_changes_come_in_the_order_that_people_try_them() -> None:
+    run = TRAINING.replaced(kernel="math")
+    assert order(of_training(load("gpt2"), run, Training(precision="bf16-master", optimizer="adamw"))) == [
+        "flash attention",
+        "fused AdamW",
+        "gradient checkpointing",
+        "bf16 throughout",
+        "LoRA r=16",
+        "QLoRA r=16",
+        "8-bit AdamW",
+        "Adafactor",
+        "SGD without momentum",
+        "batch 1 with gradient accumulation",
+        "64 GPUs, ZeRO-3",
+        "optimizer offloaded to the CPU",
+    ]
+    assert order(of_serving(Workload(kernel="eager"), Serving(cache="dynamic", context=8192, concurrency=4))) == [
+        "flash attention",
+        "paged KV cache",
+        "weights in int8",
+        "weights in int4",
+        "KV cache in fp8",
+        "context 1,024",
+        "1 request",
+    ]
+    assert order(at_rest(Storage())) == [f"weights in {name}" for name in ("bf16", "int8", "nf4", "q4_k_m", "q2_k")]
+    assert order(at_rest(Storage(dtype="fp32"))) == [f"weights in {name}" for name in ("bf16", "int8", "int4")]
+
+
+def test_what_is_done_already_is_no_change() -> None:
+    plan = Training(
+        precision="bf16", optimizer="sgd", lora=8, base_weights="nf4-dq", zero="2", gpus=64, offload="optimizer"
+    )
+    assert order(of_training(load("gpt2"), TRAINING.replaced(batch_size=1, recompute="full"), plan)) == []
+    assert order(of_serving(Workload(), Serving(weights="int4", kv="fp8", context=1024))) == ["weights in int8"]
+
+
+def test_a_model_that_is_not_fine_tuned_gets_no_adapters() -> None:
+    assert not any("LoRA" in name for name in order(of_training(Transformer(), TRAINING, Training(precision="fp32"))))
+
+
+def test_gpus_that_are_there_are_used_before_more_are_asked_for() -> None:
+    plan = Training(precision="bf16", gpus=8)
+    several = [change.name for change in of_training(load("gpt2"), TRAINING, plan).known["gpus"]]
+    assert several == ["ZeRO-1", "ZeRO-2", "ZeRO-3", "16 GPUs, ZeRO-3", "32 GPUs, ZeRO-3", "64 GPUs, ZeRO-3"]
+    fsdp = plan.replaced(zero="3", layout="fsdp2")
+    more = of_training(load("gpt2"), TRAINING, fsdp).known["gpus"]
+    assert [change.name for change in more] == ["16 GPUs, FSDP", "32 GPUs, FSDP", "64 GPUs, FSDP"]
+    assert more[0].flags(plan) == ("--gpus 16",)
+
+
+@pytest.mark.parametrize("batch", [2, 6, 7, 12, 30, 64])
+def test_micro_batches_add_up_to_the_batch(batch: int) -> None:
+    run, plan = TRAINING.replaced(batch_size=batch), Training(precision="bf16", grad_accum=3)
+    changes: list[Mapping[str, Any]] = [change.values for change in of_training(load("gpt2"), run, plan).known["batch"]]
+    sizes = [change["batch_size"] for change in changes]
+    assert all(change["batch_size"] * change["grad_accum"] == 3 * batch for change in changes)
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] == 1
+    assert sizes[0] < batch
+
+
+def test_fp32_is_not_given_a_kernel_that_takes_none() -> None:
+    """Flash attention takes 16-bit numbers alone; the efficient one no shared keys."""
+
+    def kernel(name: str, recipe: str) -> list[dict[str, Any]]:
+        ways = of_training(load(name), TRAINING.replaced(kernel="eager"), Training(precision=recipe))
+        return [dict(change.values) for change in ways.known.get("kernel", ())]
+
+    assert kernel("gpt2", "fp32") == [{"kernel": "efficient"}]
+    assert kernel("gpt2", "bf16-mixed") == [{"kernel": "flash"}]
+    assert kernel("llama-3-8b", "fp32") == []
+
+
+def test_flags_are_those_that_people_write() -> None:
+    change = Change("all", {"lora": 8, "base_weights": "nf4-dq", "recompute": "full", "batch_size": 1})
+    assert change.flags(Training(), Workload()) == ("--qlora 8", "--checkpointing full", "--batch 1")
+
+
+def test_where_no_change_is_enough_those_that_people_combine_are_given() -> None:
+    """Llama-3-8B fully fine-tuned in bf16: 2 + 4 + 2 bytes of 8.03B parameters are 64 GB before any activation."""
+    found = trained("24GB", Training(), Workload(seq_len=4096, phase="train"), "llama-3-8b")
+    assert found.remedies[0].change.name == "QLoRA r=16 + checkpointing"
+    assert found.flags[0] == ("--qlora 16", "--checkpointing full")
+    assert all(len(remedy.changes) == 2 and remedy.total <= 24 * 10**9 for remedy in found.remedies)
+    assert "No single change is enough; gradient checkpointing is part of each" in found.sheet().notes
+    assert "Largest batch / sequence within this budget: none" in found.sheet().notes
+
+
+def test_where_nothing_is_enough_the_closest_is_given() -> None:
+    found = trained("100MB", Training())
+    told: dict[str, Any] = found.to_dict()
+    [change] = told["changes"]
+    assert change["fits"] is False
+    assert change["headroom_bytes"] < 0
+    assert change["total_bytes"] < found.report.answer
+    assert found.sheet().columns[0].heading == "what comes closest"
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_the_bytes_of_many_plans_are_those_of_each(recompute: str) -> None:
+    """What is remembered of one plan's run is right for the next, and no peak is below what nothing has to run for."""
+    peaks, run = Peaks(load("gpt2")), TRAINING.replaced(batch_size=1, recompute=recompute)
+    plans = [
+        Training(precision="bf16"),
+        Training(precision="bf16", optimizer="adamw"),
+        Training(precision="bf16", grad_accum=2),
+        Training(precision="bf16", gpus=4),
+        Training(precision="bf16", gpus=4, zero="1", offload="optimizer"),
+        Training(precision="bf16", gpus=4, zero="2"),
+        Training(precision="bf16", gpus=4, zero="3", layout="fsdp2"),
+        Training(precision="bf16", lora=16),
+        Training(precision="bf16", lora=16, base_weights="nf4-dq"),
+        Training(precision="bf16-master-fp32-grads"),
+    ]
+    for plan in plans:
+        assert peaks.least(run, plan) <= peaks.peak(run, plan) == memory(load("gpt2"), run, training=plan).answer
+
+
+def test_serving_has_a_largest_context_and_most_requests() -> None:
+    model = load("llama-3-8b")
+    found: dict[str, Any] = fits(model, "24GB", serving=Serving(context=32_768, concurrency=4)).to_dict()
+    assert found["fits"] is False
+    assert 0 < found["largest_context"] < 32_768
+    assert found["largest_concurrency"] < 4
+    assert found["changes"]
+    spare: dict[str, Any] = fits(model, "80GB", serving=Serving(context=4096)).to_dict()
+    assert spare["fits"] is True
+    assert spare["changes"] == []
+    assert spare["largest_context"] == 8192, "what the model was made for"
+    assert spare["largest_context_exact"] > 8192
+
+
+def test_a_paged_cache_has_the_tokens_and_the_concurrency_of_vllms_log() -> None:
+    """vllm#12330: Llama-3-8B, 5,691 blocks are 11.12 requests of 8,192 tokens.
+
+    A block: 16 tokens · 32 layers · 2 · 8 heads · 128 · 2 bytes = 2 MiB.
+    """
+    model, plan = load("llama-3-8b"), Serving(context=8192)
+    asked = memory(model, serving=plan)
+    beside = asked.answer - int(asked.totals["kv_cache_bytes"])
+    found = fits(model, beside + 5691 * 2**21, serving=plan)
+    assert found.paged == (8192, 2**21, 5691, 5691 * 16, 11.12)
+    assert "maximum concurrency for 8,192 tokens per request 11.12x" in found.sheet().assumptions[-1]
+    assert fits(model, beside - 1, serving=plan).paged is None
+
+
+@pytest.mark.parametrize(("name", "cache"), [("llama-3-8b", "dynamic"), ("deepseek-v4-flash", "paged")])
+def test_what_vllm_does_not_page_has_no_such_numbers(name: str, cache: str) -> None:
+    found = fits(load(name), "2000GB", serving=Serving(context=1024, cache=cache))
+    assert "paged_cache" not in found.to_dict()
+
+
+def test_weights_at_rest_are_offered_in_fewer_bits() -> None:
+    model = load("llama-3-8b")
+    size = memory(model).answer
+    for budget in (size - 1, size, size + 1):
+        found = fits(model, budget)
+        assert found.fits == (budget >= size)
+        assert found.headroom == budget - size
+    smaller = fits(model, "12GB")
+    names = [remedy.change.name for remedy in smaller.remedies]
+    assert names == ["weights in int8", "weights in nf4", "weights in q4_k_m", "weights in q2_k"]
+    assert smaller.subtitle == "llama-3-8b, weights in bf16, at rest"
+
+
+def test_a_budget_is_an_amount_above_nothing() -> None:
+    for wrong in (0, -1, True):
+        with pytest.raises(UsageError, match="budget"):
+            stated(wrong)
+    with pytest.raises(UsageError, match="say 80GiB"):
+        fits(Transformer(), "80")
+
+
+def test_a_card_is_a_budget_with_its_assumptions() -> None:
+    found = of_card("h100")
+    assert 78 * 2**30 < found.bytes < 80 * 10**9 + 2**33
+    assert "H100-NVL (94 GB)" in " ".join(found.notes)
+    assert any("context (assumed)" in note for note in found.notes)
+    sheet = trained(found, Training()).sheet()
+    assert set(found.notes) <= set(sheet.assumptions), "they stand below --assumptions alone"
+    assert not set(found.notes) & set(sheet.notes)
+    assert "H100 SXM has 78.6 GiB usable" in sheet.title
+    assert "CUDA context" not in sheet.not_counted, "it is deducted from the card"
+    with pytest.raises(UsageError, match="--budget"):
+        of_card("toaster")
+
+
+def test_a_card_may_be_known_by_its_memory_alone() -> None:
+    """24·10⁹ bytes, less 0.5 GiB for the context."""
+    found = of_card("24GB")
+    assert found.bytes == 24 * 10**9 - 2**29
+    assert found.has("iec") == "a 24 GB card has 21.9 GiB usable"
+
+
+def test_several_cards_train_together() -> None:
+    run = Workload(seq_len=128, phase="train")
+    found = fits(load("gpt2"), of_card("8xh100"), run)
+    assert found.report.answer == memory(load("gpt2"), run, training=Training(gpus=8)).answer
+    assert " per GPU, " in found.verdict
+    with pytest.raises(UsageError, match="8xh100"):
+        fits(load("gpt2"), of_card("8xh100"), run, training=Training(gpus=4))
+    for serving in (Serving(), None):
+        with pytest.raises(UsageError, match="training alone"):
+            fits(load("gpt2"), of_card("8xh100"), serving=serving)
+
+
+def test_an_engine_takes_nine_tenths_of_a_card() -> None:
+    """vLLM's gpu_memory_utilization, of what the driver reports: the rest has room for the context."""
+    card = of_card("rtx-4090")
+    found = [fits(load("gpt2"), card, serving=Serving(), utilization=share).budget.bytes for share in (None, 0.5, 1.0)]
+    assert found == [int(card.memory * 0.9), card.memory // 2, card.memory - 2**29]
+    transformers = fits(load("gpt2"), card, serving=Serving(cache="dynamic"))
+    assert transformers.budget.bytes == card.memory - 2**29
+    assert fits(load("gpt2"), "24GB", serving=Serving()).budget.bytes == 24 * 10**9, "a budget is all there is"
+    with pytest.raises(UsageError, match="0 to 1"):
+        card.utilized(1.5)

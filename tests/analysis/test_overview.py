@@ -1,0 +1,195 @@
+"""A model at a glance: its numbers by hand, and those of the single commands that it names."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+import tfcalc
+from tests.conftest import Program
+from tfcalc import Workload, catalog
+from tfcalc.analysis.facts import facts
+from tfcalc.analysis.gpus import COMMON, common, holding
+from tfcalc.analysis.numbers import Unknown
+from tfcalc.analysis.overview import overview
+from tfcalc.render import rendered
+from tfcalc.report.sheet import Sheet
+from tfcalc.report.style import Style
+
+LAYERS, HIDDEN, KV, FFN, VOCABULARY = 32, 4096, 8 * 128, 14336, 128256
+"""Llama 3 8B, by its config.json."""
+MATRICES = LAYERS * (2 * HIDDEN * HIDDEN + 2 * HIDDEN * KV + 3 * HIDDEN * FFN)
+
+
+def lines(sheet: Sheet, width: int) -> list[str]:
+    return rendered(sheet, "table", Style(width=width)).splitlines()
+
+
+def one_of_each_family() -> list[str]:
+    found: dict[str, str] = {}
+    for name in catalog.names():
+        found.setdefault(catalog.preset(name).family, name)
+    return sorted(found.values())
+
+
+def test_the_numbers_of_llama_by_hand() -> None:
+    found = overview(tfcalc.load("llama-3-8b"))
+    assert found.total_params == found.active_params == 8_030_261_248  # transformers (tests/oracle)
+    assert found.embedding_params == VOCABULARY * HIDDEN
+    assert found.weights["bf16"] == 2 * 8_030_261_248
+    assert found.kv_per_token == 2 * LAYERS * KV * 2
+    assert found.kv_per_token == 131_072
+    assert found.kv_cache == 131_072 * 8192
+    attention = LAYERS * 4 * 4096 * HIDDEN  # Q Kᵀ and P V: 2·l·h each for a token, over all 4,096 keys
+    assert found.forward_flops == 2 * MATRICES + 2 * HIDDEN * VOCABULARY + attention
+    assert found.training_flops == 3 * found.forward_flops
+
+
+def test_the_cache_of_latent_attention_by_hand() -> None:
+    found = overview(tfcalc.load("deepseek-v3"))
+    assert found.kv_per_token == 61 * (512 + 64) * 2
+    assert found.kv_cache == 61 * (512 + 64) * 2 * 163_840
+    assert (found.facts.experts, found.facts.active_experts, found.facts.expert_size) == (256, 8, 2048)
+    assert found.active_params < found.total_params == 671_026_404_352  # transformers (tests/oracle)
+
+
+def test_windows_do_not_change_what_a_token_adds() -> None:
+    found = overview(tfcalc.load("gemma-3-12b-it"))
+    assert found.kv_per_token == 48 * 2 * 8 * 256 * 2
+    assert isinstance(found.kv_cache, int)
+    assert found.kv_cache < found.kv_per_token * 131_072
+
+
+def test_a_state_is_no_cache_per_token() -> None:
+    found = overview(tfcalc.load("mamba2-780m"))
+    assert found.kv_per_token == 0
+    assert isinstance(found.kv_cache, int)
+    assert found.kv_cache > 0
+    assert any(row[0] == "state" for row in found.sheet().rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "heads"),
+    [("falcon-7b", 1), ("gpt-bigcode-santacoder", 1), ("dbrx-base", 8), ("llama-3-8b", 8), ("gpt2", 12)],
+)
+def test_the_heads_of_keys(name: str, heads: int) -> None:
+    assert overview(tfcalc.load(name)).facts.kv_heads == heads
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["llama-3-8b"],
+        ["llama-3-8b", "--layers", "2", "--seq", "1k", "--batch", "2"],
+        ["t5-small"],
+        ["bert-base-uncased"],
+        ["mamba2-780m"],
+        ["vit-base-patch16-224"],
+        ["gpt-oss-20b"],
+        ["overview", "--d-model", "64", "--checkpointing", "none"],
+    ],
+    ids=" ".join,
+)
+def test_each_line_is_the_answer_of_the_command_that_it_names(tfcalc: Program, line: list[str]) -> None:
+    found = json.loads(tfcalc(*line, "--json").stdout)
+    for name, command in found["commands"].items():
+        program, *words = shlex.split(command)
+        result = tfcalc(*words, "--json")
+        assert (program, result.returncode, result.stderr) == ("tfcalc", 0, ""), command
+        answer = json.loads(result.stdout)
+        for key, other in pairs(name):
+            expected = found[key]
+            if key == "weights_bytes":
+                expected = next(iter(expected.values()))
+            assert answer[other] == expected, command
+
+
+def pairs(line: str) -> list[tuple[str, str]]:
+    """The keys of an overview, and those that the command of this line has for them."""
+    if line.startswith("finetune_"):
+        return [(f"{line}_bytes", "peak_bytes")]
+    same = ["total_params", "active_params", "embedding_params"]
+    return {
+        "params": [(key, key) for key in same],
+        "weights": [("weights_bytes", "total_bytes")],
+        "kv_cache": [("kv_cache_bytes", "kv_cache_bytes")],
+        "forward": [("forward_flops_per_token", "flops_per_token")],
+        "training": [("training_flops_per_token", "flops_per_token")],
+        "serve": [("serving_bytes", "peak_bytes")],
+    }[line]
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "deepseek-v3", "gpt-oss-20b", "bert-base-uncased"])
+def test_weights_in_each_format_are_those_of_memory(name: str) -> None:
+    model = tfcalc.load(name)
+    own, *others = overview(model).weights.items()
+    assert own[1] == tfcalc.memory(model).answer
+    for format, size in others:
+        assert size == tfcalc.memory(model, weights=format).answer
+
+
+@pytest.mark.parametrize("name", one_of_each_family())
+def test_every_family_has_one_screen(name: str) -> None:
+    found = overview(tfcalc.load(name))
+    shown = lines(found.sheet(), 80)
+    assert len(shown) <= 20
+    assert max(map(len, shown)) <= 80
+    assert shown[0].endswith(f"parameters ({found.total_params:,})")
+    for width in (40, 120):
+        assert max(map(len, lines(found.sheet(), width))) <= width
+    for command in found.commands.values():
+        assert command.startswith("tfcalc ")
+    answer: dict[str, Any] = found.to_dict()
+    json.dumps(answer)
+    missing = {name for name, value in answer.items() if value is None and name.endswith(("_bytes", "_token"))}
+    assert missing == set(answer["reasons"])
+    assert all(answer["reasons"].values())
+
+
+def test_what_is_not_known_is_said() -> None:
+    found = overview(tfcalc.load("bert-base-uncased"))
+    assert isinstance(found.kv_per_token, Unknown)
+    rows: dict[Any, Any] = {row[0]: row[2] for row in found.sheet().rows}
+    assert rows["KV cache"] == rows["serving"] == "none: it generates no text"
+    assert "kv_cache" not in found.commands
+
+
+def test_no_word_is_broken_at_40_columns() -> None:
+    found = overview(tfcalc.load("deepseek-v3"))
+    words = " ".join(lines(found.sheet(), 40)).split()
+    for word in ("fp8-block;", "deepseek_v3,", "--checkpointing", "QLoRA"):
+        assert word in words
+
+
+def test_common_gpus_are_in_the_table() -> None:
+    assert {gpu.name for gpu in common()} == set(COMMON)
+
+
+def test_gpus_keep_a_twentieth_free() -> None:
+    card = next(gpu for gpu in common() if gpu.name == "H100-SXM")
+    most = card.usable().bytes * 19 // 20
+    assert card in holding(most)
+    assert card not in holding(most + 1)
+    assert "T4" not in [gpu.name for gpu in holding(2**30, "bf16")]  # it has no bf16
+
+
+def test_the_library_and_the_command_line_answer_alike(tfcalc: Program) -> None:
+    import tfcalc as library
+
+    found = json.loads(tfcalc("gpt2", "--json").stdout)
+    assert found == json.loads(json.dumps(library.overview(library.load("gpt2")).to_dict()))
+    assert tfcalc("gpt2", "-q").stdout == "124439808\n"
+
+
+def test_adapters_of_layers_that_share_a_block_are_no_experts() -> None:
+    """Zamba2 has nine sets of adapters, each of which its own layer goes through; LongCat-Flash has 512 experts.
+
+    256 more of LongCat's do nothing: transformers' LongcatFlashConfig (n_routed_experts, zero_expert_num).
+    """
+    zamba, longcat = (tfcalc.from_config({"model_type": name}) for name in ("zamba2", "longcat_flash"))
+    assert facts(zamba, zamba.tree(Workload())).experts is None
+    of_longcat = facts(longcat, longcat.tree(Workload()))
+    assert (of_longcat.experts, of_longcat.active_experts) == (512 + 256, 12)

@@ -1,0 +1,51 @@
+"""What is said beside a count: what has no effect, what few would expect, what is no count of tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfcalc import UsageError, Workload, flops, load
+from tfcalc.analysis.training import training
+from tfcalc.analysis.utilisation import Machines, utilisation
+
+
+@pytest.mark.parametrize(
+    ("flag", "switch"),
+    [
+        ("--mla absorbed", {"latent": "absorbed"}),
+        ("--experts all", {"experts": "all"}),
+        ("--source-seq 5", {"source_len": 5}),
+    ],
+)
+def test_a_switch_without_effect_is_refused_by_its_name(flag: str, switch: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"^{flag} has no effect on the FLOPs of gpt2"):
+        flops(load("gpt2"), Workload(**switch))
+
+
+def test_an_expensive_default_is_said() -> None:
+    run = Workload(phase="decode", cached=4096)
+    assert "expanded at each step" in flops(load("deepseek-v3"), run).notes[0]
+    assert not flops(load("llama-3-8b"), run).notes
+
+
+def test_a_model_of_images_is_counted_by_samples() -> None:
+    short, long = (flops(load("vit-base-patch16-224"), Workload(batch_size=3, seq_len=l)) for l in (10, 500))
+    assert short.totals == long.totals
+    assert short.totals["tokens"] == 3
+    assert short.heading.endswith(", 3 samples")
+    with pytest.raises(UsageError, match="reads none"):
+        training(load("vit-base-patch16-224"), 1000)
+    with pytest.raises(UsageError, match="reads none"):
+        utilisation(load("vit-base-patch16-224"), 1000, Machines(peak=312e12))
+
+
+def test_a_decoded_tokens_source_stands_in_the_answer() -> None:
+    found = flops(load("t5-small"), Workload(phase="decode", cached=100, source_len=7))
+    assert found.conventions["source_len"] == 7
+    assert "source of 7" in found.heading
+
+
+def test_more_tokens_than_positions_are_counted_and_said() -> None:
+    assert flops(load("gpt2"), Workload(seq_len=2048)).notes[0].startswith("2,048 tokens exceed its 1,024")
