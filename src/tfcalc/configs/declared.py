@@ -9,8 +9,8 @@ are found by their beginning, and only those that are asked for are parsed.
 'llama'
 >>> declared("llama")["intermediate_size"]
 11008
->>> class_of("llama"), other_names("gpt2")["n_embd"]
-('LlamaForCausalLM', 'hidden_size')
+>>> class_of("llama"), other_names("gpt2")["hidden_size"]
+('LlamaForCausalLM', 'n_embd')
 """
 
 from __future__ import annotations
