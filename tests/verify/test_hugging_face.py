@@ -34,14 +34,14 @@ def test_a_config_agrees_with_transformers(tfcalc: Program, tmp_path: Path) -> N
 
 
 def test_a_leaf_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfcalc.families import kit
+    from tfcalc.families import layers
     from tfcalc.nn.basic import Linear
     from tfcalc.verify.count import verify
 
     def wrong(name: str, fan_in: Any, fan_out: Any, *rest: Any) -> Linear:
         return Linear(name, fan_in, fan_out + (name.startswith(("gate", "up", "down"))), *rest)
 
-    monkeypatch.setattr(kit, "Linear", wrong)
+    monkeypatch.setattr(layers, "Linear", wrong)
     found = verify(from_config(TINY))
     assert not found.agrees
     assert {row.path for row in found.rows if row.difference} == {
