@@ -68,7 +68,7 @@ def albert(c: Config) -> Module:
 
 
 def albert_layer(c: Config) -> PostNorm:
-    """Attention and a network, whose names say nothing of what they are."""
+    """Attention and a network, whose names do not tell what they are."""
     mixer = kit.attention(c, names=("query", "key", "value", "dense"))
     ffn, norms = kit.network(c, names=("ffn", "ffn_output")), ("attention.LayerNorm", "full_layer_layer_norm")
     made = tuple(kit.norm(c, name) for name in norms)

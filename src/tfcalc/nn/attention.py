@@ -64,7 +64,7 @@ class Attention(Module):
     What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
     in place, queries have a factor for each place (``tempered``: of that format, or their ``own``), and scores are
     ``capped`` by a tanh. ``eager`` is how a program writes out what kernels do. A kernel may be given a mask that tells
-    it nothing new (``always_masked``), and a causal stack a mask of ones (``given_ones``), which says nothing. Queries
+    it nothing new (``always_masked``), and a causal stack a mask of ones (``given_ones``), which hides no key. Queries
     may be multiplied before their heads are told apart, and then all heads copied, so that the rows of each lie
     together (``copied``).
 

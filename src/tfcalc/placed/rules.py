@@ -8,7 +8,7 @@ norms, positions      whole
 layers                ``n/p`` of them; words on the first stage, final norm and head on the last
 ====================  =====================================================================
 
-A class without a rule of its own is refused: that it is like another says nothing of what devices could share.
+A class without a rule of its own is refused, though it may be derived from one that has a rule.
 
 Source: Shoeybi et al. 2019 (Megatron-LM, arXiv 1909.08053), section 3; Narayanan et al. 2021 (arXiv 2104.04473),
 section 2; Megatron-core.

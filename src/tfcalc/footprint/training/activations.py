@@ -40,7 +40,7 @@ def activations(kept: Iterable[Kept], kinds: Mapping[str, str]) -> Component:
     whole = _Module(Place("activations"))
     for one in kept:
         module = whole
-        for place in one.module[1:]:  # the model's own name says nothing
+        for place in one.module[1:]:  # without the model's own name
             module = module.inside.setdefault(place, _Module(place))
         module.held.append(_tensor(one))
     return whole.tree(kinds)
