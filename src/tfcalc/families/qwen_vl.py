@@ -105,25 +105,32 @@ def qwen3_vl_moe_text(c: Config) -> Module:
     return qwen_moe.with_head_norms(c, by_sequence=True, normalized=True)
 
 
-def text(c: Config) -> Config:
-    """The text's config; the files of Qwen2-VL and Qwen2.5-VL have its fields at the top."""
-    kind = f"{c.model_type}_text"
-    if c.get("text_config") is not None or not c.model_type.startswith("qwen2"):
-        return part(c, "text_config", kind)
-    return c.read_as(kind, head="Model")
+def nested(c: Config) -> Config:
+    """The text's config."""
+    return part(c, "text_config", f"{c.model_type}_text")
 
 
-def seeing(c: Config) -> Module:
+def nested_or_flat(c: Config) -> Config:
+    """The text's config, whose fields stand at the top in the first files of Qwen2-VL and Qwen2.5-VL."""
+    return c.read_as(f"{c.model_type}_text", head="Model") if c.get("text_config") is None else nested(c)
+
+
+def seeing(c: Config, language: Config) -> Module:
     """A tower and a text of the family's own."""
-    vision, language = part(c, "vision_config", f"{c.model_type}_vision"), text(c)
+    vision = part(c, "vision_config", f"{c.model_type}_vision")
     side = vision.size("spatial_merge_size")
     count = vision.optional("num_position_embeddings")
     tower = image_kit.nested(vision, "visual")
     return reader(tower, (), language, vectors=count, width=language.size("hidden_size"), together=side * side)
 
 
-@family("qwen2_vl", "qwen2_5_vl", heads=heads(text, tied=either))
-@family("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", heads=heads(text))
-def qwen_vl(c: Config) -> Module:
-    """Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL (2511.21631), Qwen3.5 (Qwen team, 2026)."""
-    return seeing(c)
+@family("qwen2_vl", "qwen2_5_vl", heads=heads(nested_or_flat, tied=either))
+def qwen2_vl(c: Config) -> Module:
+    """Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923)."""
+    return seeing(c, nested_or_flat(c))
+
+
+@family("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", heads=heads(nested))
+def qwen3_vl(c: Config) -> Module:
+    """Qwen3-VL (arXiv 2511.21631), Qwen3.5 (Qwen team, 2026)."""
+    return seeing(c, nested(c))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, bare, logits
@@ -30,8 +32,17 @@ def stem(width: Num, channels: Num, name: str = "") -> Stem:
     return Stem(name, first, Convolution("conv2", width, width, (3,), activation="gelu"))
 
 
-TEXT: dict[str, tuple[str, Mapping[str, object]]] = {
-    "voxtral": (
+class Nested(NamedTuple):
+    """The language model that a model has: its type, and defaults that are not those of its family."""
+
+    model_type: str
+    own: Mapping[str, object] = MappingProxyType({})
+    whole: bool = False
+    """Whether its own defaults hold only where no config is nested: one that is given is not filled up with them."""
+
+
+TEXT = {
+    "voxtral": Nested(
         "llama",
         {
             "vocab_size": 131072,
@@ -42,7 +53,7 @@ TEXT: dict[str, tuple[str, Mapping[str, object]]] = {
             "head_dim": 128,
         },
     ),
-    "voxtral_realtime": (
+    "voxtral_realtime": Nested(
         "voxtral_realtime_text",
         {
             "vocab_size": 131072,
@@ -54,7 +65,7 @@ TEXT: dict[str, tuple[str, Mapping[str, object]]] = {
             "head_dim": 128,
         },
     ),
-    "glmasr": (
+    "glmasr": Nested(
         "llama",
         {
             "vocab_size": 59264,
@@ -65,9 +76,9 @@ TEXT: dict[str, tuple[str, Mapping[str, object]]] = {
             "num_key_value_heads": 4,
         },
     ),
-    "granite_speech": ("granite", {}),
-    "granite_speech_plus": ("granite", {}),
-    "moss_transcribe_diarize": (
+    "granite_speech": Nested("granite"),
+    "granite_speech_plus": Nested("granite"),
+    "moss_transcribe_diarize": Nested(
         "qwen3",
         {
             "hidden_size": 1024,
@@ -76,8 +87,9 @@ TEXT: dict[str, tuple[str, Mapping[str, object]]] = {
             "num_attention_heads": 16,
             "num_key_value_heads": 8,
         },
+        whole=True,
     ),
-    "nemo_speechlm": (
+    "nemo_speechlm": Nested(
         "nemotron_h",
         {
             "hidden_size": 2688,
@@ -90,8 +102,9 @@ TEXT: dict[str, tuple[str, Mapping[str, object]]] = {
             "num_experts_per_tok": 6,
             "num_key_value_heads": 2,
         },
+        whole=True,
     ),
-    "qwen3_asr": (
+    "qwen3_asr": Nested(
         "qwen3",
         {
             "hidden_size": 2048,
@@ -100,23 +113,22 @@ TEXT: dict[str, tuple[str, Mapping[str, object]]] = {
             "num_attention_heads": 16,
             "num_key_value_heads": 8,
         },
+        whole=True,
     ),
-    "vibevoice_asr": ("qwen2", {}),
-    "qwen2_audio": ("qwen2", {}),
-    "audioflamingo3": ("qwen2", {}),
-    "musicflamingo": ("qwen2", {}),
+    "vibevoice_asr": Nested("qwen2"),
+    "qwen2_audio": Nested("qwen2"),
+    "audioflamingo3": Nested("qwen2"),
+    "musicflamingo": Nested("qwen2"),
 }
-"""Which language model each has, and what its defaults are where they are not that family's."""
-ONLY_WITHOUT_ONE = ("moss_transcribe_diarize", "nemo_speechlm", "qwen3_asr")
-"""Whose defaults hold where no text_config is given, but do not fill one up that is."""
+"""Which language model each has."""
 
 
 def language(c: Config) -> Config:
     """The nested config of the language model."""
-    kind, over = TEXT[c.model_type]
-    if c.model_type in ONLY_WITHOUT_ONE:
-        return part(c, "text_config", kind, over=over, free=True)
-    return c.sub("text_config", kind, over=over)
+    nested = TEXT[c.model_type]
+    if nested.whole:
+        return part(c, "text_config", nested.model_type, over=nested.own, free=True)
+    return c.sub("text_config", nested.model_type, over=nested.own)
 
 
 def two_maps(

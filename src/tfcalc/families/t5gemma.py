@@ -33,8 +33,6 @@ Marked = TypeVar("Marked", bound=MarkedDecoder)
 ENCODER = "encoder"
 """What the encoder's table of words is called by those that share it."""
 ENCODER_ONLY = "EncoderModel"
-CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
-WINDOW = {"sliding_window": 4096}
 MODULE = {
     "hidden_size": 2304,
     "intermediate_size": 9216,
@@ -44,18 +42,21 @@ MODULE = {
     "head_dim": 256,
     "hidden_activation": "gelu_pytorch_tanh",
     "attention_bias": False,
+    "sliding_window": 4096,
 }
+OF_EACH = ("vocab_size", "attn_logit_softcapping", "final_logit_softcapping")
+"""Defaults of both stacks that the two generations differ in."""
 IMAGES = {"mm_tokens_per_image": 256}
 
 
 def side(c: Config, name: str) -> Config:
     """The nested config of the ``encoder`` or the ``decoder``."""
-    return c.sub(name, defaults=module(c.defaults["vocab_size"]) | (CAPS if c.model_type == "t5gemma" else WINDOW))
+    return c.sub(name, defaults=stack_of(c))
 
 
-def module(words: int) -> dict[str, object]:
+def stack_of(c: Config) -> dict[str, object]:
     """The defaults of a stack."""
-    return MODULE | {"vocab_size": words}
+    return MODULE | {name: c.defaults[name] for name in OF_EACH if name in c.defaults}
 
 
 def mixer(
@@ -119,7 +120,9 @@ def scores(c: Config, base: Module) -> Module:
         "ForSequenceClassification": scores,
         "ForTokenClassification": scores,
     },
-    vocab_size=256000,  # of each of its stacks
+    vocab_size=256000,  # of each of its stacks, as what follows
+    attn_logit_softcapping=50.0,
+    final_logit_softcapping=30.0,
 )
 def t5gemma(c: Config) -> Module:
     """T5Gemma (arXiv 2504.06225): the two may differ in size, and have a table of words each."""
@@ -151,7 +154,7 @@ def t5gemma2(c: Config) -> Module:
     The table of words is one for both, as is the vector of the word that ends an image.
     """
     whole, writes = c.sub("encoder", defaults=IMAGES), side(c, "decoder")
-    reads, tied = whole.sub("text_config", defaults=module(262208) | WINDOW), c.flag("tie_word_embeddings")
+    reads, tied = whole.sub("text_config", defaults=stack_of(c)), c.flag("tie_word_embeddings")
     text = marked(reads, c, "text_model", TextStack, Attention, causal=False)
     text = text.but(table=text.table.but(known_as=ENCODER)) if tied else text
     decoder = marked(writes, c, "decoder", MergedDecoder, MergedAttention)
