@@ -7,6 +7,7 @@ from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, value_of
+from tfcalc.footprint.training.beside import Beside
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.placement import Placed
 
@@ -19,10 +20,10 @@ LETTERS = {
 """What has no closed form, for it depends on when the peak is."""
 
 
-def alive(states: Placed, saved: Component, buffers: Component, passing: Component, peak: Phase) -> Component:
+def alive(states: Placed, saved: Component, beside: Beside, passing: Component, peak: Phase) -> Component:
     """What is alive at the peak, term by term; what has been released, or is yet to come, is taken off."""
     whole = states.device
-    parts = [*(term(state) for state in (whole.weights, whole.master, whole.optimizer)), buffers, states.communication]
+    parts = [*(term(state) for state in (whole.weights, whole.master, whole.optimizer)), *beside, states.communication]
     if peak.gradients:
         parts.append(less(term(whole.gradients), peak.gradients, MISSING, "not yet computed"))
     if peak.activations:

@@ -13,28 +13,37 @@ from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.footprint.formats.names import format_named
 from tfcalc.footprint.formats.weights import weights
+from tfcalc.footprint.plans import TRAINER
 from tfcalc.footprint.training.adapters import thawed
+from tfcalc.footprint.training.beside import Beside, outputs, workspaces
 from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.peak import Phase, Standing
-from tfcalc.footprint.training.placement import Placed, ddp_buckets, placed
+from tfcalc.footprint.training.placement import NOTHING, Placed, ddp_buckets, placed
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.number_formats import FP32, INT64
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfcalc.footprint.plans import Training
+    from tfcalc.tape.memory_tracker import Found
     from tfcalc.workload import Workload
 
 
 class TrainingStep(NamedTuple):
-    """A training step's memory: what is alive at the peak, the phases, what is saved for backward, the states."""
+    """A training step's memory: what is alive at the peak, the phases, what is saved for backward, the states.
+
+    ``logits`` are the bytes of those that the model returns.
+    """
 
     alive: Component
     phases: list[Phase]
     peak: Phase
     saved: Component
     placed: Placed
-    buffers: Component
+    beside: Beside
     passing: Component
+    logits: int = 0
 
     @property
     def terms(self) -> Component:
@@ -42,7 +51,7 @@ class TrainingStep(NamedTuple):
         states = [term(state) for state in self.placed.device]
         parts = (
             *states,
-            self.buffers,
+            *self.beside,
             self.placed.communication,
             self.saved,
             self.placed.gathered,
@@ -67,16 +76,26 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     return made._replace(device=made.device._replace(weights=quantized._replace(name="weights")))
 
 
-def standing_of(states: Placed, buffers: Component) -> Standing:
+def standing_of(states: Placed, beside: Beside) -> Standing:
     """What is there all the time, in bytes."""
     device = states.device
-    held = (device.weights, device.master, device.optimizer, buffers, states.communication)
+    held = (device.weights, device.master, device.optimizer, *beside, states.communication)
     return Standing(*(bytes_in(each) for each in held))
 
 
 def bytes_in(tree: Component) -> int:
     """The bytes of all that a tree holds."""
     return value_of(tree.total(bytes_held))
+
+
+def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Beside:
+    """What stands beside the states, where the model returns what it has ``made``. Raises InvalidModel."""
+    blas = workspaces(plan.capability) if plan.device == "cuda" else NOTHING
+    if plan.loop == TRAINER:
+        return Beside(buffers, blas)
+    if not made:
+        raise InvalidModel(f"--loop {plan.loop} has no effect where no logits are made", "leave it out")
+    return Beside(buffers, blas, outputs(made))
 
 
 def buffers_of(tree: Component, run: Workload, by: Precision) -> Component:

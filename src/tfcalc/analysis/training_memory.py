@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.alive import TEMPORARY, alive, lump
-from tfcalc.analysis.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
+from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.analysis.training_plan import (
     MEGATRON,
     check_alone,
@@ -25,6 +25,7 @@ from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
 from tfcalc.execution.training import Step, envelope, kept, step
 from tfcalc.footprint.training.activations import activations
+from tfcalc.footprint.training.beside import Beside, outputs
 from tfcalc.footprint.training.peak import STEP, Phase, highest, phases
 from tfcalc.footprint.training.placement import Placed
 from tfcalc.footprint.training.precisions import precision
@@ -57,14 +58,17 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
     saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.backend), modules)
-    buffers = buffers_of(tree, run_, by)
     recorder = PeakRecorder()
-    found = _phases(plan, states, buffers, _step(tree, model_, run_, plan, recorder))
+    ran = _step(tree, model_, run_, plan, recorder)
+    beside = beside_of(buffers_of(tree, run_, by), plan, ran.returned)
+    found = _phases(plan, states, beside, ran)
     peak = highest(found)
     passing = states.step if peak.name == STEP else _passing(recorder, peak)
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
-    return TrainingStep(alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)
+    logits = bytes_in(outputs(ran.returned))
+    there = alive(states, saved, beside, passing, peak)
+    return TrainingStep(there, found, peak, saved, states, beside, passing, logits)
 
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
@@ -84,9 +88,9 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     stored = stored_as(model, sized)
     states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
     stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
-    gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
     formats = numerics(precision(plan.precision), plan)
-    moments = envelope(sized, model, run, formats, plan.backend, gradients_stay=not stay)
+    moments, returned = envelope(sized, model, run, formats, plan.backend, gradients_stay=not stay)
+    gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, beside_of(buffers, plan, returned)))
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
     return [*(formula_of(there) + each for each in moments), formula_of(base + gradients + scratch)]
 
@@ -110,7 +114,8 @@ class Peaks:
         key = run, plan.replaced(**OFF_TAPE), stay
         if key not in self.steps:
             self.steps[key] = _step(sized, self.model, run, plan)
-        return highest(_phases(plan, states, buffers, self.steps[key])).total
+        ran = self.steps[key]
+        return highest(_phases(plan, states, beside_of(buffers, plan, ran.returned), ran)).total
 
     def least(self, run: Workload, plan: Training) -> int:
         """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it."""
@@ -118,7 +123,7 @@ class Peaks:
         if plan.backend == MEGATRON:
             return _on_megatron(self.model, run, plan).peak.total
         _, states, buffers = self._standing(run, plan)
-        return highest(_phases(plan, states, buffers, Step({}, 0))).total
+        return highest(_phases(plan, states, Beside(buffers), Step({}, 0))).total
 
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         sized = trained(self.model.tree(run), plan)
@@ -132,7 +137,16 @@ def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     return on_megatron(model, run, plan)
 
 
-OFF_TAPE = {"optimizer": "none", "zero": "0", "gpus": 1, "layout": "flat", "offload": "none", "grad_accum": 1}
+OFF_TAPE = {
+    "optimizer": "none",
+    "capability": "",
+    "loop": "trainer",
+    "zero": "0",
+    "gpus": 1,
+    "layout": "flat",
+    "offload": "none",
+    "grad_accum": 1,
+}
 """Fields of a plan that decide on the states alone, once it is known whether gradients stay."""
 
 
@@ -147,11 +161,11 @@ def _step(tree: Component, model: Model, run: Workload, plan: Training, tracker:
     return step(tree, model, run, formats, plan.backend, gradients_stay=stay, tracker=tracker)
 
 
-def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:
+def _phases(plan: Training, states: Placed, beside: Beside, ran: Step) -> list[Phase]:
     """What ran on the tape, over what stands."""
     scratch = 0 if plan.offload != "none" else bytes_in(states.step)
     gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
-    standing = standing_of(states, buffers)
+    standing = standing_of(states, beside)
     return phases(standing, gradients, ran.phases, gathered, scratch, there=_gradients_stay(plan))
 
 

@@ -127,6 +127,7 @@ class Transformers:
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, in fp32 where the family copies them, and their loss."""
         logits = model.logits(x, ctx)
+        x.trace.returns("logits", logits)
         loss = cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
         x.trace.loss_ends()
         return loss

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tfcalc.core.number import Num
-from tfcalc.tape.memory_tracker import MemoryTracker, Place, Storage
+from tfcalc.tape.memory_tracker import Found, MemoryTracker, Place, Storage
 from tfcalc.tape.standing import Boundary, Standing
 from tfcalc.tape.value import Kept, Leaf, Node, Value
 
@@ -27,6 +27,8 @@ class Tape:
         self.kept: dict[int, Kept] = {}
         self.standing = Standing(self)
         self.turns: Num = 1
+        self.returned: list[Found] = []
+        """What the model gives to its caller beside the loss."""
 
     @contextmanager
     def loop(self, turns: Num) -> Iterator[None]:
