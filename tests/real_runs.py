@@ -8,11 +8,12 @@ command line that asks tfcalc about that run; settings that the source does not 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from tests.conftest import recorded
-from tfcalc.cli.main import main
+from tfcalc.cli.main import main as program
 
 TOP = Path(__file__).parents[1]
 ROWS = "memory/real-runs.jsonl"
@@ -97,7 +98,7 @@ def answered(arguments: tuple[str, ...]) -> tuple[dict[str, Any], str]:
     out, err = io.StringIO(), io.StringIO()
     placed = [str(TOP / word) if word.startswith("tests/") else word for word in arguments]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        main([*placed, "--json"])
+        program([*placed, "--json"])
     said = out.getvalue()
     return (json.loads(said), "") if said else ({}, json.loads(err.getvalue())["message"])
 
@@ -146,16 +147,28 @@ def spread(errors: Iterable[float | None]) -> Spread:
     return Spread(len(given), len(known), median(known), tenths[0], tenths[-1], close)
 
 
-def report(arguments: Sequence[str]) -> int:
-    """Print all rows, or those of the groups that are named."""
-    found = all_compared(lambda run: not arguments or run.group in arguments)
+def report(found: Iterable[Compared]) -> Iterator[str]:
+    """A line for each row, and the distribution of all errors."""
+    found = list(found)
     for one in found:
-        said = one.why_not if one.error is None else f"{one.predicted / UNITS[one.run.unit]:.2f} {one.error:+.1%}"
-        before = "" if one.run.before is None else f"  (0.1.0 {one.run.before:+.1%})"
-        print(f"{one.run.group} {one.run.run}: {one.run.measured} {one.run.unit} {one.run.quantity}: {said}{before}")
-    print(spread(one.error for one in found))
+        said = one.why_not if one.predicted is None else f"{one.predicted / UNITS[one.run.unit]:,.2f} {one.error:+.1%}"
+        before = "" if one.run.before is None else f"  (0.1.0: {one.run.before:+.1%})"
+        yield f"{one.run.group}, {one.run.run}: {one.run.measured:,} {one.run.unit} {one.run.quantity}: {said}{before}"
+    if any(one.error is not None for one in found):
+        yield str(spread(one.error for one in found))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the rows of the groups that are named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m tests.real_runs", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("groups", nargs="*")
+    parser.add_argument("--rows", type=Path, help="a file of tests.cuda.record; default: the recorded rows")
+    given = parser.parse_args(arguments)
+    lines = given.rows.read_text(encoding="utf-8").splitlines() if given.rows else []
+    known = [run_of(json.loads(line)) for line in lines] if given.rows else runs()
+    print("\n".join(report(compared(run) for run in known if not given.groups or run.group in given.groups)))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(report(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))
