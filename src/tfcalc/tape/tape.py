@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from tfcalc.core.number import Num
 from tfcalc.tape.memory_tracker import MemoryTracker, Place, Storage
-from tfcalc.tape.standing import Boundary, Standing
-from tfcalc.tape.value import Kept, Leaf, Node, Value
+from tfcalc.tape.standing import Standing
+from tfcalc.tape.value import Crossing, Kept, Leaf, Node, Value
+
+if TYPE_CHECKING:
+    from tfcalc.tape.sharded import Sharded, Units
 
 
 class Tape:
@@ -30,6 +34,8 @@ class Tape:
         self.sums_in_place = True
         self.kept: dict[int, Kept] = {}
         self.standing = Standing(self)
+        self.sharded: Sharded | None = None
+        """Where weights are gathered from other devices as they are needed."""
         self.turns: Num = 1
 
     @contextmanager
@@ -49,6 +55,18 @@ class Tape:
             yield
         finally:
             self.module.pop()
+
+    def gathers(self, units: Units | None) -> None:
+        """What runs from now on is gathered from other devices in these units."""
+        if units is not None:
+            from tfcalc.tape.sharded import Sharded  # of those that ask for it
+
+            self.sharded = Sharded(self, units)
+            self.sharded.begins()
+
+    def unit(self) -> AbstractContextManager[None]:
+        """What runs now may be gathered from other devices."""
+        return nullcontext() if self.sharded is None else self.sharded.runs(self.path)
 
     @contextmanager
     def without_gradients(self) -> Iterator[None]:
@@ -104,14 +122,18 @@ class Tape:
         self.seed(loss.node, loss.output, first)
         self.first_run = False
         self.kept.clear()
+        if self.sharded is not None:
+            self.sharded.turns()
         nodes, self.nodes = self.nodes, []
         while nodes:
             node = nodes.pop()
-            if isinstance(node, Boundary):
-                node.crossed(self.tracker)
+            if isinstance(node, Crossing):
+                node.crossed()
                 continue
             self.run_backward(node)
             node.ended()
+        if self.sharded is not None:
+            self.sharded.ends()
 
     def run_backward(self, node: Node) -> None:
         """One node: the gradients of its inputs, from that of its outputs."""
@@ -145,6 +167,9 @@ class Tape:
     def seed(self, node: Node, output: int, gradient: Storage) -> None:
         """Add a gradient to what a node has got so far."""
         if isinstance(node, Leaf):
+            if self.sharded is not None:
+                self.sharded.takes(node, gradient)
+                return
             if not self.gradients_stay:
                 return
             if node.gradient is not None:  # used twice, as a tied matrix is

@@ -88,6 +88,16 @@ class Node:
         self.saved = []
 
 
+class Crossing(Node):
+    """A place in the order of nodes where something is done when backward comes to it."""
+
+    __slots__ = ("crossed",)
+
+    def __init__(self, crossed: Callable[[], None]) -> None:
+        super().__init__("crossing", "", (), (), False, 0, 0)
+        self.crossed = crossed
+
+
 class Leaf(Node):
     """A parameter: its gradient stays."""
 
