@@ -9,6 +9,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.programs import program
+from tfcalc.tape.allocations import Allocation, AllocationRecorder
 from tfcalc.tape.envelope import Envelope
 from tfcalc.tape.memory_tracker import MemorySnapshot, MemoryTracker
 from tfcalc.tape.numerics import Numerics
@@ -16,6 +17,7 @@ from tfcalc.tape.value import Kept
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
+    from tfcalc.tape.sharded import Units
     from tfcalc.workload import Workload
 
 
@@ -34,18 +36,20 @@ def step(
     implementation: str,
     *,
     gradients_stay: bool,
+    units: Units | None = None,
     tracker: MemoryTracker | None = None,
 ) -> Step:
     """Run forward and backward, layer by layer: what is live beside the parameters, their gradients included.
 
-    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time. Another
-    ``tracker`` may look on.
+    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time. FSDP
+    gathers ``units``. Another ``tracker`` may look on.
     """
     running = program(model, run, numerics, implementation, ends_alone=True)
     tape, tracker = running.tape, tracker or running.tape.tracker
     tape.tracker = tracker
     tape.gradients_stay = gradients_stay
     tracker.begin("forward")
+    tape.gathers(units)
     loss = running(tree)
     if loss.node is None:
         raise InvalidModel("nothing is trained", "freeze fewer modules")
@@ -57,14 +61,37 @@ def step(
     return Step(tracker.phases, saved)
 
 
-def envelope(
+def allocations(
     tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str, *, gradients_stay: bool
+) -> list[Allocation]:
+    """What forward and backward allocate and free, in order, every layer by itself; gradients are there at the end."""
+    running = program(model, run, numerics, implementation)
+    tape, recorder = running.tape, AllocationRecorder()
+    tape.tracker = recorder
+    tape.gradients_stay = gradients_stay
+    loss = running(tree)
+    running.autocast_ends()
+    tape.backward(loss)
+    recorder.records = False
+    return recorder.events
+
+
+def envelope(
+    tree: Component,
+    model: Model,
+    run: Workload,
+    numerics: Numerics,
+    implementation: str,
+    *,
+    gradients_stay: bool,
+    units: Units | None = None,
 ) -> list[Polynomial]:
     """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes."""
     running = program(model, run, numerics, implementation, ends_alone=True)
     tape, bytes_live = running.tape, Envelope()
     tape.tracker = bytes_live
     tape.gradients_stay = gradients_stay
+    tape.gathers(units)
     loss = running(tree)
     running.autocast_ends()
     tape.backward(loss)
