@@ -101,6 +101,8 @@ class Peaks:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.steps: dict[tuple[Workload, Training, bool], Step] = {}
+        self.states: dict[Training, Placed] = {}
+        """Of each plan; no workload changes them."""
 
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
@@ -126,8 +128,10 @@ class Peaks:
 
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         sized = trained(self.model.tree(run), plan)
-        stored = stored_as(self.model, sized)
-        return sized, states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
+        if plan not in self.states:
+            stored = stored_as(self.model, sized)
+            self.states[plan] = states_of(stored, stored, plan)
+        return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
 
 
 def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:

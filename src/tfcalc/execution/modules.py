@@ -60,9 +60,10 @@ class Tuning(Interpreter):
 
     def adapted(self, part: Part, x: Tensor, made: Tensor) -> Tensor:
         """``made + (x A) B · α/r``."""
-        if not self.tuned.adapters or _plain(self.tape.path) not in self.tuned.adapters:
+        maps = self.tuned.adapters.get(_plain(self.tape.path)) if self.tuned.adapters else None
+        if maps is None:
             return made
-        for weight, name in zip(self.tuned.adapters[_plain(self.tape.path)], MAPS, strict=True):
+        for weight, name in zip(maps, MAPS, strict=True):
             with self.tape.inside(part.name + name):
                 x = linear(x, self.weight(weight._replace(frozen=False)))
         return add(made, scaled(x))
