@@ -34,6 +34,7 @@ from tfcalc.tape.memory_tracker import Found, MemoryTracker, PeakRecorder
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
+    from tfcalc.footprint.training.reserved import Reserved
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -119,6 +120,30 @@ class Peaks:
             return _on_megatron(self.model, run, plan).peak.total
         _, states, buffers = self._standing(run, plan)
         return highest(_phases(plan, states, buffers, Step({}, 0))).total
+
+    def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
+        """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
+        from tfcalc.footprint.allocator.caching import OutOfMemory
+
+        try:
+            self.reserved(run, plan, memory)
+        except OutOfMemory:
+            return False
+        return True
+
+    def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
+        """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
+        from tfcalc.execution.allocations import allocations  # a simulation that few answers show
+        from tfcalc.footprint.allocator.settings import Settings
+        from tfcalc.footprint.training.reserved import reserved
+
+        run, plan = resolve_training(self.model, run, plan)
+        sized, states, buffers = self._standing(run, plan)
+        stay, formats = _gradients_stay(plan), numerics(precision(plan.precision), plan)
+        events = allocations(sized, self.model, run, formats, plan.backend, gradients_stay=not stay)
+        if plan.offload != "none":
+            states = states._replace(step=Component("step", "memory"))
+        return reserved(states, buffers, events, Settings(limit=limit), there=stay)
 
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         sized = trained(self.model.tree(run), plan)
