@@ -51,7 +51,11 @@ class Timeline(NamedTuple):
                 ]
                 for phase in phases
             ],
-            notes=[f"{marks}; states: weights, optimizer, buffers", *(lines(on_card, units) if on_card else ()), *report.notes[1:]],
+            notes=[
+                f"{marks}; states: weights, optimizer, buffers",
+                *(lines(on_card, units) if on_card else ()),
+                *report.notes[1:],
+            ],
             not_counted=footer.not_counted,
             assumptions=(*footer.assumptions, *(assumptions() if on_card else ())),
             see_also=[command for command in report.footer.see_also if not command.startswith(APART)],
