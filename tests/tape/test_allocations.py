@@ -11,14 +11,13 @@ from tfcalc.analysis.training_plan import numerics, trained
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.defaults import resolve_training
-from tfcalc.execution.allocations import allocations
 from tfcalc.execution.training import step
 from tfcalc.footprint.allocator.settings import Settings
 from tfcalc.footprint.training.placement import NOTHING, Placed
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.footprint.training.reserved import Reserved, reserved, sizes
 from tfcalc.footprint.training.states import States
-from tfcalc.tape.allocations import Allocation
+from tfcalc.tape.allocations import Allocation, AllocationRecorder
 
 MIB = 2**20
 
@@ -31,10 +30,13 @@ def test_most_is_live_when_the_tracker_says_so(name: str, recompute: str, gradie
     run, plan = Workload(phase="train", seq_len=256, recompute=recompute), Training(precision="bf16-mixed")
     run, plan = resolve_training(model, run, plan)
     tree, formats = trained(model.tree(run), plan), numerics(precision(plan.precision), plan)
-    events = allocations(tree, model, run, formats, plan.backend, gradients_stay=gradients_stay)
+    recorder = AllocationRecorder()
+    args = (tree, model, run, formats, plan.backend)
+    step(*args, gradients_stay=gradients_stay, tracker=recorder, ends_alone=False)
+    events = recorder.events
     made = {event.tensor: event.bytes for event in events if event.bytes}
     live = accumulate(event.bytes or -made[event.tensor] for event in events)
-    phases = step(tree, model, run, formats, plan.backend, gradients_stay=gradients_stay).phases
+    phases = step(*args, gradients_stay=gradients_stay).phases
     assert max(live) == max(phase.total for phase in phases.values())
 
 

@@ -11,7 +11,7 @@ from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
-from tfcalc.footprint.formats.names import format_named
+from tfcalc.footprint.formats.names import format_named, single
 from tfcalc.footprint.formats.weights import weights
 from tfcalc.footprint.training.adapters import thawed
 from tfcalc.footprint.training.optimizers import optimizer
@@ -60,8 +60,13 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
         made = made._replace(communication=ddp_buckets(tree, by))
     if not plan.base_weights:
         return made
+    if placement.by_units:
+        from tfcalc.footprint.training.fsdp import packed_pieces  # of those that ask for it
+
+        shared = packed_pieces(tree, by, placement, single(plan.base_weights))
+        return made._replace(device=made.device._replace(weights=shared._replace(name="weights")))
     if placement.stage == 3:
-        raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "take stage 2, or plain weights")
+        raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "add --fsdp, or take stage 2")
     dtype = FP32.name if by.weights == FP32.bits else by.compute
     quantized = weights(thawed(tree), format_named(plan.base_weights), dtype=dtype)
     return made._replace(device=made.device._replace(weights=quantized._replace(name="weights")))

@@ -10,8 +10,9 @@ from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
 from tfcalc.families.transformer import Transformer
+from tfcalc.footprint.formats.names import PLAIN, format_named
 from tfcalc.footprint.training.adapters import Adapter, adapted, frozen_where
-from tfcalc.footprint.training.precisions import Precision
+from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
 from tfcalc.number_formats import FP32, NUMBERS
@@ -20,9 +21,12 @@ from tfcalc.tape.numerics import Numerics
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.tape.sharded import Units
     from tfcalc.workload import Workload
 
 MEGATRON = "megatron"
+LLM_INT8 = "int8"
+"""bitsandbytes' format whose products keep what they read (``MatMul8bitLt``: ``ctx.tensors``)."""
 
 
 def trained(tree: Component, plan: Training) -> Component:
@@ -44,6 +48,8 @@ def trained(tree: Component, plan: Training) -> Component:
             )
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
+    if plan.precision.endswith("-fsdp") and not placement_of(plan).by_units:
+        raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
     if plan.lora is not None:
         tree = adapted(tree, Adapter(plan.lora, _listed(plan.lora_targets), plan.dora))
     return frozen_where(tree, *_listed(plan.freeze)) if plan.freeze else tree
@@ -64,8 +70,23 @@ def placement_of(plan: Training) -> Placement:
 
 
 def gradients_stay(by: Precision, placement: Placement) -> bool:
-    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights."""
-    return placement.stage >= 2 or by.gradients != by.weights
+    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights.
+
+    FSDP's are made when a unit's have been reduced.
+    """
+    return not placement.by_units and (placement.stage >= 2 or by.gradients != by.weights)
+
+
+def units(tree: Component, plan: Training) -> Units | None:
+    """What FSDP gathers together, where it shares the weights."""
+    placement = placement_of(plan)
+    if not placement.by_units:
+        return None
+    from tfcalc.footprint.formats.names import single
+    from tfcalc.footprint.training.fsdp import units_of  # of those that ask for it
+
+    base = single(plan.base_weights) if plan.base_weights else None
+    return units_of(tree, precision(plan.precision), placement, base, accumulates=plan.grad_accum != 1)
 
 
 def numerics(by: Precision, plan: Training) -> Numerics:
@@ -79,7 +100,11 @@ def numerics(by: Precision, plan: Training) -> Numerics:
     if plan.device == "recorded":
         kept_in = None if formats.weights == FP32.torch else formats.weights
         formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
-    return formats._replace(packed=bool(plan.base_weights))
+    formats = formats._replace(cuda=plan.device == "cuda")
+    if not plan.base_weights:
+        return formats
+    stored = format_named(plan.base_weights).name
+    return formats._replace(packed=stored not in PLAIN, keeps_inputs=stored == LLM_INT8)
 
 
 def known_error(model: Model) -> float:

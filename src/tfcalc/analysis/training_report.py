@@ -13,7 +13,7 @@ from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.standing import TrainingStep
 from tfcalc.analysis.stated import recomputed
 from tfcalc.analysis.training_memory import Peaks, training_step
-from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone
+from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held, params
@@ -23,6 +23,7 @@ from tfcalc.footprint.numbers import of_formulas, of_numbers
 from tfcalc.footprint.training.optimizers import SMALLEST_IN_8_BITS
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
+from tfcalc.number_formats import NUMBERS
 from tfcalc.report import Footer, Report, breakdown, exact
 from tfcalc.report.later import Later
 from tfcalc.symbols import legend
@@ -113,7 +114,8 @@ def _between_gpus(plan: Training) -> tuple[str, ...]:
     """What GPUs exchange gradients and weights in, as far as it is not counted."""
     if plan.gpus == 1:
         return ()
-    return ("NCCL's buffers",) if plan.zero == "0" else ("communication buffers of ZeRO or FSDP",)
+    counted = plan.zero == "0" or placement_of(plan).by_units
+    return ("NCCL's buffers" if counted else "communication buffers of ZeRO",)
 
 
 def _on_card(model: Model, run: Workload, plan: Training, allocated: int) -> dict[str, int]:
@@ -229,6 +231,12 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield DROPOUT_MASKS
     if plan.gpus != 1 or plan.zero != "0":
         yield f"one of {plan.gpus:,} GPUs, ZeRO stage {plan.zero}, tensors split {plan.layout}, offload {plan.offload}"
+    if placement_of(plan).by_units:
+        computed, kept = (NUMBERS[each].name for each in (by.gathered, by.reduced))
+        yield (
+            f"FSDP: each layer's weights are gathered in {computed} as it runs, its gradients reduced in {kept}; with "
+            "the buffers of both, the next layer's weights in backward, and all of what is in no layer"
+        )
     if plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):

@@ -22,7 +22,7 @@ class Later(Mapping[str, Any]):
         """All of them."""
         return {**self.known, **self.find()}
 
-    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 (as Report.more has it)
+    def __getitem__(self, key: str) -> Any:
         return self.known[key] if key in self.known else self.found[key]
 
     def __iter__(self) -> Iterator[str]:

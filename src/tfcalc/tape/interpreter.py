@@ -32,6 +32,7 @@ class Interpreter(Trace):
         self.every_layer = every_layer
         self.tape = tape
         self.numerics = numerics
+        self.cuda, self.packed, self.keeps_inputs = numerics.cuda, numerics.packed, numerics.keeps_inputs
         self.trained = trained
         self.weights: dict[str, Tensor] = {}
         self.casts: dict[int, Tensor] = {}
@@ -56,7 +57,8 @@ class Interpreter(Trace):
     @contextmanager
     def group(self, layers: Group) -> Iterator[None]:
         """What runs now are these layers of a stack."""
-        with self.tape.inside(layers.name, layers.copies), self.tape.standing.runs(layers.stands_for):
+        tape = self.tape
+        with tape.inside(layers.name, layers.copies), tape.standing.runs(layers.stands_for), tape.unit():
             yield
 
     def like_others(self, x: Tensor) -> bool:

@@ -9,6 +9,9 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.number_formats import WIDTHS as WIDTHS  # the programs on the tape read it from here
 
+LENT = WEIGHTS, GATHER, REDUCE = "gathered weights", "all-gather buffer", "reduce-scatter buffer"
+"""Labels of what is there for other devices' sake."""
+
 
 class Place(NamedTuple):
     """A module inside another: its name, for how many equal ones it stands, and how often each of these runs."""
@@ -19,19 +22,20 @@ class Place(NamedTuple):
 
 
 class MemorySnapshot:
-    """What was live when most was: so many bytes in all, of which gradients, and what backward still needs."""
+    """What was live when most was: so many bytes in all, of which saved for backward, gathered, and gradients."""
 
-    __slots__ = ("gradients", "saved", "total")
+    __slots__ = ("gathered", "gradients", "saved", "total")
 
     def __init__(self) -> None:
         self.total = 0
+        self.gathered = 0
         self.saved = 0
         self.gradients = 0
 
     @property
     def temporary(self) -> int:
         """The rest: results that nobody keeps, gradients that are on their way."""
-        return self.total - self.saved - self.gradients
+        return self.total - self.saved - self.gradients - self.gathered
 
 
 class MemoryTracker:
@@ -42,13 +46,14 @@ class MemoryTracker:
     nothing; then sizes may be symbols.
     """
 
-    __slots__ = ("gradients", "live", "most", "phase", "phases", "saved", "since", "watch")
+    __slots__ = ("gathered", "gradients", "live", "most", "phase", "phases", "saved", "since", "watch")
 
     def __init__(self, *, watch: bool = True) -> None:
         self.watch = watch
         self.live = 0
         self.saved = 0
         self.gradients = 0
+        self.gathered = 0
         self.most = MemorySnapshot()
         self.phase = ""
         self.phases: dict[str, MemorySnapshot] = {}
@@ -103,6 +108,11 @@ class MemoryTracker:
             self.gradients -= storage.bytes
             storage.is_gradient = False
 
+    def lent(self, size: Num) -> None:
+        """So many bytes more are for other devices' sake, or less."""
+        if self.watch:
+            self.gathered += value_of(size)
+
     def needed(self, size: Num) -> None:
         """So many bytes for a moment."""
         if self.watch:
@@ -121,6 +131,7 @@ class MemoryTracker:
     def _look(self) -> None:
         if self.live > self.most.total:
             self.most.total, self.most.saved, self.most.gradients = self.live, self.saved, self.gradients
+            self.most.gathered = self.gathered
 
 
 class Found(NamedTuple):
@@ -231,6 +242,7 @@ class Storage:
             "tracker",
             "size",
             "times",
+            "waiting",
         ),
     )
 
@@ -249,6 +261,7 @@ class Storage:
         self.is_gradient = False
         self.kept_as: Storage | None = None
         self.times = times
+        self.waiting = 0  # nodes that it is a gradient for, and that have not run yet
         if counts:
             tracker.made(self)
 

@@ -66,11 +66,36 @@ class Node:
         for storage in self.saved:
             storage.keep()
 
+    def awaits(self, output: int, gradient: Storage) -> None:
+        """This is what has come so far of the gradient of an output."""
+        before, self.pending[output] = self.pending[output], gradient
+        gradient.waiting += 1
+        if before is not None:
+            before.waiting -= 1
+
+    def taken(self) -> list[Storage | None]:
+        """The gradients of its outputs, which nothing waits for any more."""
+        given, self.pending = self.pending, [None] * len(self.pending)
+        for gradient in given:
+            if gradient is not None:
+                gradient.waiting -= 1
+        return given
+
     def ended(self) -> None:
         """What it kept is not needed any more."""
         for storage in self.saved:
             storage.release()
         self.saved = []
+
+
+class Crossing(Node):
+    """A place in the order of nodes where something is done when backward comes to it."""
+
+    __slots__ = ("crossed",)
+
+    def __init__(self, crossed: Callable[[], None]) -> None:
+        super().__init__("crossing", "", (), (), False, 0, 0)
+        self.crossed = crossed
 
 
 class Leaf(Node):
