@@ -26,7 +26,7 @@ def held(shared: bool, view: bool = False) -> dict[str, int]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         model: torch.nn.Module = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(8)))
-        numbers = [weight for weight in model.parameters()]
+        numbers = list(model.parameters())
         x, tracker = torch.zeros(4, 256), MemTracker()
         tracker.track_external(model, x)
         found: dict[str, int] = {}
