@@ -10,6 +10,7 @@ from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
 from tfcalc.families.transformer import Transformer
+from tfcalc.footprint.formats.names import PLAIN, format_named
 from tfcalc.footprint.training.adapters import Adapter, adapted, frozen_where
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 MEGATRON = "megatron"
+LLM_INT8 = "int8"
+"""bitsandbytes' format whose products keep what they read (``MatMul8bitLt``: ``ctx.tensors``)."""
 
 
 def trained(tree: Component, plan: Training) -> Component:
@@ -105,7 +108,11 @@ def numerics(by: Precision, plan: Training) -> Numerics:
     if plan.device == "recorded":
         kept_in = None if formats.weights == FP32.torch else formats.weights
         formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
-    return formats._replace(packed=bool(plan.base_weights))
+    formats = formats._replace(cuda=plan.device == "cuda")
+    if not plan.base_weights:
+        return formats
+    stored = format_named(plan.base_weights).name
+    return formats._replace(packed=stored not in PLAIN, keeps_inputs=stored == LLM_INT8)
 
 
 def known_error(model: Model) -> float:

@@ -81,6 +81,7 @@ class ModuleProgram:
         self.backend = backend
         self.run = self.backend.workload(run, numerics)
         self.tape = Tape(MemoryTracker(watch=every_layer))
+        self.tape.sums_in_place = not numerics.traced
         self.trace = Tuning(self.tape, numerics, every_layer=every_layer)
         self.cache: Cache | None = None
 

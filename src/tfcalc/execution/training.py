@@ -9,6 +9,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.programs import program
+from tfcalc.tape.allocations import Allocation, AllocationRecorder
 from tfcalc.tape.envelope import Envelope
 from tfcalc.tape.memory_tracker import MemorySnapshot, MemoryTracker
 from tfcalc.tape.numerics import Numerics
@@ -58,6 +59,21 @@ def step(
     tape.backward(loss)
     tracker.begin("step")
     return Step(tracker.phases, saved)
+
+
+def allocations(
+    tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str, *, gradients_stay: bool
+) -> list[Allocation]:
+    """What forward and backward allocate and free, in order, every layer by itself; gradients are there at the end."""
+    running = program(model, run, numerics, implementation)
+    tape, recorder = running.tape, AllocationRecorder()
+    tape.tracker = recorder
+    tape.gradients_stay = gradients_stay
+    loss = running(tree)
+    running.autocast_ends()
+    tape.backward(loss)
+    recorder.records = False
+    return recorder.events
 
 
 def envelope(

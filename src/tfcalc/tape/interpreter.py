@@ -32,6 +32,7 @@ class Interpreter(Trace):
         self.every_layer = every_layer
         self.tape = tape
         self.numerics = numerics
+        self.cuda, self.packed, self.keeps_inputs = numerics.cuda, numerics.packed, numerics.keeps_inputs
         self.trained = trained
         self.weights: dict[str, Tensor] = {}
         self.casts: dict[int, Tensor] = {}

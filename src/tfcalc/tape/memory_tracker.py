@@ -242,6 +242,7 @@ class Storage:
             "tracker",
             "size",
             "times",
+            "waiting",
         ),
     )
 
@@ -260,6 +261,7 @@ class Storage:
         self.is_gradient = False
         self.kept_as: Storage | None = None
         self.times = times
+        self.waiting = 0  # nodes that it is a gradient for, and that have not run yet
         if counts:
             tracker.made(self)
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 class Tape:
     """Runs operations one after another, and backward from the last to the first.
 
-    Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere.
+    Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere. Where two
+    meet, the second is added to the first (``sums_in_place``), if nothing else waits for that one: FakeTensors' are not.
+
+    Source: torch's input_buffer.cpp (``can_accumulate_inplace``).
     """
 
     def __init__(self, tracker: MemoryTracker) -> None:
@@ -28,6 +31,7 @@ class Tape:
         self.gradients = True
         self.first_run = True
         self.gradients_stay = True
+        self.sums_in_place = True
         self.kept: dict[int, Kept] = {}
         self.standing = Standing(self)
         self.sharded: Sharded | None = None
@@ -153,7 +157,7 @@ class Tape:
             self.tracker.needed(node.scratch)
         node.ended()
         node.ready = ()
-        node.pending = [None] * len(node.pending)
+        node.taken()
         given = None
         for place, entry in enumerate(node.inputs):
             gradient, made[place] = made[place], None
@@ -168,19 +172,23 @@ class Tape:
                 return
             if not self.gradients_stay:
                 return
-            if node.gradient is not None:  # used twice, as a tied matrix is: both at once, and their sum
-                total = self.new(gradient.elements, gradient.dtype, "sum of gradients")
+            if node.gradient is not None:  # used twice, as a tied matrix is
+                summed = self._sum(node.gradient, gradient)
+                if summed is node.gradient:
+                    return
                 self.tracker.replaced(node.gradient)
-                gradient = total
+                gradient = summed
             node.gradient = gradient
             self.tracker.gradient(gradient)
             return
         before = node.pending[output]
-        if before is None:
-            node.pending[output] = gradient
-        else:
-            total = self.new(before.elements, before.dtype, "sum of gradients")
-            node.pending[output] = total
+        node.awaits(output, gradient if before is None else self._sum(before, gradient))
+
+    def _sum(self, before: Storage, more: Storage) -> Storage:
+        """Of two gradients: in the first one's memory, or in new memory beside both."""
+        if self.sums_in_place and before is not more and before.waiting <= 1:
+            return before
+        return self.new(before.elements, before.dtype, "sum of gradients")
 
     def repeated(self, node: Node) -> None:
         """A checkpoint: run forward again, now with nodes, and backward through these.
@@ -189,9 +197,8 @@ class Tape:
         """
         assert node.again is not None
         outer, self.nodes = self.nodes, []
-        results, pending = node.again(), node.pending
+        results, pending = node.again(), node.taken()
         inner, self.nodes = self.nodes, outer
-        node.pending = [None] * len(pending)
         for place, result in enumerate(results):
             if result.node is not None:  # something in it is trained
                 gradient = pending[place] or self.new(result.elements, result.dtype, "zeros")

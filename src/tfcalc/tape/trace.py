@@ -265,6 +265,13 @@ class Trace:
         """What matrix products run in."""
         return "float32"
 
+    cuda = False
+    """Whether what is peculiar to CUDA's own kernels counts."""
+    packed = False
+    """Whether the matrices that are not trained are quantized, and unpacked for each product."""
+    keeps_inputs = False
+    """Whether such products keep what they read."""
+
     def until_layer_ends(self, x: Tensor) -> None:
         """A variable of the layer has it until the layer ends, though nothing reads it any more."""
 

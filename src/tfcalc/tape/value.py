@@ -66,6 +66,21 @@ class Node:
         for storage in self.saved:
             storage.keep()
 
+    def awaits(self, output: int, gradient: Storage) -> None:
+        """This is what has come so far of the gradient of an output."""
+        before, self.pending[output] = self.pending[output], gradient
+        gradient.waiting += 1
+        if before is not None:
+            before.waiting -= 1
+
+    def taken(self) -> list[Storage | None]:
+        """The gradients of its outputs, which nothing waits for any more."""
+        given, self.pending = self.pending, [None] * len(self.pending)
+        for gradient in given:
+            if gradient is not None:
+                gradient.waiting -= 1
+        return given
+
     def ended(self) -> None:
         """What it kept is not needed any more."""
         for storage in self.saved:
