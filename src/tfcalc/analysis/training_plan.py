@@ -42,6 +42,8 @@ def trained(tree: Component, plan: Training) -> Component:
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
     if plan.precision.endswith("-fsdp") and not placement_of(plan).by_units:
         raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
+    if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
+        raise InvalidModel("--gradient-as-bucket-view has no effect without DDP's buckets", "leave it out")
     return tuned(tree, plan)
 
 
@@ -61,6 +63,12 @@ def gradients_stay(by: Precision, placement: Placement) -> bool:
     FSDP's are made when a unit's have been reduced.
     """
     return not placement.by_units and (placement.stage >= 2 or by.gradients != by.weights)
+
+
+def has_buckets(plan: Training) -> bool:
+    """Whether several GPUs would reduce gradients in DDP's buckets, and not in buffers of another kind."""
+    by = precision(plan.precision)
+    return plan.zero == "0" and plan.backend != MEGATRON and by.gradients == by.weights
 
 
 def units(tree: Component, plan: Training) -> Units | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def chosen(model: Model, run: Workload, compute: str) -> str:
-    """``flash`` for 16-bit numbers, ``efficient`` for fp32; ``math`` in layers without a mask whose fp32 heads share keys.
+    """``flash`` for 16-bit numbers, ``efficient`` for fp32; ``math`` where fp32 heads share keys and have no mask.
 
     ``compute`` is the number format that layers compute in.
 
