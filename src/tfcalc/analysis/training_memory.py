@@ -168,7 +168,8 @@ OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
 
 def _gradients_stay(plan: Training) -> bool:
     """Whether gradients are there all the time: in buffers of their own, or to be added up."""
-    return gradients_stay(precision(plan.precision), placement_of(plan)) or plan.grad_accum != 1
+    buffers = gradients_stay(precision(plan.precision), placement_of(plan)) or plan.gradient_as_bucket_view
+    return buffers or plan.grad_accum != 1
 
 
 def _step(

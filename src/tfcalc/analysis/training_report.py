@@ -10,14 +10,13 @@ from tfcalc.analysis.at_a_glance import of_training, training_summary
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
-from tfcalc.analysis.standing import TrainingStep
+from tfcalc.analysis.standing import TrainingStep, bytes_in
 from tfcalc.analysis.stated import recomputed
 from tfcalc.analysis.training_memory import Peaks, training_step
 from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held, params
-from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.footprint.numbers import of_formulas, of_numbers
 from tfcalc.footprint.training.optimizers import SMALLEST_IN_8_BITS
@@ -30,7 +29,6 @@ from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.core.component import Component
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
     from tfcalc.workload import Workload
@@ -67,7 +65,7 @@ def training_memory(
     refuse_idle_source(model, workload)
     workload, plan = resolve_training(model, workload, plan)
     step = training_step(model, workload, plan)
-    alive = step.alive
+    alive, terms = step.alive, totals(step)
     whole = breakdown(
         of_numbers(alive).root(),
         of_formulas(alive).root(),
@@ -83,7 +81,7 @@ def training_memory(
         title=f"peak, in {PHASES[step.peak.name]}",
         unit="bytes",
         answer=step.peak.total,
-        totals=totals(step),
+        totals=terms,
         model=model.described(),
         conventions={**stated(workload, plan), "units": conventions.units, "not_counted": NOT_COUNTED},
         whole=whole,
@@ -102,7 +100,7 @@ def training_memory(
         ),
         summary=training_summary(
             whole,
-            totals(step),
+            terms,
             exact(model.tree(workload).total(params)),
             of_training(model, workload, plan),
             conventions.units,
@@ -159,7 +157,7 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
 def totals(step: TrainingStep) -> dict[str, int | str]:
     """The terms, each by itself; ``total_bytes`` is the peak, as they are never all live at once."""
     states = step.placed.device
-    weights, gradients, master, optimizer = (_bytes(state) for state in states)
+    weights, gradients, master, optimizer = map(bytes_in, states)
     return {
         "total_bytes": step.peak.total,
         "peak_bytes": step.peak.total,
@@ -168,18 +166,14 @@ def totals(step: TrainingStep) -> dict[str, int | str]:
         "master_weights_bytes": master,
         "gradients_bytes": gradients,
         "optimizer_bytes": optimizer,
-        "activations_bytes": _bytes(step.saved),
+        "activations_bytes": bytes_in(step.saved),
         "kv_cache_bytes": 0,
-        "buffers_bytes": _bytes(step.buffers),
+        "buffers_bytes": bytes_in(step.buffers),
         "gathered_bytes": step.peak.gathered,
-        "communication_bytes": _bytes(step.placed.communication),
+        "communication_bytes": bytes_in(step.placed.communication),
         "temporary_bytes": step.peak.temporary,
-        "host_bytes": sum(_bytes(state) for state in step.placed.host),
+        "host_bytes": sum(map(bytes_in, step.placed.host)),
     }
-
-
-def _bytes(tree: Component) -> int:
-    return value_of(tree.total(bytes_held))
 
 
 def described(phase: Phase) -> dict[str, object]:
@@ -237,7 +231,9 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
             f"FSDP: each layer's weights are gathered in {computed} as it runs, its gradients reduced in {kept}; with "
             "the buffers of both, the next layer's weights in backward, and all of what is in no layer"
         )
-    if plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
+    if plan.gpus != 1 and plan.gradient_as_bucket_view:
+        yield "DDP buckets: gradients are views of them, and there all the time (gradient_as_bucket_view=True)"
+    elif plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"
