@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.alive import term
-from tfcalc.analysis.training_plan import MEGATRON, placement_of
+from tfcalc.analysis.training_plan import has_buckets, placement_of
 from tfcalc.core.component import STORED, Component, Measure
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_of
@@ -57,7 +57,7 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     placement = placement_of(plan)
     by, chosen = precision(plan.precision), optimizer(plan.optimizer)
     made = placed(tree, by, chosen, placement, sized=(sized, placement))
-    if plan.gpus != 1 and not placement.stage and plan.backend != MEGATRON:
+    if plan.gpus != 1 and has_buckets(plan) and not plan.gradient_as_bucket_view:
         made = made._replace(communication=ddp_buckets(tree, by))
     if not plan.base_weights:
         return made

@@ -12,7 +12,7 @@ from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.standing import TrainingStep, bytes_in
 from tfcalc.analysis.stated import recomputed
-from tfcalc.analysis.training_memory import training_step
+from tfcalc.analysis.training_memory import Peaks, training_step
 from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
@@ -24,6 +24,7 @@ from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import NUMBERS
 from tfcalc.report import Footer, Report, breakdown, exact
+from tfcalc.report.later import Later
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
 
@@ -46,6 +47,9 @@ DROPOUT_MASKS = (
     "the activations, 4 bytes in fp32)"
 )
 OTHER_PHASES = "Other phases: "
+CONTEXT = "CUDA context"
+FRAGMENTS = "fragmentation (allow 5-15 %)"
+"""What a card shows beyond the peak: where it is simulated, it stands in a line of its own."""
 NOT_COUNTED = (
     "CUDA context (0.3 to 0.6 GB), kernel workspaces, the allocator's rounding and fragmentation, communication buffers"
 )
@@ -84,10 +88,13 @@ def training_memory(
         depth=depth,
         legend=legend(used, model, workload, plan) | letters,
         notes=(_other_phases(step, conventions.units), *model.remarks(workload), *_caveats(model, plan)),
-        more={"timeline": [described(phase) for phase in step.phases]},
+        more=Later(
+            {"timeline": [described(phase) for phase in step.phases]},
+            lambda: _on_card(model, workload, plan, step.peak.total),
+        ),
         footer=Footer(
             assumes=(*in_short(model, workload, plan), *assumed_dtype(model, plan.precision)),
-            not_counted=f"CUDA context, {_between_gpus(plan)}fragmentation (allow 5-10 %)",
+            not_counted=", ".join((CONTEXT, *_between_gpus(plan), FRAGMENTS)),
             see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
             assumptions=tuple(notes(workload, plan)),
         ),
@@ -101,12 +108,21 @@ def training_memory(
     )
 
 
-def _between_gpus(plan: Training) -> str:
+def _between_gpus(plan: Training) -> tuple[str, ...]:
     """What GPUs exchange gradients and weights in, as far as it is not counted."""
     if plan.gpus == 1:
-        return ""
+        return ()
     counted = plan.zero == "0" or placement_of(plan).by_units
-    return "NCCL's buffers, " if counted else "communication buffers of ZeRO, "
+    return ("NCCL's buffers" if counted else "communication buffers of ZeRO",)
+
+
+def _on_card(model: Model, run: Workload, plan: Training, allocated: int) -> dict[str, int]:
+    """What a card shows of it, where its allocations are known in their order."""
+    if plan.backend == MEGATRON:
+        return {}
+    from tfcalc.analysis.card import entries, of_step  # a simulation, for those who ask for the JSON or the phases
+
+    return entries(of_step(Peaks(model), run, plan, allocated))
 
 
 def _other_phases(step: TrainingStep, units: str) -> str:
@@ -215,7 +231,9 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
             f"FSDP: each layer's weights are gathered in {computed} as it runs, its gradients reduced in {kept}; with "
             "the buffers of both, the next layer's weights in backward, and all of what is in no layer"
         )
-    if plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
+    if plan.gpus != 1 and plan.gradient_as_bucket_view:
+        yield "DDP buckets: gradients are views of them, and there all the time (gradient_as_bucket_view=True)"
+    elif plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"

@@ -120,7 +120,9 @@ class Stack(Module):
 
         if not group.again:
             return layer(x)
-        return x.trace.checkpoint(layer, x, *list(handed.values())[-1:], early_stop=ctx.run.early_stop)
+        beside = list(handed.values())[-1:]
+        how = {"early_stop": ctx.run.early_stop, "by_operation": ctx.run.by_operation}
+        return x.trace.checkpoint(layer, x, *beside, **how)
 
 
 def _ends(groups: list[Group]) -> Iterator[Group]:

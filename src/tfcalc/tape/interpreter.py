@@ -11,6 +11,7 @@ from tfcalc.tape.call import Call
 from tfcalc.tape.kernels import Kernel, launched
 from tfcalc.tape.memory_tracker import Place
 from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.selected import Selected
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
 from tfcalc.tape.trace import Group, Part, Trace, stacked
@@ -41,6 +42,8 @@ class Interpreter(Trace):
         self.outputs: list[Tensor] = []
         self.shared: tuple[str, int] | None = None
         """The name of the weights that run and other layers have, too, and how many modules are around these."""
+        self.selected: Selected | None = None
+        """What a checkpoint keeps beside what it is given."""
         self.kernels: list[Kernel] | None = None
         """Those that have been launched, where somebody asks for them."""
 
@@ -122,7 +125,8 @@ class Interpreter(Trace):
 
     def call(self, call: Call) -> Tensor:
         """Run an operation: memory for its result, and a node if a gradient reaches it."""
-        storage = call.shares or self.tape.new(call.shape, call.dtype, call.name)
+        kept = None if self.selected is None else self.selected.of(call)
+        storage = call.shares or kept or self.tape.new(call.shape, call.dtype, call.name)
         storage.kept_as = call.kept_as
         made = Tensor(self, storage, call.shape, call.dtype, call.strides or dense(call.shape))
         if self.tape.gradients and any(each is not None and each.needs_gradient for each in call.inputs):
@@ -130,16 +134,21 @@ class Interpreter(Trace):
             made.node = self.tape.node(call.name, call.inputs, saves, call.passes, call.scratch)
         if self.kernels is not None:
             self.kernels += launched(call, made, self.tape.path)
+        if self.selected is not None:
+            self.selected.ran(call, made)
         return made
 
-    def checkpoints(self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False) -> list[Tensor]:
+    def checkpoints(
+        self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False, by_operation: bool = False
+    ) -> list[Tensor]:
         """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint)."""
         if not self.tape.gradients:
             return run(*given)
-        module = list(self.tape.module)
-        with self.without_gradients():
+        module, selected = list(self.tape.module), Selected() if by_operation else None
+        with self.without_gradients(), self._selecting(selected):
             results = run(*given)
-        node = self.tape.node("checkpoint", given, given, outputs=len(results))
+        kept = selected.kept if selected is not None else []
+        node = self.tape.node("checkpoint", given, [*given, *kept], outputs=len(results))
         made = [
             Tensor(self, each.storage, each.shape, each.dtype, each.strides, node=node, output=place)
             for place, each in enumerate(results)
@@ -147,7 +156,10 @@ class Interpreter(Trace):
 
         def again() -> list[Tensor]:
             before, self.tape.module = self.tape.module, module
-            computed = run(*given)
+            if selected is not None:
+                selected.begins_again(node)
+            with self._selecting(selected):
+                computed = run(*given)
             self.tape.module = before
             self.held.clear()  # what it ran in has returned
             self.autocast_ends()
@@ -155,6 +167,14 @@ class Interpreter(Trace):
 
         node.again = again
         return made
+
+    @contextmanager
+    def _selecting(self, selected: Selected | None) -> Iterator[None]:
+        before, self.selected = self.selected, selected
+        try:
+            yield
+        finally:
+            self.selected = before
 
     def alias(self, name: str, weight: Tensor) -> None:
         """Another name of a weight, by which others are tied to it."""

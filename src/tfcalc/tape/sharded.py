@@ -130,7 +130,7 @@ class Sharded:
     def takes(self, leaf: Leaf, gradient: Storage) -> None:
         """The gradient of a weight; of one that is used twice there is the sum of both."""
         if leaf.gradient is not None:
-            gradient = self.tape.new(gradient.shape, gradient.dtype, "sum of gradients")
+            gradient = self.tape.sum_of(leaf.gradient, gradient)
         leaf.gradient = gradient
         self.reached.append(leaf)
 

@@ -19,7 +19,7 @@ class Tape:
     """Runs operations one after another, and backward from the last to the first.
 
     Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere. Where two
-    meet, the second is added to the first (``sums_in_place``), if nothing else waits for that one: FakeTensors' are not.
+    meet, the second is added to the first (``sums_in_place``), if nothing else waits for that one; FakeTensors are not.
 
     Source: torch's input_buffer.cpp (``can_accumulate_inplace``).
     """
@@ -168,7 +168,7 @@ class Tape:
             if not self.gradients_stay:
                 return
             if node.gradient is not None:  # used twice, as a tied matrix is
-                summed = self._sum(node.gradient, gradient)
+                summed = self.sum_of(node.gradient, gradient)
                 if summed is node.gradient:
                     return
                 self.tracker.replaced(node.gradient)
@@ -177,9 +177,9 @@ class Tape:
             self.tracker.gradient(gradient)
             return
         before = node.pending[output]
-        node.awaits(output, gradient if before is None else self._sum(before, gradient))
+        node.awaits(output, gradient if before is None else self.sum_of(before, gradient))
 
-    def _sum(self, before: Storage, more: Storage) -> Storage:
+    def sum_of(self, before: Storage, more: Storage) -> Storage:
         """Of two gradients: in the first one's memory, or in new memory beside both."""
         if self.sums_in_place and before is not more and before.waiting <= 1:
             return before

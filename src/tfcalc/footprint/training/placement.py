@@ -99,13 +99,11 @@ def gathered(
 def ddp_buckets(tree: Component, precision: Precision) -> Component:
     """DistributedDataParallel's buckets: a copy of all gradients, which it reduces, from the first step to the last.
 
-    Nothing where gradients have a format of their own: those are reduced in the buffers that they are summed up in.
+    Where gradients have a format of their own there are none: those are reduced in the buffers they are summed up in.
 
     Source: torch.nn.parallel.DistributedDataParallel, ``gradient_as_bucket_view=False``: with True "the saved memory
-    size will be equal to the total gradients memory size".
+    size will be equal to the total gradients memory size"; torch/csrc/distributed/c10d/reducer.cpp.
     """
-    if precision.gradients != precision.weights:
-        return NOTHING
     return Component(
         "communication",
         "communication",
