@@ -16,6 +16,7 @@ from tfcalc.analysis.training_plan import (
     placement_of,
     stored_as,
     trained,
+    trained_in,
 )
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
@@ -138,7 +139,7 @@ OFF_TAPE = {"optimizer": "none", "zero": "0", "gpus": 1, "layout": "flat", "offl
 
 def _gradients_stay(plan: Training) -> bool:
     """Whether gradients are there all the time: in buffers of their own, or to be added up."""
-    return gradients_stay(precision(plan.precision), placement_of(plan)) or plan.grad_accum != 1
+    return gradients_stay(trained_in(plan), placement_of(plan)) or plan.grad_accum != 1
 
 
 def _step(tree: Component, model: Model, run: Workload, plan: Training, tracker: MemoryTracker | None = None) -> Step:

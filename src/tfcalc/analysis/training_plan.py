@@ -11,10 +11,12 @@ from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
 from tfcalc.families.transformer import Transformer
-from tfcalc.footprint.training.precisions import Precision
+from tfcalc.footprint.formats.names import format_named
+from tfcalc.footprint.training.adapters import drops
+from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
-from tfcalc.number_formats import FP32, NUMBERS
+from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.tape.numerics import Numerics
 
 if TYPE_CHECKING:
@@ -54,18 +56,33 @@ def gradients_stay(by: Precision, placement: Placement) -> bool:
     return placement.stage >= 2 or by.gradients != by.weights
 
 
+def trained_in(plan: Training) -> Precision:
+    """The formats of what is trained: of the weights, or of adapters where there are some; the plan is resolved."""
+    by = precision(plan.precision)
+    return by if plan.lora is None else by.of_adapters(plan.lora_dtype)
+
+
+def base_dtype(by: Precision, plan: Training) -> str:
+    """The format of the weights as they are computed with, of which quantized ones are unpacked."""
+    base = format_named(plan.base_weights) if plan.base_weights else None
+    return base.name if base is not None and base.name in COMPUTED else by.stored
+
+
 def numerics(by: Precision, plan: Training) -> Numerics:
     """The formats that the tape runs in.
 
     As recorded, that is on a CPU, a LayerNorm of 16-bit weights keeps its statistics in 16 bits, and the rows of masks
     are as long as they are; CUDA keeps fp32 statistics, and fills rows up to a multiple of 8.
     """
-    compute = NUMBERS[by.compute].torch
-    formats = Numerics(FP32.torch, compute) if by.autocast else Numerics(compute)
+    own = base_dtype(by, plan)
+    formats = Numerics(NUMBERS[own].torch, NUMBERS[by.compute].torch if by.autocast else None)
+    if plan.lora is not None:
+        kind = "" if plan.lora_dtype == own else NUMBERS[plan.lora_dtype].torch
+        formats = formats._replace(adapters=kind, drops_adapters=drops(plan.lora_dropout))
     if plan.device == "recorded":
         kept_in = None if formats.weights == FP32.torch else formats.weights
         formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
-    return formats._replace(packed=bool(plan.base_weights))
+    return formats._replace(packed=bool(plan.base_weights) and plan.base_weights not in COMPUTED)
 
 
 def known_error(model: Model) -> float:

@@ -13,7 +13,8 @@ class Numerics(NamedTuple):
     ``statistics``: that of a LayerNorm's mean and deviation; by default fp32. ``aligned_masks``: whether rows of masks
     are filled up for the memory-efficient kernel, as CUDA's are. ``traced``: whether no one can read what numbers a
     mask has (FakeTensorMode, torch.compile), so that one of ones stays. ``packed``: whether the matrices that are not
-    trained are quantized, and unpacked for each product.
+    trained are quantized, and unpacked for each product. ``adapters``: the format of trained maps beside them, where
+    that is another; ``drops_adapters``: whether there is dropout before these.
     """
 
     weights: str = "float32"
@@ -22,6 +23,8 @@ class Numerics(NamedTuple):
     aligned_masks: bool = True
     traced: bool = False
     packed: bool = False
+    adapters: str = ""
+    drops_adapters: bool = False
 
     @property
     def compute(self) -> str:
