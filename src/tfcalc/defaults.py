@@ -82,15 +82,26 @@ def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[
     check_sizes(plan)
     if plan.precision == AUTO:
         dtype = compute_dtype(model)
-        tuned = plan.lora is not None and dtype != FP32.name and plan.backend != "megatron"
+        tuned = plan.lora is not None and dtype != FP32.name and not _in_one_format(plan)
         plan = plan.replaced(precision=f"{dtype}-autocast" if tuned else dtype)
     if plan.lora is not None and plan.lora_dtype == AUTO:
-        plan = plan.replaced(lora_dtype=precision(plan.precision).adapted)
+        by = precision(plan.precision)
+        plan = plan.replaced(lora_dtype=by.stored if _in_one_format(plan) else by.adapted)
     if drops(plan.lora_dropout) and not workload.dropout:
         raise InvalidModel(f"--lora-dropout {plan.lora_dropout} has no effect with --no-dropout", "leave one out")
     if workload.kernel == AUTO:
-        workload = workload.replaced(kernel=chosen(model, workload, precision(plan.precision).compute))
+        kernel = chosen(model, workload, precision(plan.precision).compute)
+        fused = plan.backend == "fused" and kernel != "flash"
+        workload = workload.replaced(kernel="efficient" if fused else kernel)
     return workload, plan
+
+
+def _in_one_format(plan: Training) -> bool:
+    """Whether adapters have the format of the weights because what GPUs gather together has but one.
+
+    Source: TRL's SFTTrainer, which gives ``autocast_adapter_dtype=False`` to peft with ZeRO stage 3.
+    """
+    return plan.zero == "3" or plan.backend == "megatron"
 
 
 def resolve_serving(model: Model, workload: Workload, plan: Serving, dtype: str = AUTO) -> tuple[Workload, Serving]:

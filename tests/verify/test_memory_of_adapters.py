@@ -1,4 +1,4 @@
-"""What LoRA keeps for backward, and the peaks of its steps: beside transformers' models with adapters as peft runs them.
+"""What LoRA keeps for backward, and the peaks of its steps, beside transformers' models with peft's adapters.
 
 Each is run with the formats that people train in: adapters in fp32 under autocast over fp32 or bf16 weights, in fp32
 beside bf16 weights without autocast, and all in bf16.
@@ -91,12 +91,12 @@ def test_what_autograd_keeps_is_what_pytorch_keeps(name: str, how: str, mode: Mo
 def only_what_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tracker registers hooks on all parameters, frozen ones among them."""
     nothing = torch.zeros(1, requires_grad=True)
+
+    def of_trained(real: Any) -> Any:
+        return lambda tensor, hook: real(tensor if tensor.requires_grad else nothing, hook)
+
     for name in ("register_hook", "register_post_accumulate_grad_hook"):
-
-        def register(tensor: Any, hook: Any, real: Any = getattr(torch.Tensor, name)) -> Any:
-            return real(tensor if tensor.requires_grad else nothing, hook)
-
-        monkeypatch.setattr(torch.Tensor, name, register)
+        monkeypatch.setattr(torch.Tensor, name, of_trained(getattr(torch.Tensor, name)))
 
 
 @pytest.mark.usefixtures("only_what_is_trained")

@@ -147,6 +147,8 @@ def _definitions(run: Workload, by: Conventions) -> Iterator[str]:
 def recomputed(run: Workload) -> str:
     """What backward computes again, in words."""
     stops = ", only what is needed (early stop)" if run.early_stop and run.every else ""
+    if run.by_operation:
+        return f"every layer, but for attention and every other matrix product{stops}"
     match run.every:
         case 0:
             return "attention between its projections"

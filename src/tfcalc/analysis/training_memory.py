@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.alive import TEMPORARY, alive, lump
@@ -17,6 +18,7 @@ from tfcalc.analysis.training_plan import (
     stored_as,
     trained,
     trained_in,
+    units,
 )
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
@@ -31,10 +33,11 @@ from tfcalc.footprint.training.placement import Placed
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import WIDTHS
 from tfcalc.symbols import remembering
-from tfcalc.tape.memory_tracker import Found, MemoryTracker, PeakRecorder
+from tfcalc.tape.memory_tracker import LENT, Found, MemoryTracker, PeakRecorder
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
+    from tfcalc.footprint.training.reserved import Reserved
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -65,6 +68,8 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     passing = states.step if peak.name == STEP else _passing(recorder, peak)
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
+    elif placement.by_units:
+        states = states._replace(gathered=_gathered(recorder, peak))
     return TrainingStep(alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)
 
 
@@ -87,7 +92,7 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
     gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
     formats = numerics(precision(plan.precision), plan)
-    moments = envelope(sized, model, run, formats, plan.backend, gradients_stay=not stay)
+    moments = envelope(sized, model, run, formats, plan.backend, gradients_stay=not stay, units=units(sized, plan))
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
     return [*(formula_of(there) + each for each in moments), formula_of(base + gradients + scratch)]
 
@@ -108,7 +113,7 @@ class Peaks:
         check_loops(self.model, run)
         sized, states, buffers = self._standing(run, plan)
         stay = _gradients_stay(plan)
-        key = run, plan.replaced(**OFF_TAPE), stay
+        key = run, plan.replaced(**(ON_HOST if placement_of(plan).by_units else OFF_TAPE)), stay
         if key not in self.steps:
             self.steps[key] = _step(sized, self.model, run, plan)
         return highest(_phases(plan, states, buffers, self.steps[key])).total
@@ -120,6 +125,30 @@ class Peaks:
             return _on_megatron(self.model, run, plan).peak.total
         _, states, buffers = self._standing(run, plan)
         return highest(_phases(plan, states, buffers, Step({}, 0))).total
+
+    def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
+        """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
+        from tfcalc.footprint.allocator.caching import OutOfMemory
+
+        try:
+            self.reserved(run, plan, memory)
+        except OutOfMemory:
+            return False
+        return True
+
+    def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
+        """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
+        from tfcalc.footprint.allocator.settings import Settings  # a simulation that few answers show
+        from tfcalc.footprint.training.reserved import reserved
+        from tfcalc.tape.allocations import AllocationRecorder
+
+        run, plan = resolve_training(self.model, run, plan)
+        sized, states, buffers = self._standing(run, plan)
+        recorder = AllocationRecorder()
+        _step(sized, self.model, run, plan, recorder, ends_alone=False)
+        if plan.offload != "none":
+            states = states._replace(step=Component("step", "memory"))
+        return reserved(states, buffers, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
 
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         sized = trained(self.model.tree(run), plan)
@@ -133,19 +162,39 @@ def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     return on_megatron(model, run, plan)
 
 
-OFF_TAPE = {"optimizer": "none", "zero": "0", "gpus": 1, "layout": "flat", "offload": "none", "grad_accum": 1}
-"""Fields of a plan that decide on the states alone, once it is known whether gradients stay."""
+ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1}
+OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
+"""Fields of a plan that decide on the states alone, once it is known whether gradients stay; the former with FSDP."""
 
 
 def _gradients_stay(plan: Training) -> bool:
     """Whether gradients are there all the time: in buffers of their own, or to be added up."""
-    return gradients_stay(trained_in(plan), placement_of(plan)) or plan.grad_accum != 1
+    buffers = gradients_stay(trained_in(plan), placement_of(plan)) or plan.gradient_as_bucket_view
+    return buffers or plan.grad_accum != 1
 
 
-def _step(tree: Component, model: Model, run: Workload, plan: Training, tracker: MemoryTracker | None = None) -> Step:
+def _step(
+    tree: Component,
+    model: Model,
+    run: Workload,
+    plan: Training,
+    tracker: MemoryTracker | None = None,
+    *,
+    ends_alone: bool = True,
+) -> Step:
     """The step on a tape."""
     formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
-    return step(tree, model, run, formats, plan.backend, gradients_stay=stay, tracker=tracker)
+    return step(
+        tree,
+        model,
+        run,
+        formats,
+        plan.backend,
+        gradients_stay=stay,
+        units=units(tree, plan),
+        tracker=tracker,
+        ends_alone=ends_alone,
+    )
 
 
 def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:
@@ -158,14 +207,23 @@ def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> li
 
 def _passing(recorder: PeakRecorder, peak: Phase) -> Component:
     """What is there for a moment at the peak: each kind of tensor by the operation that made it."""
-    alike: dict[tuple[str, str, int], list[Found]] = {}
-    for one in recorder.passing(peak.name):
-        alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
-    parts = [
-        Component(name, "memory", Cost(held=(Held(name, (ones[0].elements,), 8 * WIDTHS[dtype]),)), copies=len(ones))
-        for (name, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1]))
-        if name
-    ]
-    tree = Component("temporary", "temporary", parts=tuple(parts))
+    parts = tuple(_alike(one for one in recorder.passing(peak.name) if one.label not in LENT))
+    tree = Component("temporary", "temporary", parts=parts)
     rest = peak.temporary - bytes_in(tree)
     return tree._replace(parts=(*parts, lump("workspace", rest, TEMPORARY))) if rest else tree
+
+
+def _gathered(recorder: PeakRecorder, peak: Phase) -> Component:
+    """What is there at the peak for other devices' sake."""
+    parts = _alike(one for one in recorder.passing(peak.name) if one.label in LENT)
+    return Component("gathered", "memory", parts=tuple(parts))
+
+
+def _alike(found: Iterable[Found]) -> Iterator[Component]:
+    alike: dict[tuple[str, str, int], list[Found]] = {}
+    for one in found:
+        alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
+    for (name, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1])):
+        if name:
+            held = Held(name, (ones[0].elements,), 8 * WIDTHS[dtype])
+            yield Component(name, "memory", Cost(held=(held,)), copies=len(ones))

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.fine_tuning import tuned
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
+from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
 from tfcalc.families.transformer import Transformer
-from tfcalc.footprint.formats.names import format_named
+from tfcalc.footprint.formats.names import PLAIN, format_named
 from tfcalc.footprint.training.adapters import drops
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
@@ -22,9 +23,12 @@ from tfcalc.tape.numerics import Numerics
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.tape.sharded import Units
     from tfcalc.workload import Workload
 
 MEGATRON = "megatron"
+LLM_INT8 = "int8"
+"""bitsandbytes' format whose products keep what they read (``MatMul8bitLt``: ``ctx.tensors``)."""
 
 
 def trained(tree: Component, plan: Training) -> Component:
@@ -38,6 +42,12 @@ def trained(tree: Component, plan: Training) -> Component:
             )
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
+    if plan.precision.endswith("-fsdp") and not placement_of(plan).by_units:
+        raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
+    if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
+        raise InvalidModel("--gradient-as-bucket-view has no effect without DDP's buckets", "leave it out")
+    if plan.lora is not None and plan.zero == "3" and plan.lora_dtype not in (AUTO, precision(plan.precision).stored):
+        raise InvalidModel(f"--lora-dtype {plan.lora_dtype} with --zero 3 is not supported", "leave one of them out")
     return tuned(tree, plan)
 
 
@@ -52,20 +62,45 @@ def placement_of(plan: Training) -> Placement:
 
 
 def gradients_stay(by: Precision, placement: Placement) -> bool:
-    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights."""
-    return placement.stage >= 2 or by.gradients != by.weights
+    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights.
+
+    FSDP's are made when a unit's have been reduced.
+    """
+    return not placement.by_units and (placement.stage >= 2 or by.gradients != by.weights)
+
+
+def has_buckets(plan: Training) -> bool:
+    """Whether several GPUs would reduce gradients in DDP's buckets, and not in buffers of another kind."""
+    by = trained_in(plan)
+    return plan.zero == "0" and plan.backend != MEGATRON and by.gradients == by.weights
+
+
+def units(tree: Component, plan: Training) -> Units | None:
+    """What FSDP gathers together, where it shares the weights."""
+    placement = placement_of(plan)
+    if not placement.by_units:
+        return None
+    from tfcalc.footprint.formats.names import single
+    from tfcalc.footprint.training.fsdp import units_of  # of those that ask for it
+
+    base = single(plan.base_weights) if plan.base_weights else None
+    return units_of(tree, precision(plan.precision), placement, base, accumulates=plan.grad_accum != 1)
 
 
 def trained_in(plan: Training) -> Precision:
-    """The formats of what is trained: of the weights, or of adapters where there are some; the plan is resolved."""
+    """The formats of what is trained: of the weights, or of adapters where there are some."""
     by = precision(plan.precision)
-    return by if plan.lora is None else by.of_adapters(plan.lora_dtype)
+    if plan.lora is None:
+        return by
+    return by.of_adapters(by.adapted if plan.lora_dtype == AUTO else plan.lora_dtype)
 
 
 def base_dtype(by: Precision, plan: Training) -> str:
-    """The format of the weights as they are computed with, of which quantized ones are unpacked."""
+    """The format in which the code reads the weights: FSDP gathers them in that of products."""
     base = format_named(plan.base_weights) if plan.base_weights else None
-    return base.name if base is not None and base.name in COMPUTED else by.stored
+    if base is not None and base.name in COMPUTED:
+        return base.name
+    return by.stored if by.autocast else by.compute
 
 
 def numerics(by: Precision, plan: Training) -> Numerics:
@@ -77,12 +112,16 @@ def numerics(by: Precision, plan: Training) -> Numerics:
     own = base_dtype(by, plan)
     formats = Numerics(NUMBERS[own].torch, NUMBERS[by.compute].torch if by.autocast else None)
     if plan.lora is not None:
-        kind = "" if plan.lora_dtype == own else NUMBERS[plan.lora_dtype].torch
+        kind = "" if plan.lora_dtype in (own, by.adapted) and not by.autocast else NUMBERS[plan.lora_dtype].torch
         formats = formats._replace(adapters=kind, drops_adapters=drops(plan.lora_dropout))
     if plan.device == "recorded":
         kept_in = None if formats.weights == FP32.torch else formats.weights
         formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
-    return formats._replace(packed=bool(plan.base_weights) and plan.base_weights not in COMPUTED)
+    formats = formats._replace(cuda=plan.device == "cuda")
+    if not plan.base_weights:
+        return formats
+    stored = format_named(plan.base_weights).name
+    return formats._replace(packed=stored not in PLAIN, keeps_inputs=stored == LLM_INT8)
 
 
 def known_error(model: Model) -> float:

@@ -69,7 +69,7 @@ class Tuning(Interpreter):
         """
         if not self.tuned.adapters or _plain(self.tape.path) not in self.tuned.adapters:
             return made
-        dtype, packed = self.numerics.adapters or made.dtype, self.numerics.packed
+        dtype, packed = self.numerics.adapters or self.numerics.weights, self.numerics.packed
         if packed:
             made = copied(made, made.shape, "clone", made.strides)
         read = x if packed and self.numerics.autocast else self.to(x, dtype)  # a variable has it to the end
@@ -94,6 +94,7 @@ class ModuleProgram:
         self.backend = backend
         self.run = self.backend.workload(run, numerics)
         self.tape = Tape(MemoryTracker(watch=every_layer))
+        self.tape.sums_in_place = not numerics.traced
         self.trace = Tuning(self.tape, numerics, every_layer=every_layer)
         self.cache: Cache | None = None
 

@@ -20,7 +20,8 @@ class Training(Described):
     """How a model is trained: number formats, optimizer, backend, what is frozen, and over how many GPUs.
 
     ``precision`` "auto" is the checkpoint's own number format (fp32 for the model without a name), in which adapters
-    of a 16-bit checkpoint are trained under autocast, as transformers' Trainer does; ``backend`` "auto" is transformers for published models and torch.nn for the classic one.
+    of a 16-bit checkpoint are trained under autocast, as transformers' Trainer does; ``backend`` "auto" is transformers
+    for published models and torch.nn for the classic one.
     """
 
     precision: str = choice(
@@ -68,6 +69,11 @@ class Training(Described):
         "--layout",
         default="flat",
         known=LAYOUTS,
+    )
+    gradient_as_bucket_view: bool = choice(
+        "DDP's gradients are views of its buckets, rather than tensors beside them",
+        "--gradient-as-bucket-view/--no-gradient-as-bucket-view",
+        default=False,
     )
     offload: str = choice("model states offloaded to CPU memory", "--offload", default="none", known=OFFLOADS)
     tensor_parallel: Num = dimension(

@@ -25,6 +25,16 @@ class Precision(NamedTuple):
     autocast: bool = False
 
     @property
+    def gathered(self) -> str:
+        """What FSDP gathers weights in, as torch calls it: that of products, which autocast makes copies for later."""
+        return NUMBERS["fp32" if self.autocast else self.compute].torch
+
+    @property
+    def reduced(self) -> str:
+        """What FSDP reduces gradients in, as torch calls it: that in which they are kept."""
+        return NUMBERS["fp32" if self.gradients == NUMBERS["fp32"].bits else self.compute].torch
+
+    @property
     def computed(self) -> int:
         """Bits of an activation, and of a weight as it enters a product."""
         return NUMBERS[self.compute].bits
@@ -72,6 +82,9 @@ PRECISIONS = {
         # the same over weights in 16 bits: transformers' Trainer with bf16=True and a model that is loaded in bf16
         Precision("bf16-autocast", 16, 16, 0, 16, "bf16", autocast=True),
         Precision("fp16-autocast", 16, 16, 0, 16, "fp16", autocast=True),
+        # FSDP's MixedPrecisionPolicy(param_dtype=bf16, reduce_dtype=fp32): what devices share is fp32
+        Precision("bf16-fsdp", 32, 32, 0, 32, "bf16"),
+        Precision("fp16-fsdp", 32, 32, 0, 32, "fp16"),
         # ZeRO (arXiv 1910.02054), section 3.1: 2 + 2 + K with K = 12
         Precision("bf16-master", 16, 16, 32, 32, "bf16"),
         Precision("fp16-master", 16, 16, 32, 32, "fp16"),
