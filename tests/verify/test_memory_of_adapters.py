@@ -72,6 +72,8 @@ def adapted(name: str, mode: Mode, targets: str, dropout: float, *, quantized: b
 def test_what_autograd_keeps_is_what_pytorch_keeps(name: str, how: str, mode: Mode) -> None:
     targets = TARGETS[name] if how == "some" else "all-linear"
     dropout, quantized = 0.05 * (how == "dropout"), how == "quantized"
+    if quantized and mode.precision == "bf16-mixed":
+        pytest.skip("the plain matrices that stand for packed ones here are cast, and their copies kept")
     with without_data():
         built, inputs = adapted(name, mode, targets, dropout, quantized=quantized, recompute=False)
         theirs = saved(built, inputs, recipe=mode.recipe)
