@@ -17,6 +17,7 @@ from tfcalc.analysis.training_plan import (
     placement_of,
     stored_as,
     trained,
+    trained_in,
     units,
 )
 from tfcalc.core.component import Component
@@ -172,7 +173,7 @@ OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
 
 def _gradients_stay(plan: Training) -> bool:
     """Whether gradients are there all the time: in buffers of their own, or to be added up."""
-    buffers = gradients_stay(precision(plan.precision), placement_of(plan)) or plan.gradient_as_bucket_view
+    buffers = gradients_stay(trained_in(plan), placement_of(plan)) or plan.gradient_as_bucket_view
     return buffers or plan.grad_accum != 1
 
 
