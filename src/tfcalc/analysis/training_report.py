@@ -222,7 +222,7 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
             "the buffers of both, the next layer's weights in backward, and all of what is in no layer"
         )
     if plan.gpus != 1 and plan.gradient_as_bucket_view:
-        yield "DDP buckets: gradients are views of them, and there all the time (gradient_as_bucket_view=True)"
+        yield "DDP buckets: gradients are views of them, and are never freed (gradient_as_bucket_view=True)"
     elif plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
