@@ -135,6 +135,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     error = 0.0 if plan.backend == MEGATRON else known_error(model)
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
+    if plan.tensor_parallel != 1 and plan.backend != MEGATRON:
+        yield "Accuracy: an estimate; tensor parallelism under FSDP was compared with no run of PyTorch's"
     if loops(model):
         yield "Accuracy: peaks of layers that loop over time came out up to 11 % below PyTorch's (random small models)"
     yield from of_text_alone(model)

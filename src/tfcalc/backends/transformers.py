@@ -138,6 +138,13 @@ class Transformers:
             ids = logits.trace.new(logits.shape[:-1], "int64", "labels")
         return nll_of_softmax(logits.trace.to(logits, "float32") if model.upcasts else logits, self.labels(model, ids))
 
+    def loss_of_shares(self, logits: Tensor) -> Tensor:
+        """In fp32, each device by its own (torch.distributed.tensor.parallel.loss_parallel)."""
+        trace = logits.trace
+        self.begin_loss(trace)
+        labels = trace.new(logits.shape[:-1], "int64", "labels")
+        return nll_of_softmax(trace.to(logits, "float32"), labels)
+
     def begin_loss(self, trace: Trace) -> None:
         """A phase of its own."""
         assert isinstance(trace, Interpreter)

@@ -15,7 +15,7 @@ Source: Shoeybi et al. 2019 (arXiv 1909.08053), section 3: f and g; Korthikanti 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tfcalc.core.cost import Elementwise, Message
 from tfcalc.core.number import Num, divide, product, total
@@ -86,22 +86,26 @@ def handed_on(x: Tensor, forward: Num, backward: Num) -> Tensor:
     return x.trace.call(call._replace(messages=(message,), kernels=()))
 
 
-def cross_entropy_of_shares(logits: Tensor, name: str, devices: Num) -> Tensor:
-    """``−log softmax(logits)[next token]`` where each device has the logits of some words; a copy in fp32 is kept.
+def cross_entropy_of_shares(logits: Tensor, name: str, devices: Num, code: Callable[[], Tensor]) -> Tensor:
+    """``−log softmax(logits)[next token]`` where each device has the logits of some words.
 
     They agree on each token's largest logit, on that of its target, and on the sum of exponentials: three numbers a
     token, each by an all-reduce.
 
-    Source: Megatron-LM's ``vocab_parallel_cross_entropy``; Korthikanti et al. 2022, section 4.3: "the cross entropy
-    loss requires storing the logits which are calculated in 32-bit floating point".
+    Source: Megatron-LM's ``vocab_parallel_cross_entropy``; torch.distributed.tensor.parallel.loss_parallel.
     """
     work = (Elementwise("cross-entropy", logits.elements, *CROSS_ENTROPY),)
     agreed = Message(ALL_REDUCE, devices, logits.rows, forward=3, backward=0, bits=FP32.bits)
     call = Call("cross_entropy", (logits,), (), FP32.torch, elementwise=work, leaf=Leaf(name, "loss"))
-    return logits.trace.compose(call._replace(messages=(agreed,)), lambda: _of_copy(logits))
+    return logits.trace.compose(call._replace(messages=(agreed,)), code)
 
 
-def _of_copy(logits: Tensor) -> Tensor:
+def of_copy(logits: Tensor) -> Tensor:
+    """The loss of a copy of the logits in fp32, which is kept.
+
+    Source: Korthikanti et al. 2022, section 4.3: "the cross entropy loss requires storing the logits which are
+    calculated in 32-bit floating point".
+    """
     copy = logits.trace.call(Call("logits", (logits,), logits.shape, FP32.torch, kernels=("_to_copy",)))
     return logits.trace.call(Call("cross_entropy", (copy,), (), FP32.torch, saves=(copy,)))
 

@@ -184,4 +184,5 @@ class Device(Module):
         logits = scaled(logits) if self.scales else logits
         if not ctx.run.training:
             return logits
-        return cross_entropy_of_shares(logits, f"{self.head.name}.loss", self.at.tp)
+        name = f"{self.head.name}.loss"
+        return cross_entropy_of_shares(logits, name, self.at.tp, lambda: ctx.backend.loss_of_shares(logits))
