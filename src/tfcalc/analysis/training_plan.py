@@ -151,7 +151,7 @@ def piece_of(model: Model, run: Workload, plan: Training) -> Model:
     from tfcalc.placed.rules import on_device  # of those that ask for it
 
     assert isinstance(model, HFModel)
-    piece = on_device(model.module(), Layout(plan.tensor_parallel, plan.sequence_parallel, rows=1))
+    piece = on_device(model.module(), Layout(plan.tensor_parallel, plan.sequence_parallel, rows=1, gathers_again=False))
     for each in piece.all_of():
         if isinstance(each, FewerGroups):
             check_even("key and value heads", each.groups, "tensor", each.devices)

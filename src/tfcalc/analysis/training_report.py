@@ -136,7 +136,7 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
     if plan.tensor_parallel != 1 and plan.backend != MEGATRON:
-        yield "Accuracy: an estimate; tensor parallelism under FSDP was compared with no run of PyTorch's"
+        yield "Accuracy: an estimate; layers that GPUs share under FSDP were compared with DTensor's of one small model"
     if loops(model):
         yield "Accuracy: peaks of layers that loop over time came out up to 11 % below PyTorch's (random small models)"
     yield from of_text_alone(model)

@@ -139,11 +139,11 @@ class Transformers:
         return nll_of_softmax(logits.trace.to(logits, "float32") if model.upcasts else logits, self.labels(model, ids))
 
     def loss_of_shares(self, logits: Tensor) -> Tensor:
-        """In fp32, each device by its own (torch.distributed.tensor.parallel.loss_parallel)."""
-        trace = logits.trace
-        self.begin_loss(trace)
-        labels = trace.new(logits.shape[:-1], "int64", "labels")
-        return nll_of_softmax(trace.to(logits, "float32"), labels)
+        """DTensor's."""
+        from tfcalc.ops.collectives import of_logarithms  # few models are shared
+
+        self.begin_loss(logits.trace)
+        return of_logarithms(logits)
 
     def begin_loss(self, trace: Trace) -> None:
         """A phase of its own."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 from tfcalc.core.cost import Elementwise, Message
 from tfcalc.core.number import Num, divide, product, total
-from tfcalc.number_formats import FP32
+from tfcalc.number_formats import FP32, INT64
 from tfcalc.ops.work import CROSS_ENTROPY
 from tfcalc.tape.call import Call, Leaf
 from tfcalc.tape.tensor import Shape, Tensor
@@ -42,13 +42,14 @@ def summed_over_all(x: Tensor, devices: Num) -> Tensor:
     return x.trace.call(call._replace(messages=(message,), passes=True))
 
 
-def gathered_sequence(x: Tensor, devices: Num) -> Tensor:
+def gathered_sequence(x: Tensor, devices: Num, *, again: bool = True) -> Tensor:
     """G of sequence parallelism: the tokens of all devices, of which each has a share.
 
-    What reads them keeps the share alone, and backward gathers them once more for the gradient of its weights.
+    What reads them keeps the share alone, and backward gathers them once more for the gradient of its weights
+    (``again``: Megatron-LM); or it keeps what was gathered (DTensor).
     """
-    call = _gathering(x, _with_axis(x, 1, x.shape[1] * devices), devices, "input", again=True)
-    return x.trace.call(call._replace(kept_as=x.storage))
+    call = _gathering(x, _with_axis(x, 1, x.shape[1] * devices), devices, "input", again=again)
+    return x.trace.call(call._replace(kept_as=x.storage if again else None))
 
 
 def scattered_sum(x: Tensor, devices: Num) -> Tensor:
@@ -108,6 +109,23 @@ def of_copy(logits: Tensor) -> Tensor:
     """
     copy = logits.trace.call(Call("logits", (logits,), logits.shape, FP32.torch, kernels=("_to_copy",)))
     return logits.trace.call(Call("cross_entropy", (copy,), (), FP32.torch, saves=(copy,)))
+
+
+def of_logarithms(logits: Tensor) -> Tensor:
+    """The loss of the logarithms of the softmax over all devices' words, which are kept, in fp32.
+
+    Beside the logits' copy there are for a moment those less the largest; in backward the softmax itself.
+
+    Source: torch.distributed.tensor.parallel.loss (``_log_softmax``, ``_nll_loss_and_log_softmax_backward``).
+    """
+    trace = logits.trace
+    copy = trace.to(logits, FP32.torch)
+    size = copy.elements * (FP32.bits // 8)
+    trace.needed(2 * size)
+    logarithms = Call("log_softmax", (copy,), copy.shape, FP32.torch, saves_result=True, scratch=size)
+    made = trace.call(logarithms)
+    labels = trace.new(logits.shape[:-1], INT64.torch, "labels")
+    return trace.call(Call("nll_loss", (made,), (), FP32.torch, saves=(made, labels)))
 
 
 def _gathering(

@@ -33,7 +33,7 @@ def entering(x: Tensor, at: Layout) -> Tensor:
     """What devices that share a sub-layer read of the stream: all tokens."""
     if at.alone:
         return x
-    return gathered_sequence(x, at.tp) if at.sequence_parallel else copied_to_all(x, at.tp)
+    return gathered_sequence(x, at.tp, again=at.gathers_again) if at.sequence_parallel else copied_to_all(x, at.tp)
 
 
 def leaving(x: Tensor, at: Layout) -> Tensor:
