@@ -29,8 +29,8 @@ UNITS = {"bytes": 1, "MiB": 2**20, "GiB": 2**30, "GB": 10**9}
 KEYS = {
     "allocated": "peak_bytes",
     "active": "peak_bytes",
-    "reserved": "peak_bytes",
-    "nvidia-smi": "peak_bytes",
+    "reserved": "reserved_bytes",
+    "nvidia-smi": "device_bytes",
     "saved": "activations_bytes",
 }
 """Where the answer has each quantity. Active are the allocated blocks, which are rounded up to 512 bytes."""

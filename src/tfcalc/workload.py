@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 DEFAULT_LENGTH = 512
 PAIRS = ("full", "causal", "causal-half")
 KERNELS = ("auto", "eager", "math", "efficient", "flash")
-FUSED = ("efficient", "flash")
+EITHER = "efficient or math"
+"""What "auto" stands for where layers differ in what they can run."""
+FUSED = ("efficient", "flash", EITHER)
 PHASES = ("forward", "train", "prefill", "decode")
 POSITIONS_WITH_LOGITS = ("all", "last")
 RECOMPUTED = ("none", "selective", "selective-op", "full", "every:N")

@@ -1,4 +1,4 @@
-"""Allocations in order are the same memory as that which is tracked: every layer by itself, or some standing for all."""
+"""Allocations in order hold what is tracked, where every layer runs by itself as where some stand for all."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tfcalc.analysis.training_plan import numerics, trained
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.defaults import resolve_training
-from tfcalc.execution.training import allocations, step
+from tfcalc.execution.training import step
 from tfcalc.footprint.allocator.settings import Settings
 from tfcalc.footprint.training.placement import NOTHING, Placed
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.footprint.training.reserved import Reserved, reserved, sizes
 from tfcalc.footprint.training.states import States
-from tfcalc.tape.allocations import Allocation
+from tfcalc.tape.allocations import Allocation, AllocationRecorder
 
 MIB = 2**20
 
@@ -30,10 +30,13 @@ def test_most_is_live_when_the_tracker_says_so(name: str, recompute: str, gradie
     run, plan = Workload(phase="train", seq_len=256, recompute=recompute), Training(precision="bf16-mixed")
     run, plan = resolve_training(model, run, plan)
     tree, formats = trained(model.tree(run), plan), numerics(precision(plan.precision), plan)
-    events = allocations(tree, model, run, formats, plan.backend, gradients_stay=gradients_stay)
+    recorder = AllocationRecorder()
+    args = (tree, model, run, formats, plan.backend)
+    step(*args, gradients_stay=gradients_stay, tracker=recorder, ends_alone=False)
+    events = recorder.events
     made = {event.tensor: event.bytes for event in events if event.bytes}
     live = accumulate(event.bytes or -made[event.tensor] for event in events)
-    phases = step(tree, model, run, formats, plan.backend, gradients_stay=gradients_stay).phases
+    phases = step(*args, gradients_stay=gradients_stay).phases
     assert max(live) == max(phase.total for phase in phases.values())
 
 
@@ -44,6 +47,7 @@ def component(*held: int, copies: int = 1) -> Component:
 def test_each_copy_has_tensors_of_its_own() -> None:
     tree = Component("model", "memory", Cost(held=(Held("table", (3,), 4),)), (component(5, 6, copies=2),))
     assert list(sizes(tree)) == [2, 5, 6, 5, 6]
+    assert list(sizes(tree._replace(kind="experts", copies=8))) == [16, 40, 48, 40, 48]
 
 
 def states(weights: Component, optimizer: Component = NOTHING, step: Component = NOTHING) -> Placed:
@@ -61,8 +65,9 @@ STEP = [
 
 
 def test_a_step_by_hand() -> None:
-    """First step: 30 of weights, 24, 40; the 12 of the gradient are cut off the 40 that are free again. Two moments of 12:
-    one from the 24 that are free (12 are left), the other from these. 94 are reserved.
+    """First step: 30 of weights, 24, 40; the 12 of the gradient are cut off the 40 that are free again.
+
+    Two moments of 12: one from the 24 that are free (12 are left), the other from these. 94 are reserved.
 
     Second: nothing has 24 but the 40, of which 16 are left; the 40 need a segment of their own; the gradient fits
     best in the 12 of the first. 134 are reserved, 30 + 24 + 24 + 40 = 118 in use at most.

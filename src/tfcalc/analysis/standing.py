@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.alive import term
 from tfcalc.analysis.training_plan import has_buckets, placement_of
-from tfcalc.core.component import Component
+from tfcalc.core.component import STORED, Component, Measure
 from tfcalc.core.cost import Cost, Held
-from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
+from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_of
+from tfcalc.core.number import product, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.footprint.formats.names import format_named, single
@@ -79,9 +80,15 @@ def standing_of(states: Placed, buffers: Component) -> Standing:
     return Standing(*(bytes_in(each) for each in held))
 
 
+BYTES = Measure(
+    lambda cost: total(bytes_of(product(map(value_of, held.factors)), held.bits) for held in cost.held), STORED
+)
+"""Of what is held: those of :func:`~tfcalc.core.measure.bytes_held`, without their formula."""
+
+
 def bytes_in(tree: Component) -> int:
-    """The bytes of all that a tree holds."""
-    return value_of(tree.total(bytes_held))
+    """The bytes of all that a tree holds, where sizes remember formulas, too."""
+    return value_of(tree.total(BYTES))
 
 
 def buffers_of(tree: Component, run: Workload, by: Precision) -> Component:

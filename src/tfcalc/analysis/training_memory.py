@@ -37,6 +37,7 @@ from tfcalc.tape.memory_tracker import LENT, Found, MemoryTracker, PeakRecorder
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
+    from tfcalc.footprint.training.reserved import Reserved
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -127,6 +128,30 @@ class Peaks:
         _, states, buffers = self._standing(run, plan)
         return highest(_phases(plan, states, buffers, Step({}, 0))).total
 
+    def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
+        """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
+        from tfcalc.footprint.allocator.caching import OutOfMemory
+
+        try:
+            self.reserved(run, plan, memory)
+        except OutOfMemory:
+            return False
+        return True
+
+    def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
+        """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
+        from tfcalc.footprint.allocator.settings import Settings  # a simulation that few answers show
+        from tfcalc.footprint.training.reserved import reserved
+        from tfcalc.tape.allocations import AllocationRecorder
+
+        run, plan = resolve_training(self.model, run, plan)
+        sized, states, buffers = self._standing(run, plan)
+        recorder = AllocationRecorder()
+        _step(sized, self.model, run, plan, recorder, ends_alone=False)
+        if plan.offload != "none":
+            states = states._replace(step=Component("step", "memory"))
+        return reserved(states, buffers, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
+
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         sized = trained(piece_of(self.model, run, plan).tree(run), plan)
         stored = stored_as(self.model, sized)
@@ -150,10 +175,28 @@ def _gradients_stay(plan: Training) -> bool:
     return buffers or plan.grad_accum != 1
 
 
-def _step(tree: Component, model: Model, run: Workload, plan: Training, tracker: MemoryTracker | None = None) -> Step:
+def _step(
+    tree: Component,
+    model: Model,
+    run: Workload,
+    plan: Training,
+    tracker: MemoryTracker | None = None,
+    *,
+    ends_alone: bool = True,
+) -> Step:
     """The step on a tape."""
     formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
-    return step(tree, model, run, formats, plan.backend, gradients_stay=stay, units=units(tree, plan), tracker=tracker)
+    return step(
+        tree,
+        model,
+        run,
+        formats,
+        plan.backend,
+        gradients_stay=stay,
+        units=units(tree, plan),
+        tracker=tracker,
+        ends_alone=ends_alone,
+    )
 
 
 def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:

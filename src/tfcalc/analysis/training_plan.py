@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.fine_tuning import tuned
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.formats.names import PLAIN, format_named
-from tfcalc.footprint.training.adapters import Adapter, adapted, frozen_where
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
@@ -31,14 +31,6 @@ LLM_INT8 = "int8"
 
 def trained(tree: Component, plan: Training) -> Component:
     """The model's tree with adapters beside it, and with what is not trained frozen. Raises InvalidModel."""
-    if plan.lora is None:
-        for what, given in (
-            (f"frozen weights in {plan.base_weights}", plan.base_weights),
-            ("DoRA", plan.dora),
-            (f"LoRA's targets {plan.lora_targets!r:.60}", plan.lora_targets != "all-linear"),
-        ):
-            if given:
-                raise InvalidModel(f"{what} without LoRA", "add --lora 16")
     if plan.gpus == 1:
         if plan.zero != "0":
             raise InvalidModel(f"--zero {plan.zero} on 1 GPU has no effect", "add --gpus 8")
@@ -52,13 +44,7 @@ def trained(tree: Component, plan: Training) -> Component:
         raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
     if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
         raise InvalidModel("--gradient-as-bucket-view has no effect without DDP's buckets", "leave it out")
-    if plan.lora is not None:
-        tree = adapted(tree, Adapter(plan.lora, _listed(plan.lora_targets), plan.dora))
-    return frozen_where(tree, *_listed(plan.freeze)) if plan.freeze else tree
-
-
-def _listed(names: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in names.split(",") if name.strip())
+    return tuned(tree, plan)
 
 
 def stored_as(model: Model, tree: Component) -> Component:

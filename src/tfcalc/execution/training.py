@@ -9,7 +9,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.programs import program
-from tfcalc.tape.allocations import Allocation, AllocationRecorder
 from tfcalc.tape.envelope import Envelope
 from tfcalc.tape.memory_tracker import MemorySnapshot, MemoryTracker
 from tfcalc.tape.numerics import Numerics
@@ -38,13 +37,14 @@ def step(
     gradients_stay: bool,
     units: Units | None = None,
     tracker: MemoryTracker | None = None,
+    ends_alone: bool = True,
 ) -> Step:
     """Run forward and backward, layer by layer: what is live beside the parameters, their gradients included.
 
     ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time. FSDP
-    gathers ``units``. Another ``tracker`` may look on.
+    gathers ``units``. Another ``tracker`` may look on, and every layer run for it, not those at the ends alone.
     """
-    running = program(model, run, numerics, implementation, ends_alone=True)
+    running = program(model, run, numerics, implementation, ends_alone=ends_alone)
     tape, tracker = running.tape, tracker or running.tape.tracker
     tape.tracker = tracker
     tape.gradients_stay = gradients_stay
@@ -59,21 +59,6 @@ def step(
     tape.backward(loss)
     tracker.begin("step")
     return Step(tracker.phases, saved)
-
-
-def allocations(
-    tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str, *, gradients_stay: bool
-) -> list[Allocation]:
-    """What forward and backward allocate and free, in order, every layer by itself; gradients are there at the end."""
-    running = program(model, run, numerics, implementation)
-    tape, recorder = running.tape, AllocationRecorder()
-    tape.tracker = recorder
-    tape.gradients_stay = gradients_stay
-    loss = running(tree)
-    running.autocast_ends()
-    tape.backward(loss)
-    recorder.records = False
-    return recorder.events
 
 
 def envelope(

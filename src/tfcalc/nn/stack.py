@@ -53,6 +53,11 @@ class Stack(Module):
     count: Num
 
     @property
+    def parts(self) -> Iterator[Module]:
+        """Its layers, one that stands at several places once."""
+        return iter({id(layer): layer for layer in self.layers}.values())
+
+    @property
     def groups(self) -> list[Group]:
         """Those that are alike together, in the order of the first of each."""
         found: list[tuple[Module, list[int]]] = []

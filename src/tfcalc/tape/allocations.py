@@ -8,6 +8,9 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.tape.memory_tracker import MemoryTracker, Storage
 
+STEP = "step"
+"""The phase after backward: what is there when it begins are the gradients."""
+
 
 class Allocation(NamedTuple):
     """So many bytes for a tensor, by its number in the step; 0 bytes: it is freed."""
@@ -17,14 +20,13 @@ class Allocation(NamedTuple):
 
 
 class AllocationRecorder(MemoryTracker):
-    """Notes what is allocated and freed while it ``records``; every layer has to run by itself for it."""
+    """Notes what forward and backward allocate and free; every layer has to run by itself for it."""
 
-    __slots__ = ("_numbers", "events", "records")
+    __slots__ = ("_numbers", "events")
 
     def __init__(self) -> None:
         super().__init__()
         self.events: list[Allocation] = []
-        self.records = True
         self._numbers: dict[int, int] = {}
 
     def made(self, storage: Storage) -> None:
@@ -44,10 +46,10 @@ class AllocationRecorder(MemoryTracker):
         super().needed(size)
 
     def _allocated(self, key: int, size: int) -> None:
-        if self.records and size:
+        if size and self.phase != STEP:
             self._numbers[key] = len(self.events)
             self.events.append(Allocation(len(self.events), size))
 
     def _freed(self, key: int) -> None:
-        if self.records and key in self._numbers:
+        if key in self._numbers and self.phase != STEP:
             self.events.append(Allocation(self._numbers.pop(key), 0))

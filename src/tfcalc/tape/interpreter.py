@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.number import Num, product
+from tfcalc.core.number import Num
 from tfcalc.tape.call import Call
 from tfcalc.tape.kernels import Kernel, launched
 from tfcalc.tape.memory_tracker import Place
@@ -15,6 +15,7 @@ from tfcalc.tape.selected import Selected
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
 from tfcalc.tape.trace import Group, Part, Trace, stacked
+from tfcalc.tape.value import Leaf, Node
 
 
 class Interpreter(Trace):
@@ -79,8 +80,8 @@ class Interpreter(Trace):
         path, shape = weight.tied_to or f"{self._home}.{weight.name}", stacked(weight, copies)
         if path not in self.weights:
             trained = not weight.frozen and self.trained(self.tape.path)
-            held = self.tape.parameter(product(shape), dtype or self.numerics.weights, path, trained=trained)
-            self.weights[path] = Tensor(self, held.storage, shape, held.dtype, dense(shape), node=held.node)
+            node = Leaf(path) if trained else None
+            self.weights[path] = self._there(shape, dtype or self.numerics.weights, path, node)
         # a matrix that is a table elsewhere is read the other way round
         return self.weights[path] if weight.tied_to is None else self.view(self.weights[path], shape, dense(shape))
 
@@ -105,8 +106,7 @@ class Interpreter(Trace):
         """A trained number of the module that runs, in a format of its own."""
         path = f"{self.tape.path}.{name}"
         if path not in self.weights:
-            held = self.tape.parameter(1, dtype, path)
-            self.weights[path] = Tensor(self, held.storage, (1,), dtype, (1,), node=held.node)
+            self.weights[path] = self._there((1,), dtype, path, Leaf(path))
         return self.weights[path]
 
     @contextmanager
@@ -126,7 +126,7 @@ class Interpreter(Trace):
     def call(self, call: Call) -> Tensor:
         """Run an operation: memory for its result, and a node if a gradient reaches it."""
         kept = None if self.selected is None else self.selected.of(call)
-        storage = call.shares or kept or self.tape.new(product(call.shape), call.dtype, call.name)
+        storage = call.shares or kept or self.tape.new(call.shape, call.dtype, call.name)
         storage.kept_as = call.kept_as
         made = Tensor(self, storage, call.shape, call.dtype, call.strides or dense(call.shape))
         if self.tape.gradients and any(each is not None and each.needs_gradient for each in call.inputs):
@@ -197,16 +197,18 @@ class Interpreter(Trace):
 
     def new(self, shape: Shape, dtype: str, label: str) -> Tensor:
         """Memory that nothing is computed from."""
-        return Tensor(self, self.tape.new(product(shape), dtype, label), shape, dtype, dense(shape))
+        return Tensor(self, self.tape.new(shape, dtype, label), shape, dtype, dense(shape))
 
     def given(self, shape: Shape, dtype: str, label: str) -> Tensor:
         """A tensor that is there before anything runs, and is counted elsewhere."""
-        return Tensor(self, self.tape.given(product(shape), dtype, label).storage, shape, dtype, dense(shape))
+        return self._there(shape, dtype, label)
 
     def data(self, shape: Shape, label: str) -> Tensor:
         """One that is given, and whose gradient is asked for."""
-        held = self.tape.parameter(product(shape), self.weights_format, label)
-        return Tensor(self, held.storage, shape, held.dtype, dense(shape), node=held.node)
+        return self._there(shape, self.weights_format, label, Leaf(label))
+
+    def _there(self, shape: Shape, dtype: str, label: str, node: Node | None = None) -> Tensor:
+        return Tensor(self, self.tape.given(shape, dtype, label), shape, dtype, dense(shape), node=node)
 
     def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
         """Views of parts of the last axis; their gradients are put together again."""

@@ -158,7 +158,7 @@ class Sharded:
             self._let_go(self.reducing)
             self.reducing = buffer
         self.reached.clear()
-        piece = self.tape.new(unit.piece, self.units.reduced, "reduced gradients")
+        piece = self.tape.new((unit.piece,), self.units.reduced, "reduced gradients")
         if not self.units.accumulates:
             self.tape.tracker.gradient(piece)
             self.pieces.append(piece)
@@ -172,7 +172,7 @@ class Sharded:
 
     def _lend(self, numbers: Num, dtype: str, label: str) -> Storage:
         self.tape.tracker.lent(numbers * WIDTHS[dtype])
-        return self.tape.new(numbers, dtype, label)
+        return self.tape.new((numbers,), dtype, label)
 
     def _let_go(self, storages: list[Storage]) -> None:
         for storage in storages:

@@ -19,7 +19,7 @@ class Tape:
     """Runs operations one after another, and backward from the last to the first.
 
     Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere. Where two
-    meet, the second is added to the first (``sums_in_place``), if nothing else waits for that one: FakeTensors' are not.
+    meet, the second is added to the first (``sums_in_place``), if nothing else waits for that one; FakeTensors are not.
 
     Source: torch's input_buffer.cpp (``can_accumulate_inplace``).
     """
@@ -82,18 +82,13 @@ class Tape:
         """The module that runs, dotted."""
         return ".".join(place.name for place in self.module)
 
-    def new(self, elements: Num, dtype: str, label: str = "") -> Storage:
-        """Memory for so many numbers."""
-        return Storage(self.tracker, elements, dtype, label, times=self.turns)
+    def new(self, shape: tuple[Num, ...], dtype: str, label: str = "") -> Storage:
+        """Memory for numbers of this shape."""
+        return Storage(self.tracker, shape, dtype, label, times=self.turns)
 
-    def given(self, elements: Num, dtype: str, label: str = "") -> Value:
-        """A tensor that is there before anything runs, and is counted elsewhere."""
-        return Value(Storage(self.tracker, elements, dtype, label, counts=False), elements, dtype)
-
-    def parameter(self, elements: Num, dtype: str, name: str, *, trained: bool = True) -> Value:
-        """A weight."""
-        held = Storage(self.tracker, elements, dtype, name, counts=False)
-        return Value(held, elements, dtype, Leaf(name) if trained else None)
+    def given(self, shape: tuple[Num, ...], dtype: str, label: str = "") -> Storage:
+        """Memory that is there before anything runs, and is counted elsewhere."""
+        return Storage(self.tracker, shape, dtype, label, counts=False)
 
     def node(
         self,
@@ -118,7 +113,7 @@ class Tape:
     def backward(self, loss: Value) -> None:
         """Run the nodes from the last to the first; the gradient of ``loss`` is 1."""
         assert loss.node is not None
-        first = self.new(loss.elements, loss.dtype, "gradient of the loss")  # held until the end, as PyTorch does
+        first = self.new(loss.shape, loss.dtype, "gradient of the loss")  # held until the end, as PyTorch does
         self.seed(loss.node, loss.output, first)
         self.first_run = False
         self.kept.clear()
@@ -188,7 +183,7 @@ class Tape:
         """Of two gradients: in the first one's memory, or in new memory beside both."""
         if self.sums_in_place and before is not more and before.waiting <= 1:
             return before
-        return self.new(before.elements, before.dtype, "sum of gradients")
+        return self.new(before.shape, before.dtype, "sum of gradients")
 
     def repeated(self, node: Node) -> None:
         """A checkpoint: run forward again, now with nodes, and backward through these.
@@ -201,7 +196,7 @@ class Tape:
         inner, self.nodes = self.nodes, outer
         for place, result in enumerate(results):
             if result.node is not None:  # something in it is trained
-                gradient = pending[place] or self.new(result.elements, result.dtype, "zeros")
+                gradient = pending[place] or self.new(result.shape, result.dtype, "zeros")
                 self.seed(result.node, result.output, gradient)
                 del gradient
             pending[place] = None

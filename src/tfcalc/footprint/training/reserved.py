@@ -17,6 +17,7 @@ from tfcalc.tape.allocations import Allocation
 
 STEPS = 2
 """So many run: the first makes the optimizer's states, and from the second on all is as in that before."""
+STACKED = "experts"
 
 
 class Reserved(NamedTuple):
@@ -66,11 +67,18 @@ def reserved(
 
 
 def sizes(tree: Component) -> Iterator[int]:
-    """The bytes of each tensor that a tree holds, one after the other, copies too."""
+    """The bytes of each tensor that a tree holds, one after the other, copies too.
+
+    Experts are stacked: what each of them holds is a part of one tensor.
+    """
     own = [value_of(bytes_of(held.size, held.bits)) for held in tree.own.held]
     inside = [*own, *(size for part in tree.parts for size in sizes(part))]
-    for _ in range(value_of(tree.copies)):
-        yield from inside
+    copies = value_of(tree.copies)
+    if tree.kind == STACKED:
+        yield from (copies * size for size in inside)
+    else:
+        for _ in range(copies):
+            yield from inside
 
 
 def _all(allocator: CachingAllocator, tree: Component) -> list[Block]:
