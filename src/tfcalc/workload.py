@@ -18,7 +18,7 @@ EITHER = "efficient or math"
 FUSED = ("efficient", "flash", EITHER)
 PHASES = ("forward", "train", "prefill", "decode")
 POSITIONS_WITH_LOGITS = ("all", "last")
-RECOMPUTED = ("none", "selective", "full", "every:N")
+RECOMPUTED = ("none", "selective", "selective-op", "full", "every:N")
 LATENT = ("expanded", "absorbed")
 CONVOLUTIONS = ("counter", "run")
 EXPERTS = ("chosen", "all")
@@ -72,7 +72,8 @@ class Workload(Described):
         known=KERNELS,
     )
     recompute: str = choice(
-        "gradient checkpointing: what backward recomputes",
+        "gradient checkpointing: what backward recomputes; selective-op: layers, but for attention and every other "
+        "matrix product (torchtitan)",
         "--checkpointing",
         "--recompute",
         default="none",
@@ -167,7 +168,12 @@ class Workload(Described):
     def every(self) -> int:
         """Which layers backward recomputes: each (1), each second (2), …; 0 for none."""
         kind, _, step = self.recompute.partition(":")
-        return {"none": 0, "selective": 0, "full": 1}.get(kind) or int(step or 0)
+        return {"none": 0, "selective": 0, "selective-op": 1, "full": 1}.get(kind) or int(step or 0)
+
+    @property
+    def by_operation(self) -> bool:
+        """Whether of layers that backward recomputes some results are saved: every other product's, and attention's."""
+        return self.recompute == "selective-op"
 
     def pairs(
         self,

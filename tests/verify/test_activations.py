@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tfcalc.backends.activations import activation
@@ -25,9 +27,9 @@ WITH_WEIGHTS = ("prelu", "xielu")
 @pytest.mark.parametrize("kind", sorted(set(ACT2CLS) - set(WITH_WEIGHTS)))
 def test_an_activation_keeps_what_transformers_code_keeps(kind: str, dtype: str) -> None:
     x = torch.zeros(6, 7, dtype=getattr(torch, dtype), requires_grad=True)
-    theirs = {}
+    theirs: dict[int, Any] = {}
 
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
+    def pack(tensor: Any) -> Any:
         storage = tensor.untyped_storage()
         theirs[storage.data_ptr()] = storage
         return tensor

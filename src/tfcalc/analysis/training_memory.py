@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.alive import TEMPORARY, alive, lump
@@ -13,9 +14,12 @@ from tfcalc.analysis.training_plan import (
     gradients_stay,
     known_error,
     numerics,
+    piece_of,
     placement_of,
     stored_as,
     trained,
+    trained_in,
+    units,
 )
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
@@ -24,6 +28,7 @@ from tfcalc.core.traced import formula_of, value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
 from tfcalc.execution.training import Step, envelope, kept, step
+from tfcalc.footprint.plans import TRAINER
 from tfcalc.footprint.training.activations import activations
 from tfcalc.footprint.training.beside import Beside, outputs
 from tfcalc.footprint.training.peak import STEP, Phase, highest, phases
@@ -31,10 +36,11 @@ from tfcalc.footprint.training.placement import Placed
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import WIDTHS
 from tfcalc.symbols import remembering
-from tfcalc.tape.memory_tracker import Found, MemoryTracker, PeakRecorder
+from tfcalc.tape.memory_tracker import LENT, Found, MemoryTracker, PeakRecorder
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
+    from tfcalc.footprint.training.reserved import Reserved
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -48,12 +54,13 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     run, plan = resolve_training(model, run, plan)
     if plan.backend == MEGATRON:
         return _on_megatron(model, run, plan)
-    check_alone(plan)
+    check_alone(model, plan)
     known_error(model)
     check_loops(model, run)
     by, placement = precision(plan.precision), placement_of(plan)
+    model_, run_ = piece_of(remembering(model), run, plan), remembering(run)
+    model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
-    model_, run_ = remembering(model), remembering(run)
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
@@ -66,6 +73,8 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     passing = states.step if peak.name == STEP else _passing(recorder, peak)
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
+    elif placement.by_units:
+        states = states._replace(gathered=_gathered(recorder, peak))
     logits = bytes_in(outputs(ran.returned))
     there = alive(states, saved, beside, passing, peak)
     return TrainingStep(there, found, peak, saved, states, beside, passing, logits)
@@ -81,15 +90,17 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     run, plan = resolve_training(model, run, plan)
     if plan.backend == MEGATRON:
         raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
-    check_alone(plan)
+    check_alone(model, plan)
     known_error(model)
     check_loops(model, run)
+    model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
     states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
     stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
     formats = numerics(precision(plan.precision), plan)
-    moments, returned = envelope(sized, model, run, formats, plan.backend, gradients_stay=not stay)
+    pieces = units(sized, plan)
+    moments, returned = envelope(sized, model, run, formats, plan.backend, gradients_stay=not stay, units=pieces)
     gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, beside_of(buffers, plan, returned)))
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
     return [*(formula_of(there) + each for each in moments), formula_of(base + gradients + scratch)]
@@ -101,6 +112,8 @@ class Peaks:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.steps: dict[tuple[Workload, Training, bool], Step] = {}
+        self.states: dict[Training, Placed] = {}
+        """Of each plan; no workload changes them."""
 
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
@@ -111,9 +124,9 @@ class Peaks:
         check_loops(self.model, run)
         sized, states, buffers = self._standing(run, plan)
         stay = _gradients_stay(plan)
-        key = run, plan.replaced(**OFF_TAPE), stay
+        key = run, plan.replaced(**(ON_HOST if placement_of(plan).by_units else OFF_TAPE)), stay
         if key not in self.steps:
-            self.steps[key] = _step(sized, self.model, run, plan)
+            self.steps[key] = _step(sized, piece_of(self.model, run, plan), run, plan)
         ran = self.steps[key]
         return highest(_phases(plan, states, beside_of(buffers, plan, ran.returned), ran)).total
 
@@ -125,10 +138,37 @@ class Peaks:
         _, states, buffers = self._standing(run, plan)
         return highest(_phases(plan, states, Beside(buffers), Step({}, 0))).total
 
+    def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
+        """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
+        from tfcalc.footprint.allocator.caching import OutOfMemory
+
+        try:
+            self.reserved(run, plan, memory)
+        except OutOfMemory:
+            return False
+        return True
+
+    def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
+        """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
+        from tfcalc.footprint.allocator.settings import Settings  # a simulation that few answers show
+        from tfcalc.footprint.training.reserved import reserved
+        from tfcalc.tape.allocations import AllocationRecorder
+
+        run, plan = resolve_training(self.model, run, plan)
+        sized, states, buffers = self._standing(run, plan)
+        recorder = AllocationRecorder()
+        ran = _step(sized, self.model, run, plan, recorder, ends_alone=False)
+        if plan.offload != "none":
+            states = states._replace(step=Component("step", "memory"))
+        beside = beside_of(buffers, plan, ran.returned)
+        return reserved(states, beside, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
+
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
-        sized = trained(self.model.tree(run), plan)
-        stored = stored_as(self.model, sized)
-        return sized, states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
+        sized = trained(piece_of(self.model, run, plan).tree(run), plan)
+        if plan not in self.states:
+            stored = stored_as(self.model, sized)
+            self.states[plan] = states_of(stored, stored, plan)
+        return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
 
 
 def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
@@ -137,28 +177,39 @@ def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     return on_megatron(model, run, plan)
 
 
-OFF_TAPE = {
-    "optimizer": "none",
-    "capability": "",
-    "loop": "trainer",
-    "zero": "0",
-    "gpus": 1,
-    "layout": "flat",
-    "offload": "none",
-    "grad_accum": 1,
-}
-"""Fields of a plan that decide on the states alone, once it is known whether gradients stay."""
+ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1, "capability": "", "loop": TRAINER}
+OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
+"""Fields of a plan that decide on the states alone, once it is known whether gradients stay; the former with FSDP."""
 
 
 def _gradients_stay(plan: Training) -> bool:
     """Whether gradients are there all the time: in buffers of their own, or to be added up."""
-    return gradients_stay(precision(plan.precision), placement_of(plan)) or plan.grad_accum != 1
+    buffers = gradients_stay(trained_in(plan), placement_of(plan)) or plan.gradient_as_bucket_view
+    return buffers or plan.grad_accum != 1
 
 
-def _step(tree: Component, model: Model, run: Workload, plan: Training, tracker: MemoryTracker | None = None) -> Step:
+def _step(
+    tree: Component,
+    model: Model,
+    run: Workload,
+    plan: Training,
+    tracker: MemoryTracker | None = None,
+    *,
+    ends_alone: bool = True,
+) -> Step:
     """The step on a tape."""
     formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
-    return step(tree, model, run, formats, plan.backend, gradients_stay=stay, tracker=tracker)
+    return step(
+        tree,
+        model,
+        run,
+        formats,
+        plan.backend,
+        gradients_stay=stay,
+        units=units(tree, plan),
+        tracker=tracker,
+        ends_alone=ends_alone,
+    )
 
 
 def _phases(plan: Training, states: Placed, beside: Beside, ran: Step) -> list[Phase]:
@@ -171,14 +222,23 @@ def _phases(plan: Training, states: Placed, beside: Beside, ran: Step) -> list[P
 
 def _passing(recorder: PeakRecorder, peak: Phase) -> Component:
     """What is there for a moment at the peak: each kind of tensor by the operation that made it."""
-    alike: dict[tuple[str, str, int], list[Found]] = {}
-    for one in recorder.passing(peak.name):
-        alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
-    parts = [
-        Component(name, "memory", Cost(held=(Held(name, (ones[0].elements,), 8 * WIDTHS[dtype]),)), copies=len(ones))
-        for (name, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1]))
-        if name
-    ]
-    tree = Component("temporary", "temporary", parts=tuple(parts))
+    parts = tuple(_alike(one for one in recorder.passing(peak.name) if one.label not in LENT))
+    tree = Component("temporary", "temporary", parts=parts)
     rest = peak.temporary - bytes_in(tree)
     return tree._replace(parts=(*parts, lump("workspace", rest, TEMPORARY))) if rest else tree
+
+
+def _gathered(recorder: PeakRecorder, peak: Phase) -> Component:
+    """What is there at the peak for other devices' sake."""
+    parts = _alike(one for one in recorder.passing(peak.name) if one.label in LENT)
+    return Component("gathered", "memory", parts=tuple(parts))
+
+
+def _alike(found: Iterable[Found]) -> Iterator[Component]:
+    alike: dict[tuple[str, str, int], list[Found]] = {}
+    for one in found:
+        alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
+    for (name, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1])):
+        if name:
+            held = Held(name, (ones[0].elements,), 8 * WIDTHS[dtype])
+            yield Component(name, "memory", Cost(held=(held,)), copies=len(ones))

@@ -16,6 +16,7 @@ from tfcalc.tape.value import Kept
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
+    from tfcalc.tape.sharded import Units
     from tfcalc.workload import Workload
 
 
@@ -38,18 +39,21 @@ def step(
     implementation: str,
     *,
     gradients_stay: bool,
+    units: Units | None = None,
     tracker: MemoryTracker | None = None,
+    ends_alone: bool = True,
 ) -> Step:
     """Run forward and backward, layer by layer: what is live beside the parameters, their gradients included.
 
-    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time. Another
-    ``tracker`` may look on.
+    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time. FSDP
+    gathers ``units``. Another ``tracker`` may look on, and every layer run for it, not those at the ends alone.
     """
-    running = program(model, run, numerics, implementation, ends_alone=True)
+    running = program(model, run, numerics, implementation, ends_alone=ends_alone)
     tape, tracker = running.tape, tracker or running.tape.tracker
     tape.tracker = tracker
     tape.gradients_stay = gradients_stay
     tracker.begin("forward")
+    tape.gathers(units)
     loss = running(tree)
     if loss.node is None:
         raise InvalidModel("nothing is trained", "freeze fewer modules")
@@ -62,7 +66,14 @@ def step(
 
 
 def envelope(
-    tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str, *, gradients_stay: bool
+    tree: Component,
+    model: Model,
+    run: Workload,
+    numerics: Numerics,
+    implementation: str,
+    *,
+    gradients_stay: bool,
+    units: Units | None = None,
 ) -> tuple[list[Polynomial], Sequence[Found]]:
     """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes.
 
@@ -72,6 +83,7 @@ def envelope(
     tape, bytes_live = running.tape, Envelope()
     tape.tracker = bytes_live
     tape.gradients_stay = gradients_stay
+    tape.gathers(units)
     loss = running(tree)
     running.autocast_ends()
     tape.backward(loss)

@@ -24,7 +24,7 @@ def norm(kind: str, x: Tensor, weight: Tensor | None, bias: Tensor | None, code:
     Source: Ba et al. 2016 (arXiv 1607.06450), eq. 4; Zhang and Sennrich 2019 (arXiv 1910.07467), eq. 4.
     """
     _, forward, backward = (NORMS | FURTHER_NORMS)[kind]
-    work = (Elementwise(kind, x.elements, forward, backward, x.width),)
+    work = (Elementwise(kind, x.elements, forward, backward),)
     call = Call(kind, (x, weight, bias), x.shape, x.dtype, elementwise=work, saves=(x,), saves_result=True)
     return x.trace.compose(call, code)
 
@@ -85,6 +85,7 @@ def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> 
     """torch.nn.functional.layer_norm: keeps what it reads, and each row's mean and deviation."""
     trace = x.trace
     x = trace.upper(x)
+    weight, bias = (None if each is None else trace.upper(each) for each in (weight, bias))
     kind = trace.statistics(x.dtype)
     mean, deviation = (trace.new((*x.shape[:-1], 1), kind, name) for name in ("mean", "1/std"))
     affine = tuple(each for each in (weight, bias) if each is not None)

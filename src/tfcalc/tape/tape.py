@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from tfcalc.core.number import Num
 from tfcalc.tape.memory_tracker import Found, MemoryTracker, Place, Storage
-from tfcalc.tape.standing import Boundary, Standing
-from tfcalc.tape.value import Kept, Leaf, Node, Value
+from tfcalc.tape.standing import Standing
+from tfcalc.tape.value import Crossing, Kept, Leaf, Node, Value
+
+if TYPE_CHECKING:
+    from tfcalc.tape.sharded import Sharded, Units
 
 
 class Tape:
     """Runs operations one after another, and backward from the last to the first.
 
-    Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere.
+    Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere. Where two
+    meet, the second is added to the first (``sums_in_place``), if nothing else waits for that one; FakeTensors are not.
+
+    Source: torch's input_buffer.cpp (``can_accumulate_inplace``).
     """
 
     def __init__(self, tracker: MemoryTracker) -> None:
@@ -24,8 +31,11 @@ class Tape:
         self.gradients = True
         self.first_run = True
         self.gradients_stay = True
+        self.sums_in_place = True
         self.kept: dict[int, Kept] = {}
         self.standing = Standing(self)
+        self.sharded: Sharded | None = None
+        """Where weights are gathered from other devices as they are needed."""
         self.turns: Num = 1
         self.returned: list[Found] = []
         """What the model gives to its caller beside the loss."""
@@ -48,6 +58,18 @@ class Tape:
         finally:
             self.module.pop()
 
+    def gathers(self, units: Units | None) -> None:
+        """What runs from now on is gathered from other devices in these units."""
+        if units is not None:
+            from tfcalc.tape.sharded import Sharded  # of those that ask for it
+
+            self.sharded = Sharded(self, units)
+            self.sharded.begins()
+
+    def unit(self) -> AbstractContextManager[None]:
+        """What runs now may be gathered from other devices."""
+        return nullcontext() if self.sharded is None else self.sharded.runs(self.path)
+
     @contextmanager
     def without_gradients(self) -> Iterator[None]:
         """What runs now leaves no nodes (torch.no_grad)."""
@@ -62,18 +84,13 @@ class Tape:
         """The module that runs, dotted."""
         return ".".join(place.name for place in self.module)
 
-    def new(self, elements: Num, dtype: str, label: str = "") -> Storage:
-        """Memory for so many numbers."""
-        return Storage(self.tracker, elements, dtype, label, times=self.turns)
+    def new(self, shape: tuple[Num, ...], dtype: str, label: str = "") -> Storage:
+        """Memory for numbers of this shape."""
+        return Storage(self.tracker, shape, dtype, label, times=self.turns)
 
-    def given(self, elements: Num, dtype: str, label: str = "") -> Value:
-        """A tensor that is there before anything runs, and is counted elsewhere."""
-        return Value(Storage(self.tracker, elements, dtype, label, counts=False), elements, dtype)
-
-    def parameter(self, elements: Num, dtype: str, name: str, *, trained: bool = True) -> Value:
-        """A weight."""
-        held = Storage(self.tracker, elements, dtype, name, counts=False)
-        return Value(held, elements, dtype, Leaf(name) if trained else None)
+    def given(self, shape: tuple[Num, ...], dtype: str, label: str = "") -> Storage:
+        """Memory that is there before anything runs, and is counted elsewhere."""
+        return Storage(self.tracker, shape, dtype, label, counts=False)
 
     def node(
         self,
@@ -85,7 +102,7 @@ class Tape:
         outputs: int = 1,
     ) -> Node:
         """A node of the graph."""
-        made = Node(name, self.path, inputs, saves, passes, scratch, outputs)
+        made = Node(name, inputs, saves, passes, scratch, outputs)
         if self.first_run:
             for storage in made.saved:
                 if storage.counts:
@@ -98,18 +115,22 @@ class Tape:
     def backward(self, loss: Value) -> None:
         """Run the nodes from the last to the first; the gradient of ``loss`` is 1."""
         assert loss.node is not None
-        first = self.new(loss.elements, loss.dtype, "gradient of the loss")  # held until the end, as PyTorch does
+        first = self.new(loss.shape, loss.dtype, "gradient of the loss")  # held until the end, as PyTorch does
         self.seed(loss.node, loss.output, first)
         self.first_run = False
         self.kept.clear()
+        if self.sharded is not None:
+            self.sharded.turns()
         nodes, self.nodes = self.nodes, []
         while nodes:
             node = nodes.pop()
-            if isinstance(node, Boundary):
-                node.crossed(self.tracker)
+            if isinstance(node, Crossing):
+                node.crossed()
                 continue
             self.run_backward(node)
             node.ended()
+        if self.sharded is not None:
+            self.sharded.ends()
 
     def run_backward(self, node: Node) -> None:
         """One node: the gradients of its inputs, from that of its outputs."""
@@ -133,7 +154,7 @@ class Tape:
             self.tracker.needed(node.scratch)
         node.ended()
         node.ready = ()
-        node.pending = [None] * len(node.pending)
+        node.taken()
         given = None
         for place, entry in enumerate(node.inputs):
             gradient, made[place] = made[place], None
@@ -143,21 +164,28 @@ class Tape:
     def seed(self, node: Node, output: int, gradient: Storage) -> None:
         """Add a gradient to what a node has got so far."""
         if isinstance(node, Leaf):
+            if self.sharded is not None:
+                self.sharded.takes(node, gradient)
+                return
             if not self.gradients_stay:
                 return
-            if node.gradient is not None:  # used twice, as a tied matrix is: both at once, and their sum
-                total = self.new(gradient.elements, gradient.dtype, "sum of gradients")
+            if node.gradient is not None:  # used twice, as a tied matrix is
+                summed = self.sum_of(node.gradient, gradient)
+                if summed is node.gradient:
+                    return
                 self.tracker.replaced(node.gradient)
-                gradient = total
+                gradient = summed
             node.gradient = gradient
             self.tracker.gradient(gradient)
             return
         before = node.pending[output]
-        if before is None:
-            node.pending[output] = gradient
-        else:
-            total = self.new(before.elements, before.dtype, "sum of gradients")
-            node.pending[output] = total
+        node.awaits(output, gradient if before is None else self.sum_of(before, gradient))
+
+    def sum_of(self, before: Storage, more: Storage) -> Storage:
+        """Of two gradients: in the first one's memory, or in new memory beside both."""
+        if self.sums_in_place and before is not more and before.waiting <= 1:
+            return before
+        return self.new(before.shape, before.dtype, "sum of gradients")
 
     def repeated(self, node: Node) -> None:
         """A checkpoint: run forward again, now with nodes, and backward through these.
@@ -166,12 +194,11 @@ class Tape:
         """
         assert node.again is not None
         outer, self.nodes = self.nodes, []
-        results, pending = node.again(), node.pending
+        results, pending = node.again(), node.taken()
         inner, self.nodes = self.nodes, outer
-        node.pending = [None] * len(pending)
         for place, result in enumerate(results):
             if result.node is not None:  # something in it is trained
-                gradient = pending[place] or self.new(result.elements, result.dtype, "zeros")
+                gradient = pending[place] or self.new(result.shape, result.dtype, "zeros")
                 self.seed(result.node, result.output, gradient)
                 del gradient
             pending[place] = None

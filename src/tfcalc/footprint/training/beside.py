@@ -16,8 +16,8 @@ SMALL, LARGE = 2 * 4096 * KIB + 8 * 16 * KIB, 8 * 4096 * KIB
 """Bytes of a workspace: two blocks of 4 MiB and eight of 16 KiB, or eight of 4 MiB."""
 LARGE_SINCE = ("9.", "10.", "12.")
 """The compute capabilities, by their beginnings, of GPUs that have the large one: Hopper and Blackwell."""
-HANDLES = 2
-"""One of the thread that runs forward, and one of autograd's, which runs backward."""
+THREADS = ("forward", "backward")
+"""What the threads run that have a handle each: the program's own, and autograd's."""
 
 
 class Beside(NamedTuple):
@@ -38,7 +38,8 @@ def workspaces(capability: str) -> Component:
     ``setWorkspaceForHandle``, ``getCUDABlasLtWorkspace``) and detail/DeviceThreadHandles.h.
     """
     size = LARGE if capability.startswith(LARGE_SINCE) else SMALL
-    return Component("workspaces", "workspaces", Cost(held=(Held("cuBLAS workspaces", (HANDLES, size), 8),)))
+    held = tuple(Held(f"cuBLAS's, in {thread}", (size,), 8) for thread in THREADS)
+    return Component("workspaces", "workspaces", Cost(held=held))
 
 
 def outputs(made: Sequence[Found]) -> Component:
@@ -47,5 +48,5 @@ def outputs(made: Sequence[Found]) -> Component:
     In backward and in the optimizer's step it is that of this step; in forward, until the model returns and the
     variable is given its new value, that of the step before.
     """
-    held = tuple(Held(one.label, (one.elements,), 8 * WIDTHS[one.dtype]) for one in made)
+    held = tuple(Held(one.label, one.shape, 8 * WIDTHS[one.dtype]) for one in made)
     return Component("outputs", "outputs", Cost(held=held))
