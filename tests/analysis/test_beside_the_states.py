@@ -27,7 +27,6 @@ def test_two_threads_have_a_workspace_each() -> None:
     on_cuda, recorded = asked(), asked(device="recorded")
     assert on_cuda.totals["workspaces_bytes"] == 2 * SMALL
     assert recorded.totals["workspaces_bytes"] == 0
-    assert on_cuda.answer - recorded.answer == 2 * SMALL
     for ours, theirs in zip(on_cuda.more["timeline"], recorded.more["timeline"], strict=True):
         assert ours["states_bytes"] - theirs["states_bytes"] == 2 * SMALL
 
