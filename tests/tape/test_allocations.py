@@ -40,6 +40,16 @@ def test_most_is_live_when_the_tracker_says_so(name: str, recompute: str, gradie
     assert max(live) == max(phase.total for phase in phases.values())
 
 
+def test_of_a_loop_each_turn_has_its_own_and_each_layer_its_own_once() -> None:
+    """What a turn of Mamba's loop over time keeps is made once, and again for all turns: it is one storage."""
+    model = load("mamba-790m")
+    run, plan = resolve_training(model, Workload(phase="train", seq_len=16), Training(precision="fp32"))
+    args = (trained(model.tree(run), plan), model, run, numerics(precision(plan.precision), plan), plan.backend)
+    every = step(*args, gradients_stay=True, ends_alone=False).phases
+    some = step(*args, gradients_stay=True).phases
+    assert {name: phase.total for name, phase in some.items()} == {name: phase.total for name, phase in every.items()}
+
+
 def component(*held: int, copies: int = 1) -> Component:
     return Component("all", "memory", Cost(held=tuple(Held("x", (size,), 8) for size in held)), copies=copies)
 
