@@ -18,6 +18,7 @@ from tfcalc.analysis.training_plan import (
     placement_of,
     stored_as,
     trained,
+    trained_in,
     units,
 )
 from tfcalc.core.component import Component
@@ -105,6 +106,8 @@ class Peaks:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.steps: dict[tuple[Workload, Training, bool], Step] = {}
+        self.states: dict[Training, Placed] = {}
+        """Of each plan; no workload changes them."""
 
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
@@ -155,8 +158,10 @@ class Peaks:
 
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         sized = trained(piece_of(self.model, run, plan).tree(run), plan)
-        stored = stored_as(self.model, sized)
-        return sized, states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
+        if plan not in self.states:
+            stored = stored_as(self.model, sized)
+            self.states[plan] = states_of(stored, stored, plan)
+        return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
 
 
 def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
@@ -172,7 +177,7 @@ OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
 
 def _gradients_stay(plan: Training) -> bool:
     """Whether gradients are there all the time: in buffers of their own, or to be added up."""
-    buffers = gradients_stay(precision(plan.precision), placement_of(plan)) or plan.gradient_as_bucket_view
+    buffers = gradients_stay(trained_in(plan), placement_of(plan)) or plan.gradient_as_bucket_view
     return buffers or plan.grad_accum != 1
 
 

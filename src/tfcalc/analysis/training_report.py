@@ -13,7 +13,7 @@ from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.standing import TrainingStep, bytes_in
 from tfcalc.analysis.stated import recomputed
 from tfcalc.analysis.training_memory import Peaks, training_step
-from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of
+from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of, trained_in
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held, params
@@ -136,12 +136,20 @@ def _other_phases(step: TrainingStep, units: str) -> str:
 def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     """What the code is, in a line."""
     again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
-    master = ("no fp32 master weights",) if plan.precision in PURE else ()
+    master = ("no fp32 master weights",) if plan.precision in PURE and plan.lora is None else ()
     if plan.backend == MEGATRON:
         return ("Megatron-LM's code", again)
     own = "Hugging Face code" if isinstance(model, HFModel) else "torch.nn"
     code = "fused kernels" if plan.backend == "fused" else own
-    return (code, "CUDA" if plan.device == "cuda" else "CPU tensors", f"{run.kernel} attention", again, *master)
+    device = "CUDA" if plan.device == "cuda" else "CPU tensors"
+    return (code, device, f"{run.kernel} attention", again, *master, *adapters_in_short(plan))
+
+
+def adapters_in_short(plan: Training) -> tuple[str, ...]:
+    """``fp32 adapters under autocast``: as peft and transformers' Trainer train them."""
+    if plan.lora is None:
+        return ()
+    return (f"{plan.lora_dtype} adapters{' under autocast' * precision(plan.precision).autocast}",)
 
 
 def _caveats(model: Model, plan: Training) -> Iterator[str]:
@@ -221,6 +229,10 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
     dropout = "with dropout where the config has some" if run.drops else "no dropout"
     again = "no gradient checkpointing" if run.recompute == "none" else f"recomputed in backward: {recomputed(run)}"
     yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
+    if plan.lora is not None:
+        bits = trained_in(plan)
+        dropped = f", dropout {plan.lora_dropout}" if plan.lora_dropout else ""
+        yield f"adapters in {plan.lora_dtype} ({bits.in_words}), as peft runs them{dropped}; all else is frozen"
     if plan.backend != MEGATRON:
         yield DEVICES[plan.device]
     if run.drops and plan.backend != MEGATRON:
