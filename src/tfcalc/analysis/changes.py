@@ -123,10 +123,12 @@ class Ways:
         )
 
     def _together(self, names: Sequence[str]) -> Group:
-        """The first by its degrees, the others as far as they go."""
-        first, *others = names
-        rest = tuple(self.known[name][-1] for name in others)
-        return tuple((change, *rest) for change in self.known[first])
+        """The first that has several degrees by these, the others as far as they go."""
+        varied = next((name for name in names if len(self.known[name]) > 1), names[0])
+        return tuple(
+            tuple(degree if name == varied else self.known[name][-1] for name in names)
+            for degree in self.known[varied]
+        )
 
 
 OF_TRAINING = (
@@ -157,7 +159,7 @@ OF_TRAINING = (
     "gpus+lora+checkpointing",
 )
 OF_SERVING = ("int8+kv", "int4+kv", "context+int4+kv", "concurrency+int4+kv")
-"""What people combine; the first by its degrees."""
+"""What people combine; the first that has several degrees by these."""
 
 
 def of_training(model: Model, run: Workload, plan: Training) -> Ways:
@@ -166,7 +168,7 @@ def of_training(model: Model, run: Workload, plan: Training) -> Ways:
         {
             "kernel": _kernels(model, run, plan),
             "fused": [Change("fused AdamW", {"optimizer": "adamw-fused"})] if plan.optimizer in ADAM[:3] else [],
-            "checkpointing": _checkpointing(run),
+            "checkpointing": _checkpointing(model, run, plan),
             "precision": _precisions(plan),
             "lora": _lora(model, plan),
             "qlora": _qlora(model, plan),
@@ -225,11 +227,12 @@ def _kernels(model: Model, run: Workload, plan: Training) -> list[Change]:
     return [Change(f"{own} attention", {"kernel": own})] if own in ("flash", "efficient") else []
 
 
-def _checkpointing(run: Workload) -> list[Change]:
-    """Of attention alone, then of all layers."""
+def _checkpointing(model: Model, run: Workload, plan: Training) -> list[Change]:
+    """Of attention alone, unless its kernel saves no scores anyway, then of all layers."""
     selective = Change("selective checkpointing", {"recompute": "selective"})
     full = Change("gradient checkpointing", {"recompute": "full"}, "checkpointing")
-    return {"none": [selective, full], "full": []}.get(run.recompute, [full])
+    fused = plan.backend != "megatron" and resolve_training(model, run, plan)[0].fused
+    return {"none": [full] if fused else [selective, full], "full": []}.get(run.recompute, [full])
 
 
 def _precisions(plan: Training) -> list[Change]:
