@@ -67,14 +67,15 @@ class Tuning(Interpreter):
 
         Source: peft's tuners/lora/layer.py (Linear.forward) and tuners/lora/bnb.py (Linear4bit.forward).
         """
-        if not self.tuned.adapters or _plain(self.tape.path) not in self.tuned.adapters:
+        maps = self.tuned.adapters.get(_plain(self.tape.path)) if self.tuned.adapters else None
+        if maps is None:
             return made
         dtype, packed = self.numerics.adapters or self.numerics.weights, self.numerics.packed
         if packed:
             made = copied(made, made.shape, "clone", made.strides)
         read = x if packed and self.numerics.autocast else self.to(x, dtype)  # a variable has it to the end
         y = dropout(read, "lora_dropout") if self.numerics.drops_adapters else read
-        for weight, name in zip(self.tuned.adapters[_plain(self.tape.path)], MAPS, strict=True):
+        for weight, name in zip(maps, MAPS, strict=True):
             with self.tape.inside(part.name + name):
                 y = linear(y, self.weight(weight._replace(frozen=False), dtype=self.numerics.adapters))
         y = scaled(y)
