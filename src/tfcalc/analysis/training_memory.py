@@ -10,6 +10,7 @@ from tfcalc.analysis.training_plan import (
     MEGATRON,
     check_alone,
     check_loops,
+    check_offloaded,
     gradients_stay,
     known_error,
     numerics,
@@ -23,7 +24,7 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
-from tfcalc.execution.training import Step, envelope, kept, step
+from tfcalc.execution.training import Step, Trainer, envelope, kept, step
 from tfcalc.footprint.training.activations import activations
 from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.peak import STEP, Phase, highest, phases
@@ -55,13 +56,17 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     check_alone(plan)
     known_error(model)
     check_loops(model, run)
+    check_offloaded(run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
     sized = trained(model.tree(run), plan)
     model_, run_ = remembering(model), remembering(run)
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
-    saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.backend), modules)
+    needed = kept(tree, model_, run_, numerics(by, plan), plan.backend, trainer_of(tree, plan))
+    saved, on_host = (
+        activations((each for each in needed if each.on_host == hosted), modules) for hosted in (False, True)
+    )
     buffers = buffers_of(tree, run_, by)
     recorder = PeakRecorder()
     found = _phases(plan, states, buffers, _step(tree, model_, run_, plan, recorder))
@@ -73,7 +78,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
     live = alive(states, gradients, saved, buffers, passing, peak)
-    return TrainingStep(live, found, peak, saved, states, buffers, passing)
+    return TrainingStep(live, found, peak, saved, states, buffers, passing, on_host)
 
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
@@ -89,14 +94,14 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     check_alone(plan)
     known_error(model)
     check_loops(model, run)
+    check_offloaded(run, plan)
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
     states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
     stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
     gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
     formats = numerics(precision(plan.precision), plan)
-    steps = stepped(sized, plan)
-    moments = envelope(sized, model, run, formats, plan.backend, gradients_stay=not stay, stepped=steps)
+    moments = envelope(sized, model, run, formats, plan.backend, trainer_of(sized, plan))
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
     forms = [formula_of(there) + each for each in moments]
     return forms if plan.optimizer_in_backward else [*forms, formula_of(base + gradients + scratch)]
@@ -116,6 +121,7 @@ class Peaks:
             return _on_megatron(self.model, run, plan).peak.total
         known_error(self.model)
         check_loops(self.model, run)
+        check_offloaded(run, plan)
         sized, states, buffers = self._standing(run, plan)
         stay = _gradients_stay(plan)
         key = run, plan.replaced(**off_tape(plan)), stay
@@ -176,8 +182,13 @@ def _gradients_stay(plan: Training) -> bool:
 
 def _step(tree: Component, model: Model, run: Workload, plan: Training, tracker: MemoryTracker | None = None) -> Step:
     """The step on a tape."""
-    formats, stay, steps = numerics(precision(plan.precision), plan), not _gradients_stay(plan), stepped(tree, plan)
-    return step(tree, model, run, formats, plan.backend, gradients_stay=stay, stepped=steps, tracker=tracker)
+    formats = numerics(precision(plan.precision), plan)
+    return step(tree, model, run, formats, plan.backend, trainer_of(tree, plan), tracker)
+
+
+def trainer_of(tree: Component, plan: Training) -> Trainer:
+    """What the plan says about gradients, and about what is saved."""
+    return Trainer(not _gradients_stay(plan), stepped(tree, plan), plan.offload_activations)
 
 
 def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:

@@ -45,6 +45,8 @@ def trained(tree: Component, plan: Training) -> Component:
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
     check_in_backward(plan)
+    if plan.offload_activations and plan.backend == MEGATRON:
+        raise InvalidModel("--offload-activations has no effect with --backend megatron", "leave it out")
     if plan.lora is not None:
         tree = adapted(tree, Adapter(plan.lora, _listed(plan.lora_targets), plan.dora))
     return frozen_where(tree, *_listed(plan.freeze)) if plan.freeze else tree
@@ -93,6 +95,16 @@ def check_loops(model: Model, run: Workload) -> None:
     if loops(model) and run.every:
         asked = f"checkpointing {run.recompute} of {model.summary}, which loops over time,"
         raise InvalidModel(f"{asked} is not supported", "use --checkpointing none")
+
+
+def check_offloaded(run: Workload, plan: Training) -> None:
+    """Raise InvalidModel where activations are to be offloaded, and no layer runs again.
+
+    Source: transformers' ``activation_checkpointing_enable`` offloads what checkpointed layers have read; torchtune's
+    recipes refuse to offload without checkpointing.
+    """
+    if plan.offload_activations and not run.every:
+        raise InvalidModel("--offload-activations offloads what checkpointed layers read", "add --checkpointing full")
 
 
 def loops(model: Model) -> bool:

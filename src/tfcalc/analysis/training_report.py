@@ -23,6 +23,7 @@ from tfcalc.footprint.numbers import of_formulas, of_numbers
 from tfcalc.footprint.training.optimizers import SMALLEST_IN_8_BITS
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
+from tfcalc.footprint.training.states import States
 from tfcalc.report import Footer, Report, breakdown, exact
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
@@ -49,6 +50,11 @@ DROPOUT_MASKS = (
 IN_BACKWARD = (
     "each parameter is stepped in backward as soon as its gradient is complete, and the gradient is freed: there is no "
     "norm of all gradients to clip by, and no step behind backward"
+)
+OFFLOADED = (
+    "what checkpointed layers read is copied to the host's memory, and back when backward runs them again, as by "
+    "transformers' activation_checkpointing_enable(offload=True); torchtune and TRL copy on a stream of their own, "
+    "and keep up to five tensors longer"
 )
 OTHER_PHASES = "Other phases: "
 NOT_COUNTED = (
@@ -88,7 +94,12 @@ def training_memory(
         whole=whole,
         depth=depth,
         legend=legend(used, model, workload, plan) | letters,
-        notes=(_other_phases(step, conventions.units), *model.remarks(workload), *_caveats(model, plan)),
+        notes=(
+            _other_phases(step, conventions.units),
+            *_on_host(step, conventions.units),
+            *model.remarks(workload),
+            *_caveats(model, plan),
+        ),
         more={"timeline": [described(phase) for phase in step.phases]},
         footer=Footer(
             assumes=(*in_short(model, workload, plan), *assumed_dtype(model, plan.precision)),
@@ -122,9 +133,27 @@ def _other_phases(step: TrainingStep, units: str) -> str:
     )
 
 
+def _on_host(step: TrainingStep, units: str) -> Iterator[str]:
+    """``Host memory: 4.00 GiB of activations``."""
+    states = dict(zip(States._fields, step.placed.host, strict=True))
+    held = {STATES.get(name, name): _bytes(state) for name, state in states.items()}
+    told = [
+        f"{short_bytes(size, units)} of {name}"
+        for name, size in {**held, "activations": _bytes(step.saved_on_host)}.items()
+        if size
+    ]
+    if told:
+        yield f"Host memory: {', '.join(told)}"
+
+
+STATES = {"master": "master weights", "optimizer": "optimizer states"}
+"""What states are called, where it is not the name of their field."""
+
+
 def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     """What the code is, in a line."""
     again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
+    again += ", offloaded" if plan.offload_activations else ""
     master = ("no fp32 master weights",) if plan.precision in PURE else ()
     if plan.backend == MEGATRON:
         return ("Megatron-LM's code", again)
@@ -169,7 +198,7 @@ def totals(step: TrainingStep) -> dict[str, int | str]:
         "gathered_bytes": step.peak.gathered,
         "communication_bytes": _bytes(step.placed.communication),
         "temporary_bytes": step.peak.temporary,
-        "host_bytes": sum(_bytes(state) for state in step.placed.host),
+        "host_bytes": sum(map(_bytes, (*step.placed.host, step.saved_on_host))),
     }
 
 
@@ -232,6 +261,8 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"
     if plan.optimizer_in_backward:
         yield IN_BACKWARD
+    if plan.offload_activations:
+        yield OFFLOADED
     if "8bit" in plan.optimizer:
         small = f"tensors below {SMALLEST_IN_8_BITS:,} elements in fp32"
         yield f"{plan.optimizer} is bitsandbytes' implementation: it keeps the states of {small}"

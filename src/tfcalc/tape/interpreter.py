@@ -9,7 +9,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, product
 from tfcalc.tape.call import Call
 from tfcalc.tape.kernels import Kernel, launched
-from tfcalc.tape.memory_tracker import Place
+from tfcalc.tape.memory_tracker import Place, Storage
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
@@ -140,13 +140,20 @@ class Interpreter(Trace):
         return made
 
     def checkpoints(self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False) -> list[Tensor]:
-        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint)."""
+        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint).
+
+        That may be kept in the host's memory (transformers' ``activation_checkpointing_enable(offload=True)``, which is
+        torch.autograd.graph.save_on_cpu around it).
+        """
         if not self.tape.gradients:
             return run(*given)
         module = list(self.tape.module)
         with self.tape.to_be_repeated():
             results = run(*given)
-        node = self.tape.node("checkpoint", given, given, outputs=len(results))
+        offloads = self.tape.offloads
+        node = self.tape.node("checkpoint", given, () if offloads else given, outputs=len(results))
+        if offloads:
+            given = tuple(self._stored(each, self.tape.on_host(each)) for each in given)
         made = [
             Tensor(self, each.storage, each.shape, each.dtype, each.strides, node=node, output=place)
             for place, each in enumerate(results)
@@ -154,7 +161,7 @@ class Interpreter(Trace):
 
         def again() -> list[Tensor]:
             before, self.tape.module = self.tape.module, module
-            computed = run(*given)
+            computed = run(*map(self._brought_back, given)) if offloads else run(*given)
             self.tape.module = before
             self.held.clear()  # what it ran in has returned
             self.autocast_ends()
@@ -162,6 +169,14 @@ class Interpreter(Trace):
 
         node.again = again
         return made
+
+    def _brought_back(self, x: Tensor) -> Tensor:
+        """A tensor from the host's memory, again on the device."""
+        return self._stored(x, self.tape.new(x.elements, x.dtype, x.storage.label))
+
+    def _stored(self, x: Tensor, storage: Storage) -> Tensor:
+        """The same tensor elsewhere, dense."""
+        return Tensor(self, storage, x.shape, x.dtype, dense(x.shape), node=x.node, output=x.output)
 
     def alias(self, name: str, weight: Tensor) -> None:
         """Another name of a weight, by which others are tied to it."""

@@ -24,7 +24,8 @@ class Tape:
 
     Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere. Where a
     parameter is ``stepped`` as soon as its gradient is complete, this is freed then
-    (``Tensor.register_post_accumulate_grad_hook``).
+    (``Tensor.register_post_accumulate_grad_hook``). Where it ``offloads``, what layers that run again have read is
+    brought back from the host's memory for it.
     """
 
     def __init__(self, tracker: MemoryTracker) -> None:
@@ -37,6 +38,7 @@ class Tape:
         self.gradients_stay = True
         self.stepped: Stepped | None = None
         self.complete: list[Leaf] = []
+        self.offloads = False
         self.kept: dict[int, Kept] = {}
         self.standing = Standing(self)
         self.turns: Num = 1
@@ -118,6 +120,13 @@ class Tape:
                     )
         self.nodes.append(made)
         return made
+
+    def on_host(self, value: Value) -> Storage:
+        """The copy of a tensor that backward needs in the host's memory, where no device's bytes are counted."""
+        copy = Storage(self.tracker, value.elements, value.dtype, value.storage.label, counts=False)
+        if self.first_run:
+            self.kept[id(copy)] = Kept(copy, tuple(self.module), "checkpoint", self.path, on_host=True)
+        return copy
 
     def uses(self, inputs: Sequence[Value | None]) -> None:
         """Backward will add to the gradients of the parameters among these."""
