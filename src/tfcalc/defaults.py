@@ -76,11 +76,16 @@ def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
 def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
     """The workload of a training step and its plan, with the checkpoint's precision and sdpa's own kernel for auto.
 
+    An optimizer that goes by somebody else's name has its own.
+
     Raises InvalidModel for a plan with a field that cannot be.
     """
+    from tfcalc.footprint.training.optimizers import optimizer  # which nothing but training asks for
+
     check_sizes(plan)
     if plan.precision == AUTO:
         plan = plan.replaced(precision=compute_dtype(model))
+    plan = plan.replaced(optimizer=optimizer(plan.optimizer).name)
     if workload.kernel == AUTO:
         workload = workload.replaced(kernel=chosen(model, workload, precision(plan.precision).compute))
     return workload, plan

@@ -11,6 +11,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.training.adapters import Adapter, adapted, frozen_where
+from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
@@ -45,6 +46,9 @@ def trained(tree: Component, plan: Training) -> Component:
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
     check_in_backward(plan)
+    if plan.offload != "none" and optimizer(plan.optimizer).paged:
+        fact = f"--offload {plan.offload} has no effect on the states of {plan.optimizer}, which are paged"
+        raise InvalidModel(fact, "leave one of them out")
     if plan.offload_activations and plan.backend == MEGATRON:
         raise InvalidModel("--offload-activations has no effect with --backend megatron", "leave it out")
     if plan.lora is not None:

@@ -20,10 +20,9 @@ from tfcalc.core.measure import bytes_held, params
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.footprint.numbers import of_formulas, of_numbers
-from tfcalc.footprint.training.optimizers import SMALLEST_IN_8_BITS
+from tfcalc.footprint.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
-from tfcalc.footprint.training.states import States
 from tfcalc.report import Footer, Report, breakdown, exact
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
@@ -96,7 +95,7 @@ def training_memory(
         legend=legend(used, model, workload, plan) | letters,
         notes=(
             _other_phases(step, conventions.units),
-            *_on_host(step, conventions.units),
+            *_on_host(step, plan, conventions.units),
             *model.remarks(workload),
             *_caveats(model, plan),
         ),
@@ -133,17 +132,15 @@ def _other_phases(step: TrainingStep, units: str) -> str:
     )
 
 
-def _on_host(step: TrainingStep, units: str) -> Iterator[str]:
-    """``Host memory: 4.00 GiB of activations``."""
-    states = dict(zip(States._fields, step.placed.host, strict=True))
-    held = {STATES.get(name, name): _bytes(state) for name, state in states.items()}
-    told = [
-        f"{short_bytes(size, units)} of {name}"
-        for name, size in {**held, "activations": _bytes(step.saved_on_host)}.items()
-        if size
-    ]
-    if told:
+def _on_host(step: TrainingStep, plan: Training, units: str) -> Iterator[str]:
+    """``Host memory: 4.00 GiB of activations``; what is paged is there only if the GPU has no room."""
+    held = {STATES.get(name, name): _bytes(state) for name, state in step.placed.host._asdict().items()}
+    held["activations"] = _bytes(step.saved_on_host)
+    paged = held.pop(STATES["optimizer"]) if optimizer(plan.optimizer).paged else 0
+    if told := [f"{short_bytes(size, units)} of {name}" for name, size in held.items() if size]:
         yield f"Host memory: {', '.join(told)}"
+    if paged:
+        yield f"Unified memory: {short_bytes(paged, units)} of optimizer states, on the GPU while there is room"
 
 
 STATES = {"master": "master weights", "optimizer": "optimizer states"}
@@ -263,8 +260,6 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield IN_BACKWARD
     if plan.offload_activations:
         yield OFFLOADED
-    if "8bit" in plan.optimizer:
-        small = f"tensors below {SMALLEST_IN_8_BITS:,} elements in fp32"
-        yield f"{plan.optimizer} is bitsandbytes' implementation: it keeps the states of {small}"
+    yield from notes_on_optimizer(plan.optimizer)
     yield "peak = the largest amount of memory live at once (--timeline shows each phase)"
     yield f"not counted: {NOT_COUNTED}"
