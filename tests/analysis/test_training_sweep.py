@@ -60,13 +60,13 @@ def test_a_sweep_finds_where_something_else_is_decided(
 
 def test_the_peak_moves_from_one_phase_to_another() -> None:
     """Short sequences leave the optimizer's step highest, which no length changes; long ones backward."""
-    model = tfcalc.load("gpt2")
+    model, how = tfcalc.load("gpt2"), Training(optimizer="adamw")  # whose step copies what it updates
     lengths = np.arange(1, 2001)
-    swept = tfcalc.sweep(model, "memory", STEP, seq_len=lengths, exact=True)
+    swept = tfcalc.sweep(model, "memory", STEP, training=how, seq_len=lengths, exact=True)
     rises = np.diff(swept)
     assert rises[0] < 100 < 10_000 < rises[-1]
     for length in (1, int(lengths[np.argmax(rises > 10_000)]), 2000):
-        report = tfcalc.memory(model, STEP.replaced(seq_len=length))
+        report = tfcalc.memory(model, STEP.replaced(seq_len=length), training=how)
         assert swept[length - 1] == report.answer
 
 

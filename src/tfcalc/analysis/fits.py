@@ -15,6 +15,7 @@ from tfcalc.analysis.remedies import Remedy, Room, remedies
 from tfcalc.analysis.sizes import Size, largest_of
 from tfcalc.analysis.verdict import Fit
 from tfcalc.conventions import Conventions
+from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
@@ -22,6 +23,7 @@ from tfcalc.errors import TfcalcError, UsageError
 if TYPE_CHECKING:
     from tfcalc.analysis.paged import PagedCache
     from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.footprint.training.card import OnCard
     from tfcalc.model import Model
     from tfcalc.report import Report
     from tfcalc.workload import Workload
@@ -120,10 +122,13 @@ class _Asked(Generic[P]):
     """What was asked for, and the bytes of other workloads and plans."""
 
     combined: Sequence[str] = ()
+    on_card: OnCard | None = None
+    runs = True
 
     def __init__(self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: P) -> None:
         self.model, self.budget, self.margin, self.report = model, budget, margin, report
         self.run, self.plan = run, plan
+        self.room = budget.bytes
         self.peak = cache(self._peak)
 
     def _peak(self, run: Workload, plan: P) -> int:
@@ -153,17 +158,30 @@ class _Asked(Generic[P]):
 
     def fit(self) -> Fit:
         """The answer."""
-        found = tuple(largest_of(size, self.budget.bytes) for size in self.sizes())
-        room = Room(self.budget.bytes, self.budget.bytes * self.margin // 100)
+        found = tuple(largest_of(size, self.room) for size in self.sizes())
+        room = Room(self.room, self.room * self.margin // 100)
         others: list[Remedy] = []
-        if not room.holds(self.report.answer):
+        if not (self.runs and room.holds(self.report.answer)):
             need, least = self._with_change(self.peak), self._with_change(self._least)
             others = remedies(self.ways(), self.combined, need, room, least)
         flags = tuple(self._flags(each.change) for each in others)
         longest = [self._at(each.of.name, each.value) for each in found if each.value]
         remarks = {remark for run in longest for remark in self.model.remarks(run)} - set(self.report.notes)
         subtitle, shown = self.subtitle, tuple(sorted(remarks)) if room.holds(self.report.answer) else ()
-        return Fit(self.report, self.budget, self.margin, subtitle, found, tuple(others), flags, shown, self.paged())
+        return Fit(
+            self.report,
+            self.budget,
+            self.margin,
+            subtitle,
+            found,
+            tuple(others),
+            flags,
+            shown,
+            self.paged(),
+            self.room,
+            self.on_card,
+            self.runs,
+        )
 
     def _with_change(self, peak: Callable[[Workload, P], int]) -> Callable[[Change], int | None]:
         """The bytes with a change; None where it does not go with the rest."""
@@ -188,15 +206,17 @@ class _Asked(Generic[P]):
         """A size of the workload or of the plan, with what it needs."""
 
         def need(value: int) -> int:
+            if value == asked:
+                return self.report.answer
             size = {name: value}
             run = self.run.replaced(**size) if described is self.run else self.run
             plan = self.plan if described is self.run else self.plan.replaced(**size)
             least = self._least(run, plan)
-            return least if least > self.budget.bytes else self.peak(run, plan)
+            return least if least > self.room else self.peak(run, plan)
 
-        known, longest = described.dimensions()[name], self.model.longest
+        known, longest, asked = described.dimensions()[name], self.model.longest, getattr(described, name)
         limit = longest if known.length and isinstance(longest, int) else None
-        return Size(name, known.flags[0], getattr(described, name), need, known.length, limit)
+        return Size(name, known.flags[0], asked, need, known.length, limit)
 
     def _at(self, name: str, value: int) -> Workload:
         """The workload at a size of its own, or of the plan."""
@@ -210,11 +230,24 @@ class _Training(_Asked["Training"]):
         self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Training
     ) -> None:
         from tfcalc.analysis.training_memory import Peaks
+        from tfcalc.analysis.training_plan import MEGATRON
         from tfcalc.defaults import resolve_training
 
         super().__init__(model, budget, margin, report, run, plan)
         self.peaks = Peaks(model)
         self.resolved = resolve_training(model, run, plan)[1]
+        if budget.card and self.resolved.backend != MEGATRON:
+            self._put_on_card()
+
+    def _put_on_card(self) -> None:
+        """What a card shows of it, and whether the caching allocator runs in what there is."""
+        from tfcalc.analysis.card import of_step
+        from tfcalc.footprint.training.card import allocatable
+
+        self.room = allocatable(self.budget.bytes)
+        self.on_card = of_step(self.peaks, self.run, self.plan, self.report.answer)
+        if self.report.answer <= self.room < self.budget.bytes < self.on_card.reserved.bytes:
+            self.runs = self.peaks.runs_in(self.run, self.plan, self.budget.bytes)
 
     def _peak(self, run: Workload, plan: Training) -> int:
         return self.peaks.peak(run, plan)
@@ -241,7 +274,7 @@ class _Serving(_Asked["Serving"]):
     def _peak(self, run: Workload, plan: Serving) -> int:
         from tfcalc.analysis.serving_memory import served
 
-        return served(self.model, run, plan, self.dtype).total
+        return served(self.model, run, plan, self.dtype, formulas=False).total
 
     def paged(self) -> PagedCache | None:
         from tfcalc.analysis.paged import paged_cache
@@ -254,7 +287,10 @@ class _Serving(_Asked["Serving"]):
         return of_serving(self.run, self.plan)
 
     def sizes(self) -> list[Size]:
-        return [self._size(self.plan, "context"), self._size(self.plan, "concurrency")]
+        from tfcalc.footprint.serving.caches import PAGED
+
+        step = value_of(self.plan.block) if self.plan.cache == PAGED else 1
+        return [self._size(self.plan, "context")._replace(step=step), self._size(self.plan, "concurrency")]
 
 
 class _AtRest(_Asked[Storage]):

@@ -5,37 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.fine_tuning import tuned
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
+from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
 from tfcalc.families.transformer import Transformer
-from tfcalc.footprint.training.adapters import Adapter, adapted, frozen_where
+from tfcalc.footprint.formats.names import PLAIN, format_named
+from tfcalc.footprint.training.adapters import drops
 from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
-from tfcalc.number_formats import FP32, NUMBERS
+from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.tape.numerics import Numerics
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.tape.sharded import Units
     from tfcalc.workload import Workload
 
 MEGATRON = "megatron"
+LLM_INT8 = "int8"
+"""bitsandbytes' format whose products keep what they read (``MatMul8bitLt``: ``ctx.tensors``)."""
 
 
 def trained(tree: Component, plan: Training) -> Component:
     """The model's tree with adapters beside it, and with what is not trained frozen. Raises InvalidModel."""
-    if plan.lora is None:
-        for what, given in (
-            (f"frozen weights in {plan.base_weights}", plan.base_weights),
-            ("DoRA", plan.dora),
-            (f"LoRA's targets {plan.lora_targets!r:.60}", plan.lora_targets != "all-linear"),
-        ):
-            if given:
-                raise InvalidModel(f"{what} without LoRA", "add --lora 16")
     if plan.gpus == 1:
         if plan.zero != "0":
             raise InvalidModel(f"--zero {plan.zero} on 1 GPU has no effect", "add --gpus 8")
@@ -51,13 +49,13 @@ def trained(tree: Component, plan: Training) -> Component:
         raise InvalidModel(fact, "leave one of them out")
     if plan.offload_activations and plan.backend == MEGATRON:
         raise InvalidModel("--offload-activations has no effect with --backend megatron", "leave it out")
-    if plan.lora is not None:
-        tree = adapted(tree, Adapter(plan.lora, _listed(plan.lora_targets), plan.dora))
-    return frozen_where(tree, *_listed(plan.freeze)) if plan.freeze else tree
-
-
-def _listed(names: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in names.split(",") if name.strip())
+    if plan.precision.endswith("-fsdp") and not placement_of(plan).by_units:
+        raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
+    if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
+        raise InvalidModel("--gradient-as-bucket-view has no effect without DDP's buckets", "leave it out")
+    if plan.lora is not None and plan.zero == "3" and plan.lora_dtype not in (AUTO, precision(plan.precision).stored):
+        raise InvalidModel(f"--lora-dtype {plan.lora_dtype} with --zero 3 is not supported", "leave one of them out")
+    return tuned(tree, plan)
 
 
 def stored_as(model: Model, tree: Component) -> Component:
@@ -71,8 +69,45 @@ def placement_of(plan: Training) -> Placement:
 
 
 def gradients_stay(by: Precision, placement: Placement) -> bool:
-    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights."""
-    return placement.stage >= 2 or by.gradients != by.weights
+    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights.
+
+    FSDP's are made when a unit's have been reduced.
+    """
+    return not placement.by_units and (placement.stage >= 2 or by.gradients != by.weights)
+
+
+def has_buckets(plan: Training) -> bool:
+    """Whether several GPUs would reduce gradients in DDP's buckets, and not in buffers of another kind."""
+    by = trained_in(plan)
+    return plan.zero == "0" and plan.backend != MEGATRON and by.gradients == by.weights
+
+
+def units(tree: Component, plan: Training) -> Units | None:
+    """What FSDP gathers together, where it shares the weights."""
+    placement = placement_of(plan)
+    if not placement.by_units:
+        return None
+    from tfcalc.footprint.formats.names import single
+    from tfcalc.footprint.training.fsdp import units_of  # of those that ask for it
+
+    base = single(plan.base_weights) if plan.base_weights else None
+    return units_of(tree, precision(plan.precision), placement, base, accumulates=plan.grad_accum != 1)
+
+
+def trained_in(plan: Training) -> Precision:
+    """The formats of what is trained: of the weights, or of adapters where there are some."""
+    by = precision(plan.precision)
+    if plan.lora is None:
+        return by
+    return by.of_adapters(by.adapted if plan.lora_dtype == AUTO else plan.lora_dtype)
+
+
+def base_dtype(by: Precision, plan: Training) -> str:
+    """The format in which the code reads the weights: FSDP gathers them in that of products."""
+    base = format_named(plan.base_weights) if plan.base_weights else None
+    if base is not None and base.name in COMPUTED:
+        return base.name
+    return by.stored if by.autocast else by.compute
 
 
 def numerics(by: Precision, plan: Training) -> Numerics:
@@ -81,12 +116,19 @@ def numerics(by: Precision, plan: Training) -> Numerics:
     As recorded, that is on a CPU, a LayerNorm of 16-bit weights keeps its statistics in 16 bits, and the rows of masks
     are as long as they are; CUDA keeps fp32 statistics, and fills rows up to a multiple of 8.
     """
-    compute = NUMBERS[by.compute].torch
-    formats = Numerics(FP32.torch, compute) if by.autocast else Numerics(compute)
+    own = base_dtype(by, plan)
+    formats = Numerics(NUMBERS[own].torch, NUMBERS[by.compute].torch if by.autocast else None)
+    if plan.lora is not None:
+        kind = "" if plan.lora_dtype in (own, by.adapted) and not by.autocast else NUMBERS[plan.lora_dtype].torch
+        formats = formats._replace(adapters=kind, drops_adapters=drops(plan.lora_dropout))
     if plan.device == "recorded":
         kept_in = None if formats.weights == FP32.torch else formats.weights
         formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
-    return formats._replace(packed=bool(plan.base_weights))
+    formats = formats._replace(cuda=plan.device == "cuda")
+    if not plan.base_weights:
+        return formats
+    stored = format_named(plan.base_weights).name
+    return formats._replace(packed=stored not in PLAIN, keeps_inputs=stored == LLM_INT8)
 
 
 def known_error(model: Model) -> float:

@@ -124,6 +124,8 @@ def value_of(number: Any) -> int:
     >>> value_of(traced("l", 200) // 32), value_of(7)
     (6, 7)
     """
+    if isinstance(number, int):
+        return number
     if isinstance(number, Polynomial) and not number.free_symbols:
         return number.terms.get((), 0)
     return number.whole if isinstance(number, Traced) else int(number)
@@ -135,9 +137,9 @@ def known(number: object) -> int | None:
     >>> known(traced("l", 200)), known(7), known(symbol("l"))
     (200, 7, None)
     """
-    if isinstance(number, Traced):
-        return number.whole
-    return number if isinstance(number, int) else None
+    if isinstance(number, int):
+        return number
+    return number.whole if isinstance(number, Traced) else None
 
 
 def formula_of(number: Any) -> Polynomial:

@@ -17,6 +17,7 @@ from tfcalc.tape.value import Kept
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
+    from tfcalc.tape.sharded import Units
     from tfcalc.workload import Workload
 
 
@@ -25,16 +26,17 @@ class Trainer(NamedTuple):
 
     ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time.
     ``stepped``: what the step of a parameter needs, which backward takes. ``offloads``: what layers that run again have
-    read waits for it in the host's memory.
+    read waits for it in the host's memory. FSDP gathers ``units``.
     """
 
     gradients_stay: bool = True
     stepped: Stepped | None = None
     offloads: bool = False
+    units: Units | None = None
 
     def on(self, tape: Tape) -> Tape:
         """A tape that runs so."""
-        tape.gradients_stay, tape.stepped, tape.offloads = self
+        tape.gradients_stay, tape.stepped, tape.offloads = self.gradients_stay, self.stepped, self.offloads
         return tape
 
 
@@ -53,15 +55,18 @@ def step(
     implementation: str,
     trainer: Trainer,
     tracker: MemoryTracker | None = None,
+    *,
+    ends_alone: bool = True,
 ) -> Step:
     """Run forward and backward, layer by layer: what is live beside the parameters, their gradients included.
 
-    Another ``tracker`` may look on.
+    Another ``tracker`` may look on, and every layer run for it, not those at the ends alone.
     """
-    running = program(model, run, numerics, implementation, ends_alone=True)
+    running = program(model, run, numerics, implementation, ends_alone=ends_alone)
     tape, tracker = trainer.on(running.tape), tracker or running.tape.tracker
     tape.tracker = tracker
     tracker.begin("forward")
+    tape.gathers(trainer.units)
     loss = running(tree)
     if loss.node is None:
         raise InvalidModel("nothing is trained", "freeze fewer modules")
@@ -85,6 +90,7 @@ def envelope(
     running = program(model, run, numerics, implementation, ends_alone=True)
     tape, bytes_live = trainer.on(running.tape), Envelope()
     tape.tracker = bytes_live
+    tape.gathers(trainer.units)
     loss = running(tree)
     running.autocast_ends()
     tape.backward(loss)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from tfcalc.core.cost import Held
 from tfcalc.core.number import Num
 from tfcalc.number_formats import BF16, FP32
 from tfcalc.tape.memory_tracker import MemoryTracker, Place, Storage
-from tfcalc.tape.standing import Boundary, Standing
-from tfcalc.tape.value import Kept, Leaf, Node, Value
+from tfcalc.tape.standing import Standing
+from tfcalc.tape.value import Crossing, Kept, Leaf, Node, Value
+
+if TYPE_CHECKING:
+    from tfcalc.tape.sharded import Sharded, Units
 
 STEPPED_IN = {32: FP32.torch, 16: BF16.torch, 8: "uint8"}
 """Formats of what an optimizer computes, by the bits of a number."""
@@ -22,10 +26,12 @@ Stepped = Callable[[Leaf], tuple[Held, ...]]
 class Tape:
     """Runs operations one after another, and backward from the last to the first.
 
-    Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere. Where a
-    parameter is ``stepped`` as soon as its gradient is complete, this is freed then
-    (``Tensor.register_post_accumulate_grad_hook``). Where it ``offloads``, what layers that run again have read is
-    brought back from the host's memory for it.
+    Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere. Where two
+    meet, the second is added to the first (``sums_in_place``), if nothing else waits for that one; FakeTensors are not.
+    Where a parameter is ``stepped`` as soon as its gradient is complete, this is freed then. Where it ``offloads``,
+    what layers that run again have read is brought back from the host's memory for it.
+
+    Source: torch's input_buffer.cpp (``can_accumulate_inplace``); ``Tensor.register_post_accumulate_grad_hook``.
     """
 
     def __init__(self, tracker: MemoryTracker) -> None:
@@ -36,11 +42,14 @@ class Tape:
         self.first_run = True
         self.repeats = False
         self.gradients_stay = True
+        self.sums_in_place = True
         self.stepped: Stepped | None = None
         self.complete: list[Leaf] = []
         self.offloads = False
         self.kept: dict[int, Kept] = {}
         self.standing = Standing(self)
+        self.sharded: Sharded | None = None
+        """Where weights are gathered from other devices as they are needed."""
         self.turns: Num = 1
 
     @contextmanager
@@ -60,6 +69,18 @@ class Tape:
             yield
         finally:
             self.module.pop()
+
+    def gathers(self, units: Units | None) -> None:
+        """What runs from now on is gathered from other devices in these units."""
+        if units is not None:
+            from tfcalc.tape.sharded import Sharded  # of those that ask for it
+
+            self.sharded = Sharded(self, units)
+            self.sharded.begins()
+
+    def unit(self) -> AbstractContextManager[None]:
+        """What runs now may be gathered from other devices."""
+        return nullcontext() if self.sharded is None else self.sharded.runs(self.path)
 
     @contextmanager
     def without_gradients(self) -> Iterator[None]:
@@ -87,18 +108,13 @@ class Tape:
         """The module that runs, dotted."""
         return ".".join(place.name for place in self.module)
 
-    def new(self, elements: Num, dtype: str, label: str = "") -> Storage:
-        """Memory for so many numbers."""
-        return Storage(self.tracker, elements, dtype, label, times=self.turns)
+    def new(self, shape: tuple[Num, ...], dtype: str, label: str = "") -> Storage:
+        """Memory for numbers of this shape."""
+        return Storage(self.tracker, shape, dtype, label, times=self.turns)
 
-    def given(self, elements: Num, dtype: str, label: str = "") -> Value:
-        """A tensor that is there before anything runs, and is counted elsewhere."""
-        return Value(Storage(self.tracker, elements, dtype, label, counts=False), elements, dtype)
-
-    def parameter(self, elements: Num, dtype: str, name: str, *, trained: bool = True) -> Value:
-        """A weight."""
-        held = Storage(self.tracker, elements, dtype, name, counts=False)
-        return Value(held, elements, dtype, Leaf(name) if trained else None)
+    def given(self, shape: tuple[Num, ...], dtype: str, label: str = "") -> Storage:
+        """Memory that is there before anything runs, and is counted elsewhere."""
+        return Storage(self.tracker, shape, dtype, label, counts=False)
 
     def node(
         self,
@@ -110,7 +126,7 @@ class Tape:
         outputs: int = 1,
     ) -> Node:
         """A node of the graph."""
-        made = Node(name, self.path, inputs, saves, passes, scratch, outputs)
+        made = Node(name, inputs, saves, passes, scratch, outputs)
         if self.first_run:
             self.uses(inputs)
             for storage in made.saved:
@@ -123,7 +139,7 @@ class Tape:
 
     def on_host(self, value: Value) -> Storage:
         """The copy of a tensor that backward needs in the host's memory, where no device's bytes are counted."""
-        copy = Storage(self.tracker, value.elements, value.dtype, value.storage.label, counts=False)
+        copy = Storage(self.tracker, value.shape, value.dtype, value.storage.label, counts=False)
         if self.first_run:
             self.kept[id(copy)] = Kept(copy, tuple(self.module), "checkpoint", self.path, on_host=True)
         return copy
@@ -137,18 +153,22 @@ class Tape:
     def backward(self, loss: Value) -> None:
         """Run the nodes from the last to the first; the gradient of ``loss`` is 1."""
         assert loss.node is not None
-        first = self.new(loss.elements, loss.dtype, "gradient of the loss")  # held until the end, as PyTorch does
+        first = self.new(loss.shape, loss.dtype, "gradient of the loss")  # held until the end, as PyTorch does
         self.seed(loss.node, loss.output, first)
         self.first_run = False
         self.kept.clear()
+        if self.sharded is not None:
+            self.sharded.turns()
         nodes, self.nodes = self.nodes, []
         while nodes:
             node = nodes.pop()
-            if isinstance(node, Boundary):
-                node.crossed(self.tracker)
+            if isinstance(node, Crossing):
+                node.crossed()
                 continue
             self.run_backward(node)
             node.ended()
+        if self.sharded is not None:
+            self.sharded.ends()
 
     def run_backward(self, node: Node) -> None:
         """One node: the gradients of its inputs, from that of its outputs."""
@@ -176,7 +196,7 @@ class Tape:
             self.tracker.needed(node.scratch)
         node.ended()
         node.ready = ()
-        node.pending = [None] * len(node.pending)
+        node.taken()
         given = None
         for place, entry in enumerate(node.inputs):
             gradient, made[place] = made[place], None
@@ -188,24 +208,30 @@ class Tape:
     def seed(self, node: Node, output: int, gradient: Storage) -> None:
         """Add a gradient to what a node has got so far."""
         if isinstance(node, Leaf):
-            if self.gradients_stay:
+            if self.sharded is not None:
+                self.sharded.takes(node, gradient)
+            elif self.gradients_stay:
                 self._collect(node, gradient)
             return
         before = node.pending[output]
-        if before is None:
-            node.pending[output] = gradient
-        else:
-            total = self.new(before.elements, before.dtype, "sum of gradients")
-            node.pending[output] = total
+        node.awaits(output, gradient if before is None else self.sum_of(before, gradient))
+
+    def sum_of(self, before: Storage, more: Storage) -> Storage:
+        """Of two gradients: in the first one's memory, or in new memory beside both."""
+        if self.sums_in_place and before is not more and before.waiting <= 1:
+            return before
+        return self.new(before.shape, before.dtype, "sum of gradients")
 
     def _collect(self, leaf: Leaf, gradient: Storage) -> None:
         """Add to a parameter's gradient."""
-        if leaf.gradient is not None:  # used twice, as a tied matrix is: both at once, and their sum
-            total = self.new(gradient.elements, gradient.dtype, "sum of gradients")
-            self.tracker.replaced(leaf.gradient)
-            gradient = total
-        leaf.gradient = gradient
-        self.tracker.gradient(gradient)
+        before = leaf.gradient
+        if before is not None:  # used twice, as a tied matrix is
+            gradient = self.sum_of(before, gradient)
+        if gradient is not before:
+            if before is not None:
+                self.tracker.replaced(before)
+            leaf.gradient = gradient
+            self.tracker.gradient(gradient)
         self._used(leaf)
 
     def _used(self, leaf: Leaf) -> None:
@@ -222,7 +248,7 @@ class Tape:
         """
         while self.complete and self.stepped is not None:
             leaf = self.complete.pop()
-            needed = [self.new(held.size, STEPPED_IN[held.bits], held.name) for held in self.stepped(leaf)]
+            needed = [self.new(held.factors, STEPPED_IN[held.bits], held.name) for held in self.stepped(leaf)]
             del needed
             if leaf.gradient is not None:
                 self.tracker.replaced(leaf.gradient)
@@ -235,12 +261,11 @@ class Tape:
         """
         assert node.again is not None
         outer, self.nodes = self.nodes, []
-        results, pending = node.again(), node.pending
+        results, pending = node.again(), node.taken()
         inner, self.nodes = self.nodes, outer
-        node.pending = [None] * len(pending)
         for place, result in enumerate(results):
             if result.node is not None:  # something in it is trained
-                gradient = pending[place] or self.new(result.elements, result.dtype, "zeros")
+                gradient = pending[place] or self.new(result.shape, result.dtype, "zeros")
                 self.seed(result.node, result.output, gradient)
                 del gradient
             pending[place] = None

@@ -12,21 +12,21 @@ from tfcalc.tape.memory_tracker import Place, Storage
 class Value:
     """A tensor: a storage, or a view of one. ``node`` made it, where a gradient reaches it."""
 
-    __slots__ = ("dtype", "elements", "node", "output", "storage")
+    __slots__ = ("dtype", "node", "output", "shape", "storage")
 
     def __init__(
-        self,
-        storage: Storage,
-        elements: Num,
-        dtype: str,
-        node: Node | None = None,
-        output: int = 0,
+        self, storage: Storage, shape: tuple[Num, ...], dtype: str, node: Node | None = None, output: int = 0
     ) -> None:
         self.storage = storage
-        self.elements = elements
+        self.shape = shape
         self.dtype = dtype
         self.node = node
         self.output = output
+
+    @property
+    def elements(self) -> Num:
+        """How many numbers it has."""
+        return product(self.shape)
 
     @property
     def needs_gradient(self) -> bool:
@@ -42,12 +42,11 @@ class Node:
     are not new memory: they were computed in forward, or are written over what was kept.
     """
 
-    __slots__ = ("again", "inputs", "module", "name", "passes", "pending", "ready", "saved", "scratch")
+    __slots__ = ("again", "inputs", "name", "passes", "pending", "ready", "saved", "scratch")
 
     def __init__(
         self,
         name: str,
-        module: str,
         inputs: Sequence[Value | None],
         saved: Iterable[Value],
         passes: bool,
@@ -55,8 +54,7 @@ class Node:
         outputs: int,
     ) -> None:
         self.name = name
-        self.module = module
-        self.inputs = [(v.node, v.output, v.elements, v.dtype) if v is not None else None for v in inputs]
+        self.inputs = [(v.node, v.output, v.shape, v.dtype) if v is not None else None for v in inputs]
         self.saved = [value.storage.kept_as or value.storage for value in saved]
         self.passes = passes
         self.scratch = scratch
@@ -66,11 +64,36 @@ class Node:
         for storage in self.saved:
             storage.keep()
 
+    def awaits(self, output: int, gradient: Storage) -> None:
+        """This is what has come so far of the gradient of an output."""
+        before, self.pending[output] = self.pending[output], gradient
+        gradient.waiting += 1
+        if before is not None:
+            before.waiting -= 1
+
+    def taken(self) -> list[Storage | None]:
+        """The gradients of its outputs, which nothing waits for any more."""
+        given, self.pending = self.pending, [None] * len(self.pending)
+        for gradient in given:
+            if gradient is not None:
+                gradient.waiting -= 1
+        return given
+
     def ended(self) -> None:
         """What it kept is not needed any more."""
         for storage in self.saved:
             storage.release()
         self.saved = []
+
+
+class Crossing(Node):
+    """A place in the order of nodes where something is done when backward comes to it."""
+
+    __slots__ = ("crossed",)
+
+    def __init__(self, crossed: Callable[[], None]) -> None:
+        super().__init__("crossing", (), (), False, 0, 0)
+        self.crossed = crossed
 
 
 class Leaf(Node):
@@ -81,10 +104,10 @@ class Leaf(Node):
 
     __slots__ = ("gradient", "shape", "uses")
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name, "", (), (), False, 0, 1)
+    def __init__(self, name: str, shape: tuple[Num, ...] | None = None) -> None:
+        super().__init__(name, (), (), False, 0, 1)
         self.gradient: Storage | None = None
-        self.shape: tuple[Num, ...] | None = None
+        self.shape = shape
         self.uses = 0
 
 

@@ -1,0 +1,79 @@
+"""Where two gradients of one tensor meet: torch adds the second to the first, where nothing else waits for that one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfcalc.tape.memory_tracker import MemoryTracker
+from tfcalc.tape.tape import Tape
+from tfcalc.tape.value import Leaf, Value
+
+SIZE = 4 * 1000
+
+
+def parameter(tape: Tape) -> Value:
+    """A weight of 1,000 numbers."""
+    return Value(tape.given((1000,), "float32", "weight"), (1000,), "float32", Leaf("weight"))
+
+
+def made(tape: Tape, name: str, *inputs: Value, passes: bool = False) -> Value:
+    """The result of an operation that keeps nothing, as large as its first input."""
+    storage = tape.new((1000,), "float32", name)
+    return Value(storage, (1000,), "float32", tape.node(name, inputs, (), passes))
+
+
+def most_in_backward(tape: Tape, loss: Value) -> int:
+    """Beside the gradient of the loss, whose one number is 4 bytes."""
+    tape.tracker.new_phase()
+    tape.backward(loss)
+    return tape.tracker.most.total
+
+
+def three_products(tape: Tape) -> Value:
+    """One number made of the sum of three products with the same weight; nothing of forward is there any more."""
+    weight = parameter(tape)
+    whole = made(tape, "product", weight)
+    for _ in range(2):
+        whole = made(tape, "add", whole, made(tape, "product", weight), passes=True)
+    return Value(tape.new((1,), "float32", "loss"), (1,), "float32", tape.node("sum", [whole], ()))
+
+
+@pytest.mark.parametrize(("in_place", "tensors"), [(True, 3), (False, 4)])
+def test_gradients_of_one_weight_are_added_to_the_first(in_place: bool, tensors: int) -> None:
+    """That of the products' sum, and the weight's first and second; or also the sum of these."""
+    tape = Tape(MemoryTracker())
+    tape.sums_in_place = in_place
+    loss = three_products(tape)
+    assert most_in_backward(tape, loss) == tensors * SIZE + 8
+    assert tape.tracker.gradients == SIZE
+
+
+@pytest.mark.parametrize("side_by_side", [True, False])
+def test_a_gradient_that_something_else_waits_for_is_not_written_over(side_by_side: bool) -> None:
+    """Of x + f(x) the gradient of x is that of the sum, which f's is made of; of x + (f(x) + g(x)) f still waits."""
+    tape = Tape(MemoryTracker())
+    x = made(tape, "x", parameter(tape))
+    inner = made(tape, "f", x)
+    if side_by_side:
+        inner = made(tape, "add", inner, made(tape, "g", x), passes=True)
+    whole = made(tape, "add", inner, x, passes=True)
+    loss = Value(tape.new((1,), "float32", "loss"), (1,), "float32", tape.node("sum", [whole], ()))
+    del x, inner, whole
+    assert most_in_backward(tape, loss) == (3 if side_by_side else 2) * SIZE + 8
+
+
+@pytest.mark.torch
+def test_torch_adds_gradients_to_the_first() -> None:
+    """The memory of torch's own profiler, of a weight that is used three times, on real tensors."""
+    torch = pytest.importorskip("torch")
+    profiler = pytest.importorskip("torch.profiler")
+    weight = torch.zeros((1000, 64), requires_grad=True)
+    given = [torch.ones((8, 1000)) for _ in range(3)]
+    with profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True) as profiled:
+        sum((each @ weight).sum() for each in given).backward()
+    live = most = 0
+    for event in profiled.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            live += event.nbytes()
+            most = max(most, live)
+    assert 2 * 256_000 <= most < 2.2 * 256_000

@@ -1,0 +1,115 @@
+"""Peaks that people measured on real GPUs, beside what tfcalc says of the same runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.real_runs import CLOSE, KEYS, UNITS, Compared, Run, all_compared, answered, compared, run_of, runs, spread
+from tfcalc.hardware import CONTEXT
+
+MIB = 2**20
+
+
+def allocated(run: Run) -> bool:
+    """Whether it is what PyTorch's allocator gave out. A difference of two peaks is not a peak."""
+    return run.quantity in ("allocated", "active") and not run.less
+
+
+def errors(found: list[Compared]) -> list[float | None]:
+    return [one.error for one in found]
+
+
+@pytest.mark.xfail(strict=True, reason="what CUDA does is not counted yet")
+def test_the_median_error_of_allocated_bytes_is_small() -> None:
+    assert abs(spread(errors(all_compared(allocated))).median) <= 0.02
+
+
+@pytest.mark.xfail(strict=True, reason="what CUDA does is not counted yet")
+def test_nine_of_ten_predictions_of_allocated_bytes_are_close() -> None:
+    assert spread(errors(all_compared(allocated))).close >= 0.9
+
+
+@pytest.mark.xfail(strict=True, reason="torchtitan's settings are not known yet")
+def test_nine_of_ten_runs_have_a_number() -> None:
+    said = spread(errors(all_compared()))
+    assert said.numbers >= 0.9 * said.rows
+
+
+@pytest.mark.xfail(strict=True, reason="what CUDA does is not counted yet")
+def test_no_peak_is_above_its_band() -> None:
+    """So that nobody whose card has room for the band is told that something fits which does not."""
+    found = [one for one in all_compared(lambda run: not run.less) if one.predicted is not None]
+    assert [one.run.run for one in found if one.run.bytes > one.high] == []
+
+
+def lowest(group: str) -> Compared:
+    """The run of a group that is predicted lowest, beside what was measured."""
+    found = all_compared(lambda run: run.group == group and not run.less)
+    return min((one for one in found if one.error is not None), key=lambda one: one.error or 0)
+
+
+@pytest.mark.parametrize("group", ["fitcheck", "transformers", "qwen"])
+def test_nobody_is_told_that_it_fits_on_a_card_that_is_too_small(group: str) -> None:
+    """A card with less than what was measured, in whole MiB; its context is taken off where it was not measured."""
+    run = lowest(group).run
+    room = int(run.bytes - 1 + (0 if run.quantity == "nvidia-smi" else CONTEXT)) // MIB
+    answer, error = answered((*run.arguments, "--gpu", f"{room}MiB"))
+    assert not error
+    assert answer["budget_bytes"] < run.bytes
+    assert answer["tight"] or not answer["fits"], answer["verdict"]
+
+
+def test_a_run_without_a_number_says_why() -> None:
+    assert all((one.predicted is None) == bool(one.why_not) for one in all_compared())
+
+
+@pytest.mark.parametrize("run", runs(), ids=lambda run: f"{run.group}: {run.run}")
+def test_each_row_is_whole(run: Run) -> None:
+    assert run.measured > 0
+    assert run.source
+    assert run.unit in UNITS
+    assert run.quantity in KEYS
+    assert bool(run.arguments) != bool(run.reason)
+    assert not run.less or run.arguments
+
+
+def test_no_run_is_there_twice() -> None:
+    assert len({(run.source, run.run) for run in runs()}) == len(runs())
+
+
+def test_what_is_less_is_taken_off() -> None:
+    asked = ("memory", "gpt2", "--train", "--seq", "64")
+    row = {
+        "group": "",
+        "source": "",
+        "run": "",
+        "card": "",
+        "quantity": "allocated",
+        "unit": "GiB",
+        "measured": 2.0,
+        "arguments": [*asked, "--batch", "2"],
+    }
+    whole, base = compared(run_of(row)), compared(run_of(row | {"arguments": list(asked)}))
+    difference = compared(run_of(row | {"less": list(asked)}))
+    assert whole.predicted is not None
+    assert base.predicted is not None
+    assert difference.predicted == whole.predicted - base.predicted
+    assert base.error == base.predicted / 2**31 - 1
+
+
+def test_a_command_that_is_refused_has_no_number() -> None:
+    row = {"group": "", "source": "", "run": "", "card": "", "quantity": "allocated", "unit": "GiB", "measured": 1.0}
+    one = compared(run_of(row | {"arguments": ["memory", "gpt2", "--train", "--seq", "0"]}))
+    assert one.predicted is None
+    assert "0" in one.why_not
+
+
+def test_statistics_by_hand() -> None:
+    """Ten errors from −0.05 to 0.04: p10 lies a tenth of the way, at the place 0.9 of 0 to 9."""
+    said = spread([*(place / 100 - 0.05 for place in range(10)), None, 2 * CLOSE])
+    assert said.rows == 12
+    assert said.numbers == 11
+    assert said.median == pytest.approx(0.0)
+    assert said.p10 == pytest.approx(-0.04)
+    assert said.p90 == pytest.approx(0.04)
+    assert said.close == pytest.approx(10 / 12)
