@@ -14,6 +14,7 @@ from tfcalc.execution.measured import error_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.formats.names import PLAIN, format_named
 from tfcalc.footprint.training.adapters import drops
+from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
@@ -42,6 +43,12 @@ def trained(tree: Component, plan: Training) -> Component:
             )
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
+    check_in_backward(plan)
+    if plan.offload != "none" and optimizer(plan.optimizer).paged:
+        fact = f"--offload {plan.offload} has no effect on the states of {plan.optimizer}, which are paged"
+        raise InvalidModel(fact, "leave one of them out")
+    if plan.offload_activations and plan.backend == MEGATRON:
+        raise InvalidModel("--offload-activations has no effect with --backend megatron", "leave it out")
     if plan.precision.endswith("-fsdp") and not placement_of(plan).by_units:
         raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
     if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
@@ -136,6 +143,16 @@ def check_loops(model: Model, run: Workload) -> None:
         raise InvalidModel(f"{asked} is not supported", "use --checkpointing none")
 
 
+def check_offloaded(run: Workload, plan: Training) -> None:
+    """Raise InvalidModel where activations are to be offloaded, and no layer runs again.
+
+    Source: transformers' ``activation_checkpointing_enable`` offloads what checkpointed layers have read; torchtune's
+    recipes refuse to offload without checkpointing.
+    """
+    if plan.offload_activations and not run.every:
+        raise InvalidModel("--offload-activations offloads what checkpointed layers read", "add --checkpointing full")
+
+
 def loops(model: Model) -> bool:
     """Whether its layers loop over time, in PyTorch's own code."""
     return any(each.loops for each in model.module().all_of())
@@ -167,6 +184,29 @@ def piece_of(model: Model, run: Workload, plan: Training) -> Model:
     if plan.sequence_parallel:
         check_even("sequence length", run.seq_len, "tensor", plan.tensor_parallel)
     return model.run_by(piece)
+
+
+def check_in_backward(plan: Training) -> None:
+    """Raise InvalidModel where a parameter cannot be stepped as soon as backward has its gradient, or nobody does so.
+
+    Source: torchtune's full_finetune_single_device.py refuses gradient accumulation and the clipping of gradients.
+    """
+    if not plan.optimizer_in_backward:
+        return
+    flag, leave = "--optimizer-in-backward", "leave one of them out"
+    by = precision(plan.precision)
+    if plan.backend == MEGATRON:
+        raise InvalidModel(f"{flag} has no effect with --backend megatron", "leave it out")
+    if plan.optimizer == "none":
+        raise InvalidModel(f"{flag} without an optimizer", "give --optimizer adamw-fused")
+    if plan.grad_accum != 1:
+        raise InvalidModel(f"{flag} cannot add up the gradients of {plan.grad_accum} micro-batches", leave)
+    if plan.gpus != 1:
+        raise InvalidModel(f"{flag} on {plan.gpus} GPUs is not supported", "use 1 GPU, or leave it out")
+    if plan.offload != "none":
+        raise InvalidModel(f"{flag} cannot be combined with --offload {plan.offload}", leave)
+    if by.master:
+        raise InvalidModel(f"{flag} with the fp32 master weights of {by.name}", "give --precision bf16-mixed or bf16")
 
 
 def check_alone(model: Model, plan: Training) -> None:

@@ -7,6 +7,7 @@ from tfcalc.dimensions import Described, choice, described, dimension, text
 from tfcalc.footprint.serving.cache_formats import FORMATS
 from tfcalc.footprint.serving.caches import ALLOCATIONS, BLOCK, PAGED
 from tfcalc.footprint.training.optimizers import OPTIMIZERS
+from tfcalc.footprint.training.optimizers import SPELLINGS as NAMES_OF_OTHERS
 from tfcalc.footprint.training.precisions import PRECISIONS, SPELLINGS
 from tfcalc.footprint.training.sharding import LAYOUTS, OFFLOADS
 
@@ -32,7 +33,19 @@ class Training(Described):
         known=(AUTO, *PRECISIONS),
         spellings=SPELLINGS,
     )
-    optimizer: str = choice("optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS))
+    optimizer: str = choice(
+        "optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS), spellings=NAMES_OF_OTHERS
+    )
+    optimizer_in_backward: bool = choice(
+        "step each parameter in backward as soon as its gradient is complete, and free the gradient",
+        "--optimizer-in-backward/--no-optimizer-in-backward",
+        default=False,
+    )
+    offload_activations: bool = choice(
+        "keep what is saved for backward in the host's memory until backward reads it",
+        "--offload-activations/--no-offload-activations",
+        default=False,
+    )
     backend: str = choice(
         "whose code runs, which decides what is saved for backward; auto: transformers, or torch for the classic model",
         "--backend",
