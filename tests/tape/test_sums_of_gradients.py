@@ -45,7 +45,7 @@ def test_gradients_of_one_weight_are_added_to_the_first(in_place: bool, tensors:
 
 @pytest.mark.parametrize("side_by_side", [True, False])
 def test_a_gradient_that_something_else_waits_for_is_not_written_over(side_by_side: bool) -> None:
-    """Of x + f(x) the gradient of x is that of the sum, which f's has been made of; of x + (f(x) + g(x)) f still waits."""
+    """Of x + f(x) that of x is the sum's, of which f's has been made; of x + (f(x) + g(x)) f still waits for it."""
     tape = Tape(MemoryTracker())
     x = made(tape, "x", tape.parameter(1000, "float32", "weight"))
     inner = made(tape, "f", x)

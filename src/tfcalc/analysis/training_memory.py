@@ -9,7 +9,9 @@ from tfcalc.analysis.standing import TrainingStep, buffers_of, bytes_in, standin
 from tfcalc.analysis.training_plan import (
     MEGATRON,
     check_alone,
+    check_code,
     check_loops,
+    code_of,
     gradients_stay,
     known_error,
     numerics,
@@ -48,6 +50,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     if plan.backend == MEGATRON:
         return _on_megatron(model, run, plan)
     check_alone(plan)
+    check_code(model, run, plan)
     known_error(model)
     check_loops(model, run)
     by, placement = precision(plan.precision), placement_of(plan)
@@ -56,7 +59,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
-    saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.backend), modules)
+    saved = activations(kept(tree, model_, run_, numerics(by, plan), code_of(plan)), modules)
     buffers = buffers_of(tree, run_, by)
     recorder = PeakRecorder()
     found = _phases(plan, states, buffers, _step(tree, model_, run_, plan, recorder))
@@ -78,6 +81,7 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     if plan.backend == MEGATRON:
         raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
     check_alone(plan)
+    check_code(model, run, plan)
     known_error(model)
     check_loops(model, run)
     sized = trained(model.tree(run), plan)
@@ -86,7 +90,7 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
     gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
     formats = numerics(precision(plan.precision), plan)
-    moments = envelope(sized, model, run, formats, plan.backend, gradients_stay=not stay)
+    moments = envelope(sized, model, run, formats, code_of(plan), gradients_stay=not stay)
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
     return [*(formula_of(there) + each for each in moments), formula_of(base + gradients + scratch)]
 
@@ -103,6 +107,7 @@ class Peaks:
         run, plan = resolve_training(self.model, run, plan)
         if plan.backend == MEGATRON:
             return _on_megatron(self.model, run, plan).peak.total
+        check_code(self.model, run, plan)
         known_error(self.model)
         check_loops(self.model, run)
         sized, states, buffers = self._standing(run, plan)
@@ -144,7 +149,7 @@ def _gradients_stay(plan: Training) -> bool:
 def _step(tree: Component, model: Model, run: Workload, plan: Training, tracker: MemoryTracker | None = None) -> Step:
     """The step on a tape."""
     formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
-    return step(tree, model, run, formats, plan.backend, gradients_stay=stay, tracker=tracker)
+    return step(tree, model, run, formats, code_of(plan), gradients_stay=stay, tracker=tracker)
 
 
 def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:

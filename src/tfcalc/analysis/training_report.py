@@ -38,6 +38,14 @@ PURE = ("bf16", "fp16")
 """Precisions whose weights, gradients and moments have 16 bits alone: 8 bytes a parameter with AdamW."""
 JSON_PHASE = {"loss": "forward"}
 """The JSON's ``peak_phase`` is forward, backward or step; the loss is the end of forward."""
+CODES = {"fused": "fused kernels", "torchtune": "torchtune's code"}
+LOSSES = {
+    "logits": "loss of all logits at once",
+    "chunked": "loss of 8 chunks of logits",
+    "linear": "logits and loss in 8 chunks",
+    "fused": "fused loss",
+}
+"""By the words of ``--loss``."""
 DEVICES = {
     "recorded": "saved tensors as in PyTorch 2.13 with CUDA's kernels on CPU tensors (--device recorded)",
     "cuda": "saved tensors as in PyTorch 2.13 on CUDA",
@@ -124,8 +132,9 @@ def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     if plan.backend == MEGATRON:
         return ("Megatron-LM's code", again)
     own = "Hugging Face code" if isinstance(model, HFModel) else "torch.nn"
-    code = "fused kernels" if plan.backend == "fused" else own
-    return (code, "CUDA" if plan.device == "cuda" else "CPU tensors", f"{run.kernel} attention", again, *master)
+    compiled = ("compiled layers and loss",) if plan.compile else ()
+    code = (CODES.get(plan.backend, own), *compiled, *([LOSSES[plan.loss]] if plan.loss != "auto" else []))
+    return (*code, "CUDA" if plan.device == "cuda" else "CPU tensors", f"{run.kernel} attention", again, *master)
 
 
 def _caveats(model: Model, plan: Training) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
-from tfcalc.execution.programs import program
+from tfcalc.execution.programs import Code, program
 from tfcalc.tape.envelope import Envelope
 from tfcalc.tape.memory_tracker import MemorySnapshot, MemoryTracker
 from tfcalc.tape.numerics import Numerics
@@ -31,7 +31,7 @@ def step(
     model: Model,
     run: Workload,
     numerics: Numerics,
-    implementation: str,
+    code: Code,
     *,
     gradients_stay: bool,
     tracker: MemoryTracker | None = None,
@@ -41,7 +41,7 @@ def step(
     ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time. Another
     ``tracker`` may look on.
     """
-    running = program(model, run, numerics, implementation, ends_alone=True)
+    running = program(model, run, numerics, *code, ends_alone=True)
     tape, tracker = running.tape, tracker or running.tape.tracker
     tape.tracker = tracker
     tape.gradients_stay = gradients_stay
@@ -58,10 +58,10 @@ def step(
 
 
 def envelope(
-    tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str, *, gradients_stay: bool
+    tree: Component, model: Model, run: Workload, numerics: Numerics, code: Code, *, gradients_stay: bool
 ) -> list[Polynomial]:
     """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes."""
-    running = program(model, run, numerics, implementation, ends_alone=True)
+    running = program(model, run, numerics, *code, ends_alone=True)
     tape, bytes_live = running.tape, Envelope()
     tape.tracker = bytes_live
     tape.gradients_stay = gradients_stay
@@ -80,8 +80,8 @@ def every_kept(tree: Component, model: Model, run: Workload, numerics: Numerics,
     return list(running.tape.kept.values())
 
 
-def kept(tree: Component, model: Model, run: Workload, numerics: Numerics, implementation: str) -> list[Kept]:
+def kept(tree: Component, model: Model, run: Workload, numerics: Numerics, code: Code) -> list[Kept]:
     """What backward needs when forward has ended, of each kind of layer once; sizes may remember their formulas."""
-    running = program(model, run, numerics, implementation, every_layer=False)
+    running = program(model, run, numerics, *code, every_layer=False)
     running(tree)
     return list(running.tape.kept.values())

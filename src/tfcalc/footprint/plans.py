@@ -10,7 +10,8 @@ from tfcalc.footprint.training.optimizers import OPTIMIZERS
 from tfcalc.footprint.training.precisions import PRECISIONS, SPELLINGS
 from tfcalc.footprint.training.sharding import LAYOUTS, OFFLOADS
 
-BACKENDS = ("auto", "transformers", "torch", "fused", "megatron")
+BACKENDS = ("auto", "transformers", "torch", "fused", "torchtune", "megatron")
+LOSSES = ("auto", "logits", "chunked", "linear", "fused")
 STAGES = ("0", "1", "2", "3")
 AUTO = "auto"
 
@@ -37,6 +38,19 @@ class Training(Described):
         "--backend",
         default=AUTO,
         known=BACKENDS,
+    )
+    loss: str = choice(
+        "how the loss is computed: of all logits at once, of logits in 8 chunks (torchtune's CEWithChunkedOutputLoss), "
+        "of vectors in 8 chunks (linear: its LinearCrossEntropyLoss), or by a fused kernel without logits (Liger's); "
+        "auto: the backend's own",
+        "--loss",
+        default=AUTO,
+        known=LOSSES,
+    )
+    compile: bool = choice(
+        "torch.compile of each layer and of the loss, as torchtune and torchtitan do",
+        "--compile/--no-compile",
+        default=False,
     )
     device: str = choice(
         "whose kernels run; recorded: CUDA's kernels on CPU tensors, as in the recorded tests",

@@ -15,7 +15,8 @@ class Tape:
     """Runs operations one after another, and backward from the last to the first.
 
     Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere. Where two
-    meet, the second is added to the first (``sums_in_place``), if nothing else waits for that one: FakeTensors' are not.
+    meet, the second is added to the first (``sums_in_place``), if nothing else waits for that one; those of FakeTensors
+    are not.
 
     Source: torch's input_buffer.cpp (``can_accumulate_inplace``).
     """
