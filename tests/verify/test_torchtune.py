@@ -19,11 +19,11 @@ from tests.verify.torchtune_layer import CONFIG, Llama  # noqa: E402
 from tfcalc.verify.saved import saved  # noqa: E402
 from tfcalc.verify.step import without_data  # noqa: E402
 
-LOSSES = ("logits", "chunked", "linear")
+LOSSES = ("logits", "chunked", "linear", "checkpointed")
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize(("batch", "length"), [(1, 32), (3, 29)])
+@pytest.mark.parametrize(("batch", "length"), [(1, 32), (3, 29), (16, 64)])
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_a_llama_of_torchtune_keeps_what_torch_keeps(loss: str, batch: int, length: int, dtype: str) -> None:
     with without_data():
@@ -51,5 +51,5 @@ def test_its_peaks_are_torchs(loss: str) -> None:
     plan = Training(precision="bf16", optimizer="adamw", device="recorded", backend="torchtune", loss=loss)
     timeline = memory(HFModel(CONFIG), run, training=plan).more["timeline"]
     phases = {phase["phase"]: phase["peak_bytes"] for phase in timeline}
-    assert max(phases["forward"], phases["loss"]) == pytest.approx(tracked.total("fwd_peak"), rel=0.03)
-    assert phases["backward"] == pytest.approx(tracked.total("bwd_peak"), rel=0.03)
+    assert max(phases["forward"], phases["loss"]) == pytest.approx(tracked.total("fwd_peak"), rel=0.02)
+    assert phases["backward"] == pytest.approx(tracked.total("bwd_peak"), rel=0.02)

@@ -43,6 +43,7 @@ LOSSES = {
     "logits": "loss of all logits at once",
     "chunked": "loss of 8 chunks of logits",
     "linear": "logits and loss in 8 chunks",
+    "checkpointed": "logits and loss of 256 tokens at a time",
     "fused": "fused loss",
 }
 """By the words of ``--loss``."""

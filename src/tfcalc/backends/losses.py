@@ -10,7 +10,8 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.model import WithHead
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.loss import cross_entropy
-from tfcalc.ops.shapes import reshape, split
+from tfcalc.ops.products import linear as product
+from tfcalc.ops.shapes import part, reshape, split
 from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.tensor import Tensor
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 CHUNKS = 8
 """torchtune's ``num_output_chunks``."""
+TOKENS = 256
+"""TRL's ``_CHUNKED_LM_HEAD_CHUNK_SIZE``."""
 
 
 def in_chunks(length: Num) -> list[Num]:
@@ -64,6 +67,31 @@ def linear(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Con
     chunks = split(trace.call(picked), in_chunks(x.rows), 0)
     del places
     return _summed([_loss(code, model, model.logits(each, ctx), targets) for each in chunks])
+
+
+def checkpointed(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    """Tokens that have labels are picked out; the logits of 256 at a time are made in forward, and again in backward.
+
+    All tokens are taken to have labels. Chunks after the third leave nothing behind that these do not. The entropy and
+    the accuracy that TRL has of each chunk are not counted.
+
+    Source: TRL's _chunked_cross_entropy_loss (trl/trainer/sft_trainer.py).
+    """
+    code.begin_loss(x.trace)
+    trace = x.trace
+    x, weights = model.opened(x, ctx)
+    order, targets = (trace.new((x.rows,), "int64", name) for name in ("order of tokens", "labels"))
+    rows = trace.call(Call("index", (x,), (x.rows, x.width), x.dtype, saves=(order,)))
+    tokens = known(x.rows)
+    size = TOKENS if tokens is None or tokens > TOKENS else x.rows
+    whole = 1 if tokens is None else sum(tokens >= count * TOKENS for count in (1, 2, 3)) or 1
+
+    def loss(some: Tensor, targets: Tensor) -> Tensor:
+        weight, *bias = (trace.to(each, "float32") for each in weights)
+        logits = trace.upper(product(trace.to(some, "float32"), weight, *bias))
+        return _loss(code, model, logits, targets)
+
+    return _summed([trace.checkpoint(loss, part(rows, 0, size), targets) for _ in range(whole)])
 
 
 def _loss(code: Transformers, model: WithHead, logits: Tensor, targets: Tensor) -> Tensor:
@@ -142,5 +170,5 @@ def _chunk(rows: Num, vocabulary: Num, width: Num) -> Num:
     return rows if value_of(rows) <= power else power
 
 
-LOSSES = {"chunked": chunked, "linear": linear, "fused": fused}
+LOSSES = {"chunked": chunked, "linear": linear, "checkpointed": checkpointed, "fused": fused}
 """By the word that asks for them; that of all logits at once is the backend's own."""

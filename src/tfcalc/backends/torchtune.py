@@ -14,7 +14,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.model import WithHead
 from tfcalc.ops.attention import by_token
 from tfcalc.ops.elementwise import add, mul
-from tfcalc.ops.shapes import copied, reshape, select, stack
+from tfcalc.ops.shapes import copied, reshape, select, stack, transpose
 from tfcalc.tape.tensor import Tensor
 
 BUILDS = ("llama", "mistral", "qwen2")
@@ -53,14 +53,15 @@ class Torchtune(Transformers):
 
 
 def _rotated(x: Tensor) -> Tensor:
-    """Pairs of neighbours turned in fp32, put together again, and brought back to their format."""
-    trace, (*rows, length, width) = x.trace, x.shape
-    half = divide(width, 2)
-    pairs = reshape(trace.to(x, "float32"), *rows, length, half, 2)
-    cos, sin = (trace.given((length, half), "float32", name) for name in ("cos", "sin"))
+    """Pairs of neighbours turned in fp32, put together again, and brought back to their format, token by token."""
+    trace, given = x.trace, transpose(x, 1, 2)
+    length, half = given.shape[1], divide(given.width, 2)
+    pairs = reshape(trace.to(given, "float32"), *given.shape[:-1], half, 2)
+    cos, sin = (trace.given((length, 1, half), "float32", name) for name in ("cos", "sin"))
     one, other = (select(pairs, -1) for _ in "12")
     turned = [add(mul(one, cos), mul(other, sin)), add(mul(other, cos), mul(one, sin))]
-    return trace.to(reshape(stack(turned, pairs.shape), *x.shape), x.dtype)
+    made = reshape(stack(turned, pairs.shape), *given.shape)
+    return transpose(trace.to(made, given.dtype), 1, 2)
 
 
 def _for_heads(x: Tensor, heads: Num) -> Tensor:

@@ -11,7 +11,7 @@ from tfcalc.footprint.training.precisions import PRECISIONS, SPELLINGS
 from tfcalc.footprint.training.sharding import LAYOUTS, OFFLOADS
 
 BACKENDS = ("auto", "transformers", "torch", "fused", "torchtune", "megatron")
-LOSSES = ("auto", "logits", "chunked", "linear", "fused")
+LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused")
 STAGES = ("0", "1", "2", "3")
 AUTO = "auto"
 
@@ -41,8 +41,9 @@ class Training(Described):
     )
     loss: str = choice(
         "how the loss is computed: of all logits at once, of logits in 8 chunks (torchtune's CEWithChunkedOutputLoss), "
-        "of vectors in 8 chunks (linear: its LinearCrossEntropyLoss), or by a fused kernel without logits (Liger's); "
-        "auto: the backend's own",
+        "of vectors in 8 chunks (linear: its LinearCrossEntropyLoss), of 256 tokens at a time, whose logits backward "
+        "makes again (checkpointed: TRL's chunked_nll), or by a fused kernel without logits (Liger's); auto: the "
+        "backend's own",
         "--loss",
         default=AUTO,
         known=LOSSES,
