@@ -64,7 +64,7 @@ def items(part: Component) -> tuple[object, ...]:
     own = part.own
     work = Counter[tuple[object, ...]]()
     for each in own.elementwise:
-        work[each.name, each.forward, each.backward, each.width] += each.elements  # type: ignore[assignment]
+        work[each.name, each.forward, each.backward] += each.elements  # type: ignore[assignment]
     stored = own.weights, own.buffers, own.cached, own.lookups, own.limit
     counts = part.copies, part.active, part.passes, part.places, part.under
     runs = sorted(map(repr, own.products)), {key: count for key, count in work.items() if count != 0}

@@ -56,14 +56,22 @@ COLUMNS = (
 )
 
 
-def training_summary(whole: Entry, totals: dict[str, int | str], params: int, subtitle: str, units: str) -> Summary:
-    """The terms of a training step at its peak, each with its bytes per parameter, or with what it is spent on."""
+def training_summary(
+    whole: Entry, totals: dict[str, int | str], params: int, subtitle: str, units: str, *, stepped: bool = False
+) -> Summary:
+    """The terms of a training step at its peak, each with its bytes per parameter, or with what it is spent on.
+
+    Where parameters are ``stepped`` in backward there are gradients of one tensor at a time.
+    """
     live = {entry.name: entry for entry in whole.parts}
     rows: list[tuple[Cell, ...]] = []
     for name, called in TERMS.items():
         size = live[name].value if name in live else 0
         stored = totals.get(STORED.get(name, ""), 0)
-        if name in PER_PARAMETER and stored:
+        if name == "gradients" and stepped:
+            told = f"one tensor at a time, the largest of {short_bytes(int(stored), units)}"
+            rows.append((called, "", Bytes(size), Share(size, whole.value), told))
+        elif name in PER_PARAMETER and stored:
             later = f"({short_bytes(int(stored), units)} in the optimizer step)" if size != stored else ""
             rows.append((called, f"{int(stored) / params:.3g} B/param", Bytes(size), Share(size, whole.value), later))
         elif name == "activations" and stored:
@@ -144,7 +152,8 @@ def of_training(model: Model, workload: Workload, plan: Training) -> str:
         sharing = f"ZeRO-{plan.zero}" if plan.zero != "0" else "DDP"
         gpus = f" per GPU, {plan.gpus:,} GPUs, {'FSDP' if plan.layout.startswith('fsdp') else sharing}"
     size = f"batch {workload.batch_size:,} x {workload.seq_len:,} tokens"
-    return f"{called(model)}, {kind}, {plan.precision}, {OPTIMIZERS[plan.optimizer]}, {size}{micro}{gpus}"
+    steps = f"{OPTIMIZERS[plan.optimizer]}{' in backward' if plan.optimizer_in_backward else ''}"
+    return f"{called(model)}, {kind}, {plan.precision}, {steps}, {size}{micro}{gpus}"
 
 
 def of_serving(model: Model, workload: Workload, weights: str, plan: Serving) -> str:

@@ -16,8 +16,9 @@ from tfcalc.footprint.formats.weights import weights
 from tfcalc.footprint.training.adapters import thawed
 from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.peak import Phase, Standing
-from tfcalc.footprint.training.placement import Placed, ddp_buckets, placed
+from tfcalc.footprint.training.placement import NOTHING, Placed, ddp_buckets, placed
 from tfcalc.footprint.training.precisions import Precision, precision
+from tfcalc.footprint.training.states import largest_gradient
 from tfcalc.number_formats import FP32, INT64
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     made = placed(tree, by, chosen, placement, sized=(sized, placement))
     if plan.gpus != 1 and not placement.stage and plan.backend != MEGATRON:
         made = made._replace(communication=ddp_buckets(tree, by))
+    if plan.optimizer_in_backward:
+        made = made._replace(device=made.device._replace(gradients=largest_gradient(tree, by, sized)), step=NOTHING)
     if not plan.base_weights:
         return made
     if placement.stage == 3:

@@ -27,12 +27,17 @@ from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
 from tfcalc.execution.training import Step, envelope, kept, step
 from tfcalc.footprint.training.activations import activations
+from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.peak import STEP, Phase, highest, phases
 from tfcalc.footprint.training.placement import Placed
 from tfcalc.footprint.training.precisions import precision
+from tfcalc.footprint.training.states import step_alone
+from tfcalc.footprint.training.stored import as_stored, outer_modules
 from tfcalc.number_formats import WIDTHS
 from tfcalc.symbols import remembering
 from tfcalc.tape.memory_tracker import Found, MemoryTracker, PeakRecorder
+from tfcalc.tape.tape import Stepped
+from tfcalc.tape.value import Leaf
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
@@ -65,9 +70,13 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     found = _phases(plan, states, buffers, _step(tree, model_, run_, plan, recorder))
     peak = highest(found)
     passing = states.step if peak.name == STEP else _passing(recorder, peak)
+    gradients = states.device.gradients
+    if plan.optimizer_in_backward:
+        gradients = _alike("gradients", recorder.gradients_at(peak.name))
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
-    return TrainingStep(alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)
+    live = alive(states, gradients, saved, buffers, passing, peak)
+    return TrainingStep(live, found, peak, saved, states, buffers, passing)
 
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
@@ -90,9 +99,11 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
     gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
     formats = numerics(precision(plan.precision), plan)
-    moments = envelope(sized, model, run, formats, code_of(plan), gradients_stay=not stay)
+    steps = stepped(sized, plan)
+    moments = envelope(sized, model, run, formats, code_of(plan), gradients_stay=not stay, stepped=steps)
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
-    return [*(formula_of(there) + each for each in moments), formula_of(base + gradients + scratch)]
+    forms = [formula_of(there) + each for each in moments]
+    return forms if plan.optimizer_in_backward else [*forms, formula_of(base + gradients + scratch)]
 
 
 class Peaks:
@@ -112,17 +123,22 @@ class Peaks:
         check_loops(self.model, run)
         sized, states, buffers = self._standing(run, plan)
         stay = _gradients_stay(plan)
-        key = run, plan.replaced(**OFF_TAPE), stay
+        key = run, plan.replaced(**off_tape(plan)), stay
         if key not in self.steps:
             self.steps[key] = _step(sized, self.model, run, plan)
         return highest(_phases(plan, states, buffers, self.steps[key])).total
 
     def least(self, run: Workload, plan: Training) -> int:
-        """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it."""
+        """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.
+
+        Where backward takes it, those of the states.
+        """
         run, plan = resolve_training(self.model, run, plan)
         if plan.backend == MEGATRON:
             return _on_megatron(self.model, run, plan).peak.total
         _, states, buffers = self._standing(run, plan)
+        if plan.optimizer_in_backward:
+            return sum(standing_of(states, buffers))
         return highest(_phases(plan, states, buffers, Step({}, 0))).total
 
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
@@ -141,6 +157,23 @@ OFF_TAPE = {"optimizer": "none", "zero": "0", "gpus": 1, "layout": "flat", "offl
 """Fields of a plan that decide on the states alone, once it is known whether gradients stay."""
 
 
+def off_tape(plan: Training) -> dict[str, object]:
+    """The same, but the optimizer where it runs in backward."""
+    return {name: value for name, value in OFF_TAPE.items() if name != "optimizer" or not plan.optimizer_in_backward}
+
+
+def stepped(tree: Component, plan: Training) -> Stepped | None:
+    """What the step of a parameter needs, if it is in backward."""
+    if not plan.optimizer_in_backward:
+        return None
+    by, chosen, outer = precision(plan.precision), optimizer(plan.optimizer), outer_modules(tree)
+
+    def needed(leaf: Leaf) -> tuple[Held, ...]:
+        return step_alone(as_stored(leaf.name, leaf.shape or (), outer), by, chosen)
+
+    return needed
+
+
 def _gradients_stay(plan: Training) -> bool:
     """Whether gradients are there all the time: in buffers of their own, or to be added up."""
     return gradients_stay(precision(plan.precision), placement_of(plan)) or plan.grad_accum != 1
@@ -148,8 +181,8 @@ def _gradients_stay(plan: Training) -> bool:
 
 def _step(tree: Component, model: Model, run: Workload, plan: Training, tracker: MemoryTracker | None = None) -> Step:
     """The step on a tape."""
-    formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
-    return step(tree, model, run, formats, code_of(plan), gradients_stay=stay, tracker=tracker)
+    formats, stay, steps = numerics(precision(plan.precision), plan), not _gradients_stay(plan), stepped(tree, plan)
+    return step(tree, model, run, formats, code_of(plan), gradients_stay=stay, stepped=steps, tracker=tracker)
 
 
 def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:
@@ -157,19 +190,25 @@ def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> li
     scratch = 0 if plan.offload != "none" else bytes_in(states.step)
     gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
     standing = standing_of(states, buffers)
-    return phases(standing, gradients, ran.phases, gathered, scratch, there=_gradients_stay(plan))
+    there, in_backward = _gradients_stay(plan), plan.optimizer_in_backward
+    return phases(standing, gradients, ran.phases, gathered, scratch, there=there, stepped=in_backward)
 
 
 def _passing(recorder: PeakRecorder, peak: Phase) -> Component:
     """What is there for a moment at the peak: each kind of tensor by the operation that made it."""
+    tree = _alike("temporary", recorder.passing(peak.name))
+    rest = peak.temporary - bytes_in(tree)
+    return tree._replace(parts=(*tree.parts, lump("workspace", rest, TEMPORARY))) if rest else tree
+
+
+def _alike(name: str, found: list[Found]) -> Component:
+    """Each kind of tensor by the operation that made it."""
     alike: dict[tuple[str, str, int], list[Found]] = {}
-    for one in recorder.passing(peak.name):
+    for one in found:
         alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
     parts = [
-        Component(name, "memory", Cost(held=(Held(name, (ones[0].elements,), 8 * WIDTHS[dtype]),)), copies=len(ones))
-        for (name, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1]))
-        if name
+        Component(label, "memory", Cost(held=(Held(label, (ones[0].elements,), 8 * WIDTHS[dtype]),)), copies=len(ones))
+        for (label, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1]))
+        if label
     ]
-    tree = Component("temporary", "temporary", parts=tuple(parts))
-    rest = peak.temporary - bytes_in(tree)
-    return tree._replace(parts=(*parts, lump("workspace", rest, TEMPORARY))) if rest else tree
+    return Component(name, name, parts=tuple(parts))

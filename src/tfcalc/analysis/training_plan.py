@@ -46,6 +46,7 @@ def trained(tree: Component, plan: Training) -> Component:
             )
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
+    check_in_backward(plan)
     if plan.lora is not None:
         tree = adapted(tree, Adapter(plan.lora, _listed(plan.lora_targets), plan.dora))
     return frozen_where(tree, *_listed(plan.freeze)) if plan.freeze else tree
@@ -145,6 +146,29 @@ def of_text_alone(model: Model) -> Iterator[str]:
     parts = [part.name for part in model.module().beside_text]
     if parts:
         yield f"text only: the outputs of {' and '.join(parts)} are not counted"
+
+
+def check_in_backward(plan: Training) -> None:
+    """Raise InvalidModel where a parameter cannot be stepped as soon as backward has its gradient, or nobody does so.
+
+    Source: torchtune's full_finetune_single_device.py refuses gradient accumulation and the clipping of gradients.
+    """
+    if not plan.optimizer_in_backward:
+        return
+    flag, leave = "--optimizer-in-backward", "leave one of them out"
+    by = precision(plan.precision)
+    if plan.backend == MEGATRON:
+        raise InvalidModel(f"{flag} has no effect with --backend megatron", "leave it out")
+    if plan.optimizer == "none":
+        raise InvalidModel(f"{flag} without an optimizer", "give --optimizer adamw-fused")
+    if plan.grad_accum != 1:
+        raise InvalidModel(f"{flag} cannot add up the gradients of {plan.grad_accum} micro-batches", leave)
+    if plan.gpus != 1:
+        raise InvalidModel(f"{flag} on {plan.gpus} GPUs is not supported", "use 1 GPU, or leave it out")
+    if plan.offload != "none":
+        raise InvalidModel(f"{flag} cannot be combined with --offload {plan.offload}", leave)
+    if by.master:
+        raise InvalidModel(f"{flag} with the fp32 master weights of {by.name}", "give --precision bf16-mixed or bf16")
 
 
 def check_alone(plan: Training) -> None:

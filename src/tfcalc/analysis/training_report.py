@@ -55,6 +55,10 @@ DROPOUT_MASKS = (
     "dropout masks: 1 byte per element, as PyTorch saves them on CUDA (on a CPU: a number per element in the format of "
     "the activations, 4 bytes in fp32)"
 )
+IN_BACKWARD = (
+    "each parameter is stepped in backward as soon as its gradient is complete, and the gradient is freed: there is no "
+    "norm of all gradients to clip by, and no step behind backward"
+)
 OTHER_PHASES = "Other phases: "
 NOT_COUNTED = (
     "CUDA context (0.3 to 0.6 GB), kernel workspaces, the allocator's rounding and fragmentation, communication buffers"
@@ -107,6 +111,7 @@ def training_memory(
             exact(model.tree(workload).total(params)),
             of_training(model, workload, plan),
             conventions.units,
+            stepped=plan.optimizer_in_backward,
         ),
     )
 
@@ -132,10 +137,20 @@ def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     master = ("no fp32 master weights",) if plan.precision in PURE else ()
     if plan.backend == MEGATRON:
         return ("Megatron-LM's code", again)
+    clipped = ("no gradient clipping",) if plan.optimizer_in_backward else ()
     own = "Hugging Face code" if isinstance(model, HFModel) else "torch.nn"
     compiled = ("compiled layers and loss",) if plan.compile else ()
-    code = (CODES.get(plan.backend, own), *compiled, *([LOSSES[plan.loss]] if plan.loss != "auto" else []))
-    return (*code, "CUDA" if plan.device == "cuda" else "CPU tensors", f"{run.kernel} attention", again, *master)
+    loss = (LOSSES[plan.loss],) if plan.loss != "auto" else ()
+    return (
+        CODES.get(plan.backend, own),
+        *compiled,
+        *loss,
+        "CUDA" if plan.device == "cuda" else "CPU tensors",
+        f"{run.kernel} attention",
+        again,
+        *master,
+        *clipped,
+    )
 
 
 def _caveats(model: Model, plan: Training) -> Iterator[str]:
@@ -227,6 +242,8 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"
+    if plan.optimizer_in_backward:
+        yield IN_BACKWARD
     if "8bit" in plan.optimizer:
         small = f"tensors below {SMALLEST_IN_8_BITS:,} elements in fp32"
         yield f"{plan.optimizer} is bitsandbytes' implementation: it keeps the states of {small}"

@@ -71,16 +71,12 @@ class Product(NamedTuple):
 
 
 class Elementwise(NamedTuple):
-    """Work that is no matrix product: ``forward`` operations on each of ``elements``, ``backward`` for its gradient.
-
-    ``width`` is how many of them stand in a row, where rows matter.
-    """
+    """Work that is no matrix product: ``forward`` operations on each of ``elements``, ``backward`` for its gradient."""
 
     name: str
     elements: Num
     forward: int
     backward: Num
-    width: Num = 1
 
 
 class Message(NamedTuple):

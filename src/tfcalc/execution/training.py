@@ -12,6 +12,7 @@ from tfcalc.execution.programs import Code, program
 from tfcalc.tape.envelope import Envelope
 from tfcalc.tape.memory_tracker import MemorySnapshot, MemoryTracker
 from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.tape import Stepped
 from tfcalc.tape.value import Kept
 
 if TYPE_CHECKING:
@@ -34,17 +35,18 @@ def step(
     code: Code,
     *,
     gradients_stay: bool,
+    stepped: Stepped | None = None,
     tracker: MemoryTracker | None = None,
 ) -> Step:
     """Run forward and backward, layer by layer: what is live beside the parameters, their gradients included.
 
-    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time. Another
-    ``tracker`` may look on.
+    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time.
+    ``stepped``: what the step of a parameter needs, which backward takes. Another ``tracker`` may look on.
     """
     running = program(model, run, numerics, *code, ends_alone=True)
     tape, tracker = running.tape, tracker or running.tape.tracker
     tape.tracker = tracker
-    tape.gradients_stay = gradients_stay
+    tape.gradients_stay, tape.stepped = gradients_stay, stepped
     tracker.begin("forward")
     loss = running(tree)
     if loss.node is None:
@@ -58,13 +60,20 @@ def step(
 
 
 def envelope(
-    tree: Component, model: Model, run: Workload, numerics: Numerics, code: Code, *, gradients_stay: bool
+    tree: Component,
+    model: Model,
+    run: Workload,
+    numerics: Numerics,
+    code: Code,
+    *,
+    gradients_stay: bool,
+    stepped: Stepped | None = None,
 ) -> list[Polynomial]:
     """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes."""
     running = program(model, run, numerics, *code, ends_alone=True)
     tape, bytes_live = running.tape, Envelope()
     tape.tracker = bytes_live
-    tape.gradients_stay = gradients_stay
+    tape.gradients_stay, tape.stepped = gradients_stay, stepped
     loss = running(tree)
     running.autocast_ends()
     tape.backward(loss)

@@ -112,7 +112,7 @@ def _attention(
     ]
     if turns:
         turned = (a * queries.tokens + g * keys.tokens) * d
-        parts.append(_work("rotary", "rotary", Elementwise("rotate", turned, 3, 3, d)))
+        parts.append(_work("rotary", "rotary", Elementwise("rotate", turned, 3, 3)))
     parts.append(Component("attend", "attend", cost))
     if run.drops:
         parts.append(dropout("attend_dropout", scores))
@@ -190,7 +190,7 @@ def norm(name: str, kind: str, width: Num, tokens: Num) -> Component:
     """See :func:`tfcalc.ops.rows.norm`."""
     letters, forward, backward = NORMS[kind]
     weights = tuple(Tensor(letter, (width,), minor=True, key=KEYS[letter]) for letter in letters)
-    work = Elementwise(kind, tokens * width, forward, backward, width)
+    work = Elementwise(kind, tokens * width, forward, backward)
     return Component(name, "norm", Cost(weights=weights, elementwise=(work,)))
 
 

@@ -33,6 +33,16 @@ class Training(Described):
         spellings=SPELLINGS,
     )
     optimizer: str = choice("optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS))
+    optimizer_in_backward: bool = choice(
+        "step each parameter in backward as soon as its gradient is complete, and free the gradient",
+        "--optimizer-in-backward/--no-optimizer-in-backward",
+        default=False,
+    )
+    offload_activations: bool = choice(
+        "keep what is saved for backward in the host's memory until backward reads it",
+        "--offload-activations/--no-offload-activations",
+        default=False,
+    )
     backend: str = choice(
         "whose code runs, which decides what is saved for backward; auto: transformers, or torch for the classic model",
         "--backend",

@@ -82,7 +82,7 @@ def rotary_alone(q: Tensor, width: Num, code: Callable[[], Tensor]) -> Tensor:
 
 
 def _rotating(turned: tuple[Tensor, ...], rows: Num, width: Num) -> Call:
-    work = Elementwise("rotate", rows * width, forward=3, backward=3, width=width)
+    work = Elementwise("rotate", rows * width, forward=3, backward=3)
     shape, dtype = turned[0].shape, turned[0].dtype
     return Call("rotary", turned, shape, dtype, elementwise=(work,), leaf=Leaf("rotary", "rotary"), saves_result=True)
 

@@ -23,7 +23,7 @@ def norm(kind: str, x: Tensor, weight: Tensor | None, bias: Tensor | None, code:
     Source: Ba et al. 2016 (arXiv 1607.06450), eq. 4; Zhang and Sennrich 2019 (arXiv 1910.07467), eq. 4.
     """
     _, forward, backward = (NORMS | FURTHER_NORMS)[kind]
-    work = (Elementwise(kind, x.elements, forward, backward, x.width),)
+    work = (Elementwise(kind, x.elements, forward, backward),)
     call = Call(kind, (x, weight, bias), x.shape, x.dtype, elementwise=work, saves=(x,), saves_result=True)
     return x.trace.compose(call, code)
 

@@ -14,6 +14,7 @@ from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
 from tfcalc.tape.trace import Group, Part, Trace, stacked
+from tfcalc.tape.value import Leaf, Value
 
 
 class Interpreter(Trace):
@@ -75,7 +76,7 @@ class Interpreter(Trace):
         if path not in self.weights:
             trained = not weight.frozen and self.trained(self.tape.path)
             held = self.tape.parameter(product(shape), dtype or self.numerics.weights, path, trained=trained)
-            self.weights[path] = Tensor(self, held.storage, shape, held.dtype, dense(shape), node=held.node)
+            self.weights[path] = self._parameter(held, shape)
         # a matrix that is a table elsewhere is read the other way round
         return self.weights[path] if weight.tied_to is None else self.view(self.weights[path], shape, dense(shape))
 
@@ -101,8 +102,14 @@ class Interpreter(Trace):
         path = f"{self.tape.path}.{name}"
         if path not in self.weights:
             held = self.tape.parameter(1, dtype, path)
-            self.weights[path] = Tensor(self, held.storage, (1,), dtype, (1,), node=held.node)
+            self.weights[path] = self._parameter(held, (1,))
         return self.weights[path]
+
+    def _parameter(self, held: Value, shape: Shape) -> Tensor:
+        """A weight as a tensor."""
+        if isinstance(held.node, Leaf):
+            held.node.shape = shape
+        return Tensor(self, held.storage, shape, held.dtype, dense(shape), node=held.node)
 
     @contextmanager
     def passes(self, times: Num) -> Iterator[None]:
@@ -126,6 +133,8 @@ class Interpreter(Trace):
         if self.tape.gradients and any(each is not None and each.needs_gradient for each in call.inputs):
             saves = [*call.saves, *([made] if call.saves_result else [])]
             made.node = self.tape.node(call.name, call.inputs, saves, call.passes, call.scratch)
+        elif self.tape.repeats and self.tape.first_run:
+            self.tape.uses(call.inputs)
         if self.kernels is not None:
             self.kernels += launched(call, made, self.tape.path)
         return made
@@ -135,7 +144,7 @@ class Interpreter(Trace):
         if not self.tape.gradients:
             return run(*given)
         module = list(self.tape.module)
-        with self.without_gradients():
+        with self.tape.to_be_repeated():
             results = run(*given)
         node = self.tape.node("checkpoint", given, given, outputs=len(results))
         made = [
@@ -191,6 +200,8 @@ class Interpreter(Trace):
         node = None
         if self.tape.gradients and x.needs_gradient:
             node = self.tape.node("split", [x], [], outputs=len(shapes))
+        elif self.tape.repeats and self.tape.first_run:
+            self.tape.uses([x])
         return [
             Tensor(self, x.storage, shape, x.dtype, strides, node=node, output=place if node else 0)
             for place, shape in enumerate(shapes)

@@ -89,13 +89,18 @@ class Node:
 
 
 class Leaf(Node):
-    """A parameter: its gradient stays."""
+    """A parameter: its gradient stays, or is freed as soon as it is complete, if the parameter is stepped then.
 
-    __slots__ = ("gradient",)
+    It is complete when all that ``uses`` the parameter has added to it. What is no weight has no ``shape``.
+    """
+
+    __slots__ = ("gradient", "shape", "uses")
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "", (), (), False, 0, 1)
         self.gradient: Storage | None = None
+        self.shape: tuple[Num, ...] | None = None
+        self.uses = 0
 
 
 class Kept(NamedTuple):

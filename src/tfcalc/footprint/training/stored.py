@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held, Tensor
 from tfcalc.core.number import Num, product, total
+from tfcalc.core.tensors import plain
+from tfcalc.core.traced import value_of
 
 OUTER = ("embedding", "position", "output")
 """Kinds whose matrices are no hidden ones: tables, and the output head."""
@@ -69,6 +71,17 @@ def in_order(tree: Component, sized: Component | None = None) -> tuple[Weight, .
         weight for part, twin in zip(tree.parts, numbers.parts, strict=True) for weight in in_order(part, twin)
     )
     return (own + inside) * (1 if numbers.copies == 1 else 2)
+
+
+def as_stored(path: str, shape: tuple[Num, ...], outer: Collection[str]) -> Weight:
+    """The tensor of a parameter that goes by this path; those of ``outer`` modules are not hidden."""
+    module, _, name = path.rpartition(".")
+    return Weight(name, shape, tuple(map(value_of, shape)), plain(module) not in outer, frozen=False)
+
+
+def outer_modules(tree: Component) -> frozenset[str]:
+    """The tables and the output head by their paths, without numbers of layers."""
+    return frozenset(plain(node.path) for node in tree.walk() if node.component.kind in OUTER)
 
 
 def tensor_count(tree: Component, *, trained: bool = True) -> Num:
