@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
     from tfcalc.families.transformer import Transformer
     from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.footprint.recipes import recipe
     from tfcalc.workload import Workload
 
 _HOME = {
@@ -61,6 +62,7 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
+    "recipe": "footprint.recipes",
     "sweep": "arrays.sweep",
 }
 
@@ -90,6 +92,7 @@ __all__ = [
     "memory",
     "overview",
     "params",
+    "recipe",
     "sweep",
 ]
 

@@ -21,6 +21,7 @@ from tfcalc.footprint.training.adapters import Adapter, adapted
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
+from torch import nn  # noqa: E402  # after the skip, like what follows
 from torch._functorch.aot_autograd import aot_module  # noqa: E402  # after the skip, like what follows
 from torch._functorch.partitioners import min_cut_rematerialization_partition  # noqa: E402
 
@@ -101,7 +102,7 @@ def test_a_compiled_layer_keeps_what_the_partitioner_keeps(lora: str, bias: bool
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_a_compiled_loss_keeps_the_logits_and_8_bytes_for_a_row(dtype: Any) -> None:
-    class Loss(torch.nn.Module):  # type: ignore[misc]
+    class Loss(nn.Module):  # type: ignore[misc]
         def forward(self, logits: Any, targets: Any) -> Any:
             return one_loss(logits, targets)
 

@@ -52,10 +52,10 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     run on a tape; sizes remember their formulas, so that all but the temporary has a closed form.
     """
     run, plan = resolve_training(model, run, plan)
+    check_code(model, run, plan)
     if plan.backend == MEGATRON:
         return _on_megatron(model, run, plan)
     check_alone(plan)
-    check_code(model, run, plan)
     known_error(model)
     check_loops(model, run)
     by, placement = precision(plan.precision), placement_of(plan)
@@ -87,10 +87,10 @@ def training_peak(model: Model, run: Workload, plan: Training) -> int:
 def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     """All that may be the peak of a step of this run, whose sizes remember what they are, as closed forms in them."""
     run, plan = resolve_training(model, run, plan)
+    check_code(model, run, plan)
     if plan.backend == MEGATRON:
         raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
     check_alone(plan)
-    check_code(model, run, plan)
     known_error(model)
     check_loops(model, run)
     sized = trained(model.tree(run), plan)
@@ -116,9 +116,9 @@ class Peaks:
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
         run, plan = resolve_training(self.model, run, plan)
+        check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return _on_megatron(self.model, run, plan).peak.total
-        check_code(self.model, run, plan)
         known_error(self.model)
         check_loops(self.model, run)
         sized, states, buffers = self._standing(run, plan)
@@ -134,6 +134,7 @@ class Peaks:
         Where backward takes it, those of the states.
         """
         run, plan = resolve_training(self.model, run, plan)
+        check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return _on_megatron(self.model, run, plan).peak.total
         _, states, buffers = self._standing(run, plan)

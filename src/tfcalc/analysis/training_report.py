@@ -142,6 +142,7 @@ def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     compiled = ("compiled layers and loss",) if plan.compile else ()
     loss = (LOSSES[plan.loss],) if plan.loss != "auto" else ()
     return (
+        *([f"preset {plan.preset}"] if plan.preset else []),
         CODES.get(plan.backend, own),
         *compiled,
         *loss,
@@ -226,12 +227,24 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
     }
 
 
+def _recipe(name: str) -> Iterator[str]:
+    """What a recipe stands for, from where, and what of it is not modelled."""
+    from tfcalc.footprint.recipes import recipe  # few ask for one
+
+    found = recipe(name)
+    yield f"preset {name} stands for {found.flags}, where nothing else was given"
+    yield f"source of the preset: {found.source} at {found.revision}"
+    yield f"not modelled of the preset: {'; '.join(found.not_modelled)}"
+
+
 def notes(run: Workload, plan: Training) -> Iterator[str]:
     """All that the answer rests on, in words."""
     by = precision(plan.precision)
     dropout = "with dropout where the config has some" if run.drops else "no dropout"
     again = "no gradient checkpointing" if run.recompute == "none" else f"recomputed in backward: {recomputed(run)}"
     yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
+    if plan.preset:
+        yield from _recipe(plan.preset)
     if plan.backend != MEGATRON:
         yield DEVICES[plan.device]
     if run.drops and plan.backend != MEGATRON:
