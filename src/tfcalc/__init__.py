@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
     from tfcalc.families.transformer import Transformer
     from tfcalc.footprint.plans import Serving, Training
-    from tfcalc.footprint.recipes import recipe
+    from tfcalc.footprint.training_presets import training_preset
     from tfcalc.workload import Workload
 
 _HOME = {
@@ -62,8 +62,8 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
-    "recipe": "footprint.recipes",
     "sweep": "arrays.sweep",
+    "training_preset": "footprint.training_presets",
 }
 
 __all__ = [
@@ -92,8 +92,8 @@ __all__ = [
     "memory",
     "overview",
     "params",
-    "recipe",
     "sweep",
+    "training_preset",
 ]
 
 

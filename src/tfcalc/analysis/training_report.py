@@ -227,11 +227,11 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
     }
 
 
-def _recipe(name: str) -> Iterator[str]:
-    """What a recipe stands for, from where, and what of it is not modelled."""
-    from tfcalc.footprint.recipes import recipe  # few ask for one
+def _preset(name: str) -> Iterator[str]:
+    """What a preset stands for, from where, and what of it is not modelled."""
+    from tfcalc.footprint.training_presets import training_preset  # few ask for one
 
-    found = recipe(name)
+    found = training_preset(name)
     yield f"preset {name} stands for {found.flags}, where nothing else was given"
     yield f"source of the preset: {found.source} at {found.revision}"
     yield f"not modelled of the preset: {'; '.join(found.not_modelled)}"
@@ -244,7 +244,7 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
     again = "no gradient checkpointing" if run.recompute == "none" else f"recomputed in backward: {recomputed(run)}"
     yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
     if plan.preset:
-        yield from _recipe(plan.preset)
+        yield from _preset(plan.preset)
     if plan.backend != MEGATRON:
         yield DEVICES[plan.device]
     if run.drops and plan.backend != MEGATRON:

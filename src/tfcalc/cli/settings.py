@@ -158,16 +158,16 @@ def settle(options: Iterable[Option], flags: Mapping[str, object], environ: Mapp
             for name, meant in option.short_for:
                 _lengthen(given, option.name, name, given[option.name].value if meant is None else meant)
     if "preset" in given:
-        _by_recipe(given, {option.name for option in options})
+        _by_preset(given, {option.name for option in options})
     return Settings(given)
 
 
-def _by_recipe(given: dict[str, Given], known: Collection[str]) -> None:
-    """What a recipe sets, where nothing else was given beside it, or in a place that counts for more."""
-    from tfcalc.footprint.recipes import recipe
+def _by_preset(given: dict[str, Given], known: Collection[str]) -> None:
+    """What a trainer's preset sets, where nothing else was given beside it, or in a place that counts for more."""
+    from tfcalc.footprint.training_presets import training_preset
 
     named = given["preset"]
-    for name, value in {"phase": "train", **recipe(str(named.value)).options}.items():
+    for name, value in {"phase": "train", **training_preset(str(named.value)).options}.items():
         if name in known and (name not in given or given[name].source < named.source):
             given[name] = Given(value, named.source, f"{named.called} {named.value}:")
 

@@ -22,10 +22,12 @@ class Training(Described):
 
     ``precision`` "auto" is the checkpoint's own number format (fp32 for the model without a name); ``backend`` "auto"
     is transformers for published models and torch.nn for the classic one. A ``preset`` is only told of: its fields are
-    those of :func:`tfcalc.recipe`.
+    those of :func:`tfcalc.training_preset`.
     """
 
-    preset: str = text("a trainer's recipe, which sets other options, such as torchtune/full-single-device", "--preset")
+    preset: str = text(
+        "a trainer's own options in the place of defaults, such as torchtune/full-single-device", "--preset"
+    )
     precision: str = choice(
         "number formats of training: bf16-mixed is autocast over fp32 weights, bf16-master keeps fp32 master weights; "
         "auto: the checkpoint's own",

@@ -1,4 +1,4 @@
-"""Trainers' recipes: what they set, what is given beside them, and what an answer says of them."""
+"""Trainers' presets: what they set, what is given beside them, and what an answer says of them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import tfcalc
 from tests.cli.conftest import Quick
 from tfcalc import Training, UsageError, Workload
 from tfcalc.dimensions import check_sizes
-from tfcalc.footprint.recipes import recipe, recipes
+from tfcalc.footprint.training_presets import training_preset, training_presets
 
 MODEL = "llama-3.2-1b"
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", training_presets())
 def test_each_sets_fields_that_there_are_and_says_where_it_stands(name: str) -> None:
-    found = recipe(name)
+    found = training_preset(name)
     known = {item.name for kind in (Workload, Training) for item in fields(kind)}
     assert set(found.options) <= known
     check_sizes(found.training)
@@ -28,17 +28,17 @@ def test_each_sets_fields_that_there_are_and_says_where_it_stands(name: str) -> 
     assert found.not_modelled
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", training_presets())
 def test_each_is_answered_and_is_the_options_that_it_stands_for(name: str, quick: Quick) -> None:
     short = quick("memory", MODEL, "--preset", name, "--seq", "128", "-q")
-    flags = re.sub(r"--seq \d+", "", recipe(name).flags).split()
+    flags = re.sub(r"--seq \d+", "", training_preset(name).flags).split()
     whole = quick("memory", MODEL, "--train", *flags, "--seq", "128", "-q")
     assert short.returncode == whole.returncode == 0
     assert short.stdout == whole.stdout
 
 
 def test_the_library_answers_alike(quick: Quick) -> None:
-    found = tfcalc.recipe("torchtune/lora-single-device")
+    found = tfcalc.training_preset("torchtune/lora-single-device")
     model = tfcalc.load(MODEL)
     answer = tfcalc.memory(model, found.workload, training=found.training).answer
     assert json.loads(quick("memory", MODEL, "--preset", found.name, "--json").stdout)["peak_bytes"] == answer
@@ -56,7 +56,7 @@ def test_options_given_beside_it_win(quick: Quick) -> None:
     )
 
 
-def test_a_recipe_that_is_typed_counts_for_more_than_a_variable(quick: Quick) -> None:
+def test_a_preset_that_is_typed_counts_for_more_than_a_variable(quick: Quick) -> None:
     asked = ("memory", MODEL, "--preset", "torchtune/lora-single-device", "--json")
     assert json.loads(quick(*asked, env={"TFCALC_LORA": "4"}).stdout)["conventions"]["lora"] == 8
 
@@ -66,15 +66,15 @@ def test_what_it_stands_for_is_printed(quick: Quick) -> None:
     assert "Assumes: preset trl/sft," in " ".join(quick(*asked).stdout.split())
     told = " ".join(quick(*asked, "--assumptions").stdout.split())
     assert "--loss checkpointed, where nothing else was given" in told
-    assert recipe("trl/sft").revision in told
+    assert training_preset("trl/sft").revision in told
 
 
 def test_one_that_is_not_known_is_answered_with_those_that_are(quick: Quick) -> None:
     result = quick("memory", MODEL, "--preset", "torchtune/full")
     assert result.returncode == 2
-    assert all(name in result.stderr for name in recipes())
+    assert all(name in result.stderr for name in training_presets())
     with pytest.raises(UsageError, match="torchtune/full-single-device"):
-        recipe("axolotl")
+        training_preset("axolotl")
 
 
 def test_serving_takes_none(quick: Quick) -> None:

@@ -1,4 +1,4 @@
-"""What trainers' recipes and defaults stand for: sets of options that go by a name (``--preset``)."""
+"""What trainers' own configs and defaults stand for: sets of options that go by a name (``--preset``)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tfcalc.footprint.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
-DATA = Path(__file__).with_name("recipes.toml")
+DATA = Path(__file__).with_name("training_presets.toml")
 ABOUT = ("source", "revision", "not_modelled")
-"""Keys that say where a recipe comes from; the others are fields."""
+"""Keys that say where it stands; the others are fields."""
 
 
-class Recipe(NamedTuple):
-    """A trainer's recipe: the fields that it sets, where it stands, and what of it is ``not_modelled``."""
+class TrainingPreset(NamedTuple):
+    """A trainer's own options: the fields that it sets, where it stands, and what of it is ``not_modelled``."""
 
     name: str
     options: Mapping[str, int | str | bool]
@@ -54,13 +54,13 @@ class Recipe(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def recipes() -> Mapping[str, Recipe]:
+def training_presets() -> Mapping[str, TrainingPreset]:
     """All of them, by name."""
     import tomllib  # few ask for one
 
     found = tomllib.loads(DATA.read_text(encoding="utf-8"))
     return {
-        name: Recipe(
+        name: TrainingPreset(
             name,
             {key: value for key, value in entry.items() if key not in ABOUT},
             entry["source"],
@@ -71,13 +71,22 @@ def recipes() -> Mapping[str, Recipe]:
     }
 
 
-def recipe(name: str) -> Recipe:
-    """The recipe of this name. Raises UsageError with those that are known.
+def training_preset(name: str) -> TrainingPreset:
+    """The options of a trainer's own config, by its name.
 
-    >>> recipe("torchtune/lora-single-device").training.lora
+    Args:
+        name: such as ``torchtune/full-single-device``.
+
+    Returns:
+        Its ``workload`` and its ``training``, to be given to :func:`tfcalc.memory`, perhaps ``replaced``.
+
+    Raises:
+        UsageError: for one that is not known, with those that are.
+
+    >>> training_preset("torchtune/lora-single-device").training.lora
     8
     """
-    known = recipes()
+    known = training_presets()
     if name not in known:
         raise UsageError(f"preset {quoted(name)} is not known", f"choose {', '.join(known)}")
     return known[name]
