@@ -78,15 +78,15 @@ def layers_of(
     """A model of so many layers, which has run forward."""
     whole = HFModel({**CONFIG, **(config or {}), "num_hidden_layers": layers})
     run = Workload(phase="train", batch_size=batch, seq_len=length, kernel="flash")
-    m = program(whole, run, NUMERICS[dtype], "torchtune", "logits", compiles=True)
+    code = "transformers" if whole.family.model_type == "qwen3" else "torchtune"
+    m = program(whole, run, NUMERICS[dtype], code, "logits", compiles=True)
     tree = whole.tree(run)
     m(adapted(tree, Adapter(RANK, tuple(NAMES[each] for each in lora))) if lora else tree)
     return m
 
 
 @pytest.mark.parametrize("lora", ["", "qv", "qvogud", "qkvogud"])
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("batch", "length"), [(2, 32), (1, 24)])
+@pytest.mark.parametrize(("bias", "batch", "length"), [(False, 2, 32), (True, 1, 24)])
 def test_a_compiled_layer_keeps_what_the_partitioner_keeps(lora: str, bias: bool, batch: int, length: int) -> None:
     with weights_of(torch.bfloat16):
         layer = Layer(lora, bias, flash)
@@ -97,6 +97,20 @@ def test_a_compiled_layer_keeps_what_the_partitioner_keeps(lora: str, bias: bool
     found = bytes_of(each for each in kept(layer, x, cache) if each.shape != cache.shape)
     config = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]} if bias else {}
     three, four = (layers_of(count, batch, length, "bf16 (pure)", lora, config) for count in (3, 4))
+    assert four.tape.tracker.saved - three.tape.tracker.saved == found
+
+
+@pytest.mark.parametrize("lora", ["", "qv", "qkvogud"])
+def test_so_does_one_whose_heads_are_normed_and_share_keys(lora: str) -> None:
+    with weights_of(torch.bfloat16):
+        layer = Layer(lora, attend=flash, heads_normed=True)
+        for name, weight in layer.named_parameters():
+            weight.requires_grad_(not lora or "lora_" in name)
+        x = torch.zeros((2, 32, 64), requires_grad=True)
+    cache = torch.zeros((32, D // 2, 2))
+    found = bytes_of(each for each in kept(layer, x, cache) if each.shape != cache.shape)
+    config = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": D}
+    three, four = (layers_of(count, 2, 32, "bf16 (pure)", lora, config) for count in (3, 4))
     assert four.tape.tracker.saved - three.tape.tracker.saved == found
 
 

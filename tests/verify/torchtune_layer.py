@@ -28,9 +28,9 @@ CHUNKS, RANK, TOKENS = 8, 4, 256
 class Norm(nn.Module):  # type: ignore[misc]
     """RMSNorm."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = H) -> None:
         super().__init__()
-        self.scale = nn.Parameter(torch.ones(H))
+        self.scale = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Any) -> Any:
         wide = x.float()
@@ -68,11 +68,15 @@ def sdpa(q: Any, k: Any, v: Any) -> Any:
 
 
 class Layer(nn.Module):  # type: ignore[misc]
-    """TransformerSelfAttentionLayer; maps whose letters stand in ``lora`` have LoRA's beside them."""
+    """TransformerSelfAttentionLayer; maps whose letters stand in ``lora`` have LoRA's beside them.
 
-    def __init__(self, lora: str = "", bias: bool = False, attend: Any = sdpa) -> None:
+    With ``heads_normed`` it is transformers' Qwen3DecoderLayer: keys are shared, and heads of queries and keys normed.
+    """
+
+    def __init__(self, lora: str = "", bias: bool = False, attend: Any = sdpa, heads_normed: bool = False) -> None:
         super().__init__()
         self.attend = attend
+        self.of_heads = nn.ModuleList([Norm(D), Norm(D)] if heads_normed else [])
         self.norms = nn.ModuleList([Norm(), Norm()])
         sizes = {"q": (H, H), "k": (H, GROUPS * D), "v": (H, GROUPS * D), "o": (H, H)}
         sizes |= {"g": (H, F), "u": (H, F), "d": (F, H)}
@@ -86,8 +90,11 @@ class Layer(nn.Module):  # type: ignore[misc]
     def forward(self, x: Any, cache: Any) -> Any:
         b, l, _ = x.shape
         normed = self.norms[0](x)
-        q = turned(self.maps["q"](normed).view(b, l, HEADS, D), cache).transpose(1, 2)
-        k, v = self.maps["k"](normed).view(b, l, GROUPS, D), self.maps["v"](normed)
+        q, k = self.maps["q"](normed).view(b, l, HEADS, D), self.maps["k"](normed).view(b, l, GROUPS, D)
+        v = self.maps["v"](normed)
+        if self.of_heads:
+            q, k = self.of_heads[0](q), self.of_heads[1](k)
+        q = turned(q, cache).transpose(1, 2)
         k, v = (self.shared(each, b, l) for each in (turned(k, cache), v))
         made = self.attend(q, k, v).transpose(1, 2).contiguous().view(b, l, -1)
         mixed = self.maps["o"](made)
@@ -95,6 +102,8 @@ class Layer(nn.Module):  # type: ignore[misc]
         return x + self.network(self.norms[1](x))
 
     def shared(self, x: Any, b: int, l: int) -> Any:
+        if self.of_heads:
+            return x.view(b, l, GROUPS, D).transpose(1, 2)
         x = x.view(b, l, GROUPS, 1, D).expand(b, l, GROUPS, HEADS // GROUPS, D)
         return x.reshape(b, l, -1, D).transpose(1, 2)
 

@@ -55,8 +55,8 @@ def compilable(model: Module, *, drops: bool) -> bool:
     return bool(stacks) and all(_plain(layer, drops) for stack in stacks for layer in stack.layers)
 
 
-MORE = ("norms", "tempered", "clipped", "capped", "sinks", "sub_norm", "gate", "alibi", "table")
-"""Fields of attention by which it is more than its maps, rotations and kernel."""
+MORE = ("tempered", "clipped", "capped", "sinks", "sub_norm", "gate", "alibi", "table")
+"""Fields of attention by which it is more than its maps, norms, rotations and kernel."""
 
 
 def _plain(layer: Module, drops: bool) -> bool:
