@@ -95,6 +95,12 @@ def test_each_so_manieth_layer_is_computed_again() -> None:
     assert recomputed("gpt2", "full", early_stop=True, dropout=False) == 12 * (layer - 2 * 16 * 4 * 768**2)
 
 
+def test_by_operation_every_other_product_is_computed_again() -> None:
+    """torchtitan's policy keeps q, v, gate and down of a layer, in the order in which they run, and attention."""
+    h, kv, f, tokens = 4096, 1024, 14336, 2 * 8
+    assert recomputed("llama-3-8b", "selective-op") == 32 * 2 * tokens * (h * kv + h * h + h * f)
+
+
 def test_the_first_layer_counts_among_those_of_its_stack() -> None:
     """Without an embedding the first of 5 layers stands by itself; 0, 2 and 4 of the encoder are computed again."""
     run = Workload(seq_len=8, phase="train", recompute="every:2")

@@ -8,7 +8,8 @@ Prose is written by hand; what tfcalc says is not. These blocks are generated:
 * ``<!-- elementwise -->`` to ``<!-- end -->``: operations per element (:mod:`tools.docs_operations`);
 * ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (:mod:`tools.docs_memory`);
 * ``<!-- reference TABLE -->`` to ``<!-- end -->``: what can be named and asked (:mod:`tools.docs_reference`);
-* ``<!-- accuracy TABLE -->`` to ``<!-- end -->``: what was held against PyTorch (:mod:`tools.docs_accuracy`);
+* ``<!-- accuracy TABLE -->`` to ``<!-- end -->``: what was held against PyTorch (:mod:`tools.docs_accuracy`,
+  :mod:`tools.docs_real_runs`);
 * ``<!-- answers -->`` to ``<!-- end -->``: questions, commands, and the first line of each answer;
 * ``<!-- course TABLE … -->`` to ``<!-- end -->``: derivations, shares, crossovers (:mod:`tools.docs_course`);
 * ``<!-- patterns -->`` and ``<!-- positions -->`` to ``<!-- end -->``: the pairs of each, and what each adds.
@@ -46,6 +47,7 @@ from tools.docs_answers import answers
 from tools.docs_course import TABLES as TABLES_OF_COURSE
 from tools.docs_memory import TABLES as TABLES_OF_MEMORY
 from tools.docs_operations import table as operations
+from tools.docs_real_runs import TABLES as TABLES_OF_RUNS
 from tools.docs_reference import TABLES as TABLES_OF_REFERENCE
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -103,7 +105,7 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
         case "reference":
             yield from TABLES_OF_REFERENCE[arguments[0]](*arguments[1:])
         case "accuracy":
-            yield from TABLES_OF_ACCURACY[arguments[0]]()
+            yield from (TABLES_OF_ACCURACY | TABLES_OF_RUNS)[arguments[0]](*arguments[1:])
         case "answers":
             yield from answers(lambda command: _output(command).splitlines()[0])
         case "course":

@@ -82,7 +82,9 @@ def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[
     if plan.precision == AUTO:
         plan = plan.replaced(precision=compute_dtype(model))
     if workload.kernel == AUTO:
-        workload = workload.replaced(kernel=chosen(model, workload, precision(plan.precision).compute))
+        kernel = chosen(model, workload, precision(plan.precision).compute)
+        fused = plan.backend == "fused" and kernel != "flash"
+        workload = workload.replaced(kernel="efficient" if fused else kernel)
     return workload, plan
 
 

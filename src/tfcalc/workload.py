@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 DEFAULT_LENGTH = 512
 PAIRS = ("full", "causal", "causal-half")
 KERNELS = ("auto", "eager", "math", "efficient", "flash")
-FUSED = ("efficient", "flash")
+EITHER = "efficient or math"
+"""What "auto" stands for where layers differ in what they can run."""
+FUSED = ("efficient", "flash", EITHER)
 PHASES = ("forward", "train", "prefill", "decode")
 POSITIONS_WITH_LOGITS = ("all", "last")
-RECOMPUTED = ("none", "selective", "full", "every:N")
+RECOMPUTED = ("none", "selective", "selective-op", "full", "every:N")
 LATENT = ("expanded", "absorbed")
 CONVOLUTIONS = ("counter", "run")
 EXPERTS = ("chosen", "all")
@@ -70,7 +72,8 @@ class Workload(Described):
         known=KERNELS,
     )
     recompute: str = choice(
-        "gradient checkpointing: what backward recomputes",
+        "gradient checkpointing: what backward recomputes; selective-op: layers, but for attention and every other "
+        "matrix product (torchtitan)",
         "--checkpointing",
         "--recompute",
         default="none",
@@ -165,7 +168,12 @@ class Workload(Described):
     def every(self) -> int:
         """Which layers backward recomputes: each (1), each second (2), …; 0 for none."""
         kind, _, step = self.recompute.partition(":")
-        return {"none": 0, "selective": 0, "full": 1}.get(kind) or int(step or 0)
+        return {"none": 0, "selective": 0, "selective-op": 1, "full": 1}.get(kind) or int(step or 0)
+
+    @property
+    def by_operation(self) -> bool:
+        """Whether some results of layers that backward recomputes are kept: every other product, and attention's."""
+        return self.recompute == "selective-op"
 
     def pairs(
         self,

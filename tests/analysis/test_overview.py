@@ -173,6 +173,9 @@ def test_gpus_keep_a_twentieth_free() -> None:
     most = card.usable().bytes * 19 // 20
     assert card in holding(most)
     assert card not in holding(most + 1)
+    trained = card.usable().bytes * 4 // 5
+    assert card in holding(trained, trained=True)
+    assert card not in holding(trained + 2, trained=True)
     assert "T4" not in [gpu.name for gpu in holding(2**30, "bf16")]  # it has no bf16
 
 

@@ -123,7 +123,7 @@ def test_backward_hands_out_the_gradients_that_forward_made() -> None:
     m, loss = ran("llama-2-7b", BF16, num_hidden_layers=1)
     last = m.tape.nodes.pop()
     assert last is loss.node
-    m.tape.seed(last, 0, m.tape.new(1, "float32"))
+    m.tape.seed(last, 0, m.tape.new((1,), "float32"))
     live = m.tape.tracker.live
     m.tape.tracker.new_phase()
     m.tape.run_backward(last)

@@ -6,6 +6,7 @@ import pytest
 
 from tfcalc import Transformer, Workload, load
 from tfcalc.analysis.memory import memory
+from tfcalc.errors import InvalidModel
 from tfcalc.footprint.plans import Training
 
 RUN = Workload(phase="train", seq_len=128)
@@ -41,6 +42,32 @@ def test_data_parallelism_takes_a_copy_of_the_gradients(plan: Training, buckets:
     assert found == buckets
     assert several - alone == buckets
     assert bytes_of(plan.replaced(gpus=2)) == (several, found), "every GPU has all of them"
+
+
+def test_gradients_that_are_views_of_the_buckets_are_there_all_the_time() -> None:
+    """Source: torch/csrc/distributed/c10d/reducer.cpp; tests/verify/test_ddp_buckets.py."""
+    plan = Training(precision="bf16", gpus=8)
+    views = plan.replaced(gradient_as_bucket_view=True)
+    run = RUN.replaced(recompute="full")
+    beside, within = (memory(load("gpt2"), run, training=each) for each in (plan, views))
+    phases = [{phase["phase"]: phase for phase in each.more["timeline"]} for each in (beside, within)]
+    assert within.totals["communication_bytes"] == 0
+    assert phases[1]["forward"]["gradients_bytes"] == 2 * GPT2
+    assert phases[1]["forward"]["peak_bytes"] == phases[0]["forward"]["peak_bytes"], "buckets or gradients"
+    assert phases[1]["step"]["peak_bytes"] == phases[0]["step"]["peak_bytes"] - 2 * GPT2
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Training(precision="bf16"),
+        Training(precision="bf16", gpus=8, zero="2"),
+        Training(precision="bf16-master-fp32-grads", gpus=8),
+    ],
+)
+def test_without_buckets_there_are_no_views_of_them(plan: Training) -> None:
+    with pytest.raises(InvalidModel, match="--gradient-as-bucket-view has no effect without DDP's buckets"):
+        memory(load("gpt2"), RUN, training=plan.replaced(gradient_as_bucket_view=True))
 
 
 def test_zero_and_megatron_have_no_such_buckets() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import recorded
-from tfcalc import Transformer, Workload, load
+from tfcalc import Transformer, Workload, load, memory
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
@@ -18,6 +18,7 @@ from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import total
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
+from tfcalc.footprint.plans import Training
 from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.placement import Placed, gathered, placed
 from tfcalc.footprint.training.precisions import precision
@@ -134,7 +135,7 @@ def test_closed_forms_in_the_number_of_devices_give_the_numbers(layout: str, sta
     (devices,) = symbols("N")
     model = HFModel(CONFIGS[name])
     tree, twin = model.tree(TRAIN), with_symbols(model).tree(TRAIN)
-    where = Placement(stage, 6, layout, prefetch=True)
+    where = Placement(stage, 6, layout)
     ours = placed(tree, MIXED, ADAMW, where)
     forms = placed(twin, MIXED, ADAMW, where._replace(devices=devices), sized=(tree, where))
     values = {**model.values(), "N": 6}
@@ -152,16 +153,6 @@ def test_a_single_number_is_whole_on_every_device() -> None:
         assert ours == 4 + 4  # it and its gradient
 
 
-def test_prefetch_gathers_the_weights_of_one_more_layer() -> None:
-    tree = HFModel(CONFIGS["llama-2-7b"]).tree(TRAIN)
-    once, twice = (
-        gathered(tree, precision("bf16"), Placement(3, 8, "fsdp2", prefetch=prefetch)) for prefetch in (False, True)
-    )
-    more: Any = twice.total(bytes_held) - once.total(bytes_held)
-    # 4·4096² + 3·4096·11008 + 2·4096 of a layer, but 2·32000·4096 + 4096 are in none
-    assert more == 2 * max(4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096, 2 * 32000 * 4096 + 4096)
-
-
 @pytest.mark.parametrize(
     ("placement", "said"),
     [
@@ -175,3 +166,18 @@ def test_prefetch_gathers_the_weights_of_one_more_layer() -> None:
 def test_a_bad_placement_is_refused_with_its_value(placement: Placement, said: str) -> None:
     with pytest.raises(InvalidModel, match=said):
         placed(alone(8), MIXED, ADAMW, placement)
+
+
+def test_fsdp_shares_packed_numbers_and_no_scales() -> None:
+    """QLoRA over N devices: each has its piece of packed matrices, adapters and the rest, and all of the scales."""
+    devices, run = 8, Workload(phase="train", seq_len=16, recompute="full")
+    plan = Training(lora=16, base_weights="nf4-dq", precision="bf16", zero="3", gpus=devices, layout="fsdp2")
+    ours: Any = memory(load("llama-3-8b"), run, training=plan).totals["weights_bytes"]
+    h, f, kv, layers, vocabulary, rank = 4096, 14336, 1024, 32, 128256, 16
+    matrices = [h * h, h * h, h * kv, h * kv, h * f, h * f, f * h]
+    packed = layers * sum(matrices) // 2
+    # bitsandbytes: a byte for 64 numbers, a float for 256 of these, an offset, tables of 16 and of 256 floats
+    scales = layers * sum(n // 64 + 4 * n // (64 * 256) + 4 + 4 * 16 + 4 * 256 for n in matrices)
+    adapters = layers * rank * (2 * (h + h) + 2 * (h + kv) + 3 * (h + f))
+    rest = 2 * vocabulary * h + (2 * layers + 1) * h
+    assert ours == packed // devices + scales + 2 * (adapters + rest) // devices

@@ -6,15 +6,20 @@ import pytest
 
 from tfcalc.tape.memory_tracker import MemoryTracker
 from tfcalc.tape.tape import Tape
-from tfcalc.tape.value import Value
+from tfcalc.tape.value import Leaf, Value
 
 SIZE = 4 * 1000
 
 
+def parameter(tape: Tape) -> Value:
+    """A weight of 1,000 numbers."""
+    return Value(tape.given((1000,), "float32", "weight"), (1000,), "float32", Leaf("weight"))
+
+
 def made(tape: Tape, name: str, *inputs: Value, passes: bool = False) -> Value:
     """The result of an operation that keeps nothing, as large as its first input."""
-    storage = tape.new(1000, "float32", name)
-    return Value(storage, 1000, "float32", tape.node(name, inputs, (), passes))
+    storage = tape.new((1000,), "float32", name)
+    return Value(storage, (1000,), "float32", tape.node(name, inputs, (), passes))
 
 
 def most_in_backward(tape: Tape, loss: Value) -> int:
@@ -26,11 +31,11 @@ def most_in_backward(tape: Tape, loss: Value) -> int:
 
 def three_products(tape: Tape) -> Value:
     """One number made of the sum of three products with the same weight; nothing of forward is there any more."""
-    weight = tape.parameter(1000, "float32", "weight")
+    weight = parameter(tape)
     whole = made(tape, "product", weight)
     for _ in range(2):
         whole = made(tape, "add", whole, made(tape, "product", weight), passes=True)
-    return Value(tape.new(1, "float32", "loss"), 1, "float32", tape.node("sum", [whole], ()))
+    return Value(tape.new((1,), "float32", "loss"), (1,), "float32", tape.node("sum", [whole], ()))
 
 
 @pytest.mark.parametrize(("in_place", "tensors"), [(True, 3), (False, 4)])
@@ -45,14 +50,14 @@ def test_gradients_of_one_weight_are_added_to_the_first(in_place: bool, tensors:
 
 @pytest.mark.parametrize("side_by_side", [True, False])
 def test_a_gradient_that_something_else_waits_for_is_not_written_over(side_by_side: bool) -> None:
-    """Of x + f(x) that of x is the sum's, of which f's has been made; of x + (f(x) + g(x)) f still waits for it."""
+    """Of x + f(x) the gradient of x is that of the sum, which f's is made of; of x + (f(x) + g(x)) f still waits."""
     tape = Tape(MemoryTracker())
-    x = made(tape, "x", tape.parameter(1000, "float32", "weight"))
+    x = made(tape, "x", parameter(tape))
     inner = made(tape, "f", x)
     if side_by_side:
         inner = made(tape, "add", inner, made(tape, "g", x), passes=True)
     whole = made(tape, "add", inner, x, passes=True)
-    loss = Value(tape.new(1, "float32", "loss"), 1, "float32", tape.node("sum", [whole], ()))
+    loss = Value(tape.new((1,), "float32", "loss"), (1,), "float32", tape.node("sum", [whole], ()))
     del x, inner, whole
     assert most_in_backward(tape, loss) == (3 if side_by_side else 2) * SIZE + 8
 

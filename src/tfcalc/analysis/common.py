@@ -16,6 +16,7 @@ from tfcalc.symbols import legend, with_symbols
 from tfcalc.workload import DEFAULT_LENGTH, Workload
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.fine_tuning import Tuning
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
 
@@ -30,6 +31,7 @@ class Subject(NamedTuple):
     run: Workload
     node: Node
     twin: Node
+    tuning: Tuning | None = None
 
     def entry(self, measure: Measure, extras: Mapping[str, Measure], depth: int | None) -> Entry:
         """The breakdown of one quantity, down to the blocks, or as far as any ``depth`` may reach."""
@@ -37,7 +39,13 @@ class Subject(NamedTuple):
 
     def legend(self, entry: Entry) -> dict[str, str]:
         """What the letters mean that stand in this breakdown."""
-        return legend(frozenset().union(*(part.formula.free_symbols for part in entry.walk())), self.model, self.run)
+        used = frozenset().union(*(part.formula.free_symbols for part in entry.walk()))
+        return legend(used, self.model, self.run) | self.ranks(used)
+
+    def ranks(self, used: frozenset[str]) -> dict[str, str]:
+        """The same of the adapters' rank."""
+        known = {} if self.tuning is None else self.tuning.legend
+        return {letter: meaning for letter, meaning in known.items() if letter in used}
 
 
 def default_run(model: Model) -> Workload:
@@ -53,9 +61,13 @@ def asked_run(model: Model, workload: Workload | None) -> Workload:
     return workload.replaced(cached=workload.seq_len) if workload.decoding and workload.cached is None else workload
 
 
-def run_tree(model: Model, workload: Workload) -> Component:
-    """The model's tree on this workload, with what backward computes again marked."""
+def run_tree(model: Model, workload: Workload, plan: Training | None = None) -> Component:
+    """The model's tree on this workload, trained by this ``plan``, with what backward computes again marked."""
     root = model.tree(workload)
+    if plan is not None:
+        from tfcalc.analysis.fine_tuning import tuned
+
+        root = tuned(root, plan)
     if not workload.training:
         return root
     from tfcalc.core.recomputation import as_run, recomputing
@@ -88,10 +100,31 @@ def check_plans(training: Training | None, serving: Serving | None) -> None:
             check_sizes(given)
 
 
-def subject(model: Model, workload: Workload | None, conventions: Conventions | None = None) -> Subject:
-    """Check the model against the workload and build both trees. Raises InvalidModel."""
+def subject(
+    model: Model,
+    workload: Workload | None,
+    conventions: Conventions | None = None,
+    training: Training | None = None,
+    of: str = "",
+) -> Subject:
+    """Check the model against the workload and build both trees, with what ``training`` adds and freezes.
+
+    Raises InvalidModel; UsageError where a field of ``training`` changes nothing ``of`` what is asked for.
+    """
     check_arguments(model, workload, conventions)
     workload = asked_run(model, workload)
     model.check(workload)
-    root, twin = run_tree(model, workload), run_tree(with_symbols(model), with_symbols(workload))
-    return Subject(model, workload, root.root(), twin.root())
+    tuning = tuning_for(model, training, of)
+    plan, symbolic = (None, None) if tuning is None else (tuning.plan, tuning.symbolic)
+    root, twin = run_tree(model, workload, plan), run_tree(with_symbols(model), with_symbols(workload), symbolic)
+    return Subject(model, workload, root.root(), twin.root(), tuning)
+
+
+def tuning_for(model: Model, training: Training | None, of: str) -> Tuning | None:
+    """What of the model is trained; None where that is all of it. Raises as :func:`subject`."""
+    if training is None:
+        return None
+    from tfcalc.analysis.fine_tuning import tuning_of  # few ask for it
+
+    check_plans(training, None)
+    return tuning_of(model, training, of)

@@ -15,7 +15,7 @@ from tfcalc.analysis.targets import find, find_term, others
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import RUN, STORED, Component, Node
 from tfcalc.core.cost import Cost
-from tfcalc.core.items import Item, held, stored, work
+from tfcalc.core.items import Item, held, stored, trained, work
 from tfcalc.core.notation import write
 from tfcalc.core.number import Num, divide, total
 from tfcalc.defaults import resolve_dtype
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
 
-COUNTS = {"params": STORED, "flops": RUN, "memory": STORED}
+COUNTS = {"params": STORED, "trainable": STORED, "flops": RUN, "memory": STORED}
 """What can be opened, and which copies it counts."""
 
 
@@ -52,7 +52,7 @@ def explain(
             (``transformer.h.attn``). Of training or serving memory a term (``activations``, ``optimizer``, ``cache``),
             or a path inside one.
         model: as in :func:`~tfcalc.params`; by default the classic Transformer.
-        of: ``params``, ``flops`` or ``memory`` (bytes).
+        of: ``params``, ``trainable``, ``flops`` or ``memory`` (bytes).
         workload: sequences, lengths in tokens and phase; by default one sequence of 512 tokens.
         conventions: which operations are counted, and the number format of weights at rest.
         training: with ``of="memory"``, explain a training step; also where the workload trains.
@@ -77,24 +77,30 @@ def explain(
         from tfcalc.analysis.opened_memory import opened_memory
 
         return _opened(target, of, opened_memory(model, workload, by, training=training, serving=serving))
-    asked = subject(model, workload, by)
+    asked = subject(model, workload, by, training, QUANTITIES[of])
     if of == "memory":
         by = resolve_dtype(model, by)
 
     def items(cost: Cost) -> list[Item]:
         if of == "flops":
             return work(cost, training=asked.run.training, everything=by.count == "all")
-        return stored(cost) if of == "params" else held(cost, by.bits)
+        if of == "memory":
+            return held(cost, by.bits)
+        return stored(cost) if of == "params" else trained(cost)
 
     notes = (*(asked.model.remarks(asked.run) if of == "flops" else ()), *in_words(of, asked.run, by))
-    told = for_programs(of, asked.run, by)
-    return _opened(target, of, Tree(asked.model, asked.run, asked.node, asked.twin, items, told, notes))
+    told, letters, sizes = for_programs(of, asked.run, by), {}, values(asked.model, asked.run)
+    if asked.tuning is not None:
+        letters, sizes = asked.tuning.legend, sizes | asked.tuning.values
+        notes, told = (asked.tuning.heading, *notes), told | asked.tuning.described
+    return _opened(target, of, Tree(asked.model, asked.run, asked.node, asked.twin, items, told, notes, letters, sizes))
 
 
 class Tree(NamedTuple):
     """What can be opened: a tree of numbers and its twin of symbols, and what each operation consists of.
 
-    ``letters`` are those that stand for no size of the model or the workload; ``of_terms`` is a tree of memory.
+    ``letters`` are those that stand for no size of the model or the workload, ``sizes`` what all stand for, where that
+    is more than these; ``of_terms`` is a tree of memory.
     """
 
     model: Model
@@ -105,11 +111,12 @@ class Tree(NamedTuple):
     conventions: Mapping[str, object]
     notes: tuple[str, ...]
     letters: Mapping[str, str] = MappingProxyType({})
+    sizes: Mapping[str, Num] | None = None
     of_terms: bool = False
 
 
 def _opened(target: str, of: str, tree: Tree) -> Explanation:
-    sizes, items = values(tree.model, tree.run), tree.items
+    sizes, items = tree.sizes or values(tree.model, tree.run), tree.items
     look = find_term if tree.of_terms else find
     node, twin = look(tree.node, target), look(tree.twin, target)
     lines = []

@@ -22,6 +22,7 @@ from tfcalc.errors import TfcalcError, UsageError
 if TYPE_CHECKING:
     from tfcalc.analysis.paged import PagedCache
     from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.footprint.training.card import OnCard
     from tfcalc.model import Model
     from tfcalc.report import Report
     from tfcalc.workload import Workload
@@ -120,10 +121,13 @@ class _Asked(Generic[P]):
     """What was asked for, and the bytes of other workloads and plans."""
 
     combined: Sequence[str] = ()
+    on_card: OnCard | None = None
+    runs = True
 
     def __init__(self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: P) -> None:
         self.model, self.budget, self.margin, self.report = model, budget, margin, report
         self.run, self.plan = run, plan
+        self.room = budget.bytes
         self.peak = cache(self._peak)
 
     def _peak(self, run: Workload, plan: P) -> int:
@@ -153,17 +157,30 @@ class _Asked(Generic[P]):
 
     def fit(self) -> Fit:
         """The answer."""
-        found = tuple(largest_of(size, self.budget.bytes) for size in self.sizes())
-        room = Room(self.budget.bytes, self.budget.bytes * self.margin // 100)
+        found = tuple(largest_of(size, self.room) for size in self.sizes())
+        room = Room(self.room, self.room * self.margin // 100)
         others: list[Remedy] = []
-        if not room.holds(self.report.answer):
+        if not (self.runs and room.holds(self.report.answer)):
             need, least = self._with_change(self.peak), self._with_change(self._least)
             others = remedies(self.ways(), self.combined, need, room, least)
         flags = tuple(self._flags(each.change) for each in others)
         longest = [self._at(each.of.name, each.value) for each in found if each.value]
         remarks = {remark for run in longest for remark in self.model.remarks(run)} - set(self.report.notes)
         subtitle, shown = self.subtitle, tuple(sorted(remarks)) if room.holds(self.report.answer) else ()
-        return Fit(self.report, self.budget, self.margin, subtitle, found, tuple(others), flags, shown, self.paged())
+        return Fit(
+            self.report,
+            self.budget,
+            self.margin,
+            subtitle,
+            found,
+            tuple(others),
+            flags,
+            shown,
+            self.paged(),
+            self.room,
+            self.on_card,
+            self.runs,
+        )
 
     def _with_change(self, peak: Callable[[Workload, P], int]) -> Callable[[Change], int | None]:
         """The bytes with a change; None where it does not go with the rest."""
@@ -192,7 +209,7 @@ class _Asked(Generic[P]):
             run = self.run.replaced(**size) if described is self.run else self.run
             plan = self.plan if described is self.run else self.plan.replaced(**size)
             least = self._least(run, plan)
-            return least if least > self.budget.bytes else self.peak(run, plan)
+            return least if least > self.room else self.peak(run, plan)
 
         known, longest = described.dimensions()[name], self.model.longest
         limit = longest if known.length and isinstance(longest, int) else None
@@ -210,11 +227,24 @@ class _Training(_Asked["Training"]):
         self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Training
     ) -> None:
         from tfcalc.analysis.training_memory import Peaks
+        from tfcalc.analysis.training_plan import MEGATRON
         from tfcalc.defaults import resolve_training
 
         super().__init__(model, budget, margin, report, run, plan)
         self.peaks = Peaks(model)
         self.resolved = resolve_training(model, run, plan)[1]
+        if budget.card and self.resolved.backend != MEGATRON:
+            self._put_on_card()
+
+    def _put_on_card(self) -> None:
+        """What a card shows of it, and whether the caching allocator runs in what there is."""
+        from tfcalc.analysis.card import of_step
+        from tfcalc.footprint.training.card import allocatable
+
+        self.room = allocatable(self.budget.bytes)
+        self.on_card = of_step(self.peaks, self.run, self.plan, self.report.answer)
+        if self.report.answer <= self.room < self.budget.bytes < self.on_card.reserved.bytes:
+            self.runs = self.peaks.runs_in(self.run, self.plan, self.budget.bytes)
 
     def _peak(self, run: Workload, plan: Training) -> int:
         return self.peaks.peak(run, plan)

@@ -20,10 +20,14 @@ from tfcalc.core.measure import (
     matmul_backward_flops,
     matmul_flops,
 )
+from tfcalc.errors import UsageError
 from tfcalc.report import Footer, Report, exact
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.common import Subject
+    from tfcalc.analysis.fine_tuning import Tuning
+    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
 
 
@@ -42,7 +46,12 @@ TITLES = {
 
 
 def flops(
-    model: Model, workload: Workload | None = None, conventions: Conventions | None = None, *, depth: int | None = None
+    model: Model,
+    workload: Workload | None = None,
+    conventions: Conventions | None = None,
+    *,
+    depth: int | None = None,
+    training: Training | None = None,
 ) -> Report:
     """Count the FLOPs of ``model``: a forward pass, a training step, a prefill or a decoded token.
 
@@ -54,6 +63,7 @@ def flops(
         workload: ``phase``, sequences and their lengths in tokens; by default a forward pass of one of 512 tokens.
         conventions: which operations are counted: matrix products (default), or ``count="all"``.
         depth: levels of the breakdown; by default down to the blocks.
+        training: LoRA's adapters, or modules that are frozen, which need no gradients of their weights.
 
     Returns:
         A report: ``answer`` is the number of FLOPs; ``totals`` has those of forward, backward and recomputation, the
@@ -68,8 +78,10 @@ def flops(
     42553835520
     """
     conventions = conventions or Conventions()
-    asked = subject(model, workload, conventions)
+    asked = subject(model, workload, conventions, training, "FLOPs")
     workload = asked.run
+    if asked.tuning is not None:
+        check_tuning(asked.tuning, workload)
     refuse_idle_in_flops(model, workload, ("latent", "experts", "source_len"))
     root, everything = asked.node.component, conventions.count == "all"
 
@@ -84,10 +96,11 @@ def flops(
     of_any_length = not LENGTHS.isdisjoint(entry.formula.free_symbols)
     tokens = exact(workload.target.tokens if of_any_length else workload.batch_size)
     per_token, rest = divmod(entry.value, tokens)
+    tuned = () if asked.tuning is None else (asked.tuning.heading,)
     sizes = sizes_in_words(workload) if of_any_length else f"{workload.batch_size:,} samples"
     return Report(
         command="flops",
-        heading=f"{asked.model.summary}, {sizes}",
+        heading=", ".join([asked.model.summary, *tuned, sizes]),
         title=TITLES[workload.phase],
         unit="flops",
         answer=entry.value,
@@ -102,13 +115,15 @@ def flops(
             "flops_per_token": entry.value / tokens if rest else per_token,
         },
         model=asked.model.described(),
-        conventions=for_programs("flops", workload, conventions) | ({} if of_any_length else {"tokens": SAMPLES}),
+        conventions=for_programs("flops", workload, conventions)
+        | ({} if of_any_length else {"tokens": SAMPLES})
+        | ({} if asked.tuning is None else asked.tuning.described),
         whole=entry,
         depth=depth,
         legend=asked.legend(entry),
         notes=(*([] if entry.value else [why_zero(root, "flops", workload)]), *remarks(model, workload)),
         footer=Footer(
-            assumes=in_short(workload, conventions),
+            assumes=(*in_short(workload, conventions), *_frozen(asked)),
             not_counted="" if everything else "norms, softmax, activations, rotations (--count all)",
             see_also=("--train", "--formulas", "--assumptions")
             if workload.phase == "forward"
@@ -116,3 +131,16 @@ def flops(
             assumptions=tuple(in_words("flops", workload, conventions, sizes=of_any_length)),
         ),
     )
+
+
+def check_tuning(tuning: Tuning, run: Workload) -> None:
+    """Raise UsageError for what is not counted of training a part, or changes no FLOPs of this run."""
+    if tuning.plan.dora:
+        raise UsageError("FLOPs of DoRA are not supported: its norms of weights are not counted", "leave out --dora")
+    if tuning.plan.freeze and not run.training:
+        raise UsageError(f"--freeze {tuning.plan.freeze} has no effect without --train", "add --train")
+
+
+def _frozen(asked: Subject) -> tuple[str, ...]:
+    """What backward spares; that of the first layer's input is counted, as checkpointing needs it."""
+    return ("no gradients of frozen weights",) if asked.tuning is not None and asked.run.training else ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.analysis.common import asked_run, check_arguments, check_plans, run_tree
+from tfcalc.analysis.common import asked_run, check_arguments, check_plans, run_tree, tuning_for
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.analysis.stated import for_programs, in_words
@@ -38,7 +38,7 @@ class Formula:
 
     Attributes:
         target: the part, as it was asked for.
-        of: ``params``, ``flops``, ``memory`` or ``time``.
+        of: ``params``, ``trainable``, ``flops``, ``memory`` or ``time``.
         title: the quantity, in words.
         closed: the form as an exact polynomial.
         order: whether ``closed`` is only the asymptotic growth, to be read as O(…).
@@ -137,7 +137,7 @@ def formula(
     Args:
         target: a name (``mha``, ``ffn``, ``layer``, ``complete``, …) or a path of the tree; of training or serving
             memory a term (``activations``, ``optimizer``, ``cache``), or a path inside one.
-        of: ``params``, ``flops``, ``memory`` (bytes) or ``time`` (its growth).
+        of: ``params``, ``trainable``, ``flops``, ``memory`` (bytes) or ``time`` (its growth).
         model: as in :func:`~tfcalc.params`; by default the classic Transformer.
         workload: phase and structure of what is run; its sizes stay letters.
         conventions: which operations are counted, and the number format of weights at rest.
@@ -146,7 +146,8 @@ def formula(
         general: give a letter of its own to each size that follows from others by default (f instead of 4h).
         substitute: numbers for letters (of this ``notation``) or field names: ``{"h": 512}``.
         notation: the letters: ``lbhn``, ``bsld`` or ``names``.
-        training: with ``of="memory"``, the memory of a training step; also where the workload trains.
+        training: with ``of="memory"``, the memory of a training step; also where the workload trains. Else LoRA's
+            adapters, or modules that are frozen.
         serving: with ``of="memory"``, the memory of serving.
 
     Returns:
@@ -185,17 +186,22 @@ def formula(
     if needs_vocabulary(target):
         chosen = chosen.with_vocabulary(symbol("V"))
     symbolic_run = with_symbols(workload, general=general)
-    root = run_tree(with_symbols(chosen, general=general), symbolic_run)
+    tuning = tuning_for(chosen, training, QUANTITIES[of])
+    plan, symbolic = (None, None) if tuning is None else (tuning.plan, tuning.symbolic)
+    root = run_tree(with_symbols(chosen, general=general), symbolic_run, symbolic)
     node = find(root.root(), target)
     closed = polynomial(node.component.each(major_params if approx else measure_of(of, workload, by)))
     order = big_o or of == "time"
     closed = growth(closed) if order else closed
     meanings = legend(closed.free_symbols, chosen, workload)
-    numbers_root = run_tree(chosen, workload).root()
+    ranks = {} if tuning is None else tuning.legend
+    meanings |= {letter: meaning for letter, meaning in ranks.items() if letter in closed.free_symbols}
+    numbers_root = run_tree(chosen, workload, plan).root()
     notes = [
         *([why_zero(find(numbers_root, target).component, of, workload)] if closed == 0 else []),
         *others(numbers_root, target, find(numbers_root, target)),
         *(chosen.remarks(workload) if of in ("flops", "time") else ()),
+        *([] if tuning is None else [tuning.heading]),
         *in_words(of, workload, by, sizes=False),
         *([f"and {meanings[REACH]} ≤ sequence length"] if order and REACH in meanings else []),
     ]
@@ -220,6 +226,6 @@ def formula(
         order=order,
         legend=meanings,
         model=shown,
-        conventions=for_programs(of, workload, by),
+        conventions=for_programs(of, workload, by) | ({} if tuning is None else tuning.described),
         notes=tuple(notes),
     )

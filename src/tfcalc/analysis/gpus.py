@@ -22,7 +22,9 @@ COMMON = (
 )
 """GPUs that can be rented or bought nearly everywhere, by their names in hardware.csv."""
 SPARE = 20
-"""One part in so many of a GPU's usable memory is to stay free: 5 %, for fragmentation."""
+"""One part in so many of a GPU's usable memory is to stay free: 5 %."""
+TRAINED = 4
+"""In training one part in so many of what is allocated: 25 %, as card_memory.csv derives it (``fit``)."""
 MOST = 2
 """GPUs that are named."""
 
@@ -34,13 +36,16 @@ def common() -> tuple[Accelerator, ...]:
     return tuple(sorted(known, key=lambda gpu: (int(gpu.memory.split()[0]), COMMON.index(gpu.name))))
 
 
-def holding(need: int, dtype: str = "fp32") -> list[Accelerator]:
+def holding(need: int, dtype: str = "fp32", *, trained: bool = False) -> list[Accelerator]:
     """The common GPUs that hold ``need`` bytes with 5 % to spare, and compute in ``dtype``, the smallest first.
+
+    What is ``trained`` needs more beside it: fragments, and what the model of its peak may be off.
 
     >>> [gpu.name for gpu in holding(150 * 2**30)], holding(2**40)
     (['B200-HGX', 'MI300X'], [])
     """
-    return [gpu for gpu in common() if need * SPARE <= gpu.usable().bytes * (SPARE - 1) and dtype in gpu.peaks]
+    needed, of = (need * (TRAINED + 1), TRAINED) if trained else (need * SPARE, SPARE - 1)
+    return [gpu for gpu in common() if needed <= gpu.usable().bytes * of and dtype in gpu.peaks]
 
 
 def in_words(gpus: list[Accelerator]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
-from tfcalc.core.measure import elementwise_flops
+from tfcalc.core.measure import elementwise_flops, params
 
 if TYPE_CHECKING:
     from tfcalc.workload import Workload
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 def why_zero(part: Component, of: str, run: Workload) -> str:
     """The reason why ``part`` has 0 of a quantity on this workload, as a sentence."""
-    if of in ("params", "memory"):
+    if of == "trainable" and part.total(params):
+        return "0: all of it is frozen"
+    if of in ("params", "trainable", "memory"):
         return f"0: {_why_nothing_is_stored(part)}"
     parts = [node.component for node in part.walk()]
     if not any(each.own.products or each.kind == "linear" for each in parts):  # a map without products did not run

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.common import check_arguments, default_run
 from tfcalc.analysis.facts import Facts, facts
 from tfcalc.analysis.flops import flops
-from tfcalc.analysis.gpus import SPARE, holding, in_words
+from tfcalc.analysis.gpus import SPARE, TRAINED, holding, in_words
 from tfcalc.analysis.numbers import (
     Unknown,
     known,
@@ -144,13 +144,14 @@ class Overview:
                 "kv_cache_context": self.context,
                 "lora_rank": RANK,
                 "gpu_margin": 1 / SPARE,
+                "gpu_margin_of_training": 1 / TRAINED,
             },
             "facts": self.facts._asdict(),
             **{name: None if isinstance(value, Unknown) else value for name, value in quantities.items()},
             **{
                 f"{name}_gpus": None
                 if isinstance(need, Unknown)
-                else [gpu.name for gpu in holding(need, self.computing)]
+                else [gpu.name for gpu in holding(need, self.computing, trained=name != "serving")]
                 for name, need in needs.items()
             },
             "reasons": {name: value.reason for name, value in quantities.items() if isinstance(value, Unknown)},
@@ -191,14 +192,15 @@ class Overview:
             yield ["KV cache", Bytes(self.kv_per_token), whole, "memory --serve"]
         yield ["forward", short(self.forward_flops), f"FLOPs per {per}", "flops"]
         yield ["training", short(self.training_flops), f"FLOPs per {per}", "flops --train"]
-        yield self._placed("serving", self.serving, "memory --serve")
+        yield self._placed("serving", self.serving, "memory --serve", trained=False)
         for method, (called, _, flags) in METHODS.items():
-            yield self._placed(called, self.finetune[method], f"memory --train{flags.partition(' 1')[0]}")
+            command = f"memory --train{flags.partition(' 1')[0]}"
+            yield self._placed(called, self.finetune[method], command, trained=True)
 
-    def _placed(self, called: str, need: int | Unknown, command: str) -> list[Cell]:
+    def _placed(self, called: str, need: int | Unknown, command: str, *, trained: bool) -> list[Cell]:
         if isinstance(need, Unknown):
             return [called, NONE, need.short, ""]
-        return [called, Bytes(need), in_words(holding(need, self.computing)), command]
+        return [called, Bytes(need), in_words(holding(need, self.computing, trained=trained)), command]
 
     def _parts(self) -> str:
         """``37.6B active, embedding 927M``."""

@@ -12,14 +12,23 @@ from tfcalc.core.component import Component, Measure, Node
 from tfcalc.core.measure import active_params, buffer_elements, frozen_params, major_params
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import Num, total
+from tfcalc.errors import UsageError
 from tfcalc.report import Footer, Report, exact
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
 
 
-def params(model: Model, workload: Workload | None = None, *, depth: int | None = None, approx: bool = False) -> Report:
+def params(
+    model: Model,
+    workload: Workload | None = None,
+    *,
+    depth: int | None = None,
+    approx: bool = False,
+    training: Training | None = None,
+) -> Report:
     """Count the parameters of ``model``: how many, in which part, and by which formula.
 
     Args:
@@ -27,6 +36,7 @@ def params(model: Model, workload: Workload | None = None, *, depth: int | None 
         workload: decides what the parts of the JSON give as ``flops``; by default one sequence of 512 tokens.
         depth: levels of the breakdown; by default down to the blocks.
         approx: also give the count without biases and norms (12h² per encoder layer).
+        training: LoRA's adapters, or modules that are frozen: then the parameters that are trained are the answer.
 
     Returns:
         A report: ``answer`` is the number of trainable parameters, a tied matrix once; ``totals`` has the active ones
@@ -34,12 +44,22 @@ def params(model: Model, workload: Workload | None = None, *, depth: int | None 
 
     Raises:
         InvalidModel: no model has these sizes.
+        UsageError: a field of ``training`` that changes no parameters.
 
     >>> from tfcalc.families.transformer import Transformer
     >>> params(Transformer()).answer
     44140544
+    >>> import tfcalc
+    >>> params(tfcalc.load("llama-2-7b"), training=tfcalc.Training(lora=16)).answer
+    39976960
     """
-    asked, by = subject(model, workload), Conventions()
+    asked, by = subject(model, workload, training=training, of="parameters"), Conventions()
+    if asked.tuning is not None:
+        from tfcalc.analysis.trainable import trainable
+
+        if approx:
+            raise UsageError("--approx has no effect on trainable parameters", "leave it out")
+        return trainable(asked, depth)
     root = asked.node.component
     count, active, tables = (
         exact(part) for part in (root.total(parameters), root.total(active_params), embedded(root))
@@ -107,7 +127,7 @@ def _sharing(root: Node) -> Iterator[str]:
             yield f"{node.path.partition('.')[2]}: {component.copies} stored, {component.active} active per token"
 
 
-def embedded(component: Component) -> Num:
+def embedded(component: Component, of: Measure = parameters) -> Num:
     """Parameters of the tables: of tokens, of their types, of positions."""
-    own = component.copies * parameters(component.own) if component.kind in ("embedding", "position") else 0
-    return own + component.copies * total(embedded(part) for part in component.parts)
+    own = component.copies * of(component.own) if component.kind in ("embedding", "position") else 0
+    return own + component.copies * total(embedded(part, of) for part in component.parts)

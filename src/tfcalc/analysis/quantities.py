@@ -6,13 +6,19 @@ from typing import Any
 
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure
-from tfcalc.core.measure import flops_of, held_bytes, params, steps
+from tfcalc.core.measure import flops_of, held_bytes, params, steps, trainable_params
 from tfcalc.core.number import product
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial, symbol
 from tfcalc.errors import one_of
 from tfcalc.workload import Workload
 
-QUANTITIES = {"params": "parameters", "flops": "FLOPs", "memory": "bytes", "time": "time"}
+QUANTITIES = {
+    "params": "parameters",
+    "trainable": "trainable parameters",
+    "flops": "FLOPs",
+    "memory": "bytes",
+    "time": "time",
+}
 """What each is called in print."""
 
 
@@ -21,6 +27,8 @@ def measure_of(of: str, run: Workload, by: Conventions) -> Measure:
     match one_of("quantity", of, QUANTITIES):
         case "params":
             return params
+        case "trainable":
+            return trainable_params
         case "flops":
             return flops_of(run.training, by.count == "all")
         case "memory":

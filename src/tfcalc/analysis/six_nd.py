@@ -6,17 +6,21 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfcalc.analysis.params import embedded
-from tfcalc.core.component import Component, Measure, Node
+from tfcalc.core.component import ACTIVE, Component, Measure, Node
 from tfcalc.core.measure import (
     active_params,
     elementwise_again_flops,
     elementwise_backward_flops,
     elementwise_flops,
+    frozen_params,
     matmul_again_flops,
     matmul_backward_flops,
     matmul_flops,
 )
 from tfcalc.report import exact
+
+active_frozen = Measure(frozen_params.of, ACTIVE)
+"""Parameters that a token goes through and that are not trained."""
 
 PASSES = 3
 """Of a training step: forward, and backward twice as much."""
@@ -34,6 +38,21 @@ class Counted(NamedTuple):
     without_embeddings: int
 
 
+class Size(NamedTuple):
+    """N of a rule: ``params``, and how many of them are ``frozen``, so that backward has one product less for each."""
+
+    params: int
+    frozen: int = 0
+
+    def flops(self, tokens: int) -> int:
+        """``6ND``, and ``4ND`` of what is frozen.
+
+        >>> Size(7).flops(10), Size(7, frozen=7).flops(10)
+        (420, 280)
+        """
+        return MULTIPLY_ADD * (PASSES * self.params - self.frozen) * tokens
+
+
 class Term(NamedTuple):
     """A part of the difference between the exact count and 6ND, in words."""
 
@@ -41,7 +60,12 @@ class Term(NamedTuple):
     flops: int
 
 
-def counted(root: Component) -> Counted:
+def six_nd(params: int, tokens: int) -> int:
+    """``6ND``: a multiply-add forward and two backward, for each parameter and token."""
+    return Size(params).flops(tokens)
+
+
+def counted(root: Component, of: Measure = active_params) -> Counted:
     """N in its two definitions; of experts, those that are active.
 
     >>> from tfcalc.families.transformer import Transformer
@@ -49,28 +73,32 @@ def counted(root: Component) -> Counted:
     >>> counted(Transformer(kind="encoder", vocab_size=1000, positions="none").tree(Workload()))
     Counted(every=19939328, without_embeddings=19427328)
     """
-    every = exact(root.total(active_params))
-    return Counted(every, every - exact(embedded(root)))
+    every = exact(root.total(of))
+    return Counted(every, every - exact(embedded(root, of)))
 
 
-def six_nd(params: int, tokens: int) -> int:
-    """``6ND``: a multiply-add forward and two backward, for each parameter and token."""
-    return MULTIPLY_ADD * PASSES * params * tokens
+def sized(root: Component, *, tuned: bool) -> tuple[Size, Size]:
+    """The same as the rule of thumb takes them; where a part is ``tuned``, the rest is frozen."""
+    frozen = counted(root, active_frozen) if tuned else Counted(0, 0)
+    every, without = map(Size, counted(root), frozen)
+    return every, without
 
 
-def difference(root: Node, tokens: int, params: int, everything: bool) -> list[Term]:
-    """What the exact count of a training step has beyond ``6·params·tokens``, by what it is spent on.
+def difference(root: Node, tokens: int, n: Size, everything: bool, *, tuned: bool = False) -> list[Term]:
+    """What the exact count of a training step has beyond the rule of thumb for ``n``, by what it is spent on.
 
     The terms add up to the difference. What 6ND counts and nothing multiplies is negative: a row that is looked up, a
     bias, a norm. ``everything`` says whether work that is no matrix product is in the count.
     """
     sums: dict[str, int] = {}
-    left_out = counted(root.component).every - params
+    every, _ = sized(root.component, tuned=tuned)
+    left_out = every.flops(tokens) - n.flops(tokens)
     for node in root.walk():
-        for what, flops in _terms(node, tokens, everything):
+        frozen = tuned and all(weight.frozen for weight in node.component.own.weights)
+        for what, flops in _terms(node, tokens, everything, frozen):
             sums[what] = sums.get(what, 0) + flops
     if left_out:
-        sums[LOOKED_UP] = sums.get(LOOKED_UP, 0) + six_nd(left_out, tokens)
+        sums[LOOKED_UP] = sums.get(LOOKED_UP, 0) + left_out
     return [Term(what, sums[what]) for what in ORDER if sums.get(what)]
 
 
@@ -85,8 +113,12 @@ REST = "elementwise work"
 ORDER = (ATTENTION, OTHER, TIED, LOOKED_UP, SMALL, UNLIKE, AGAIN, REST)
 
 
-def _terms(node: Node, tokens: int, everything: bool) -> Iterator[tuple[str, int]]:
-    """The FLOPs of one operation, less those that 6ND gives its parameters."""
+def _terms(node: Node, tokens: int, everything: bool, frozen: bool) -> Iterator[tuple[str, int]]:
+    """The FLOPs of one operation, less those that the rule gives its parameters."""
+
+    def rule(params: int) -> int:
+        return Size(params, params if frozen else 0).flops(tokens)
+
     own, kind = node.component.own, node.component.kind
     products, stored = _run(node, *MATMUL), exact(node.times[active_params.counts] * active_params(own))
     minor = exact(node.times.active * sum(exact(w.size) for w in own.weights if w.minor and w.tied_to is None))
@@ -94,11 +126,11 @@ def _terms(node: Node, tokens: int, everything: bool) -> Iterator[tuple[str, int
     if everything:
         yield REST, _run(node, *ELEMENTWISE)
     if kind in TABLES:
-        yield LOOKED_UP, products - six_nd(stored, tokens)
+        yield LOOKED_UP, products - rule(stored)
         return
-    yield SMALL, -six_nd(minor, tokens)
+    yield SMALL, -rule(minor)
     if stored > minor:
-        yield UNLIKE, products - six_nd(stored - minor, tokens)
+        yield UNLIKE, products - rule(stored - minor)
     elif any(weight.tied_to for weight in own.weights):
         yield TIED, products
     else:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.alive import term
-from tfcalc.analysis.training_plan import MEGATRON, placement_of
-from tfcalc.core.component import Component
+from tfcalc.analysis.training_plan import has_buckets, placement_of
+from tfcalc.core.component import STORED, Component, Measure
 from tfcalc.core.cost import Cost, Held
-from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
+from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_of
+from tfcalc.core.number import product, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
-from tfcalc.footprint.formats.names import format_named
+from tfcalc.footprint.formats.names import format_named, single
 from tfcalc.footprint.formats.weights import weights
 from tfcalc.footprint.training.adapters import thawed
 from tfcalc.footprint.training.optimizers import optimizer
@@ -57,14 +58,19 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     placement = placement_of(plan)
     by, chosen = precision(plan.precision), optimizer(plan.optimizer)
     made = placed(tree, by, chosen, placement, sized=(sized, placement))
-    if plan.gpus != 1 and not placement.stage and plan.backend != MEGATRON:
+    if plan.gpus != 1 and has_buckets(plan) and not plan.gradient_as_bucket_view:
         made = made._replace(communication=ddp_buckets(tree, by))
     if plan.optimizer_in_backward:
         made = made._replace(device=made.device._replace(gradients=largest_gradient(tree, by, sized)), step=NOTHING)
     if not plan.base_weights:
         return made
+    if placement.by_units:
+        from tfcalc.footprint.training.fsdp import packed_pieces  # of those that ask for it
+
+        shared = packed_pieces(tree, by, placement, single(plan.base_weights))
+        return made._replace(device=made.device._replace(weights=shared._replace(name="weights")))
     if placement.stage == 3:
-        raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "take stage 2, or plain weights")
+        raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "add --fsdp, or take stage 2")
     dtype = FP32.name if by.weights == FP32.bits else by.compute
     quantized = weights(thawed(tree), format_named(plan.base_weights), dtype=dtype)
     return made._replace(device=made.device._replace(weights=quantized._replace(name="weights")))
@@ -77,9 +83,15 @@ def standing_of(states: Placed, buffers: Component) -> Standing:
     return Standing(*(bytes_in(each) for each in held))
 
 
+BYTES = Measure(
+    lambda cost: total(bytes_of(product(map(value_of, held.factors)), held.bits) for held in cost.held), STORED
+)
+"""Of what is held: those of :func:`~tfcalc.core.measure.bytes_held`, without their formula."""
+
+
 def bytes_in(tree: Component) -> int:
-    """The bytes of all that a tree holds."""
-    return value_of(tree.total(bytes_held))
+    """The bytes of all that a tree holds, where sizes remember formulas, too."""
+    return value_of(tree.total(BYTES))
 
 
 def buffers_of(tree: Component, run: Workload, by: Precision) -> Component:

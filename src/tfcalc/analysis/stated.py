@@ -36,7 +36,7 @@ NOT_COUNTED = "gradients, optimizer, activations, cache, allocator rounding, CUD
 def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, object]:
     """``conventions`` of the JSON."""
     match of:
-        case "params":
+        case "params" | "trainable":
             return {
                 "parameters": PARAMETERS,
                 "embedding_params": "token and position embeddings, without the output head",
@@ -90,7 +90,7 @@ def _forward_products(run: Workload) -> str:
 def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True) -> list[str]:
     """The footer; a closed form leaves out the ``sizes`` of the workload."""
     match of:
-        case "params":
+        case "params" | "trainable":
             return [f"counted: {PARAMETERS}"]
         case "flops":
             return ["; ".join([*(_sizes(run) if sizes else []), *_definitions(run, by)])]
@@ -147,6 +147,8 @@ def _definitions(run: Workload, by: Conventions) -> Iterator[str]:
 def recomputed(run: Workload) -> str:
     """What backward computes again, in words."""
     stops = ", only what is needed (early stop)" if run.early_stop and run.every else ""
+    if run.by_operation:
+        return f"every layer, but for attention and every other matrix product{stops}"
     match run.every:
         case 0:
             return "attention between its projections"

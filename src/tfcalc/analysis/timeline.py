@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tfcalc.analysis.card import assumptions, lines, read
+from tfcalc.analysis.training_report import CONTEXT, FRAGMENTS
 from tfcalc.report import Report
 from tfcalc.report.sheet import Bytes, Column, Sheet
 
@@ -29,6 +31,8 @@ class Timeline(NamedTuple):
     def sheet(self) -> Sheet:
         """A row for each phase, with its memory as a stacked bar."""
         report, phases = self.report, self.report.more["timeline"]
+        units, on_card = str(report.conventions["units"]), read(report.more, report.answer)
+        footer = report.footer.counting(CONTEXT, FRAGMENTS) if on_card else report.footer
         shown = [place for place, key in enumerate(KEYS) if any(phase[key] for phase in phases)]
         marks = ", ".join(f"{MARKS[place]} {HEADINGS[place]}" for place in shown)
         return report.sheet()._replace(
@@ -47,7 +51,13 @@ class Timeline(NamedTuple):
                 ]
                 for phase in phases
             ],
-            notes=[f"{marks}; states: weights, optimizer, buffers", *report.notes[1:]],
+            notes=[
+                f"{marks}; states: weights, optimizer, buffers",
+                *(lines(on_card, units) if on_card else ()),
+                *report.notes[1:],
+            ],
+            not_counted=footer.not_counted,
+            assumptions=(*footer.assumptions, *(assumptions() if on_card else ())),
             see_also=[command for command in report.footer.see_also if not command.startswith(APART)],
             legend={},
             depths=(),

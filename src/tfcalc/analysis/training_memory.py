@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.alive import TEMPORARY, alive, lump
@@ -18,6 +19,7 @@ from tfcalc.analysis.training_plan import (
     placement_of,
     stored_as,
     trained,
+    units,
 )
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
@@ -35,12 +37,13 @@ from tfcalc.footprint.training.states import step_alone
 from tfcalc.footprint.training.stored import as_stored, outer_modules
 from tfcalc.number_formats import WIDTHS
 from tfcalc.symbols import remembering
-from tfcalc.tape.memory_tracker import Found, MemoryTracker, PeakRecorder
+from tfcalc.tape.memory_tracker import LENT, Found, MemoryTracker, PeakRecorder
 from tfcalc.tape.tape import Stepped
 from tfcalc.tape.value import Leaf
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
+    from tfcalc.footprint.training.reserved import Reserved
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -72,9 +75,11 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     passing = states.step if peak.name == STEP else _passing(recorder, peak)
     gradients = states.device.gradients
     if plan.optimizer_in_backward:
-        gradients = _alike("gradients", recorder.gradients_at(peak.name))
+        gradients = Component("gradients", "gradients", parts=tuple(_alike(recorder.gradients_at(peak.name))))
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
+    elif placement.by_units:
+        states = states._replace(gathered=_gathered(recorder, peak))
     live = alive(states, gradients, saved, buffers, passing, peak)
     return TrainingStep(live, found, peak, saved, states, buffers, passing)
 
@@ -99,8 +104,10 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
     gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
     formats = numerics(precision(plan.precision), plan)
-    steps = stepped(sized, plan)
-    moments = envelope(sized, model, run, formats, code_of(plan), gradients_stay=not stay, stepped=steps)
+    gathered, steps = units(sized, plan), stepped(sized, plan)
+    moments = envelope(
+        sized, model, run, formats, code_of(plan), gradients_stay=not stay, units=gathered, stepped=steps
+    )
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
     forms = [formula_of(there) + each for each in moments]
     return forms if plan.optimizer_in_backward else [*forms, formula_of(base + gradients + scratch)]
@@ -142,6 +149,30 @@ class Peaks:
             return sum(standing_of(states, buffers))
         return highest(_phases(plan, states, buffers, Step({}, 0))).total
 
+    def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
+        """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
+        from tfcalc.footprint.allocator.caching import OutOfMemory
+
+        try:
+            self.reserved(run, plan, memory)
+        except OutOfMemory:
+            return False
+        return True
+
+    def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
+        """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
+        from tfcalc.footprint.allocator.settings import Settings  # a simulation that few answers show
+        from tfcalc.footprint.training.reserved import reserved
+        from tfcalc.tape.allocations import AllocationRecorder
+
+        run, plan = resolve_training(self.model, run, plan)
+        sized, states, buffers = self._standing(run, plan)
+        recorder = AllocationRecorder()
+        _step(sized, self.model, run, plan, recorder, ends_alone=False)
+        if plan.offload != "none":
+            states = states._replace(step=Component("step", "memory"))
+        return reserved(states, buffers, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
+
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         sized = trained(self.model.tree(run), plan)
         stored = stored_as(self.model, sized)
@@ -154,13 +185,15 @@ def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     return on_megatron(model, run, plan)
 
 
-OFF_TAPE = {"optimizer": "none", "zero": "0", "gpus": 1, "layout": "flat", "offload": "none", "grad_accum": 1}
-"""Fields of a plan that decide on the states alone, once it is known whether gradients stay."""
+ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1}
+OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
+"""Fields of a plan that decide on the states alone, once it is known whether gradients stay; the former with FSDP."""
 
 
 def off_tape(plan: Training) -> dict[str, object]:
     """The same, but the optimizer where it runs in backward."""
-    return {name: value for name, value in OFF_TAPE.items() if name != "optimizer" or not plan.optimizer_in_backward}
+    off = ON_HOST if placement_of(plan).by_units else OFF_TAPE
+    return {name: value for name, value in off.items() if name != "optimizer" or not plan.optimizer_in_backward}
 
 
 def stepped(tree: Component, plan: Training) -> Stepped | None:
@@ -177,13 +210,33 @@ def stepped(tree: Component, plan: Training) -> Stepped | None:
 
 def _gradients_stay(plan: Training) -> bool:
     """Whether gradients are there all the time: in buffers of their own, or to be added up."""
-    return gradients_stay(precision(plan.precision), placement_of(plan)) or plan.grad_accum != 1
+    buffers = gradients_stay(precision(plan.precision), placement_of(plan)) or plan.gradient_as_bucket_view
+    return buffers or plan.grad_accum != 1
 
 
-def _step(tree: Component, model: Model, run: Workload, plan: Training, tracker: MemoryTracker | None = None) -> Step:
+def _step(
+    tree: Component,
+    model: Model,
+    run: Workload,
+    plan: Training,
+    tracker: MemoryTracker | None = None,
+    *,
+    ends_alone: bool = True,
+) -> Step:
     """The step on a tape."""
-    formats, stay, steps = numerics(precision(plan.precision), plan), not _gradients_stay(plan), stepped(tree, plan)
-    return step(tree, model, run, formats, code_of(plan), gradients_stay=stay, stepped=steps, tracker=tracker)
+    formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
+    return step(
+        tree,
+        model,
+        run,
+        formats,
+        code_of(plan),
+        gradients_stay=stay,
+        units=units(tree, plan),
+        stepped=stepped(tree, plan),
+        tracker=tracker,
+        ends_alone=ends_alone,
+    )
 
 
 def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:
@@ -197,19 +250,24 @@ def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> li
 
 def _passing(recorder: PeakRecorder, peak: Phase) -> Component:
     """What is there for a moment at the peak: each kind of tensor by the operation that made it."""
-    tree = _alike("temporary", recorder.passing(peak.name))
+    parts = tuple(_alike(one for one in recorder.passing(peak.name) if one.label not in LENT))
+    tree = Component("temporary", "temporary", parts=parts)
     rest = peak.temporary - bytes_in(tree)
-    return tree._replace(parts=(*tree.parts, lump("workspace", rest, TEMPORARY))) if rest else tree
+    return tree._replace(parts=(*parts, lump("workspace", rest, TEMPORARY))) if rest else tree
 
 
-def _alike(name: str, found: list[Found]) -> Component:
+def _gathered(recorder: PeakRecorder, peak: Phase) -> Component:
+    """What is there at the peak for other devices' sake."""
+    parts = _alike(one for one in recorder.passing(peak.name) if one.label in LENT)
+    return Component("gathered", "memory", parts=tuple(parts))
+
+
+def _alike(found: Iterable[Found]) -> Iterator[Component]:
     """Each kind of tensor by the operation that made it."""
     alike: dict[tuple[str, str, int], list[Found]] = {}
     for one in found:
         alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
-    parts = [
-        Component(label, "memory", Cost(held=(Held(label, (ones[0].elements,), 8 * WIDTHS[dtype]),)), copies=len(ones))
-        for (label, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1]))
-        if label
-    ]
-    return Component(name, name, parts=tuple(parts))
+    for (name, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1])):
+        if name:
+            held = Held(name, (ones[0].elements,), 8 * WIDTHS[dtype])
+            yield Component(name, "memory", Cost(held=(held,)), copies=len(ones))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.fine_tuning import tuned
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
 from tfcalc.execution.programs import Code, compilable
 from tfcalc.families.transformer import Transformer
-from tfcalc.footprint.training.adapters import Adapter, adapted, frozen_where
+from tfcalc.footprint.formats.names import PLAIN, format_named
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
@@ -22,21 +23,16 @@ from tfcalc.tape.numerics import Numerics
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.tape.sharded import Units
     from tfcalc.workload import Workload
 
 MEGATRON = "megatron"
+LLM_INT8 = "int8"
+"""bitsandbytes' format whose products keep what they read (``MatMul8bitLt``: ``ctx.tensors``)."""
 
 
 def trained(tree: Component, plan: Training) -> Component:
     """The model's tree with adapters beside it, and with what is not trained frozen. Raises InvalidModel."""
-    if plan.lora is None:
-        for what, given in (
-            (f"frozen weights in {plan.base_weights}", plan.base_weights),
-            ("DoRA", plan.dora),
-            (f"LoRA's targets {plan.lora_targets!r:.60}", plan.lora_targets != "all-linear"),
-        ):
-            if given:
-                raise InvalidModel(f"{what} without LoRA", "add --lora 16")
     if plan.gpus == 1:
         if plan.zero != "0":
             raise InvalidModel(f"--zero {plan.zero} on 1 GPU has no effect", "add --gpus 8")
@@ -47,13 +43,11 @@ def trained(tree: Component, plan: Training) -> Component:
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
     check_in_backward(plan)
-    if plan.lora is not None:
-        tree = adapted(tree, Adapter(plan.lora, _listed(plan.lora_targets), plan.dora))
-    return frozen_where(tree, *_listed(plan.freeze)) if plan.freeze else tree
-
-
-def _listed(names: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in names.split(",") if name.strip())
+    if plan.precision.endswith("-fsdp") and not placement_of(plan).by_units:
+        raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
+    if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
+        raise InvalidModel("--gradient-as-bucket-view has no effect without DDP's buckets", "leave it out")
+    return tuned(tree, plan)
 
 
 def stored_as(model: Model, tree: Component) -> Component:
@@ -67,8 +61,29 @@ def placement_of(plan: Training) -> Placement:
 
 
 def gradients_stay(by: Precision, placement: Placement) -> bool:
-    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights."""
-    return placement.stage >= 2 or by.gradients != by.weights
+    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights.
+
+    FSDP's are made when a unit's have been reduced.
+    """
+    return not placement.by_units and (placement.stage >= 2 or by.gradients != by.weights)
+
+
+def has_buckets(plan: Training) -> bool:
+    """Whether several GPUs would reduce gradients in DDP's buckets, and not in buffers of another kind."""
+    by = precision(plan.precision)
+    return plan.zero == "0" and plan.backend != MEGATRON and by.gradients == by.weights
+
+
+def units(tree: Component, plan: Training) -> Units | None:
+    """What FSDP gathers together, where it shares the weights."""
+    placement = placement_of(plan)
+    if not placement.by_units:
+        return None
+    from tfcalc.footprint.formats.names import single
+    from tfcalc.footprint.training.fsdp import units_of  # of those that ask for it
+
+    base = single(plan.base_weights) if plan.base_weights else None
+    return units_of(tree, precision(plan.precision), placement, base, accumulates=plan.grad_accum != 1)
 
 
 def numerics(by: Precision, plan: Training) -> Numerics:
@@ -82,7 +97,11 @@ def numerics(by: Precision, plan: Training) -> Numerics:
     if plan.device == "recorded":
         kept_in = None if formats.weights == FP32.torch else formats.weights
         formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
-    return formats._replace(packed=bool(plan.base_weights))
+    formats = formats._replace(cuda=plan.device == "cuda")
+    if not plan.base_weights:
+        return formats
+    stored = format_named(plan.base_weights).name
+    return formats._replace(packed=stored not in PLAIN, keeps_inputs=stored == LLM_INT8)
 
 
 def code_of(plan: Training) -> Code:

@@ -10,25 +10,25 @@ from tfcalc.analysis.at_a_glance import of_training, training_summary
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
-from tfcalc.analysis.standing import TrainingStep
+from tfcalc.analysis.standing import TrainingStep, bytes_in
 from tfcalc.analysis.stated import recomputed
-from tfcalc.analysis.training_memory import training_step
-from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone
+from tfcalc.analysis.training_memory import Peaks, training_step
+from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held, params
-from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.footprint.numbers import of_formulas, of_numbers
 from tfcalc.footprint.training.optimizers import SMALLEST_IN_8_BITS
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
+from tfcalc.number_formats import NUMBERS
 from tfcalc.report import Footer, Report, breakdown, exact
+from tfcalc.report.later import Later
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.core.component import Component
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
     from tfcalc.workload import Workload
@@ -60,6 +60,9 @@ IN_BACKWARD = (
     "norm of all gradients to clip by, and no step behind backward"
 )
 OTHER_PHASES = "Other phases: "
+CONTEXT = "CUDA context"
+FRAGMENTS = "fragmentation (allow 5-15 %)"
+"""What a card shows beyond the peak: where it is simulated, it stands in a line of its own."""
 NOT_COUNTED = (
     "CUDA context (0.3 to 0.6 GB), kernel workspaces, the allocator's rounding and fragmentation, communication buffers"
 )
@@ -75,7 +78,7 @@ def training_memory(
     refuse_idle_source(model, workload)
     workload, plan = resolve_training(model, workload, plan)
     step = training_step(model, workload, plan)
-    alive = step.alive
+    alive, terms = step.alive, totals(step)
     whole = breakdown(
         of_numbers(alive).root(),
         of_formulas(alive).root(),
@@ -91,23 +94,26 @@ def training_memory(
         title=f"peak, in {PHASES[step.peak.name]}",
         unit="bytes",
         answer=step.peak.total,
-        totals=totals(step),
+        totals=terms,
         model=model.described(),
         conventions={**stated(workload, plan), "units": conventions.units, "not_counted": NOT_COUNTED},
         whole=whole,
         depth=depth,
         legend=legend(used, model, workload, plan) | letters,
         notes=(_other_phases(step, conventions.units), *model.remarks(workload), *_caveats(model, plan)),
-        more={"timeline": [described(phase) for phase in step.phases]},
+        more=Later(
+            {"timeline": [described(phase) for phase in step.phases]},
+            lambda: _on_card(model, workload, plan, step.peak.total),
+        ),
         footer=Footer(
             assumes=(*in_short(model, workload, plan), *assumed_dtype(model, plan.precision)),
-            not_counted=f"CUDA context, {_between_gpus(plan)}fragmentation (allow 5-10 %)",
+            not_counted=", ".join((CONTEXT, *_between_gpus(plan), FRAGMENTS)),
             see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
             assumptions=tuple(notes(workload, plan)),
         ),
         summary=training_summary(
             whole,
-            totals(step),
+            terms,
             exact(model.tree(workload).total(params)),
             of_training(model, workload, plan),
             conventions.units,
@@ -116,11 +122,21 @@ def training_memory(
     )
 
 
-def _between_gpus(plan: Training) -> str:
+def _between_gpus(plan: Training) -> tuple[str, ...]:
     """What GPUs exchange gradients and weights in, as far as it is not counted."""
     if plan.gpus == 1:
-        return ""
-    return "NCCL's buffers, " if plan.zero == "0" else "communication buffers of ZeRO or FSDP, "
+        return ()
+    counted = plan.zero == "0" or placement_of(plan).by_units
+    return ("NCCL's buffers" if counted else "communication buffers of ZeRO",)
+
+
+def _on_card(model: Model, run: Workload, plan: Training, allocated: int) -> dict[str, int]:
+    """What a card shows of it, where its allocations are known in their order."""
+    if plan.backend == MEGATRON:
+        return {}
+    from tfcalc.analysis.card import entries, of_step  # a simulation, for those who ask for the JSON or the phases
+
+    return entries(of_step(Peaks(model), run, plan, allocated))
 
 
 def _other_phases(step: TrainingStep, units: str) -> str:
@@ -167,7 +183,7 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
 def totals(step: TrainingStep) -> dict[str, int | str]:
     """The terms, each by itself; ``total_bytes`` is the peak, as they are never all live at once."""
     states = step.placed.device
-    weights, gradients, master, optimizer = (_bytes(state) for state in states)
+    weights, gradients, master, optimizer = map(bytes_in, states)
     return {
         "total_bytes": step.peak.total,
         "peak_bytes": step.peak.total,
@@ -176,18 +192,14 @@ def totals(step: TrainingStep) -> dict[str, int | str]:
         "master_weights_bytes": master,
         "gradients_bytes": gradients,
         "optimizer_bytes": optimizer,
-        "activations_bytes": _bytes(step.saved),
+        "activations_bytes": bytes_in(step.saved),
         "kv_cache_bytes": 0,
-        "buffers_bytes": _bytes(step.buffers),
+        "buffers_bytes": bytes_in(step.buffers),
         "gathered_bytes": step.peak.gathered,
-        "communication_bytes": _bytes(step.placed.communication),
+        "communication_bytes": bytes_in(step.placed.communication),
         "temporary_bytes": step.peak.temporary,
-        "host_bytes": sum(_bytes(state) for state in step.placed.host),
+        "host_bytes": sum(map(bytes_in, step.placed.host)),
     }
-
-
-def _bytes(tree: Component) -> int:
-    return value_of(tree.total(bytes_held))
 
 
 def described(phase: Phase) -> dict[str, object]:
@@ -251,7 +263,15 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield DROPOUT_MASKS
     if plan.gpus != 1 or plan.zero != "0":
         yield f"one of {plan.gpus:,} GPUs, ZeRO stage {plan.zero}, tensors split {plan.layout}, offload {plan.offload}"
-    if plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
+    if placement_of(plan).by_units:
+        computed, kept = (NUMBERS[each].name for each in (by.gathered, by.reduced))
+        yield (
+            f"FSDP: each layer's weights are gathered in {computed} as it runs, its gradients reduced in {kept}; with "
+            "the buffers of both, the next layer's weights in backward, and all of what is in no layer"
+        )
+    if plan.gpus != 1 and plan.gradient_as_bucket_view:
+        yield "DDP buckets: gradients are views of them, and there all the time (gradient_as_bucket_view=True)"
+    elif plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.analysis.budget import Budget
 from tfcalc.analysis.remedies import Remedy, Room
 from tfcalc.analysis.sizes import Largest
-from tfcalc.analysis.training_report import OTHER_PHASES
+from tfcalc.analysis.training_report import CONTEXT, FRAGMENTS, OTHER_PHASES
 from tfcalc.report import Footer, Report
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
@@ -18,9 +18,8 @@ from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.analysis.paged import PagedCache
+    from tfcalc.footprint.training.card import OnCard
 
-CONTEXT = "CUDA context"
-"""What is deducted from a card, so that it is counted there."""
 SEE_ALSO = ("--assumptions", "--json (exact boundaries)")
 TIGHT = " (tight)"
 INDENT = "  "
@@ -47,6 +46,9 @@ class Fit:
         margin: per cent of the budget that should stay free.
         remarks: limits of the model at the largest sizes.
         paged: in serving with a paged cache, the room for it as vLLM logs it.
+        room: bytes that may be allocated, so that it fits; None: all of the budget.
+        on_card: in training on a card, what the card shows, each with its band.
+        runs: whether the caching allocator ran in what a card has, as far as it was simulated.
     """
 
     report: Report
@@ -58,6 +60,9 @@ class Fit:
     flags: tuple[tuple[str, ...], ...] = ()
     remarks: tuple[str, ...] = ()
     paged: PagedCache | None = None
+    room: int | None = None
+    on_card: OnCard | None = None
+    runs: bool = True
 
     @property
     def headroom(self) -> int:
@@ -66,21 +71,23 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        """Whether the peak is within the budget."""
-        return self.headroom >= 0
+        """Whether the peak is within the budget; on a card, with what fragments may take."""
+        return self.runs and self._room.holds(self.report.answer)
 
     @property
     def tight(self) -> bool:
         """Whether it fits, but leaves less than the margin."""
-        return self._room.tight(self.report.answer)
+        return self.fits and self._room.tight(self.report.answer)
 
     @property
     def verdict(self) -> str:
         """``DOES NOT FIT: needs 75.4 GiB, RTX 4090 has 23.0 GiB usable (52.4 GiB short)``."""
         each = " per GPU" if self.report.conventions.get("gpus", 1) != 1 else ""
         facts = f"needs {self._short(self.report.answer)}{each}, {self.budget.has(self._units)}"
-        if not self.fits:
+        if self.headroom < 0:
             return f"DOES NOT FIT: {facts} ({self._short(-self.headroom)} short)"
+        if not self.fits:
+            return f"MAY NOT FIT: {facts} ({self._short(self.headroom)} free)"
         spare = f"{self._short(self.headroom)} to spare"
         return f"FITS{', TIGHTLY' if self.tight else ''}: {facts} ({spare})"
 
@@ -98,6 +105,7 @@ class Fit:
             "tight": self.tight,
             "margin_percent": self.margin,
             "headroom_bytes": self.headroom,
+            "allocatable_bytes": self._room.budget,
             **{key: value for each in self.largest for key, value in each.to_dict().items()},
             **({"paged_cache": self.paged._asdict()} if self.paged else {}),
             "changes": [
@@ -172,6 +180,10 @@ class Fit:
         return (None, None) if line.total is None else (line.total, self.budget.bytes - line.total)
 
     def _notes(self) -> Iterator[str]:
+        if self.on_card:
+            from tfcalc.analysis.card import in_a_line
+
+            yield in_a_line(self.on_card, self._units)
         if not self.fits:
             yield from self._of_remedies()
         if self.largest and not self.fits:
@@ -197,12 +209,23 @@ class Fit:
     def _footer(self) -> Footer:
         """That of the report, with the margin, and with what was assumed of the card."""
         footer = self.report.footer
-        deducted = CONTEXT if self.budget.card else ""
+        bands: list[str] = []
+        if self.budget.card:
+            footer = footer.counting(CONTEXT)
+        if self.on_card:
+            from tfcalc.analysis.card import assumptions
+
+            footer, bands = footer.counting(FRAGMENTS), assumptions()
         return Footer(
             (*footer.assumes, *self.budget.assumes, f"margin {self.margin} %"),
-            ", ".join(part for part in footer.not_counted.split(", ") if part != deducted),
+            footer.not_counted,
             SEE_ALSO,
-            (*self.budget.notes, *footer.assumptions, *([self.paged.in_words] if self.paged else [])),
+            (
+                *self.budget.notes,
+                *footer.assumptions,
+                *bands,
+                *([self.paged.in_words] if self.paged else []),
+            ),
         )
 
     @property
@@ -212,7 +235,8 @@ class Fit:
 
     @property
     def _room(self) -> Room:
-        return Room(self.budget.bytes, self.budget.bytes * self.margin // 100)
+        budget = self.budget.bytes if self.room is None else self.room
+        return Room(budget, budget * self.margin // 100)
 
     @property
     def _units(self) -> str:

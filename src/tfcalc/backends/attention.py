@@ -16,6 +16,7 @@ from tfcalc.ops.shapes import contiguous, copied, expand, narrow, transpose
 from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.numerics import padded
 from tfcalc.tape.tensor import Tensor
+from tfcalc.workload import EITHER
 
 KEPT_BY_FLASH, KEPT_BY_EFFICIENT = 3, 2
 """Numbers of 8 bytes for the state of the random numbers."""
@@ -34,8 +35,9 @@ def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context
     if ctx.cache is not None and not masked and kernel != "eager" and not ctx.run.decoding:
         k, v = (narrow(each, q.shape[2], 2) for each in (k, v))  # a prompt sees itself, whatever room there is
     one_by_one = kernel != "eager" and known(q.shape[2]) == 1  # pack_gqa: heads that share keys are as many queries
-    if kernel in ("eager", "math") or (masked and not one_by_one):  # use_gqa_in_sdpa
-        k, v = (repeated(each, q, eager=kernel == "eager" or masked) for each in (k, v))
+    efficient = kernel == "efficient" and not one_by_one and (masked or not ctx.fuses)
+    if efficient or kernel in ("eager", "math"):
+        k, v = (repeated(each, q, eager=kernel != "math" or masked) for each in (k, v))
     if kernel == "eager":
         return eager(q, k, v, mask, attention, ctx)
     if kernel == "math":
@@ -57,8 +59,9 @@ def attended_all(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def _able(q: Tensor, k: Tensor, v: Tensor, ctx: Context, *, masked: bool) -> str:
     """Flash attention takes no mask, and heads of one width; the memory-efficient kernel not every width.
 
-    Without a mask transformers gives sdpa keys that heads share (``enable_gqa``), which only flash attention takes.
-    Source: aten's sdp_utils.cpp. A library of kernels calls its own.
+    Without a mask transformers gives sdpa keys that heads share (``enable_gqa``), which only flash attention takes, so
+    that PyTorch's own choice in fp32 is math. Who asks for the memory-efficient kernel by its name runs code that
+    repeats them. Source: aten's sdp_utils.cpp; transformers' ``use_gqa_in_sdpa``. A library of kernels calls its own.
     """
     asked = ctx.run.kernel
     if not ctx.run.fused:
@@ -68,7 +71,8 @@ def _able(q: Tensor, k: Tensor, v: Tensor, ctx: Context, *, masked: bool) -> str
         return "flash"
     aligned = ALIGNED // 2 if q.trace.compute == "float32" else ALIGNED
     shared = q.shape[1] != k.shape[1] and not masked and not ctx.fuses
-    return "math" if shared or any(width % aligned for width in widths) else "efficient"
+    grouped = asked == EITHER and shared and len(widths) == 1 and max(widths) <= FLASH_WIDEST
+    return "math" if grouped or any(width % aligned for width in widths) else "efficient"
 
 
 def repeated(x: Tensor, q: Tensor, *, eager: bool) -> Tensor:

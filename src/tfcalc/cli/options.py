@@ -114,6 +114,27 @@ SHOW = (
 )
 
 
+RANK = "16"
+"""LoRA's rank where none is given: that of peft's own examples."""
+TUNING = (
+    Option(
+        "lora",
+        ("--lora",),
+        "r: train LoRA adapters of this rank instead of the weights",
+        number=True,
+        alone=RANK,
+    ),
+    Option(
+        "lora_targets",
+        ("--lora-targets",),
+        "modules to adapt, as comma-separated name suffixes [default: all-linear]",
+    ),
+    Option("dora", ("--dora/--no-dora",), "DoRA: LoRA with a trained magnitude per output", switch=True),
+    Option("freeze", ("--freeze",), "modules not to train, as comma-separated names or patterns"),
+)
+"""What is trained of a model: those fields of a plan of training that decide on parameters and FLOPs, too."""
+
+
 def training() -> tuple[Option, ...]:
     """How a model is trained."""
     from tfcalc.footprint.plans import Training  # not at the door: few commands need it
@@ -134,8 +155,6 @@ def plans() -> tuple[Option, ...]:
     return (*training(), *serving())
 
 
-RANK = "16"
-"""LoRA's rank where none is given: that of peft's own examples."""
 QLORA = Option(
     "qlora",
     ("--qlora",),

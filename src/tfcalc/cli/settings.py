@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import default_run
 from tfcalc.cli.messages import tell
-from tfcalc.cli.options import MODEL_FIELDS, RUN, Option, every, plans
+from tfcalc.cli.options import MODEL_FIELDS, RUN, TUNING, Option, every, plans
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
@@ -20,6 +20,7 @@ from tfcalc.units import parse_amount, parse_count, parse_length
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
 
 T = TypeVar("T")
@@ -119,6 +120,15 @@ class Settings:
     def conventions(self) -> Conventions:
         """How operations and bytes are counted."""
         return self.fill(Conventions())
+
+    def tuning(self) -> Training | None:
+        """What is trained of the model, where something was said about it."""
+        given = {option.name: self.get(option.name) for option in TUNING if option.name in self.given}
+        if not given:
+            return None
+        from tfcalc.footprint.plans import Training  # few commands need it
+
+        return replace(Training(), **given)
 
     def blame(self, error: InvalidModel) -> TfcalcError:
         """Sizes that were typed are a matter of usage (exit 2); a named model's, or a settings file's, are not (3)."""

@@ -22,6 +22,11 @@ def stored(cost: Cost) -> list[Item]:
     return [Item(weight.name, weight.shape, weight.size) for weight in cost.weights if weight.tied_to is None]
 
 
+def trained(cost: Cost) -> list[Item]:
+    """The same without those that are frozen."""
+    return stored(cost._replace(weights=tuple(weight for weight in cost.weights if not weight.frozen)))
+
+
 def held(cost: Cost, bits: int) -> list[Item]:
     """The bytes of the weights that are stored here, and of the buffers."""
     weights = [in_bytes(name, factors, bits) for name, factors, _ in stored(cost)]

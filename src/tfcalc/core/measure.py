@@ -45,6 +45,12 @@ def frozen_params(cost: Cost) -> Num:
 
 
 @_stored
+def trainable_params(cost: Cost) -> Num:
+    """Parameters that a step of training changes."""
+    return total(weight.size for weight in cost.weights if not weight.frozen and weight.tied_to is None)
+
+
+@_stored
 def buffer_elements(cost: Cost) -> Num:
     """Numbers that are held with the model and are no parameters."""
     return total(buffer.size for buffer in cost.buffers)

@@ -8,6 +8,8 @@ or sympy's) with its closed form. There is no ``<`` here: an ``if`` looks at str
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
+from operator import add, mul
 from typing import Any, Protocol
 
 
@@ -24,10 +26,8 @@ class Num(Protocol):
 
 def total(numbers: Iterable[Num]) -> Num:
     """The sum; 0 of none."""
-    result: Num = 0
-    for number in numbers:
-        result = result + number
-    return result
+    left = iter(numbers)
+    return reduce(add, left, next(left, 0))
 
 
 def product(numbers: Iterable[Num]) -> Num:
@@ -36,10 +36,8 @@ def product(numbers: Iterable[Num]) -> Num:
     >>> product([2, 3, 7])
     42
     """
-    result: Num = 1
-    for number in numbers:
-        result = result * number
-    return result
+    left = iter(numbers)
+    return reduce(mul, left, next(left, 1))
 
 
 def divide(whole: Any, parts: Any) -> Any:

@@ -68,9 +68,11 @@ class Polynomial:
         return Polynomial(terms)
 
     def __mul__(self, other: Polynomial | int) -> Polynomial:
+        if isinstance(other, int):
+            return Polynomial({powers: factor * other for powers, factor in self.terms.items()})
         terms: dict[Monomial, int] = {}
         for powers, factor in self.terms.items():
-            for other_powers, other_factor in _terms(other):
+            for other_powers, other_factor in other.terms.items():
                 both = _times(powers, other_powers)
                 terms[both] = terms.get(both, 0) + factor * other_factor
         return Polynomial(terms)

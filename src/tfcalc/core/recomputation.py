@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
@@ -16,11 +17,25 @@ def recomputing(root: Component, kind: str, every: int, *, early_stop: bool) -> 
     ``selective`` is attention between its projections (Korthikanti et al. 2022, arXiv 2205.05198, section 5); otherwise
     whole layers: each, or each so many (``every``), which then stand apart from those that are kept. With
     ``early_stop`` a layer is computed only as far as something of it was saved, so that a linear map at its end is not
-    run again (torch.utils.checkpoint with ``use_reentrant=False``).
+    run again (torch.utils.checkpoint with ``use_reentrant=False``). ``selective-op`` is whole layers without attention
+    and without every other product, from the first (:mod:`tfcalc.tape.selected`).
     """
     if kind == "selective":
         return _marked_where(root, ATTENTION)
+    if kind == "selective-op":
+        return _without_selected(_each_layer(root, every, early_stop), count())
     return _each_layer(root, every, early_stop) if every else root
+
+
+def _without_selected(component: Component, products: Iterator[int]) -> Component:
+    """What is kept of a layer is not computed again: a layer's products are counted from its first."""
+    if component.kind == LAYER:
+        products = count()
+    own = component.own
+    plain = bool(own.products) and bool(own.weights) and not own.elementwise  # a bias makes another kernel of it
+    if component.kind == ATTENTION or (plain and next(products) % 2 == 0):
+        own = own._replace(again=False)
+    return component._replace(own=own, parts=tuple(_without_selected(part, products) for part in component.parts))
 
 
 def _marked_where(component: Component, kind: str) -> Component:

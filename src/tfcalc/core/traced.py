@@ -124,6 +124,8 @@ def value_of(number: Any) -> int:
     >>> value_of(traced("l", 200) // 32), value_of(7)
     (6, 7)
     """
+    if isinstance(number, int):
+        return number
     if isinstance(number, Polynomial) and not number.free_symbols:
         return number.terms.get((), 0)
     return number.whole if isinstance(number, Traced) else int(number)

@@ -17,6 +17,7 @@ from tfcalc.tape.value import Kept
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
+    from tfcalc.tape.sharded import Units
     from tfcalc.workload import Workload
 
 
@@ -35,19 +36,23 @@ def step(
     code: Code,
     *,
     gradients_stay: bool,
+    units: Units | None = None,
     stepped: Stepped | None = None,
     tracker: MemoryTracker | None = None,
+    ends_alone: bool = True,
 ) -> Step:
     """Run forward and backward, layer by layer: what is live beside the parameters, their gradients included.
 
-    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time.
-    ``stepped``: what the step of a parameter needs, which backward takes. Another ``tracker`` may look on.
+    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time. FSDP
+    gathers ``units``. ``stepped``: what the step of a parameter needs, which backward takes. Another ``tracker`` may
+    look on, and every layer run for it, not those at the ends alone.
     """
-    running = program(model, run, numerics, *code, ends_alone=True)
+    running = program(model, run, numerics, *code, ends_alone=ends_alone)
     tape, tracker = running.tape, tracker or running.tape.tracker
     tape.tracker = tracker
     tape.gradients_stay, tape.stepped = gradients_stay, stepped
     tracker.begin("forward")
+    tape.gathers(units)
     loss = running(tree)
     if loss.node is None:
         raise InvalidModel("nothing is trained", "freeze fewer modules")
@@ -67,6 +72,7 @@ def envelope(
     code: Code,
     *,
     gradients_stay: bool,
+    units: Units | None = None,
     stepped: Stepped | None = None,
 ) -> list[Polynomial]:
     """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes."""
@@ -74,6 +80,7 @@ def envelope(
     tape, bytes_live = running.tape, Envelope()
     tape.tracker = bytes_live
     tape.gradients_stay, tape.stepped = gradients_stay, stepped
+    tape.gathers(units)
     loss = running(tree)
     running.autocast_ends()
     tape.backward(loss)

@@ -28,4 +28,6 @@ def _mapped(tree: Component, change: Callable[[Num], Num]) -> Component:
         own=tree.own._replace(held=held),
         parts=tuple(_mapped(part, change) for part in tree.parts),
         copies=change(tree.copies),
+        active=None if tree.active is None else change(tree.active),
+        passes=change(tree.passes),
     )

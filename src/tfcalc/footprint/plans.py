@@ -91,6 +91,11 @@ class Training(Described):
         default="flat",
         known=LAYOUTS,
     )
+    gradient_as_bucket_view: bool = choice(
+        "DDP's gradients are views of its buckets, rather than tensors beside them",
+        "--gradient-as-bucket-view/--no-gradient-as-bucket-view",
+        default=False,
+    )
     offload: str = choice("model states offloaded to CPU memory", "--offload", default="none", known=OFFLOADS)
     tensor_parallel: Num = dimension(
         "t",

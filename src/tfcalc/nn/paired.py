@@ -40,7 +40,7 @@ class PairStack(Stack):
             return made
 
         if group.again:
-            return trace.checkpoints(layer, *given, early_stop=ctx.run.early_stop)
+            return trace.checkpoints(layer, *given, early_stop=ctx.run.early_stop, by_operation=ctx.run.by_operation)
         made = one.both(given, ctx)
         trace.layer_ends()
         return made

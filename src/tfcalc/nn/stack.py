@@ -53,6 +53,11 @@ class Stack(Module):
     count: Num
 
     @property
+    def parts(self) -> Iterator[Module]:
+        """Its layers, one that stands at several places once."""
+        return iter({id(layer): layer for layer in self.layers}.values())
+
+    @property
     def groups(self) -> list[Group]:
         """Those that are alike together, in the order of the first of each."""
         found: list[tuple[Module, list[int]]] = []
@@ -116,7 +121,9 @@ class Stack(Module):
 
         if not group.again:
             return layer(x)
-        return x.trace.checkpoint(layer, x, *list(handed.values())[-1:], early_stop=ctx.run.early_stop)
+        beside = list(handed.values())[-1:]
+        how = {"early_stop": ctx.run.early_stop, "by_operation": ctx.run.by_operation}
+        return x.trace.checkpoint(layer, x, *beside, **how)
 
 
 def _ends(groups: list[Group]) -> Iterator[Group]:

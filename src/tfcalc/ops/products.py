@@ -6,7 +6,6 @@ from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, divide, product
 from tfcalc.ops.shapes import contiguous, reshape, transpose
 from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor, viewed
 from tfcalc.tape.trace import Trace
 
@@ -24,17 +23,22 @@ def linear(
     kept for backward     x for W's gradient, W for x's
     ====================  =======================================================================
 
-    ``letter`` is the index of W and b in print. A ``packed`` W (quantized, not trained) is unpacked for each product.
-    Where nothing is made of the result (``used`` is 0, not 1), there is no backward.
+    ``letter`` is the index of W and b in print. A ``packed`` W (quantized, not trained) is unpacked for each product,
+    forward and backward, and what was unpacked is not kept; nor is x, but for a library that keeps it all the same
+    (``keeps_inputs``). Where nothing is made of the result (``used`` is
+    0, not 1), there is no backward.
 
-    Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N.
+    Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N; bitsandbytes' autograd/_functions.py:
+    ``MatMul8bitLt`` keeps x, ``MatMul4Bit`` did before 0.43.2 (since 0.50 its forward may run a kernel that unpacks
+    nothing, for up to 1,536 rows).
     """
     trace, (i, o) = x.trace, weight.shape
-    unpacked = weight.elements * WIDTHS[x.trace.compute] if packed and not weight.needs_gradient else 0
-    trace.needed(unpacked)
-    x, weight = in_rows(trace.lower(x)), trace.lower_weight(weight)
+    unpacked = packed and trace.packed and not weight.needs_gradient
+    there = trace.new(weight.shape, trace.compute, "unpacked weight") if unpacked else None
+    kept = [x] if unpacked and trace.keeps_inputs and x.needs_gradient else []
+    x, weight = in_rows(trace.lower(x)), weight if unpacked else trace.lower_weight(weight)
     bias = trace.lower_weight(bias) if bias is not None else None
-    saves = (*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else []))
+    saves = (*([x] if weight.needs_gradient else kept), *([weight] if x.needs_gradient else []))
     return trace.call(
         Call(
             "linear",
@@ -44,7 +48,7 @@ def linear(
             products=(MatMul(f"X W_{letter}", (2, x.rows, i, o), (x, weight), used=used),),
             elementwise=(Elementwise(f"+ b_{letter}", x.rows * o, forward=1, backward=1),) if bias is not None else (),
             saves=saves,
-            scratch=unpacked,
+            scratch=there.storage.size if there is not None else 0,
             kernels=("mm",) if bias is None else ("addmm",),
         )
     )

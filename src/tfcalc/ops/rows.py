@@ -8,6 +8,7 @@ from tfcalc.core.cost import Elementwise
 from tfcalc.ops.elementwise import pointwise, power, shifted
 from tfcalc.ops.work import FURTHER_NORMS, NORMS
 from tfcalc.tape.call import Call
+from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 
@@ -61,9 +62,18 @@ def whole_sum(x: Tensor, dtype: str) -> Tensor:
 
 
 def softmax(x: Tensor, dtype: str | None = None) -> Tensor:
-    """Keeps what it makes; in autocast, and where it is asked for, that is fp32."""
-    dtype = dtype or x.trace.upper_format(x.dtype)
-    return x.trace.call(Call("softmax", (x,), x.shape, dtype, saves_result=True, kernels=("_softmax",)))
+    """Keeps what it makes; in autocast, and where it is asked for, that is fp32.
+
+    CUDA's kernel makes fp32 of fp16 as it reads it, and of bf16 where a copy has been made (``softmax`` in torch's
+    aten/src/ATen/native/SoftMax.cpp). Its backward begins with the product of gradient and result, which is there for
+    a moment (``softmax_backward_cuda_out`` in cuda/SoftMax.cu); that of the logarithm does not.
+    """
+    trace, dtype = x.trace, dtype or x.trace.upper_format(x.dtype)
+    if trace.cuda and x.dtype == "bfloat16":
+        x = trace.to(x, dtype)
+    scratch = x.elements * WIDTHS[dtype] if trace.cuda else 0
+    call = Call("softmax", (x,), x.shape, dtype, saves_result=True, scratch=scratch, kernels=("_softmax",))
+    return trace.call(call)
 
 
 def log_sum_exp(x: Tensor) -> Tensor:

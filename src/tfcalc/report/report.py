@@ -120,6 +120,11 @@ class Footer(NamedTuple):
     see_also: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
 
+    def counting(self, *parts: str) -> "Footer":
+        """The same where these are counted after all."""
+        rest = (part for part in self.not_counted.split(", ") if part not in parts)
+        return self._replace(not_counted=", ".join(rest))
+
     def lines(self) -> list[str]:
         """As they stand below an answer, without the full assumptions."""
         told = (("Assumes", ", ".join(self.assumes)), ("Not counted", self.not_counted))

@@ -15,7 +15,7 @@ from tfcalc.tape.record import Record
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 from tfcalc.tape.trace import Group, Part, Trace, stacked
 
-NOWHERE = Storage(MemoryTracker(watch=False), 0, "float32", "", counts=False)
+NOWHERE = Storage(MemoryTracker(watch=False), (), "float32", "", counts=False)
 """The memory of tensors whose memory does not matter."""
 
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.number import Num, product
+from tfcalc.core.number import Num
 from tfcalc.tape.call import Call
 from tfcalc.tape.kernels import Kernel, launched
 from tfcalc.tape.memory_tracker import Place
 from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.selected import Selected
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
 from tfcalc.tape.trace import Group, Part, Trace, stacked
-from tfcalc.tape.value import Leaf, Value
+from tfcalc.tape.value import Leaf, Node
 
 
 class Interpreter(Trace):
@@ -33,6 +34,7 @@ class Interpreter(Trace):
         self.every_layer = every_layer
         self.tape = tape
         self.numerics = numerics
+        self.cuda, self.packed, self.keeps_inputs = numerics.cuda, numerics.packed, numerics.keeps_inputs
         self.trained = trained
         self.weights: dict[str, Tensor] = {}
         self.casts: dict[int, Tensor] = {}
@@ -40,6 +42,8 @@ class Interpreter(Trace):
         self.outputs: list[Tensor] = []
         self.shared: tuple[str, int] | None = None
         """The name of the weights that run and other layers have, too, and how many modules are around these."""
+        self.selected: Selected | None = None
+        """What a checkpoint keeps beside what it is given."""
         self.kernels: list[Kernel] | None = None
         """Those that have been launched, where somebody asks for them."""
 
@@ -57,7 +61,8 @@ class Interpreter(Trace):
     @contextmanager
     def group(self, layers: Group) -> Iterator[None]:
         """What runs now are these layers of a stack."""
-        with self.tape.inside(layers.name, layers.copies), self.tape.standing.runs(layers.stands_for):
+        tape = self.tape
+        with tape.inside(layers.name, layers.copies), tape.standing.runs(layers.stands_for), tape.unit():
             yield
 
     def like_others(self, x: Tensor) -> bool:
@@ -75,8 +80,8 @@ class Interpreter(Trace):
         path, shape = weight.tied_to or f"{self._home}.{weight.name}", stacked(weight, copies)
         if path not in self.weights:
             trained = not weight.frozen and self.trained(self.tape.path)
-            held = self.tape.parameter(product(shape), dtype or self.numerics.weights, path, trained=trained)
-            self.weights[path] = self._parameter(held, shape)
+            node = Leaf(path, shape) if trained else None
+            self.weights[path] = self._there(shape, dtype or self.numerics.weights, path, node)
         # a matrix that is a table elsewhere is read the other way round
         return self.weights[path] if weight.tied_to is None else self.view(self.weights[path], shape, dense(shape))
 
@@ -101,15 +106,8 @@ class Interpreter(Trace):
         """A trained number of the module that runs, in a format of its own."""
         path = f"{self.tape.path}.{name}"
         if path not in self.weights:
-            held = self.tape.parameter(1, dtype, path)
-            self.weights[path] = self._parameter(held, (1,))
+            self.weights[path] = self._there((1,), dtype, path, Leaf(path, (1,)))
         return self.weights[path]
-
-    def _parameter(self, held: Value, shape: Shape) -> Tensor:
-        """A weight as a tensor."""
-        if isinstance(held.node, Leaf):
-            held.node.shape = shape
-        return Tensor(self, held.storage, shape, held.dtype, dense(shape), node=held.node)
 
     @contextmanager
     def passes(self, times: Num) -> Iterator[None]:
@@ -127,7 +125,8 @@ class Interpreter(Trace):
 
     def call(self, call: Call) -> Tensor:
         """Run an operation: memory for its result, and a node if a gradient reaches it."""
-        storage = call.shares or self.tape.new(product(call.shape), call.dtype, call.name)
+        kept = None if self.selected is None else self.selected.of(call)
+        storage = call.shares or kept or self.tape.new(call.shape, call.dtype, call.name)
         storage.kept_as = call.kept_as
         made = Tensor(self, storage, call.shape, call.dtype, call.strides or dense(call.shape))
         if self.tape.gradients and any(each is not None and each.needs_gradient for each in call.inputs):
@@ -137,16 +136,21 @@ class Interpreter(Trace):
             self.tape.uses(call.inputs)
         if self.kernels is not None:
             self.kernels += launched(call, made, self.tape.path)
+        if self.selected is not None:
+            self.selected.ran(call, made)
         return made
 
-    def checkpoints(self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False) -> list[Tensor]:
+    def checkpoints(
+        self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False, by_operation: bool = False
+    ) -> list[Tensor]:
         """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint)."""
         if not self.tape.gradients:
             return run(*given)
-        module = list(self.tape.module)
-        with self.tape.to_be_repeated():
+        module, selected = list(self.tape.module), Selected() if by_operation else None
+        with self.tape.to_be_repeated(), self._selecting(selected):
             results = run(*given)
-        node = self.tape.node("checkpoint", given, given, outputs=len(results))
+        kept = selected.kept if selected is not None else []
+        node = self.tape.node("checkpoint", given, [*given, *kept], outputs=len(results))
         made = [
             Tensor(self, each.storage, each.shape, each.dtype, each.strides, node=node, output=place)
             for place, each in enumerate(results)
@@ -154,7 +158,10 @@ class Interpreter(Trace):
 
         def again() -> list[Tensor]:
             before, self.tape.module = self.tape.module, module
-            computed = run(*given)
+            if selected is not None:
+                selected.begins_again(node)
+            with self._selecting(selected):
+                computed = run(*given)
             self.tape.module = before
             self.held.clear()  # what it ran in has returned
             self.autocast_ends()
@@ -162,6 +169,14 @@ class Interpreter(Trace):
 
         node.again = again
         return made
+
+    @contextmanager
+    def _selecting(self, selected: Selected | None) -> Iterator[None]:
+        before, self.selected = self.selected, selected
+        try:
+            yield
+        finally:
+            self.selected = before
 
     def alias(self, name: str, weight: Tensor) -> None:
         """Another name of a weight, by which others are tied to it."""
@@ -184,16 +199,18 @@ class Interpreter(Trace):
 
     def new(self, shape: Shape, dtype: str, label: str) -> Tensor:
         """Memory that nothing is computed from."""
-        return Tensor(self, self.tape.new(product(shape), dtype, label), shape, dtype, dense(shape))
+        return Tensor(self, self.tape.new(shape, dtype, label), shape, dtype, dense(shape))
 
     def given(self, shape: Shape, dtype: str, label: str) -> Tensor:
         """A tensor that is there before anything runs, and is counted elsewhere."""
-        return Tensor(self, self.tape.given(product(shape), dtype, label).storage, shape, dtype, dense(shape))
+        return self._there(shape, dtype, label)
 
     def data(self, shape: Shape, label: str) -> Tensor:
         """One that is given, and whose gradient is asked for."""
-        held = self.tape.parameter(product(shape), self.weights_format, label)
-        return Tensor(self, held.storage, shape, held.dtype, dense(shape), node=held.node)
+        return self._there(shape, self.weights_format, label, Leaf(label))
+
+    def _there(self, shape: Shape, dtype: str, label: str, node: Node | None = None) -> Tensor:
+        return Tensor(self, self.tape.given(shape, dtype, label), shape, dtype, dense(shape), node=node)
 
     def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
         """Views of parts of the last axis; their gradients are put together again."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple
 from weakref import ref
 
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, product
 from tfcalc.core.traced import value_of
 from tfcalc.number_formats import WIDTHS as WIDTHS  # the programs on the tape read it from here
+
+LENT = WEIGHTS, GATHER, REDUCE = "gathered weights", "all-gather buffer", "reduce-scatter buffer"
+"""Labels of what is there for other devices' sake."""
 
 
 class Place(NamedTuple):
@@ -19,19 +23,20 @@ class Place(NamedTuple):
 
 
 class MemorySnapshot:
-    """What was live when most was: so many bytes in all, of which gradients, and what backward still needs."""
+    """What was live when most was: so many bytes in all, of which saved for backward, gathered, and gradients."""
 
-    __slots__ = ("gradients", "saved", "total")
+    __slots__ = ("gathered", "gradients", "saved", "total")
 
     def __init__(self) -> None:
         self.total = 0
+        self.gathered = 0
         self.saved = 0
         self.gradients = 0
 
     @property
     def temporary(self) -> int:
         """The rest: results that nobody keeps, gradients that are on their way."""
-        return self.total - self.saved - self.gradients
+        return self.total - self.saved - self.gradients - self.gathered
 
 
 class MemoryTracker:
@@ -42,13 +47,14 @@ class MemoryTracker:
     nothing; then sizes may be symbols.
     """
 
-    __slots__ = ("gradients", "live", "most", "phase", "phases", "saved", "since", "watch")
+    __slots__ = ("gathered", "gradients", "live", "most", "phase", "phases", "saved", "since", "watch")
 
     def __init__(self, *, watch: bool = True) -> None:
         self.watch = watch
         self.live = 0
         self.saved = 0
         self.gradients = 0
+        self.gathered = 0
         self.most = MemorySnapshot()
         self.phase = ""
         self.phases: dict[str, MemorySnapshot] = {}
@@ -103,6 +109,11 @@ class MemoryTracker:
             self.gradients -= storage.bytes
             storage.is_gradient = False
 
+    def lent(self, size: Num) -> None:
+        """So many bytes more are for other devices' sake, or less."""
+        if self.watch:
+            self.gathered += value_of(size)
+
     def needed(self, size: Num) -> None:
         """So many bytes for a moment."""
         if self.watch:
@@ -121,14 +132,20 @@ class MemoryTracker:
     def _look(self) -> None:
         if self.live > self.most.total:
             self.most.total, self.most.saved, self.most.gradients = self.live, self.saved, self.gradients
+            self.most.gathered = self.gathered
 
 
 class Found(NamedTuple):
-    """A tensor that was live at the moment in question: what made it, in which format, and how many numbers it has."""
+    """A tensor that was live at the moment in question: what made it, in which format, and its shape."""
 
     label: str
     dtype: str
-    elements: Num
+    shape: tuple[Num, ...]
+
+    @property
+    def elements(self) -> Num:
+        """How many numbers it has."""
+        return product(self.shape)
 
 
 KEPT, GRADIENT, PASSING, GONE = "kept", "gradient", "passing", "gone"
@@ -210,8 +227,8 @@ class PeakRecorder(MemoryTracker):
 
     def _note(self, storage: Storage) -> None:
         purpose = KEPT if storage.keepers else GRADIENT if storage.is_gradient else PASSING
-        elements = storage.elements * self._copies.get(id(storage), 1)
-        self._events.append((id(storage), Found(storage.label, storage.dtype, elements), purpose))
+        shape = (*storage.shape, self._copies.get(id(storage), 1))
+        self._events.append((id(storage), Found(storage.label, storage.dtype, shape), purpose))
 
     def _look(self) -> None:
         before = self.most.total
@@ -221,7 +238,7 @@ class PeakRecorder(MemoryTracker):
 
 
 class Storage:
-    """The memory behind one or more tensors: so many numbers of so many bytes each.
+    """The memory behind one or more tensors: as many numbers as its shape has, of so many bytes each.
 
     Made in a loop of which one turn runs for so many ``times``, it is counted once while it is a turn's own. Backward
     may make it again from another, which is ``kept_as`` it.
@@ -233,27 +250,32 @@ class Storage:
             "bytes",
             "counts",
             "dtype",
-            "elements",
             "home",
             "is_gradient",
             "keepers",
             "kept_as",
             "label",
+            "shape",
             "tracker",
-            "size",
             "times",
             "waiting",
         ),
     )
 
     def __init__(
-        self, tracker: MemoryTracker, elements: Num, dtype: str, label: str, *, counts: bool = True, times: Num = 1
+        self,
+        tracker: MemoryTracker,
+        shape: tuple[Num, ...],
+        dtype: str,
+        label: str,
+        *,
+        counts: bool = True,
+        times: Num = 1,
     ) -> None:
         self.tracker = tracker
-        self.elements = elements
+        self.shape = shape
         self.dtype = dtype
-        self.size: Num = elements * WIDTHS[dtype]
-        self.bytes = value_of(self.size) if tracker.watch else 0
+        self.bytes = WIDTHS[dtype] * prod(map(value_of, shape)) if tracker.watch else 0
         self.label = label
         self.home: tuple[Place, ...] = ()  # the module that it belongs to, where that is not the one that keeps it
         self.counts = counts  # what is held anyway (parameters, buffers, inputs) is counted elsewhere
@@ -265,12 +287,22 @@ class Storage:
         if counts:
             tracker.made(self)
 
+    @property
+    def elements(self) -> Num:
+        """How many numbers it holds."""
+        return product(self.shape)
+
+    @property
+    def size(self) -> Num:
+        """Its bytes, which may be a formula."""
+        return self.elements * WIDTHS[self.dtype]
+
     def repeat(self) -> None:
         """Every turn of a loop has one that lasts longer than the turn, so that there are as many as turns."""
         times, self.times = self.times, 1
         if not isinstance(times, int) or times != 1:
             self.tracker.gone(self)
-            self.elements, self.size = self.elements * times, self.size * times
+            self.shape = (*self.shape, times)
             self.bytes *= value_of(times) if self.tracker.watch else 0
             self.tracker.made(self)
 

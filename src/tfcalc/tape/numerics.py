@@ -13,7 +13,9 @@ class Numerics(NamedTuple):
     ``statistics``: that of a LayerNorm's mean and deviation; by default fp32. ``aligned_masks``: whether rows of masks
     are filled up for the memory-efficient kernel, as CUDA's are. ``traced``: whether no one can read what numbers a
     mask has (FakeTensorMode, torch.compile), so that one of ones stays. ``packed``: whether the matrices that are not
-    trained are quantized, and unpacked for each product.
+    trained are quantized, and unpacked for each product; ``keeps_inputs``: whether such products keep what they read,
+    as bitsandbytes' do in 8 bits, and not in 4. ``cuda``: whether what is peculiar to CUDA's own kernels counts, as
+    that of softmax does.
     """
 
     weights: str = "float32"
@@ -22,6 +24,8 @@ class Numerics(NamedTuple):
     aligned_masks: bool = True
     traced: bool = False
     packed: bool = False
+    keeps_inputs: bool = False
+    cuda: bool = False
 
     @property
     def compute(self) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from tfcalc.tape.memory_tracker import MemoryTracker, Storage
-from tfcalc.tape.value import Node
+from tfcalc.tape.value import Crossing
 
 if TYPE_CHECKING:
     from tfcalc.tape.tape import Tape
@@ -21,24 +21,6 @@ if TYPE_CHECKING:
 BELOW, ABOVE = 2, 3
 """Layers of a row that run before and after the one that stands for the rest. The first and the last may differ from
 the others in what is beside them; and the one behind the rest lets go of what all these have handed on."""
-
-
-class Boundary(Node):
-    """Where the layer that stands for others begins or ends, in the order of the nodes."""
-
-    __slots__ = ("layers",)
-
-    def __init__(self, layers: int) -> None:
-        super().__init__("boundary", "", (), (), False, 0, 0)
-        self.layers = layers
-
-    def crossed(self, tracker: MemoryTracker) -> None:
-        """Backward comes from above: gradients are looked for from the layer's end to its beginning."""
-        if tracker.since is None:
-            tracker.since = []
-            return
-        found, tracker.since = tracker.since, None
-        multiply(tracker, found, self.layers, gradients=True)
 
 
 class Standing:
@@ -69,7 +51,19 @@ class Standing:
 
     def _boundary(self, layers: int) -> None:
         if self.tape.gradients:
-            self.tape.nodes.append(Boundary(layers))
+            self.tape.nodes.append(Crossing(lambda: crossed(self.tape.tracker, layers)))
+
+
+def crossed(tracker: MemoryTracker, layers: int) -> None:
+    """Backward comes to where the layer that stands for others begins or ends: first to its end.
+
+    Gradients are looked for from there to its beginning.
+    """
+    if tracker.since is None:
+        tracker.since = []
+        return
+    found, tracker.since = tracker.since, None
+    multiply(tracker, found, layers, gradients=True)
 
 
 def multiply(tracker: MemoryTracker, found: list[ref[Storage]], layers: int, *, gradients: bool = False) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from tfcalc.core.cost import Held
 from tfcalc.core.number import Num
 from tfcalc.number_formats import BF16, FP32
 from tfcalc.tape.memory_tracker import MemoryTracker, Place, Storage
-from tfcalc.tape.standing import Boundary, Standing
-from tfcalc.tape.value import Kept, Leaf, Node, Value
+from tfcalc.tape.standing import Standing
+from tfcalc.tape.value import Crossing, Kept, Leaf, Node, Value
+
+if TYPE_CHECKING:
+    from tfcalc.tape.sharded import Sharded, Units
 
 STEPPED_IN = {32: FP32.torch, 16: BF16.torch, 8: "uint8"}
 """Formats of what an optimizer computes, by the bits of a number."""
@@ -43,6 +47,8 @@ class Tape:
         self.complete: list[Leaf] = []
         self.kept: dict[int, Kept] = {}
         self.standing = Standing(self)
+        self.sharded: Sharded | None = None
+        """Where weights are gathered from other devices as they are needed."""
         self.turns: Num = 1
 
     @contextmanager
@@ -62,6 +68,18 @@ class Tape:
             yield
         finally:
             self.module.pop()
+
+    def gathers(self, units: Units | None) -> None:
+        """What runs from now on is gathered from other devices in these units."""
+        if units is not None:
+            from tfcalc.tape.sharded import Sharded  # of those that ask for it
+
+            self.sharded = Sharded(self, units)
+            self.sharded.begins()
+
+    def unit(self) -> AbstractContextManager[None]:
+        """What runs now may be gathered from other devices."""
+        return nullcontext() if self.sharded is None else self.sharded.runs(self.path)
 
     @contextmanager
     def without_gradients(self) -> Iterator[None]:
@@ -89,18 +107,13 @@ class Tape:
         """The module that runs, dotted."""
         return ".".join(place.name for place in self.module)
 
-    def new(self, elements: Num, dtype: str, label: str = "") -> Storage:
-        """Memory for so many numbers."""
-        return Storage(self.tracker, elements, dtype, label, times=self.turns)
+    def new(self, shape: tuple[Num, ...], dtype: str, label: str = "") -> Storage:
+        """Memory for numbers of this shape."""
+        return Storage(self.tracker, shape, dtype, label, times=self.turns)
 
-    def given(self, elements: Num, dtype: str, label: str = "") -> Value:
-        """A tensor that is there before anything runs, and is counted elsewhere."""
-        return Value(Storage(self.tracker, elements, dtype, label, counts=False), elements, dtype)
-
-    def parameter(self, elements: Num, dtype: str, name: str, *, trained: bool = True) -> Value:
-        """A weight."""
-        held = Storage(self.tracker, elements, dtype, name, counts=False)
-        return Value(held, elements, dtype, Leaf(name) if trained else None)
+    def given(self, shape: tuple[Num, ...], dtype: str, label: str = "") -> Storage:
+        """Memory that is there before anything runs, and is counted elsewhere."""
+        return Storage(self.tracker, shape, dtype, label, counts=False)
 
     def node(
         self,
@@ -132,18 +145,22 @@ class Tape:
     def backward(self, loss: Value) -> None:
         """Run the nodes from the last to the first; the gradient of ``loss`` is 1."""
         assert loss.node is not None
-        first = self.new(loss.elements, loss.dtype, "gradient of the loss")  # held until the end, as PyTorch does
+        first = self.new(loss.shape, loss.dtype, "gradient of the loss")  # held until the end, as PyTorch does
         self.seed(loss.node, loss.output, first)
         self.first_run = False
         self.kept.clear()
+        if self.sharded is not None:
+            self.sharded.turns()
         nodes, self.nodes = self.nodes, []
         while nodes:
             node = nodes.pop()
-            if isinstance(node, Boundary):
-                node.crossed(self.tracker)
+            if isinstance(node, Crossing):
+                node.crossed()
                 continue
             self.run_backward(node)
             node.ended()
+        if self.sharded is not None:
+            self.sharded.ends()
 
     def run_backward(self, node: Node) -> None:
         """One node: the gradients of its inputs, from that of its outputs."""
@@ -183,23 +200,23 @@ class Tape:
     def seed(self, node: Node, output: int, gradient: Storage) -> None:
         """Add a gradient to what a node has got so far."""
         if isinstance(node, Leaf):
-            if self.gradients_stay:
+            if self.sharded is not None:
+                self.sharded.takes(node, gradient)
+            elif self.gradients_stay:
                 self._collect(node, gradient)
             return
         before = node.pending[output]
-        node.awaits(output, gradient if before is None else self._sum(before, gradient))
+        node.awaits(output, gradient if before is None else self.sum_of(before, gradient))
 
-    def _sum(self, before: Storage, more: Storage) -> Storage:
+    def sum_of(self, before: Storage, more: Storage) -> Storage:
         """Of two gradients: in the first one's memory, or in new memory beside both."""
         if self.sums_in_place and before is not more and before.waiting <= 1:
             return before
-        return self.new(before.elements, before.dtype, "sum of gradients")
+        return self.new(before.shape, before.dtype, "sum of gradients")
 
     def _collect(self, leaf: Leaf, gradient: Storage) -> None:
         """Add to a parameter's gradient."""
-        summed = (
-            gradient if leaf.gradient is None else self._sum(leaf.gradient, gradient)
-        )  # a tied matrix is used twice
+        summed = gradient if leaf.gradient is None else self.sum_of(leaf.gradient, gradient)  # of a tied matrix
         if summed is not leaf.gradient:
             if leaf.gradient is not None:
                 self.tracker.replaced(leaf.gradient)
@@ -221,7 +238,7 @@ class Tape:
         """
         while self.complete and self.stepped is not None:
             leaf = self.complete.pop()
-            needed = [self.new(held.size, STEPPED_IN[held.bits], held.name) for held in self.stepped(leaf)]
+            needed = [self.new(held.factors, STEPPED_IN[held.bits], held.name) for held in self.stepped(leaf)]
             del needed
             if leaf.gradient is not None:
                 self.tracker.replaced(leaf.gradient)
@@ -238,7 +255,7 @@ class Tape:
         inner, self.nodes = self.nodes, outer
         for place, result in enumerate(results):
             if result.node is not None:  # something in it is trained
-                gradient = pending[place] or self.new(result.elements, result.dtype, "zeros")
+                gradient = pending[place] or self.new(result.shape, result.dtype, "zeros")
                 self.seed(result.node, result.output, gradient)
                 del gradient
             pending[place] = None

@@ -25,7 +25,7 @@ class Tensor(Value):
     ``reached``: whether backward reaches it, where no graph is built that would tell.
     """
 
-    __slots__ = ("reached", "shape", "strides", "trace")
+    __slots__ = ("reached", "strides", "trace")
 
     def __init__(
         self,
@@ -39,9 +39,8 @@ class Tensor(Value):
         output: int = 0,
         reached: bool = False,
     ) -> None:
-        super().__init__(storage, product(shape), dtype, node, output)
+        super().__init__(storage, shape, dtype, node, output)
         self.trace = trace
-        self.shape = shape
         self.strides = strides
         self.reached = reached
 

@@ -186,12 +186,21 @@ class Trace:
     def count(self, call: Call) -> None:
         """Count an operation whose result something else makes."""
 
-    def checkpoint(self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False) -> Tensor:
-        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint)."""
-        (made,) = self.checkpoints(lambda *given: [run(*given)], *given, early_stop=early_stop)
+    def checkpoint(
+        self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False, by_operation: bool = False
+    ) -> Tensor:
+        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint).
+
+        Some results are kept ``by_operation`` (:mod:`tfcalc.tape.selected`).
+        """
+        (made,) = self.checkpoints(
+            lambda *given: [run(*given)], *given, early_stop=early_stop, by_operation=by_operation
+        )
         return made
 
-    def checkpoints(self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False) -> list[Tensor]:
+    def checkpoints(
+        self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False, by_operation: bool = False
+    ) -> list[Tensor]:
         """The same of what makes several."""
         raise NotImplementedError
 
@@ -264,6 +273,13 @@ class Trace:
     def compute(self) -> str:
         """What matrix products run in."""
         return "float32"
+
+    cuda = False
+    """Whether what is peculiar to CUDA's own kernels counts."""
+    packed = False
+    """Whether the matrices that are not trained are quantized, and unpacked for each product."""
+    keeps_inputs = False
+    """Whether such products keep what they read."""
 
     def until_layer_ends(self, x: Tensor) -> None:
         """A variable of the layer has it until the layer ends, though nothing reads it any more."""

@@ -12,21 +12,21 @@ from tfcalc.tape.memory_tracker import Place, Storage
 class Value:
     """A tensor: a storage, or a view of one. ``node`` made it, where a gradient reaches it."""
 
-    __slots__ = ("dtype", "elements", "node", "output", "storage")
+    __slots__ = ("dtype", "node", "output", "shape", "storage")
 
     def __init__(
-        self,
-        storage: Storage,
-        elements: Num,
-        dtype: str,
-        node: Node | None = None,
-        output: int = 0,
+        self, storage: Storage, shape: tuple[Num, ...], dtype: str, node: Node | None = None, output: int = 0
     ) -> None:
         self.storage = storage
-        self.elements = elements
+        self.shape = shape
         self.dtype = dtype
         self.node = node
         self.output = output
+
+    @property
+    def elements(self) -> Num:
+        """How many numbers it has."""
+        return product(self.shape)
 
     @property
     def needs_gradient(self) -> bool:
@@ -56,7 +56,7 @@ class Node:
     ) -> None:
         self.name = name
         self.module = module
-        self.inputs = [(v.node, v.output, v.elements, v.dtype) if v is not None else None for v in inputs]
+        self.inputs = [(v.node, v.output, v.shape, v.dtype) if v is not None else None for v in inputs]
         self.saved = [value.storage.kept_as or value.storage for value in saved]
         self.passes = passes
         self.scratch = scratch
@@ -88,6 +88,16 @@ class Node:
         self.saved = []
 
 
+class Crossing(Node):
+    """A place in the order of nodes where something is done when backward comes to it."""
+
+    __slots__ = ("crossed",)
+
+    def __init__(self, crossed: Callable[[], None]) -> None:
+        super().__init__("crossing", "", (), (), False, 0, 0)
+        self.crossed = crossed
+
+
 class Leaf(Node):
     """A parameter: its gradient stays, or is freed as soon as it is complete, if the parameter is stepped then.
 
@@ -96,10 +106,10 @@ class Leaf(Node):
 
     __slots__ = ("gradient", "shape", "uses")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, shape: tuple[Num, ...] | None = None) -> None:
         super().__init__(name, "", (), (), False, 0, 1)
         self.gradient: Storage | None = None
-        self.shape: tuple[Num, ...] | None = None
+        self.shape = shape
         self.uses = 0
 
 

@@ -12,6 +12,7 @@ from tfcalc.analysis.training_report import notes, stated
 from tfcalc.configs.published import HFModel
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError
+from tfcalc.execution.kernel_choice import chosen
 from tfcalc.execution.training import every_kept
 from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.plans import Training
@@ -76,6 +77,9 @@ def _of_transformers(model: HFModel, tree: Component, run: Workload, plan: Train
 
     if not any(node.component.kind == "loss" for node in tree.walk()):
         raise NotComparable(f"cannot compare: {model.architecture} has no loss", "verify a language model")
+    own = chosen(model, run, named(plan.precision).compute)
+    if run.kernel == "efficient" != own:
+        raise NotComparable(f"cannot compare: PyTorch itself chooses {own} attention", "leave --attention-kernel out")
     attends = any(node.component.kind == "attention" for node in tree.walk())
     eager = run.kernel == "eager" or not attends
     with without_data():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.effects import refuse_idle_in_flops
 from tfcalc.analysis.flops import flops
 from tfcalc.cli.commands import Command
-from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, TUNING, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
@@ -57,6 +57,8 @@ def _answer(settings: Settings) -> Answer:
         _only(settings, MACHINES, "without --mfu")
     if asked:
         _only(settings, (DEPTH,), f"with {asked[0].flags[0]}")
+    if asked and asked[0] is not TOKENS:
+        _only(settings, TUNING, f"with {asked[0].flags[0]}")
     match asked:
         case [option] if option is TOKENS:
             return _run(settings)
@@ -83,7 +85,7 @@ def _breakdown(settings: Settings) -> Answer:
     workload = settings.workload(model)
     typed = [name for name, given in settings.given.items() if given.source == FLAG]
     refuse_idle_in_flops(model, workload, typed)
-    report = flops(model, workload, settings.conventions(), depth=settings.get("depth"))
+    report = flops(model, workload, settings.conventions(), depth=settings.get("depth"), training=settings.tuning())
     if not report.totals["overcounted_flops"]:
         settings.refuse(("convolutions",), "without grouped convolutions and --train", {})
     return report
@@ -95,7 +97,8 @@ def _run(settings: Settings) -> Answer:
     if settings.get("phase") != "train":
         raise UsageError(f"--tokens {settings.get('tokens'):,} needs a training step", "add --train")
     model = settings.model()
-    return training(model, settings.get("tokens"), settings.workload(model), settings.conventions())
+    workload, plan = settings.workload(model), settings.tuning()
+    return training(model, settings.get("tokens"), workload, settings.conventions(), plan=plan)
 
 
 def _utilisation(settings: Settings) -> Answer:
@@ -140,7 +143,7 @@ def _comparison(settings: Settings) -> Answer:
 
 COMMAND = Command(
     run,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, TOKENS, MFU, *MACHINES, COMPARE, *COUNT, DEPTH, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *TUNING, TOKENS, MFU, *MACHINES, COMPARE, *COUNT, DEPTH, *SHOW),
     (
         "tfcalc flops --seq 1024 --batch 8",
         "tfcalc flops --train --seq 1024 --batch 8 --attention causal",
@@ -148,5 +151,6 @@ COMMAND = Command(
         "tfcalc flops gpt-3 --train --tokens 300B --seq 2048",
         "tfcalc flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100 --seq 8192",
         "tfcalc flops gpt2 --train --compare-conventions",
+        "tfcalc flops llama-3-8b --train --seq 4k --lora 16",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.analysis.params import params
 from tfcalc.cli.commands import Command
-from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option
+from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, TUNING, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
@@ -23,7 +23,8 @@ def run(settings: Settings) -> int:
 
 
 def _counted(settings: Settings) -> Report:
-    return params(settings.model(), depth=settings.get("depth"), approx=settings.get("approx", False))
+    depth, approx = settings.get("depth"), settings.get("approx", False)
+    return params(settings.model(), depth=depth, approx=approx, training=settings.tuning())
 
 
 def _through(settings: Settings) -> Report:
@@ -32,17 +33,19 @@ def _through(settings: Settings) -> Report:
 
     if settings.model_name is None:
         raise UsageError("--via torch needs a config", "give one: a config.json, a preset, or a Hub id")
+    settings.refuse((option.name for option in TUNING), "with --via torch", {})
     config = config_of(settings.model_name, offline=settings.get("offline", False))
     return params_through(config, depth=settings.get("depth"))
 
 
 COMMAND = Command(
     run,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, DEPTH, APPROX, VIA, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, *TUNING, DEPTH, APPROX, VIA, *SHOW),
     (
         "tfcalc params --d-model 512 --layers 6",
         "tfcalc params llama-3-8b",
         "tfcalc params deepseek-v3 --json",
         "tfcalc params llama-3-8b --layers 16 -q",
+        "tfcalc params llama-3-8b --lora 16 --lora-targets q_proj,v_proj",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import default_run
-from tfcalc.cli.options import DTYPE, RUN, Option, serving, training
+from tfcalc.cli.options import DTYPE, RUN, TUNING, Option, serving, training
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.footprint.plans import Serving, Training
 
@@ -79,7 +79,9 @@ def plans_for(settings: Settings, of: str, model: Model, workload: Workload) -> 
     """The same where memory is one of several quantities; options that have no effect on this one are refused."""
     if of == "memory":
         return memory_plans(settings, model, workload)
-    settings.refuse((option.name for option in (*PLANS, *DTYPE)), f"on {of}", {}, "add --of memory, or leave it out")
-    if of == "params":
-        settings.refuse((option.name for option in RUN), "on params", {}, "add --of flops, or leave it out")
-    return Plans()
+    decide = {option.name for option in TUNING} if of != "time" else set()
+    others = (option.name for option in (*PLANS, *DTYPE) if option.name not in decide)
+    settings.refuse(others, f"on {of}", {}, "add --of memory, or leave it out")
+    if of in ("params", "trainable"):
+        settings.refuse((option.name for option in RUN), f"on {of}", {}, "add --of flops, or leave it out")
+    return Plans(training=settings.tuning() if decide else None)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, same, total
 from tfcalc.core.tensors import plain
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.nn.basic import Linear, parameter
@@ -24,7 +24,7 @@ class Adapter(NamedTuple):
     """LoRA of this ``rank`` beside the linear maps that ``targets`` name; ``dora`` adds a magnitude to each.
 
     A target is a module's name or the end of it (``q_proj``, ``self_attn.q_proj``), without layer numbers; the one
-    target ``all-linear`` is all but the output head.
+    target ``all-linear`` is all but the output head and the experts of a mixture, which are no modules by themselves.
     """
 
     rank: Num
@@ -55,7 +55,7 @@ def adapted(tree: Component, adapter: Adapter) -> Component:
             raise InvalidModel(
                 f"target {quoted(target)} matches no linear layer of this model", nearest(target, sorted(last))
             )
-    return frozen(_beside(tree, adapter, ()), lambda _, leaf: leaf.kind != "adapter")
+    return frozen(_beside(tree, adapter, _Place()), lambda _, leaf: leaf.kind != "adapter")
 
 
 def frozen_where(tree: Component, *patterns: str) -> Component:
@@ -105,17 +105,29 @@ def _untrained(leaf: Component) -> Cost:
     )
 
 
-def _beside(tree: Component, adapter: Adapter, path: tuple[str, ...]) -> Component:
-    return tree._replace(parts=tuple(new for part in tree.parts for new in _with_adapter(part, adapter, path)))
+class _Place(NamedTuple):
+    """Where a part stands: the names that lead there, and whether it is one of the experts of a mixture."""
+
+    names: tuple[str, ...] = ()
+    of_experts: bool = False
+
+    def inside(self, part: Component) -> _Place:
+        return _Place((*self.names, part.name), self.of_experts or part.kind == "experts")
 
 
-def _with_adapter(part: Component, adapter: Adapter, above: tuple[str, ...]) -> Iterator[Component]:
-    path = (*above, part.name)
-    yield _beside(part, adapter, path)
-    if not _is_linear(part) or not _is_target(path, part, adapter):
+def _beside(tree: Component, adapter: Adapter, place: _Place) -> Component:
+    return tree._replace(parts=tuple(new for part in tree.parts for new in _with_adapter(part, adapter, place)))
+
+
+def _with_adapter(part: Component, adapter: Adapter, above: _Place) -> Iterator[Component]:
+    place = above.inside(part)
+    if not _is_linear(part) or not _is_target(place, part, adapter):
+        yield _beside(part, adapter, place)
         return
+    yield part._replace(own=part.own._replace(last=False))  # B stands behind it, and keeps what it reads
     fan_in, fan_out = part.own.weights[0].shape
-    tokens = part.own.products[0].rows
+    tokens = total(product.rows for product in part.own.products)  # DeBERTa's run on positions, too
+    ends = counted_on(Linear("lora_B", adapter.rank, fan_out), (tokens, adapter.rank))
     yield from (
         leaf._replace(
             name=f"{part.name}.{leaf.name}",
@@ -128,7 +140,7 @@ def _with_adapter(part: Component, adapter: Adapter, above: tuple[str, ...]) -> 
         )
         for leaf in (
             counted_on(Linear("lora_A", fan_in, adapter.rank), (tokens, fan_in)),
-            counted_on(Linear("lora_B", adapter.rank, fan_out), (tokens, adapter.rank)),
+            ends._replace(own=ends.own._replace(last=part.own.last)),
             *(parameter("lora_magnitude_vector", fan_out).components() if adapter.dora else []),
         )
     )
@@ -139,14 +151,16 @@ def _is_linear(part: Component) -> bool:
 
     Routers, and maps with an axis for heads, are parameters of their own in transformers.
     """
-    weights = part.own.weights
-    matrix = bool(weights) and weights[0].turned and len(weights[0].shape) == 2
-    return matrix and part.kind != "router" and len(part.own.products) == 1
+    weights, products = part.own.weights, part.own.products
+    if not weights or not weights[0].turned or len(weights[0].shape) != 2 or part.kind == "router":
+        return False
+    return bool(products) and all(same(each.factors[-2:], weights[0].shape) for each in products)
 
 
-def _is_target(path: tuple[str, ...], part: Component, adapter: Adapter) -> bool:
-    name = _name(path)
-    return any(part.kind != "output" if target == ALL_LINEAR else _ends(name, target) for target in adapter.targets)
+def _is_target(place: _Place, part: Component, adapter: Adapter) -> bool:
+    """All linear maps are those that are modules; the matrices of experts are one parameter in transformers."""
+    name, of_all = _name(place.names), part.kind != "output" and not place.of_experts
+    return any(of_all if target == ALL_LINEAR else _ends(name, target) for target in adapter.targets)
 
 
 def _ends(name: str, target: str) -> bool:

@@ -68,7 +68,15 @@ def phases(
     """
     base, before = sum(standing), gradients if there else 0
     found = [
-        Phase(name, base, before + moment.gradients, moment.saved, gathered, moment.temporary, moment.total)
+        Phase(
+            name,
+            base,
+            before + moment.gradients,
+            moment.saved,
+            gathered + moment.gathered,
+            moment.temporary,
+            moment.total,
+        )
         for name, moment in moments.items()
     ]
     return found if stepped else [*found, Phase(STEP, base, gradients, 0, 0, step_temporary)]

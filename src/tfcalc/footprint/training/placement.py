@@ -80,18 +80,17 @@ def gathered(
 ) -> Component:
     """Beside the pieces of stage 3: the largest unit's whole weights as they are computed with, and their gradients.
 
-    With ``prefetch`` the weights are there twice: of this unit, and of another as large.
+    What FSDP gathers is on the tape (:mod:`tfcalc.tape.sharded`).
 
-    Source: DeepSpeed's memory estimator, "4·largest_layer_params": 2 bytes of weights, 2 of gradients; PyTorch's FSDP
-    (Zhao et al. 2023, arXiv 2304.11277, section 3).
+    Source: DeepSpeed's memory estimator, "4·largest_layer_params": 2 bytes of weights, 2 of gradients.
     """
-    if placement.stage < 3:
+    if placement.stage < 3 or placement.by_units:
         return NOTHING._replace(name="gathered")
     sizes = [numbers for _, numbers, _ in units(*(sized or (tree, placement)))]
     place = max(range(len(sizes)), key=lambda at: int(sizes[at]))  # type: ignore[call-overload]
     name, numbers, trained = list(units(tree, placement))[place]
     kept = (
-        Held(f"weights of {name}", (1 + placement.prefetch, numbers), precision.computed),
+        Held(f"weights of {name}", (numbers,), precision.computed),
         Held(f"gradients of {name}", (trained,), precision.gradients),
     )
     return Component("gathered", "memory", Cost(held=kept))
@@ -100,13 +99,11 @@ def gathered(
 def ddp_buckets(tree: Component, precision: Precision) -> Component:
     """DistributedDataParallel's buckets: a copy of all gradients, which it reduces, from the first step to the last.
 
-    Nothing where gradients have a format of their own: those are reduced in the buffers that they are summed up in.
+    Where gradients have a format of their own there are none: those are reduced in the buffers they are summed up in.
 
     Source: torch.nn.parallel.DistributedDataParallel, ``gradient_as_bucket_view=False``: with True "the saved memory
-    size will be equal to the total gradients memory size".
+    size will be equal to the total gradients memory size"; torch/csrc/distributed/c10d/reducer.cpp.
     """
-    if precision.gradients != precision.weights:
-        return NOTHING
     return Component(
         "communication",
         "communication",

@@ -23,6 +23,16 @@ class Precision(NamedTuple):
     autocast: bool = False
 
     @property
+    def gathered(self) -> str:
+        """What FSDP gathers weights in, as torch calls it: that of products, which autocast makes copies for later."""
+        return NUMBERS["fp32" if self.autocast else self.compute].torch
+
+    @property
+    def reduced(self) -> str:
+        """What FSDP reduces gradients in, as torch calls it: that in which they are kept."""
+        return NUMBERS["fp32" if self.gradients == NUMBERS["fp32"].bits else self.compute].torch
+
+    @property
     def computed(self) -> int:
         """Bits of an activation, and of a weight as it enters a product."""
         return NUMBERS[self.compute].bits
@@ -45,6 +55,9 @@ PRECISIONS = {
         # torch.autocast over fp32 weights: Micikevicius et al. 2018 (arXiv 1710.03740) keep their fp32 weights so
         Precision("bf16-mixed", 32, 32, 0, 32, "bf16", autocast=True),
         Precision("fp16-mixed", 32, 32, 0, 32, "fp16", autocast=True),
+        # FSDP's MixedPrecisionPolicy(param_dtype=bf16, reduce_dtype=fp32): what devices share is fp32
+        Precision("bf16-fsdp", 32, 32, 0, 32, "bf16"),
+        Precision("fp16-fsdp", 32, 32, 0, 32, "fp16"),
         # ZeRO (arXiv 1910.02054), section 3.1: 2 + 2 + K with K = 12
         Precision("bf16-master", 16, 16, 32, 32, "bf16"),
         Precision("fp16-master", 16, 16, 32, 32, "fp16"),

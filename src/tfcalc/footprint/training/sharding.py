@@ -29,14 +29,18 @@ class Placement(NamedTuple):
     """States over ``devices``, by ZeRO's ``stage``: 0 none, 1 optimizer and master, 2 gradients too, 3 weights too.
 
     ``offload`` puts the optimizer's part with the gradients, or the weights too, into the host's memory (ZeRO-Offload,
-    arXiv 2101.06840, section 4.1). ``prefetch``: while one unit's weights are gathered, so are those of the next.
+    arXiv 2101.06840, section 4.1).
     """
 
     stage: int = 0
     devices: Num = 1
     layout: str = "flat"
     offload: str = "none"
-    prefetch: bool = False
+
+    @property
+    def by_units(self) -> bool:
+        """Whether PyTorch gathers weights, layer by layer, and shares out their gradients."""
+        return self.stage == 3 and self.layout.startswith("fsdp")
 
     def check(self) -> None:
         """Raise InvalidModel for a stage, layout or offload that there is not."""
@@ -73,7 +77,7 @@ def pieces(tree: Component, placement: Placement) -> Component:
         layers = (
             _flattened(layer._replace(copies=1), devices)._replace(copies=copies) for layer, copies in _units(tree)
         )
-        rest = _flattened(_without_layers(tree), devices)._replace(name="rest")
+        rest = _flattened(without_layers(tree), devices)._replace(name="rest")
         return Component(tree.name, tree.kind, parts=(*layers, rest))
     if placement.layout == "zero" and placement.stage == 3:
         return _cut(tree, devices, by_rows=False)
@@ -93,7 +97,7 @@ def units(tree: Component, placement: Placement) -> Iterator[tuple[str, Num, Num
         return
     for layer, _ in _units(tree):
         yield layer.name, layer.each(stored_numbers), layer.each(trained_numbers)
-    rest = _without_layers(tree)
+    rest = without_layers(tree)
     yield "rest", rest.total(stored_numbers), rest.total(trained_numbers)
 
 
@@ -165,6 +169,7 @@ def _units(component: Component, times: Num = 1) -> Iterator[tuple[Component, Nu
             yield from _units(part, times * part.copies)
 
 
-def _without_layers(component: Component) -> Component:
-    parts = tuple(_without_layers(part) for part in component.parts if part.kind != LAYER)
+def without_layers(component: Component) -> Component:
+    """What is in no layer."""
+    parts = tuple(without_layers(part) for part in component.parts if part.kind != LAYER)
     return component._replace(parts=parts)

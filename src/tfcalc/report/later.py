@@ -1,0 +1,32 @@
+"""Entries of an answer that are found only when somebody reads all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+
+class Later(Mapping[str, Any]):
+    """Some entries that are ``known``, and others that take a while to find.
+
+    >>> dict(Later({"peak": 1}, lambda: {"reserved": 2}))
+    {'peak': 1, 'reserved': 2}
+    """
+
+    def __init__(self, known: Mapping[str, Any], find: Callable[[], Mapping[str, Any]]) -> None:
+        self.known, self.find = known, find
+
+    @cached_property
+    def found(self) -> Mapping[str, Any]:
+        """All of them."""
+        return {**self.known, **self.find()}
+
+    def __getitem__(self, key: str) -> Any:
+        return self.known[key] if key in self.known else self.found[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)

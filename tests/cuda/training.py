@@ -1,0 +1,170 @@
+"""A small model's training steps on a GPU, and the bytes that they took. It imports torch."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from tests.cuda.rows import Machine, Measured, used_mib
+from tests.cuda.settings import TARGETS, Setting
+from tfcalc import load
+from tfcalc.configs.published import HFModel
+from tfcalc.verify.hugging_face import build
+
+FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+BACKENDS = {"efficient": SDPBackend.EFFICIENT_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+STEPS = 3
+"""The first makes the optimizer's states; the peak is that of the last."""
+MIB = 2**20
+
+
+def measured(setting: Setting) -> Measured:
+    """Train on the first GPU. It is to be a fresh process that has the card for itself."""
+    before = _card()
+    model, inputs = prepared(setting, load_config(setting.model), "cuda")
+    saved = None if setting.checkpointing else saved_bytes(setting, model, inputs)
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(trained, fused=True)
+    scaler = torch.amp.GradScaler(enabled=setting.precision == "fp16-mixed")
+    for _ in range(STEPS):
+        torch.cuda.reset_peak_memory_stats()
+        train_step(setting, model, inputs, optimizer, scaler)
+    torch.cuda.synchronize()
+    allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.memory_reserved()
+    card = _card() - before
+    del model, optimizer
+    return Measured(allocated, reserved, card, saved, softmax_backward(setting))
+
+
+def machine() -> Machine:
+    """Where this runs."""
+    driver = subprocess.check_output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], text=True)
+    return Machine(
+        card=torch.cuda.get_device_name(0),
+        torch=torch.__version__,
+        cuda=str(torch.version.cuda),
+        transformers=transformers.__version__,
+        driver=f"driver {driver.split()[0]}",
+    )
+
+
+def load_config(preset: str) -> dict[str, Any]:
+    """The config that tfcalc has of a preset."""
+    model = load(preset)
+    assert isinstance(model, HFModel)
+    return {**model.config, "architectures": [model.architecture]}
+
+
+def prepared(setting: Setting, config: Mapping[str, Any], device: str) -> tuple[nn.Module, dict[str, Tensor]]:
+    """The model in training mode, and ids that are their own labels."""
+    attention = "eager" if setting.kernel == "eager" else "sdpa"
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(FORMATS.get(setting.precision, torch.float32))
+    try:
+        fields = {**config, "_attn_implementation": attention, "use_cache": False}
+        model: Any = build(fields, config["architectures"][0], device=device)
+    finally:
+        torch.set_default_dtype(usual)
+    if setting.lora:
+        adapt(model, setting.lora)
+    if setting.checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    ids = torch.randint(0, config["vocab_size"], (setting.batch, setting.seq), device=device)
+    return model.train(), {"input_ids": ids, "labels": ids.clone()}
+
+
+def adapt(model: Any, rank: int) -> None:
+    """LoRA (arXiv 2106.09685) as peft runs it, ``base(x) + B(A(x)) · scale``, by hooks; all else is frozen."""
+    model.requires_grad_(False)
+    for path, layer in model.named_modules():
+        if isinstance(layer, nn.Linear) and path.rpartition(".")[2] in TARGETS.split(","):
+            like = {"bias": False, "device": layer.weight.device, "dtype": layer.weight.dtype}
+            layer.lora_A = nn.Linear(layer.in_features, rank, **like)
+            layer.lora_B = nn.Linear(rank, layer.out_features, **like)
+            nn.init.zeros_(layer.lora_B.weight)
+            layer.register_forward_hook(_add_adapter)
+
+
+def _add_adapter(layer: Any, given: tuple[Tensor], result: Tensor) -> Tensor:
+    return result + layer.lora_B(layer.lora_A(given[0])) * 2.0
+
+
+def train_step(setting: Setting, model: nn.Module, inputs: Mapping[str, Tensor], optimizer: Any, scaler: Any) -> Tensor:
+    """One step as transformers' Trainer makes it: of the model's output the loss alone is held through backward."""
+    loss = forward(setting, model, inputs)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad(set_to_none=True)
+    return loss.detach()
+
+
+def forward(setting: Setting, model: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
+    """The loss."""
+    device = next(iter(inputs.values())).device.type
+    name, _, mixed = setting.precision.partition("-")
+    region: AbstractContextManager[Any] = torch.autocast(device, FORMATS[name]) if mixed else nullcontext()
+    kernel = sdpa_kernel(BACKENDS[setting.kernel]) if setting.kernel in BACKENDS else nullcontext()
+    with region, kernel:
+        loss: Tensor = model(**inputs).loss
+    return loss
+
+
+def saved_bytes(setting: Setting, model: nn.Module, inputs: Mapping[str, Tensor]) -> int:
+    """Bytes of the storages that autograd saves, without parameters, buffers and the model's inputs."""
+    apart = {_storage(one) for one in (*model.parameters(), *model.buffers(), *inputs.values())}
+    with _packed() as tensors:
+        loss = forward(setting, model, inputs)
+    sizes = {_storage(one): one.untyped_storage().nbytes() for one in tensors()}
+    del loss
+    return sum(size for storage, size in sizes.items() if storage not in apart)
+
+
+@contextmanager
+def _packed() -> Iterator[Callable[[], list[Tensor]]]:
+    """What is saved within, as long as the graph holds it."""
+    from weakref import WeakSet
+
+    held: WeakSet[_Held] = WeakSet()
+
+    def pack(tensor: Tensor) -> _Held:
+        one = _Held(tensor.detach())  # a result that an operation saves would hold the operation
+        held.add(one)
+        return one
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one.tensor):
+        yield lambda: [one.tensor for one in held]
+
+
+class _Held:
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+def _storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def softmax_backward(setting: Setting) -> int:
+    """What softmax's backward allocates beside the gradient that it returns, for one layer's scores in fp32."""
+    config = load_config(setting.model)
+    heads = config.get("num_attention_heads") or config["n_head"]
+    scores = torch.zeros(setting.batch, heads, setting.seq, setting.seq, device="cuda", requires_grad=True)
+    probabilities = scores.softmax(-1)
+    gradient = torch.ones_like(probabilities)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    torch.autograd.grad(probabilities, scores, gradient)
+    return int(torch.cuda.max_memory_allocated() - before - gradient.untyped_storage().nbytes())
+
+
+def _card() -> int:
+    asked = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return used_mib(subprocess.check_output(asked, text=True)) * MIB

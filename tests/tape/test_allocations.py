@@ -1,0 +1,85 @@
+"""Allocations in order hold what is tracked, where every layer runs by itself as where some stand for all."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+
+from tfcalc import Training, Workload, load
+from tfcalc.analysis.training_plan import code_of, numerics, trained
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Held
+from tfcalc.defaults import resolve_training
+from tfcalc.execution.training import step
+from tfcalc.footprint.allocator.settings import Settings
+from tfcalc.footprint.training.placement import NOTHING, Placed
+from tfcalc.footprint.training.precisions import precision
+from tfcalc.footprint.training.reserved import Reserved, reserved, sizes
+from tfcalc.footprint.training.states import States
+from tfcalc.tape.allocations import Allocation, AllocationRecorder
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "gpt2", "gemma-2-2b", "bert-base-uncased"])
+@pytest.mark.parametrize("recompute", ["none", "full", "selective"])
+@pytest.mark.parametrize("gradients_stay", [True, False])
+def test_most_is_live_when_the_tracker_says_so(name: str, recompute: str, gradients_stay: bool) -> None:
+    model = load(name)
+    run, plan = Workload(phase="train", seq_len=256, recompute=recompute), Training(precision="bf16-mixed")
+    run, plan = resolve_training(model, run, plan)
+    tree, formats = trained(model.tree(run), plan), numerics(precision(plan.precision), plan)
+    recorder = AllocationRecorder()
+    args = (tree, model, run, formats, code_of(plan))
+    step(*args, gradients_stay=gradients_stay, tracker=recorder, ends_alone=False)
+    events = recorder.events
+    made = {event.tensor: event.bytes for event in events if event.bytes}
+    live = accumulate(event.bytes or -made[event.tensor] for event in events)
+    phases = step(*args, gradients_stay=gradients_stay).phases
+    assert max(live) == max(phase.total for phase in phases.values())
+
+
+def component(*held: int, copies: int = 1) -> Component:
+    return Component("all", "memory", Cost(held=tuple(Held("x", (size,), 8) for size in held)), copies=copies)
+
+
+def test_each_copy_has_tensors_of_its_own() -> None:
+    tree = Component("model", "memory", Cost(held=(Held("table", (3,), 4),)), (component(5, 6, copies=2),))
+    assert list(sizes(tree)) == [2, 5, 6, 5, 6]
+    assert list(sizes(tree._replace(kind="experts", copies=8))) == [16, 40, 48, 40, 48]
+
+
+def states(weights: Component, optimizer: Component = NOTHING, step: Component = NOTHING) -> Placed:
+    device = States(weights, NOTHING, NOTHING, optimizer)
+    return Placed(device, States(NOTHING, NOTHING, NOTHING, NOTHING), NOTHING, step)
+
+
+STEP = [
+    Allocation(0, 24 * MIB),  # kept in forward
+    Allocation(1, 40 * MIB),  # logits
+    Allocation(1, 0),
+    Allocation(2, 12 * MIB),  # a gradient, which is there at the end
+    Allocation(0, 0),
+]
+
+
+def test_a_step_by_hand() -> None:
+    """First step: 30 of weights, 24, 40; the 12 of the gradient are cut off the 40 that are free again.
+
+    Two moments of 12: one from the 24 that are free (12 are left), the other from these. 94 are reserved.
+
+    Second: nothing has 24 but the 40, of which 16 are left; the 40 need a segment of their own; the gradient fits
+    best in the 12 of the first. 134 are reserved, 30 + 24 + 24 + 40 = 118 in use at most.
+    """
+    placed = states(component(30 * MIB), component(12 * MIB, 12 * MIB))
+    assert reserved(placed, NOTHING, STEP, there=False, steps=1) == Reserved(94 * MIB, 94 * MIB)
+    assert reserved(placed, NOTHING, STEP, there=False, steps=2) == Reserved(134 * MIB, 118 * MIB)
+    assert reserved(placed, NOTHING, STEP, there=False, steps=3) == Reserved(134 * MIB, 118 * MIB)
+
+
+def test_expandable_segments_by_hand() -> None:
+    """118 MiB on six pages of 20."""
+    placed = states(component(30 * MIB), component(12 * MIB, 12 * MIB))
+    found = reserved(placed, NOTHING, STEP, Settings(expandable_segments=True), there=False)
+    assert found == Reserved(120 * MIB, 118 * MIB)

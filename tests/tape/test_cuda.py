@@ -1,0 +1,68 @@
+"""What CUDA's kernels do and a CPU's do not: by hand, from aten's sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tfcalc.ops.elementwise import pointwise, scaled
+from tfcalc.ops.products import linear
+from tfcalc.ops.rows import softmax
+from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.memory_tracker import MemoryTracker
+from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.tape import Tape
+from tfcalc.tape.tensor import Tensor
+
+NUMBERS = 6
+FOUR = 4 * NUMBERS
+TWO = 2 * NUMBERS
+
+
+def most(numerics: Numerics, operation: Callable[[Tensor], Tensor]) -> tuple[int, int]:
+    """The bytes that are live at most, in forward and in backward, beside a given tensor of 2 x 3 numbers."""
+    tape = Tape(MemoryTracker())
+    made = operation(Interpreter(tape, numerics).data((2, 3), "x"))
+    forward = tape.tracker.new_phase().total
+    tape.backward(made)
+    return forward, tape.tracker.most.total
+
+
+@pytest.mark.parametrize(
+    ("weights", "cuda", "forward", "backward"),
+    [
+        ("float32", False, FOUR, FOUR + FOUR + FOUR),  # result, its gradient, the input's
+        ("float32", True, FOUR, FOUR + FOUR + FOUR + FOUR),  # and their product
+        ("float16", True, FOUR, FOUR + FOUR + TWO + FOUR),  # half_to_float: the input's gradient has 16 bits
+        ("bfloat16", True, FOUR + FOUR, FOUR + FOUR + FOUR + FOUR),  # the kernel reads and writes fp32
+    ],
+)
+def test_softmax_multiplies_its_gradient_by_its_result(weights: str, cuda: bool, forward: int, backward: int) -> None:
+    assert most(Numerics(weights, cuda=cuda), lambda x: softmax(x, "float32")) == (forward, backward)
+
+
+def test_its_logarithm_does_not() -> None:
+    assert most(Numerics(cuda=True), lambda x: pointwise("log_softmax", x)) == (FOUR, FOUR + FOUR + FOUR)
+
+
+@pytest.mark.parametrize(("packed", "unpacked"), [(False, 0), (True, 3 * 5 * 4)])
+def test_only_what_is_quantized_is_unpacked_for_a_product(packed: bool, unpacked: int) -> None:
+    def product(x: Tensor) -> Tensor:
+        weight = x.trace.new((3, 5), "float32", "W")  # not trained
+        return linear(x, weight, packed=True)
+
+    weight, result = 3 * 5 * 4, 2 * 5 * 4
+    forward, backward = most(Numerics(packed=packed), product)
+    assert forward == weight + unpacked + result
+    assert backward == weight + result + result + FOUR + unpacked  # the result, its gradient, the input's
+
+
+@pytest.mark.parametrize(("keeps_inputs", "kept"), [(False, 0), (True, FOUR)])
+def test_products_of_8_bit_matrices_keep_what_they_read(keeps_inputs: bool, kept: int) -> None:
+    tape = Tape(MemoryTracker())
+    trace = Interpreter(tape, Numerics(packed=True, keeps_inputs=keeps_inputs))
+    x = pointwise("sigmoid", trace.data((2, 3), "x"))  # keeps its result anyway
+    y = scaled(x)
+    linear(y, trace.given((3, 5), "float32", "W"), packed=True)
+    assert tape.tracker.saved == FOUR + kept

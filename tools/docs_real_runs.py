@@ -1,0 +1,79 @@
+"""The generated tables of docs/accuracy.md on runs of real GPUs: measured beside predicted (:mod:`tests.real_runs`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from tests.real_runs import CLOSE, UNITS, Compared, Spread, all_compared, spread
+
+WHERE = {"allocated": ("allocated", "active"), "reserved": ("reserved",), "whole card": ("nvidia-smi",)}
+"""What is compared, by the quantities of the rows."""
+
+
+def statistics() -> Iterator[str]:
+    """The distribution of the errors, now and in version 0.1.0."""
+    yield f"| compared | rows | with a number | median | p10 | p90 | within {CLOSE:.0%} |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    found = all_compared()
+    for name, quantities in WHERE.items():
+        alike = [one for one in found if one.run.quantity in quantities]
+        yield from _distribution(name, alike)
+    yield from _distribution("all", found)
+
+
+def _distribution(name: str, found: Sequence[Compared]) -> Iterator[str]:
+    for version, errors in (("", (one.error for one in found)), (", 0.1.0", (one.run.before for one in found))):
+        yield f"| {name}{version} | {_in_cells(spread(errors))} |"
+
+
+def _in_cells(said: Spread) -> str:
+    shares = " | ".join(f"{share:+.1%}" for share in (said.median, said.p10, said.p90))
+    return f"{said.rows} | {said.numbers} | {shares} | {said.close:.0%}"
+
+
+def group(*names: str) -> Iterator[str]:
+    """The rows of one source: what all have in common, then each with its options."""
+    name = " ".join(names)
+    found = all_compared(lambda run: run.group == name)
+    common = _common([_options(one.run.arguments) for one in found if one.run.arguments])
+    if common:
+        yield f"Options of all: `{' '.join(common)}`."
+        yield ""
+    yield "| run | options | measured | predicted | error | 0.1.0 | what is left |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | --- |"
+    for one in found:
+        yield f"| {' | '.join(_cells(one, common))} |"
+
+
+def _cells(one: Compared, common: Iterable[str]) -> Iterator[str]:
+    run = one.run
+    yield run.run
+    yield " ".join(f"`{option}`" for option in _options(run.arguments) if option not in common)
+    yield f"{run.measured:,} {run.unit}"
+    yield "–" if one.predicted is None else f"{one.predicted / UNITS[run.unit]:,.{_digits(run.measured)}f}"
+    yield "–" if one.error is None else f"{one.error:+.1%}"
+    yield "–" if run.before is None else f"{run.before:+.1%}"
+    yield "; ".join(text for text in (one.why_not, run.assumed and f"assumed: {run.assumed}", run.cause) if text)
+
+
+def _options(arguments: Sequence[str]) -> list[str]:
+    """Each option with its value, the model first.
+
+    >>> _options(["memory", "gpt2", "--train", "--batch", "2"])
+    ['gpt2', '--train', '--batch 2']
+    """
+    starts = [place for place, word in enumerate(arguments) if place == 1 or word.startswith("--")]
+    return [" ".join(arguments[start:end]) for start, end in pairwise([*starts, len(arguments)])]
+
+
+def _common(asked: Sequence[Sequence[str]]) -> list[str]:
+    return [option for option in asked[0] if all(option in other for other in asked)] if len(asked) > 1 else []
+
+
+def _digits(measured: float) -> int:
+    """As many as the source prints."""
+    return len(str(measured).partition(".")[2])
+
+
+TABLES = {"runs": statistics, "group": group}
