@@ -34,6 +34,8 @@ KEYS = {
     "saved": "activations_bytes",
 }
 """Where the answer has each quantity. Active are the allocated blocks, which are rounded up to 512 bytes."""
+BANDS = {"allocated": "allocated", "active": "allocated", "reserved": "reserved", "nvidia-smi": "device"}
+"""The names of the bands in the answer, ``reserved_low_bytes`` to ``reserved_high_bytes``."""
 CLOSE = 0.08
 """An error that is small, as the issue says."""
 
@@ -68,15 +70,22 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A run beside the bytes that tfcalc predicts, or why it predicts none."""
+    """A run beside the bytes that tfcalc predicts, from ``low`` to ``high``, or why it predicts none."""
 
     run: Run
     predicted: int | None
     why_not: str = ""
+    low: int = 0
+    high: int = 0
 
     @property
     def error(self) -> float | None:
         return None if self.predicted is None else self.predicted / self.run.bytes - 1
+
+    @property
+    def within(self) -> bool:
+        """Whether what was measured is within the band."""
+        return self.low <= self.run.bytes <= self.high
 
 
 @cache
@@ -107,14 +116,16 @@ def compared(run: Run) -> Compared:
     """One run beside its prediction."""
     if not run.arguments:
         return Compared(run, None, run.reason)
-    total = 0
-    for sign, arguments in ((1, run.arguments), (-1, run.less)):
-        if arguments:
-            answer, error = answered(arguments)
-            if error:
-                return Compared(run, None, error)
-            total += sign * int(answer[KEYS[run.quantity]])
-    return Compared(run, total)
+    answer, error = answered(run.arguments)
+    if run.less and not error:
+        base, error = answered(run.less)
+    key = KEYS[run.quantity]
+    if error or key not in answer:
+        return Compared(run, None, error or f"{run.quantity} is not predicted")
+    if run.less:
+        return Compared(run, answer[key] - base[key])
+    low, high = (answer.get(f"{BANDS.get(run.quantity)}_{end}_bytes", answer[key]) for end in ("low", "high"))
+    return Compared(run, answer[key], "", low, high)
 
 
 def all_compared(wanted: Callable[[Run], bool] = lambda _: True) -> list[Compared]:
@@ -152,6 +163,7 @@ def report(found: Iterable[Compared]) -> Iterator[str]:
     found = list(found)
     for one in found:
         said = one.why_not if one.predicted is None else f"{one.predicted / UNITS[one.run.unit]:,.2f} {one.error:+.1%}"
+        said += " (within the band)" if one.within else ""
         before = "" if one.run.before is None else f"  (0.1.0: {one.run.before:+.1%})"
         yield f"{one.run.group}, {one.run.run}: {one.run.measured:,} {one.run.unit} {one.run.quantity}: {said}{before}"
     if any(one.error is not None for one in found):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.real_runs import CLOSE, KEYS, UNITS, Compared, Run, all_compared, compared, run_of, runs, spread
+from tests.real_runs import CLOSE, KEYS, UNITS, Compared, Run, all_compared, answered, compared, run_of, runs, spread
+from tfcalc.hardware import CONTEXT
 
-RUNS = [pytest.param(run, id=f"{run.group}: {run.run}") for run in runs()]
+MIB = 2**20
 
 
 def allocated(run: Run) -> bool:
@@ -34,13 +35,35 @@ def test_nine_of_ten_runs_have_a_number() -> None:
     assert said.numbers >= 0.9 * said.rows
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_a_run_without_a_number_says_why(run: Run) -> None:
-    one = compared(run)
-    assert (one.predicted is None) == bool(one.why_not)
+@pytest.mark.xfail(strict=True, reason="what CUDA does is not counted yet")
+def test_no_peak_is_above_its_band() -> None:
+    """So that nobody whose card has room for the band is told that something fits which does not."""
+    found = [one for one in all_compared(lambda run: not run.less) if one.predicted is not None]
+    assert [one.run.run for one in found if one.run.bytes > one.high] == []
 
 
-@pytest.mark.parametrize("run", RUNS)
+def lowest(group: str) -> Compared:
+    """The run of a group that is predicted lowest, beside what was measured."""
+    found = all_compared(lambda run: run.group == group and not run.less)
+    return min((one for one in found if one.error is not None), key=lambda one: one.error or 0)
+
+
+@pytest.mark.parametrize("group", ["fitcheck", "transformers", "qwen"])
+def test_nobody_is_told_that_it_fits_on_a_card_that_is_too_small(group: str) -> None:
+    """A card with less than what was measured, in whole MiB; its context is taken off where it was not measured."""
+    run = lowest(group).run
+    room = int(run.bytes - 1 + (0 if run.quantity == "nvidia-smi" else CONTEXT)) // MIB
+    answer, error = answered((*run.arguments, "--gpu", f"{room}MiB"))
+    assert not error
+    assert answer["budget_bytes"] < run.bytes
+    assert answer["tight"] or not answer["fits"], answer["verdict"]
+
+
+def test_a_run_without_a_number_says_why() -> None:
+    assert all((one.predicted is None) == bool(one.why_not) for one in all_compared())
+
+
+@pytest.mark.parametrize("run", runs(), ids=lambda run: f"{run.group}: {run.run}")
 def test_each_row_is_whole(run: Run) -> None:
     assert run.measured > 0
     assert run.source

@@ -9,6 +9,7 @@ from tests.real_runs import CLOSE, UNITS, Compared, Spread, all_compared, spread
 
 WHERE = {"allocated": ("allocated", "active"), "reserved": ("reserved",), "whole card": ("nvidia-smi",)}
 """What is compared, by the quantities of the rows."""
+BANDED = (*WHERE["reserved"], *WHERE["whole card"])
 
 
 def statistics() -> Iterator[str]:
@@ -51,10 +52,18 @@ def _cells(one: Compared, common: Iterable[str]) -> Iterator[str]:
     yield run.run
     yield " ".join(f"`{option}`" for option in _options(run.arguments) if option not in common)
     yield f"{run.measured:,} {run.unit}"
-    yield "–" if one.predicted is None else f"{one.predicted / UNITS[run.unit]:,.{_digits(run.measured)}f}"
+    yield "–" if one.predicted is None else _predicted(one)
     yield "–" if one.error is None else f"{one.error:+.1%}"
     yield "–" if run.before is None else f"{run.before:+.1%}"
     yield "; ".join(text for text in (one.why_not, run.assumed and f"assumed: {run.assumed}", run.cause) if text)
+
+
+def _predicted(one: Compared) -> str:
+    """With the band, where it is one of what a card shows."""
+    band = (one.low, one.high) if one.run.quantity in BANDED else ()
+    digits, unit = _digits(one.run.measured), UNITS[one.run.unit]
+    number, *ends = (f"{size / unit:,.{digits}f}" for size in (one.predicted or 0, *band))
+    return f"{number} ({'–'.join(ends)})" if ends else number
 
 
 def _options(arguments: Sequence[str]) -> list[str]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import HFModel
 from tfcalc.dimensions import check_sizes
-from tfcalc.errors import UsageError
+from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.execution.kernel_choice import chosen
 from tfcalc.footprint.formats.quantization_config import stated_dtype, stated_format
+from tfcalc.footprint.training.adapters import drops
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import BF16, COMPUTED, FP32
 
@@ -80,12 +81,27 @@ def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[
     """
     check_sizes(plan)
     if plan.precision == AUTO:
-        plan = plan.replaced(precision=compute_dtype(model))
+        dtype = compute_dtype(model)
+        tuned = plan.lora is not None and dtype != FP32.name and not _in_one_format(plan)
+        plan = plan.replaced(precision=f"{dtype}-autocast" if tuned else dtype)
+    if plan.lora is not None and plan.lora_dtype == AUTO:
+        by = precision(plan.precision)
+        plan = plan.replaced(lora_dtype=by.stored if _in_one_format(plan) else by.adapted)
+    if drops(plan.lora_dropout) and not workload.dropout:
+        raise InvalidModel(f"--lora-dropout {plan.lora_dropout} has no effect with --no-dropout", "leave one out")
     if workload.kernel == AUTO:
         kernel = chosen(model, workload, precision(plan.precision).compute)
         fused = plan.backend == "fused" and kernel != "flash"
         workload = workload.replaced(kernel="efficient" if fused else kernel)
     return workload, plan
+
+
+def _in_one_format(plan: Training) -> bool:
+    """Whether adapters have the format of the weights because what GPUs gather together has but one.
+
+    Source: TRL's SFTTrainer, which gives ``autocast_adapter_dtype=False`` to peft with ZeRO stage 3.
+    """
+    return plan.zero == "3" or plan.backend == "megatron"
 
 
 def resolve_serving(model: Model, workload: Workload, plan: Serving, dtype: str = AUTO) -> tuple[Workload, Serving]:

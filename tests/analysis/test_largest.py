@@ -88,11 +88,24 @@ def test_parabolas_roots_and_stairs(a: int, b: int, c: int, block: int, budget: 
         assert len(need.asked) == len(set(need.asked)), "no size is asked for twice"
 
 
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=300), st.integers(0, 200_000), st.integers(1, 400))
-def test_whatever_never_falls(steps: list[int], budget: int, start: int) -> None:
+@given(
+    st.lists(st.integers(0, 1000), min_size=1, max_size=300),
+    st.integers(0, 200_000),
+    st.integers(1, 400),
+    st.sampled_from([1, 2, 16, 500]),
+)
+def test_whatever_never_falls(steps: list[int], budget: int, start: int, step: int) -> None:
     needs = list(accumulate(steps))
-    found = largest(lambda n: needs[n - 1], budget, start=start, most=len(needs))
+    found = largest(lambda n: needs[n - 1], budget, start=start, most=len(needs), step=step)
     assert found == sum(need <= budget for need in needs)
+
+
+@given(st.integers(0, 10**11), st.integers(1, 10**9), st.integers(1, 10**5), st.sampled_from([8, 16, 256]), STARTS)
+def test_stairs_whose_steps_are_known_take_few_trials(c: int, slope: int, steps: int, wide: int, start: int) -> None:
+    """As a paged cache needs memory: block by block."""
+    need = Counted(lambda n: c + slope * -(-n // wide))
+    assert largest(need, c + slope * steps + slope // 2, start=start, step=wide) == steps * wide
+    assert len(need.asked) <= 12
 
 
 def test_what_has_no_limit_stops_at_the_most() -> None:

@@ -11,6 +11,7 @@ from tfcalc.core.polynomial import symbol
 from tfcalc.dimensions import facet
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.footprint.training.adapters import Adapter, adapted, frozen_where
+from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
 
 TUNING = ("lora", "lora_targets", "dora", "freeze")
 """The fields of a plan of training that decide what is trained; all others are a matter of memory."""
-OF_ADAPTERS = {"lora_targets": "all-linear", "dora": False, "base_weights": ""}
+OF_ADAPTERS: dict[str, object] = {
+    "lora_targets": "all-linear",
+    "dora": False,
+    "lora_dtype": "auto",
+    "lora_dropout": "",
+    "base_weights": "",
+}
 """Fields of a plan that say something of its adapters, and what they are where nothing is said."""
 LETTER, BESIDE = "r", "r_A"
 """LoRA's rank in formulas; where r is another rank of the model (latent attention), that of A."""
@@ -96,6 +103,8 @@ def check_adapters(plan: Training) -> None:
         (f"frozen weights in {plan.base_weights}", "base_weights"),
         ("DoRA", "dora"),
         (f"LoRA's targets {plan.lora_targets!r:.60}", "lora_targets"),
+        (f"--lora-dtype {plan.lora_dtype}", "lora_dtype"),
+        (f"--lora-dropout {quoted(plan.lora_dropout)}", "lora_dropout"),
     ):
         if getattr(plan, name) != OF_ADAPTERS[name]:
             raise InvalidModel(f"{what} without LoRA", "add --lora 16")

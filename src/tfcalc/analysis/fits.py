@@ -15,6 +15,7 @@ from tfcalc.analysis.remedies import Remedy, Room, remedies
 from tfcalc.analysis.sizes import Size, largest_of
 from tfcalc.analysis.verdict import Fit
 from tfcalc.conventions import Conventions
+from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
@@ -205,15 +206,17 @@ class _Asked(Generic[P]):
         """A size of the workload or of the plan, with what it needs."""
 
         def need(value: int) -> int:
+            if value == asked:
+                return self.report.answer
             size = {name: value}
             run = self.run.replaced(**size) if described is self.run else self.run
             plan = self.plan if described is self.run else self.plan.replaced(**size)
             least = self._least(run, plan)
             return least if least > self.room else self.peak(run, plan)
 
-        known, longest = described.dimensions()[name], self.model.longest
+        known, longest, asked = described.dimensions()[name], self.model.longest, getattr(described, name)
         limit = longest if known.length and isinstance(longest, int) else None
-        return Size(name, known.flags[0], getattr(described, name), need, known.length, limit)
+        return Size(name, known.flags[0], asked, need, known.length, limit)
 
     def _at(self, name: str, value: int) -> Workload:
         """The workload at a size of its own, or of the plan."""
@@ -271,7 +274,7 @@ class _Serving(_Asked["Serving"]):
     def _peak(self, run: Workload, plan: Serving) -> int:
         from tfcalc.analysis.serving_memory import served
 
-        return served(self.model, run, plan, self.dtype).total
+        return served(self.model, run, plan, self.dtype, formulas=False).total
 
     def paged(self) -> PagedCache | None:
         from tfcalc.analysis.paged import paged_cache
@@ -284,7 +287,10 @@ class _Serving(_Asked["Serving"]):
         return of_serving(self.run, self.plan)
 
     def sizes(self) -> list[Size]:
-        return [self._size(self.plan, "context"), self._size(self.plan, "concurrency")]
+        from tfcalc.footprint.serving.caches import PAGED
+
+        step = value_of(self.plan.block) if self.plan.cache == PAGED else 1
+        return [self._size(self.plan, "context")._replace(step=step), self._size(self.plan, "concurrency")]
 
 
 class _AtRest(_Asked[Storage]):

@@ -18,18 +18,19 @@ Trial = tuple[int, int]
 """A size and its need."""
 
 
-def largest(need: Callable[[int], int], budget: int, *, start: int = 1, most: int = MOST) -> int:
+def largest(need: Callable[[int], int], budget: int, *, start: int = 1, most: int = MOST, step: int = 1) -> int:
     """The largest n from 1 to ``most`` with ``need(n) <= budget``; 0 where not even 1 is. ``need`` must never fall.
 
     Both ``need(n) <= budget`` and, below ``most``, ``need(n + 1) > budget`` have been seen when it returns. n is
     guessed by lines through two trials each (secants): two below the budget, two above, or one of each. A straight
     piece of ``need`` is so answered at once, and a curved one closes in. Where one end alone moves, steps from it grow
-    fourfold. ``start`` is where to begin: best a size whose need is known.
+    fourfold. ``start`` is where to begin: best a size whose need is known. Where ``need`` rises behind each multiple of
+    a ``step``, these are tried first.
 
     >>> largest(lambda n: 100 + 7 * n, 1000), largest(lambda n: n * n, 10**9), largest(lambda n: 100, 99)
     (128, 31622, 0)
     """
-    search = _Search(need, budget, most)
+    search = _Search(need, budget, most, step)
     if most >= 1:
         search.trial(min(max(start, 1), most))
     while search.above - search.within > 1:
@@ -40,8 +41,8 @@ def largest(need: Callable[[int], int], budget: int, *, start: int = 1, most: in
 class _Search:
     """``within`` is the largest size seen to be within the budget (0: none yet), ``above`` the smallest that is not."""
 
-    def __init__(self, need: Callable[[int], int], budget: int, most: int) -> None:
-        self.need, self.budget, self.most = need, budget, most
+    def __init__(self, need: Callable[[int], int], budget: int, most: int, step: int) -> None:
+        self.need, self.budget, self.most, self.step = need, budget, most, step
         self.within, self.above = 0, max(most, 0) + 1
         self.seen: dict[int, int] = {}
         self.guesses = 0
@@ -72,7 +73,14 @@ class _Search:
         else:
             self.guesses += 1
             size = self._further(lines[self.guesses % len(lines)])
-        return min(max(size, low + 1), high - 1)
+        return self._end_of_step(min(max(size, low + 1), high - 1))
+
+    def _end_of_step(self, size: int) -> int:
+        """The end of its step, or of that before it; where neither is between the ends, the size behind a step."""
+        for end in (-(-size // self.step) * self.step, size // self.step * self.step):
+            if self.within < end < self.above:
+                return end
+        return size if self.within % self.step else self.within + 1
 
     def _further(self, size: int) -> int:
         """The same, or further from the end that alone has moved of late; at most to the middle."""

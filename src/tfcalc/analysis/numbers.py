@@ -94,7 +94,7 @@ def serving_and_cache(model: Model, plan: Serving) -> tuple[int | Unknown, int |
     from tfcalc.analysis.serving_memory import served
 
     try:
-        found = served(model, default_run(model), plan)
+        found = served(model, default_run(model), plan, formulas=False)
     except InvalidModel as error:
         unknown = Unknown("none: it generates no text", str(error))
         return unknown, unknown

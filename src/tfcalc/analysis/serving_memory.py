@@ -63,10 +63,11 @@ class Served(NamedTuple):
         return value_of(self.alive.total(bytes_held))
 
 
-def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> Served:
+def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, formulas: bool = True) -> Served:
     """What serving holds: ``plan.concurrency`` requests, each with ``plan.context`` tokens in the cache.
 
-    Weights are in the format that is asked for, in ``dtype``, or as the checkpoint stores them. Raises InvalidModel.
+    Weights are in the format that is asked for, in ``dtype``, or as the checkpoint stores them. Sizes remember their
+    ``formulas``, unless nobody asks for these. Raises InvalidModel.
     """
     run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
@@ -76,7 +77,7 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> Ser
         hint = "leave serve out" if "no decode" in error.message else error.hint
         raise InvalidModel(error.message.replace("no decode", "nothing to serve"), hint) from None
     recipe = weight_recipe(model, plan, dtype)
-    model_, run_ = remembering(model), remembering(requests)
+    model_, run_ = (remembering(model), remembering(requests)) if formulas else (model, requests)
     tree = model_.tree(run_)
     weights = hold(tree_for(recipe, model, requests, tree), recipe)._replace(name="weights", kind="weights")
     held = cache(

@@ -16,7 +16,8 @@ WORDS = {"batch_size": "batch", "seq_len": "sequence"}
 class Size(NamedTuple):
     """One size that may grow while all else stays as asked: its ``name``, ``flag``, ``asked`` value, and its need.
 
-    Of a ``length`` in tokens, ``longest`` is what the model was made for, where that is known.
+    Of a ``length`` in tokens, ``longest`` is what the model was made for, where that is known; memory may be taken for
+    a ``step`` of so many at once.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Size(NamedTuple):
     need: Callable[[int], int]
     length: bool = False
     longest: int | None = None
+    step: int = 1
 
     @property
     def words(self) -> str:
@@ -81,7 +83,7 @@ class Largest(NamedTuple):
 def largest_of(size: Size, budget: int) -> Largest:
     """The largest value within the budget, from the one that was asked for on."""
     try:
-        exact = largest(size.need, budget, start=size.asked)
+        exact = largest(size.need, budget, start=size.asked, step=size.step)
         found = None if exact == MOST else exact
         value = size.limit if found is None else min(_rounded(size, found), size.limit or found)
         return Largest(size, found, value, size.need(value) if value else None)

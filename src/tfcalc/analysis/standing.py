@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.alive import term
-from tfcalc.analysis.training_plan import has_buckets, placement_of
+from tfcalc.analysis.training_plan import has_buckets, placement_of, trained_in
 from tfcalc.core.component import STORED, Component, Measure
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_of
@@ -20,7 +20,7 @@ from tfcalc.footprint.training.peak import Phase, Standing
 from tfcalc.footprint.training.placement import NOTHING, Placed, ddp_buckets, placed
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.states import largest_gradient
-from tfcalc.number_formats import FP32, INT64
+from tfcalc.number_formats import INT64
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
@@ -56,8 +56,10 @@ class TrainingStep(NamedTuple):
 def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     """The states of a tree, as one device holds them; ``sized`` is the same tree of numbers."""
     placement = placement_of(plan)
-    by, chosen = precision(plan.precision), optimizer(plan.optimizer)
-    made = placed(tree, by, chosen, placement, sized=(sized, placement))
+    by, chosen = trained_in(plan), optimizer(plan.optimizer)
+    own = precision(plan.precision)
+    frozen = None if plan.lora is None else own.weights
+    made = placed(tree, by, chosen, placement, frozen_bits=frozen, sized=(sized, placement))
     if plan.gpus != 1 and has_buckets(plan) and not plan.gradient_as_bucket_view:
         made = made._replace(communication=ddp_buckets(tree, by))
     if plan.optimizer_in_backward:
@@ -71,9 +73,16 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
         return made._replace(device=made.device._replace(weights=shared._replace(name="weights")))
     if placement.stage == 3:
         raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "add --fsdp, or take stage 2")
-    dtype = FP32.name if by.weights == FP32.bits else by.compute
-    quantized = weights(thawed(tree), format_named(plan.base_weights), dtype=dtype)
-    return made._replace(device=made.device._replace(weights=quantized._replace(name="weights")))
+    stored = weights(thawed(tree), format_named(plan.base_weights), dtype=own.stored)
+    stored = _adapters_in(stored._replace(name="weights"), by.weights)
+    return made._replace(device=made.device._replace(weights=stored))
+
+
+def _adapters_in(tree: Component, bits: int) -> Component:
+    """A tree of stored weights whose adapters have numbers of so many bits, whatever all else is stored in."""
+    held = tree.own.held if tree.kind != "adapter" else tuple(each._replace(bits=bits) for each in tree.own.held)
+    parts = tuple(_adapters_in(part, bits) for part in tree.parts)
+    return tree._replace(own=tree.own._replace(held=held), parts=parts)
 
 
 def standing_of(states: Placed, buffers: Component) -> Standing:

@@ -16,9 +16,11 @@ from tfcalc.analysis.training_plan import (
     gradients_stay,
     known_error,
     numerics,
+    piece_of,
     placement_of,
     stored_as,
     trained,
+    trained_in,
     units,
 )
 from tfcalc.core.component import Component
@@ -58,12 +60,13 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     check_code(model, run, plan)
     if plan.backend == MEGATRON:
         return _on_megatron(model, run, plan)
-    check_alone(plan)
+    check_alone(model, plan)
     known_error(model)
     check_loops(model, run)
     by, placement = precision(plan.precision), placement_of(plan)
+    model_, run_ = piece_of(remembering(model), run, plan), remembering(run)
+    model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
-    model_, run_ = remembering(model), remembering(run)
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
@@ -95,9 +98,10 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     check_code(model, run, plan)
     if plan.backend == MEGATRON:
         raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
-    check_alone(plan)
+    check_alone(model, plan)
     known_error(model)
     check_loops(model, run)
+    model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
     states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
@@ -119,6 +123,8 @@ class Peaks:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.steps: dict[tuple[Workload, Training, bool], Step] = {}
+        self.states: dict[Training, Placed] = {}
+        """Of each plan; no workload changes them."""
 
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
@@ -132,7 +138,7 @@ class Peaks:
         stay = _gradients_stay(plan)
         key = run, plan.replaced(**off_tape(plan)), stay
         if key not in self.steps:
-            self.steps[key] = _step(sized, self.model, run, plan)
+            self.steps[key] = _step(sized, piece_of(self.model, run, plan), run, plan)
         return highest(_phases(plan, states, buffers, self.steps[key])).total
 
     def least(self, run: Workload, plan: Training) -> int:
@@ -174,9 +180,11 @@ class Peaks:
         return reserved(states, buffers, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
 
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
-        sized = trained(self.model.tree(run), plan)
-        stored = stored_as(self.model, sized)
-        return sized, states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
+        sized = trained(piece_of(self.model, run, plan).tree(run), plan)
+        if plan not in self.states:
+            stored = stored_as(self.model, sized)
+            self.states[plan] = states_of(stored, stored, plan)
+        return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
 
 
 def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
@@ -210,7 +218,7 @@ def stepped(tree: Component, plan: Training) -> Stepped | None:
 
 def _gradients_stay(plan: Training) -> bool:
     """Whether gradients are there all the time: in buffers of their own, or to be added up."""
-    buffers = gradients_stay(precision(plan.precision), placement_of(plan)) or plan.gradient_as_bucket_view
+    buffers = gradients_stay(trained_in(plan), placement_of(plan)) or plan.gradient_as_bucket_view
     return buffers or plan.grad_accum != 1
 
 

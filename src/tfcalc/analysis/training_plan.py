@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.fine_tuning import tuned
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
+from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
 from tfcalc.execution.programs import Code, compilable
 from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.formats.names import PLAIN, format_named
+from tfcalc.footprint.training.adapters import drops
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
 from tfcalc.nn.model import WithHead
-from tfcalc.number_formats import FP32, NUMBERS
+from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.tape.numerics import Numerics
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ def trained(tree: Component, plan: Training) -> Component:
         raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
     if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
         raise InvalidModel("--gradient-as-bucket-view has no effect without DDP's buckets", "leave it out")
+    if plan.lora is not None and plan.zero == "3" and plan.lora_dtype not in (AUTO, precision(plan.precision).stored):
+        raise InvalidModel(f"--lora-dtype {plan.lora_dtype} with --zero 3 is not supported", "leave one of them out")
     return tuned(tree, plan)
 
 
@@ -70,7 +74,7 @@ def gradients_stay(by: Precision, placement: Placement) -> bool:
 
 def has_buckets(plan: Training) -> bool:
     """Whether several GPUs would reduce gradients in DDP's buckets, and not in buffers of another kind."""
-    by = precision(plan.precision)
+    by = trained_in(plan)
     return plan.zero == "0" and plan.backend != MEGATRON and by.gradients == by.weights
 
 
@@ -86,14 +90,33 @@ def units(tree: Component, plan: Training) -> Units | None:
     return units_of(tree, precision(plan.precision), placement, base, accumulates=plan.grad_accum != 1)
 
 
+def trained_in(plan: Training) -> Precision:
+    """The formats of what is trained: of the weights, or of adapters where there are some."""
+    by = precision(plan.precision)
+    if plan.lora is None:
+        return by
+    return by.of_adapters(by.adapted if plan.lora_dtype == AUTO else plan.lora_dtype)
+
+
+def base_dtype(by: Precision, plan: Training) -> str:
+    """The format in which the code reads the weights: FSDP gathers them in that of products."""
+    base = format_named(plan.base_weights) if plan.base_weights else None
+    if base is not None and base.name in COMPUTED:
+        return base.name
+    return by.stored if by.autocast else by.compute
+
+
 def numerics(by: Precision, plan: Training) -> Numerics:
     """The formats that the tape runs in.
 
     As recorded, that is on a CPU, a LayerNorm of 16-bit weights keeps its statistics in 16 bits, and the rows of masks
     are as long as they are; CUDA keeps fp32 statistics, and fills rows up to a multiple of 8.
     """
-    compute = NUMBERS[by.compute].torch
-    formats = Numerics(FP32.torch, compute) if by.autocast else Numerics(compute)
+    own = base_dtype(by, plan)
+    formats = Numerics(NUMBERS[own].torch, NUMBERS[by.compute].torch if by.autocast else None)
+    if plan.lora is not None:
+        kind = "" if plan.lora_dtype in (own, by.adapted) and not by.autocast else NUMBERS[plan.lora_dtype].torch
+        formats = formats._replace(adapters=kind, drops_adapters=drops(plan.lora_dropout))
     if plan.device == "recorded":
         kept_in = None if formats.weights == FP32.torch else formats.weights
         formats = formats._replace(statistics=kept_in, aligned_masks=False, traced=True)
@@ -190,10 +213,40 @@ def check_in_backward(plan: Training) -> None:
         raise InvalidModel(f"{flag} with the fp32 master weights of {by.name}", "give --precision bf16-mixed or bf16")
 
 
-def check_alone(plan: Training) -> None:
-    """Raise InvalidModel where layers are to be shared by code that is not Megatron's."""
+def piece_of(model: Model, run: Workload, plan: Training) -> Model:
+    """What one GPU has of a model whose layers several share; all of it, where none do. Raises InvalidModel.
+
+    Source: torchtitan's ``apply_tp``, which shards as Megatron-LM does: columns, rows, words, and the sequence between.
+    """
+    if plan.tensor_parallel == 1:
+        return model
+    from tfcalc.placed.layout import Layout, check_even
+    from tfcalc.placed.modules import FewerGroups
+    from tfcalc.placed.rules import on_device  # of those that ask for it
+
+    assert isinstance(model, HFModel)
+    piece = on_device(model.module(), Layout(plan.tensor_parallel, plan.sequence_parallel, rows=1, gathers_again=False))
+    for each in piece.all_of():
+        if isinstance(each, FewerGroups):
+            check_even("key and value heads", each.groups, "tensor", each.devices)
+    if plan.sequence_parallel:
+        check_even("sequence length", run.seq_len, "tensor", plan.tensor_parallel)
+    return model.run_by(piece)
+
+
+def check_alone(model: Model, plan: Training) -> None:
+    """Raise InvalidModel where layers are to be shared by code that is not Megatron's, nor DTensor's under FSDP."""
+    if (
+        isinstance(model, HFModel)
+        and plan.backend in ("auto", "transformers")
+        and placement_of(plan).by_units
+        and plan.tensor_parallel != 1
+        and (plan.pipeline_parallel, plan.virtual_pipeline) == (1, 1)
+    ):
+        return
     sizes = {"--tp": plan.tensor_parallel, "--pp": plan.pipeline_parallel, "--vpp": plan.virtual_pipeline}
     asked = [f"{flag} {value}" for flag, value in sizes.items() if value != 1]
     asked += ["--sequence-parallel"] if plan.sequence_parallel else []
     if asked:
-        raise InvalidModel(f"{asked[0]} needs --backend megatron (it is {plan.backend})", "add --backend megatron")
+        remedy = "add --backend megatron" + (", or --fsdp" if asked[0].startswith("--tp") else "")
+        raise InvalidModel(f"{asked[0]} needs --backend megatron (it is {plan.backend})", remedy)

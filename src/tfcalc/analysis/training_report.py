@@ -13,7 +13,7 @@ from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.standing import TrainingStep, bytes_in
 from tfcalc.analysis.stated import recomputed
 from tfcalc.analysis.training_memory import Peaks, training_step
-from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of
+from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of, trained_in
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held, params
@@ -150,7 +150,7 @@ def _other_phases(step: TrainingStep, units: str) -> str:
 def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     """What the code is, in a line."""
     again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
-    master = ("no fp32 master weights",) if plan.precision in PURE else ()
+    master = ("no fp32 master weights",) if plan.precision in PURE and plan.lora is None else ()
     if plan.backend == MEGATRON:
         return ("Megatron-LM's code", again)
     clipped = ("no gradient clipping",) if plan.optimizer_in_backward else ()
@@ -167,7 +167,15 @@ def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
         again,
         *master,
         *clipped,
+        *adapters_in_short(plan),
     )
+
+
+def adapters_in_short(plan: Training) -> tuple[str, ...]:
+    """``fp32 adapters under autocast``: as peft and transformers' Trainer train them."""
+    if plan.lora is None:
+        return ()
+    return (f"{plan.lora_dtype} adapters{' under autocast' * precision(plan.precision).autocast}",)
 
 
 def _caveats(model: Model, plan: Training) -> Iterator[str]:
@@ -175,6 +183,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     error = 0.0 if plan.backend == MEGATRON else known_error(model)
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
+    if plan.tensor_parallel != 1 and plan.backend != MEGATRON:
+        yield "Accuracy: an estimate; layers that GPUs share under FSDP were compared with DTensor's of one small model"
     if loops(model):
         yield "Accuracy: peaks of layers that loop over time came out up to 11 % below PyTorch's (random small models)"
     yield from of_text_alone(model)
@@ -257,6 +267,10 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
     yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
     if plan.preset:
         yield from _preset(plan.preset)
+    if plan.lora is not None:
+        bits = trained_in(plan)
+        dropped = f", dropout {plan.lora_dropout}" if plan.lora_dropout else ""
+        yield f"adapters in {plan.lora_dtype} ({bits.in_words}), as peft runs them{dropped}; all else is frozen"
     if plan.backend != MEGATRON:
         yield DEVICES[plan.device]
     if run.drops and plan.backend != MEGATRON:
@@ -270,7 +284,7 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
             "the buffers of both, the next layer's weights in backward, and all of what is in no layer"
         )
     if plan.gpus != 1 and plan.gradient_as_bucket_view:
-        yield "DDP buckets: gradients are views of them, and there all the time (gradient_as_bucket_view=True)"
+        yield "DDP buckets: gradients are views of them, and are never freed (gradient_as_bucket_view=True)"
     elif plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):

@@ -25,7 +25,7 @@ def shared(table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
     if zeros is not None:
         zeros.storage.home = (*trace.module, Place("position_bias"))
         if ctx.run.every:
-            zeros.node = Node("zeros", "", (), (), False, 0, 1)  # it never runs
+            zeros.node = Node("zeros", (), (), False, 0, 1)  # it never runs
             trace.until_end(zeros)
     return ctx._replace(bias=bias, memory=ctx.memory and ctx.memory._replace(bias=zeros))
 

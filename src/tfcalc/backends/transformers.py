@@ -164,6 +164,13 @@ class Transformers:
             return compiled_cross_entropy(logits, targets)
         return nll_of_softmax(logits.trace.to(logits, "float32") if upcasts else logits, targets)
 
+    def loss_of_shares(self, logits: Tensor) -> Tensor:
+        """DTensor's."""
+        from tfcalc.ops.collectives import of_logarithms  # few models are shared
+
+        self.begin_loss(logits.trace)
+        return of_logarithms(logits)
+
     def begin_loss(self, trace: Trace) -> None:
         """A phase of its own."""
         assert isinstance(trace, Interpreter)

@@ -137,9 +137,9 @@ def known(number: object) -> int | None:
     >>> known(traced("l", 200)), known(7), known(symbol("l"))
     (200, 7, None)
     """
-    if isinstance(number, Traced):
-        return number.whole
-    return number if isinstance(number, int) else None
+    if isinstance(number, int):
+        return number
+    return number.whole if isinstance(number, Traced) else None
 
 
 def formula_of(number: Any) -> Polynomial:

@@ -13,8 +13,9 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.tensors import plain
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.ops.elementwise import add, scaled
+from tfcalc.ops.elementwise import add, dropout, scaled
 from tfcalc.ops.products import linear
+from tfcalc.ops.shapes import copied
 from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.memory_tracker import MemoryTracker
 from tfcalc.tape.numerics import Numerics
@@ -49,7 +50,7 @@ def tuned(tree: Component) -> Tuned:
 
 
 class Tuning(Interpreter):
-    """Runs a model of which a part is trained, or small maps beside its own (LoRA as peft runs it, without dropout)."""
+    """Runs a model of which a part is trained, or small maps beside its own (LoRA as peft runs it)."""
 
     def __init__(self, tape: Tape, numerics: Numerics, *, every_layer: bool) -> None:
         super().__init__(tape, numerics, self._is_trained, every_layer=every_layer)
@@ -59,13 +60,26 @@ class Tuning(Interpreter):
         return not self.tuned.frozen or _plain(path) not in self.tuned.frozen
 
     def adapted(self, part: Part, x: Tensor, made: Tensor) -> Tensor:
-        """``made + (x A) B · α/r``."""
-        if not self.tuned.adapters or _plain(self.tape.path) not in self.tuned.adapters:
+        """``made + (x A) B · α/r``, where x is brought to the adapters' format, and the sum back to that of ``made``.
+
+        Beside 4-bit weights autocast brings x to the format of products itself, and what the adapters make is brought
+        back before the sum.
+
+        Source: peft's tuners/lora/layer.py (Linear.forward) and tuners/lora/bnb.py (Linear4bit.forward).
+        """
+        maps = self.tuned.adapters.get(_plain(self.tape.path)) if self.tuned.adapters else None
+        if maps is None:
             return made
-        for weight, name in zip(self.tuned.adapters[_plain(self.tape.path)], MAPS, strict=True):
+        dtype, packed = self.numerics.adapters or self.numerics.weights, self.numerics.packed
+        if packed:
+            made = copied(made, made.shape, "clone", made.strides)
+        read = x if packed and self.numerics.autocast else self.to(x, dtype)  # a variable has it to the end
+        y = dropout(read, "lora_dropout") if self.numerics.drops_adapters else read
+        for weight, name in zip(maps, MAPS, strict=True):
             with self.tape.inside(part.name + name):
-                x = linear(x, self.weight(weight._replace(frozen=False)))
-        return add(made, scaled(x))
+                y = linear(y, self.weight(weight._replace(frozen=False), dtype=self.numerics.adapters))
+        y = scaled(y)
+        return add(made, self.to(y, made.dtype)) if packed else self.to(add(made, y), made.dtype)
 
 
 _plain = lru_cache(maxsize=4096)(plain)

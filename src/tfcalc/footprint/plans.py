@@ -20,17 +20,18 @@ AUTO = "auto"
 class Training(Described):
     """How a model is trained: number formats, optimizer, backend, what is frozen, and over how many GPUs.
 
-    ``precision`` "auto" is the checkpoint's own number format (fp32 for the model without a name); ``backend`` "auto"
-    is transformers for published models and torch.nn for the classic one. A ``preset`` is only told of: its fields are
-    those of :func:`tfcalc.training_preset`.
+    ``precision`` "auto" is the checkpoint's own number format (fp32 for the model without a name), in which adapters
+    of a 16-bit checkpoint are trained under autocast, as transformers' Trainer does; ``backend`` "auto" is transformers
+    for published models and torch.nn for the classic one. A ``preset`` is only told of: its fields are those of
+    :func:`tfcalc.training_preset`.
     """
 
     preset: str = text(
         "a trainer's own options in the place of defaults, such as torchtune/full-single-device", "--preset"
     )
     precision: str = choice(
-        "number formats of training: bf16-mixed is autocast over fp32 weights, bf16-master keeps fp32 master weights; "
-        "auto: the checkpoint's own",
+        "number formats of training: bf16-mixed is autocast over fp32 weights, bf16-autocast over bf16 ones, "
+        "bf16-master keeps fp32 master weights; auto: the checkpoint's own, with LoRA under autocast",
         "--precision",
         default=AUTO,
         known=(AUTO, *PRECISIONS),
@@ -81,6 +82,13 @@ class Training(Described):
         "modules to adapt, as comma-separated name suffixes", "--lora-targets", default="all-linear"
     )
     dora: bool = choice("DoRA: LoRA with a trained magnitude per output", "--dora/--no-dora", default=False)
+    lora_dtype: str = choice(
+        "number format of the adapters; auto: fp32 under autocast, as peft has them, else that of the weights",
+        "--lora-dtype",
+        default=AUTO,
+        known=(AUTO, "fp32", "bf16", "fp16"),
+    )
+    lora_dropout: str = text("probability of dropout before the adapters; any above 0 costs the same", "--lora-dropout")
     base_weights: str = text("format of the frozen weights under LoRA (nf4, int8, bf16, ...)", "--base-weights")
     freeze: str = text("modules not to train, as comma-separated names or patterns", "--freeze")
     zero: str = choice("ZeRO stage: which model states are sharded over GPUs", "--zero", default="0", known=STAGES)
@@ -99,13 +107,13 @@ class Training(Described):
     offload: str = choice("model states offloaded to CPU memory", "--offload", default="none", known=OFFLOADS)
     tensor_parallel: Num = dimension(
         "t",
-        "tensor parallelism: GPUs over which each layer is split (megatron)",
+        "tensor parallelism: GPUs over which each layer is split (megatron; or --fsdp)",
         "--tp",
         "--tensor-parallel",
         default=1,
     )
     sequence_parallel: bool = choice(
-        "sequence parallelism: norms and dropout sharded as well (megatron)",
+        "sequence parallelism: norms and dropout sharded as well (with --tp)",
         "--sequence-parallel/--no-sequence-parallel",
         default=False,
     )

@@ -85,6 +85,7 @@ def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> 
     """torch.nn.functional.layer_norm: keeps what it reads, and each row's mean and deviation."""
     trace = x.trace
     x = trace.upper(x)
+    weight, bias = (None if each is None else trace.upper(each) for each in (weight, bias))
     kind = trace.statistics(x.dtype)
     mean, deviation = (trace.new((*x.shape[:-1], 1), kind, name) for name in ("mean", "1/std"))
     affine = tuple(each for each in (weight, bias) if each is not None)

@@ -15,7 +15,8 @@ class Numerics(NamedTuple):
     mask has (FakeTensorMode, torch.compile), so that one of ones stays. ``packed``: whether the matrices that are not
     trained are quantized, and unpacked for each product; ``keeps_inputs``: whether such products keep what they read,
     as bitsandbytes' do in 8 bits, and not in 4. ``cuda``: whether what is peculiar to CUDA's own kernels counts, as
-    that of softmax does.
+    that of softmax does. ``adapters``: the format of trained maps beside others, where that is not the weights';
+    ``drops_adapters``: whether there is dropout before these.
     """
 
     weights: str = "float32"
@@ -24,6 +25,8 @@ class Numerics(NamedTuple):
     aligned_masks: bool = True
     traced: bool = False
     packed: bool = False
+    adapters: str = ""
+    drops_adapters: bool = False
     keeps_inputs: bool = False
     cuda: bool = False
 

@@ -125,7 +125,7 @@ class Tape:
         outputs: int = 1,
     ) -> Node:
         """A node of the graph."""
-        made = Node(name, self.path, inputs, saves, passes, scratch, outputs)
+        made = Node(name, inputs, saves, passes, scratch, outputs)
         if self.first_run:
             self.uses(inputs)
             for storage in made.saved:

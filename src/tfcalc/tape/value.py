@@ -42,12 +42,11 @@ class Node:
     are not new memory: they were computed in forward, or are written over what was kept.
     """
 
-    __slots__ = ("again", "inputs", "module", "name", "passes", "pending", "ready", "saved", "scratch")
+    __slots__ = ("again", "inputs", "name", "passes", "pending", "ready", "saved", "scratch")
 
     def __init__(
         self,
         name: str,
-        module: str,
         inputs: Sequence[Value | None],
         saved: Iterable[Value],
         passes: bool,
@@ -55,7 +54,6 @@ class Node:
         outputs: int,
     ) -> None:
         self.name = name
-        self.module = module
         self.inputs = [(v.node, v.output, v.shape, v.dtype) if v is not None else None for v in inputs]
         self.saved = [value.storage.kept_as or value.storage for value in saved]
         self.passes = passes
@@ -94,7 +92,7 @@ class Crossing(Node):
     __slots__ = ("crossed",)
 
     def __init__(self, crossed: Callable[[], None]) -> None:
-        super().__init__("crossing", "", (), (), False, 0, 0)
+        super().__init__("crossing", (), (), False, 0, 0)
         self.crossed = crossed
 
 
@@ -107,7 +105,7 @@ class Leaf(Node):
     __slots__ = ("gradient", "shape", "uses")
 
     def __init__(self, name: str, shape: tuple[Num, ...] | None = None) -> None:
-        super().__init__(name, "", (), (), False, 0, 1)
+        super().__init__(name, (), (), False, 0, 1)
         self.gradient: Storage | None = None
         self.shape = shape
         self.uses = 0

@@ -58,6 +58,21 @@ def adapted(tree: Component, adapter: Adapter) -> Component:
     return frozen(_beside(tree, adapter, _Place()), lambda _, leaf: leaf.kind != "adapter")
 
 
+def drops(dropout: str) -> bool:
+    """Whether dropout of this probability does anything. Raises InvalidModel for what is none.
+
+    >>> drops("0.05"), drops("0"), drops("")
+    (True, False, False)
+    """
+    try:
+        share = float(dropout or 0)
+    except ValueError:
+        share = 1.0
+    if not 0 <= share < 1:
+        raise InvalidModel(f"--lora-dropout {quoted(dropout)} is no probability", "give one below 1, such as 0.05")
+    return share > 0
+
+
 def frozen_where(tree: Component, *patterns: str) -> Component:
     """The same tree, untrained where a pattern fits a module's name, or one above it (``*embed*``, ``model.layers``).
 

@@ -1,9 +1,11 @@
 """Precisions of training: how many bits each number of a weight, its gradient, its copies and its moments has."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.number_formats import NUMBERS
+from tfcalc.number_formats import FP32, NUMBERS
 from tfcalc.printable import quoted
 
 
@@ -38,6 +40,28 @@ class Precision(NamedTuple):
         return NUMBERS[self.compute].bits
 
     @property
+    def stored(self) -> str:
+        """The format of the weights."""
+        return FP32.name if self.weights == FP32.bits else self.compute
+
+    @property
+    def adapted(self) -> str:
+        """The format that adapters have beside such weights.
+
+        Under autocast, and beside fp32 weights, that is fp32: peft casts adapters of 16-bit models up. All else runs in
+        one format, and so do they (Lightning's bf16-true, torchtune, DeepSpeed's and Megatron-LM's master weights).
+
+        Source: peft's ``cast_adapter_dtype`` (tuners/tuners_utils.py), ``autocast_adapter_dtype=True``.
+        """
+        return FP32.name if self.autocast else self.stored
+
+    def of_adapters(self, dtype: str) -> Precision:
+        """The same of what is trained, where that is adapters in this format: an optimizer changes them as they are."""
+        bits = NUMBERS[dtype].bits
+        same = bits == self.weights
+        return self if same else self._replace(weights=bits, gradients=bits, master=0, moments=bits)
+
+    @property
     def in_words(self) -> str:
         """``2 + 2 + 4 + 8 bytes …`` with two moments, as AdamW has."""
         parts = (self.weights, self.gradients, self.master, 2 * self.moments)
@@ -55,6 +79,9 @@ PRECISIONS = {
         # torch.autocast over fp32 weights: Micikevicius et al. 2018 (arXiv 1710.03740) keep their fp32 weights so
         Precision("bf16-mixed", 32, 32, 0, 32, "bf16", autocast=True),
         Precision("fp16-mixed", 32, 32, 0, 32, "fp16", autocast=True),
+        # the same over weights in 16 bits: transformers' Trainer with bf16=True and a model that is loaded in bf16
+        Precision("bf16-autocast", 16, 16, 0, 16, "bf16", autocast=True),
+        Precision("fp16-autocast", 16, 16, 0, 16, "fp16", autocast=True),
         # FSDP's MixedPrecisionPolicy(param_dtype=bf16, reduce_dtype=fp32): what devices share is fp32
         Precision("bf16-fsdp", 32, 32, 0, 32, "bf16"),
         Precision("fp16-fsdp", 32, 32, 0, 32, "fp16"),
@@ -66,7 +93,7 @@ PRECISIONS = {
         Precision("fp16-master-fp32-grads", 16, 32, 32, 32, "fp16"),
     )
 }
-"""Those that have a name; with AdamW: 4+4+8, 2+2+4, 2+2+4, 4+4+8, 2+2+12 and 2+4+12 bytes per parameter."""
+"""Those that have a name; with AdamW: 4+4+8, 2+2+4, 4+4+8, 2+2+4, 2+2+12 and 2+4+12 bytes per parameter."""
 
 SPELLINGS = {
     # torch.amp and transformers' Trainer (--bf16, --fp16)
