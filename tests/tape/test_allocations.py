@@ -7,7 +7,7 @@ from itertools import accumulate
 import pytest
 
 from tfcalc import Training, Workload, load
-from tfcalc.analysis.training_plan import numerics, trained
+from tfcalc.analysis.training_plan import code_of, numerics, trained
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.defaults import resolve_training
@@ -31,7 +31,7 @@ def test_most_is_live_when_the_tracker_says_so(name: str, recompute: str, gradie
     run, plan = resolve_training(model, run, plan)
     tree, formats = trained(model.tree(run), plan), numerics(precision(plan.precision), plan)
     recorder = AllocationRecorder()
-    args = (tree, model, run, formats, plan.backend, Trainer(gradients_stay))
+    args = (tree, model, run, formats, code_of(plan), Trainer(gradients_stay))
     step(*args, recorder, ends_alone=False)
     events = recorder.events
     made = {event.tensor: event.bytes for event in events if event.bytes}

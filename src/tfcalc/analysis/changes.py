@@ -1,7 +1,7 @@
 """What could be done otherwise so that it takes less memory, in the order that people try it.
 
-Training: number formats and kernels that cost nothing, gradient checkpointing, adapters (LoRA, QLoRA), an 8-bit
-optimizer, an optimizer that keeps less, smaller batches with gradient accumulation, ZeRO over more GPUs, offload.
+Training: number formats and kernels that cost nothing, gradient checkpointing, adapters (LoRA, QLoRA), an 8-bit or
+paged optimizer, its step in backward, a loss in chunks, an optimizer that keeps less, smaller batches with gradient accumulation, ZeRO over more GPUs, offload.
 Serving: weights in 8 and 4 bits, an 8-bit cache, a shorter context, fewer requests. At rest: weights of fewer bits.
 """
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ADAM = ("adam", "adamw", "adamw-forloop", "adamw-fused")
 STATELESS = ("none", "sgd")
+EIGHT_BITS = (("8-bit AdamW", "adamw-8bit"), ("paged 8-bit AdamW", "paged-adamw-8bit"))
 RANK, QUANTIZED = 16, "nf4-dq"
 GPUS = (2, 4, 8, 16, 32, 64)
 STAGES = ("1", "2", "3")
@@ -84,7 +85,9 @@ class Change(NamedTuple):
         if values.get("base_weights") == QUANTIZED and "lora" in values:
             found.append(f"--qlora {values.pop('lora')}")
             del values["base_weights"]
-        return (*found, *(f"{known[name]} {value}" for name, value in values.items()))
+        switches = [known[name].split("/")[0] for name, value in values.items() if value is True]
+        others = (f"{known[name]} {value}" for name, value in values.items() if value is not True)
+        return (*found, *switches, *others)
 
 
 Changes = tuple[Change, ...]
@@ -126,8 +129,7 @@ class Ways:
         """The first that has several degrees by these, the others as far as they go."""
         varied = next((name for name in names if len(self.known[name]) > 1), names[0])
         return tuple(
-            tuple(degree if name == varied else self.known[name][-1] for name in names)
-            for degree in self.known[varied]
+            tuple(degree if name == varied else self.known[name][-1] for name in names) for degree in self.known[varied]
         )
 
 
@@ -135,6 +137,8 @@ OF_TRAINING = (
     "qlora+checkpointing",
     "lora+checkpointing",
     "8-bit+checkpointing",
+    "in-backward+checkpointing",
+    "loss+checkpointing",
     "adafactor+checkpointing",
     "precision+checkpointing",
     "gpus+checkpointing",
@@ -147,6 +151,7 @@ OF_TRAINING = (
     "lora+gpus",
     "qlora+checkpointing+batch",
     "lora+checkpointing+batch",
+    "8-bit+in-backward+checkpointing",
     "8-bit+checkpointing+batch",
     "adafactor+checkpointing+batch",
     "qlora+checkpointing+precision",
@@ -172,7 +177,9 @@ def of_training(model: Model, run: Workload, plan: Training) -> Ways:
             "precision": _precisions(plan),
             "lora": _lora(model, plan),
             "qlora": _qlora(model, plan),
-            "8-bit": [Change("8-bit AdamW", {"optimizer": "adamw-8bit"})] if plan.optimizer in ADAM else [],
+            "8-bit": [Change(name, {"optimizer": of}) for name, of in EIGHT_BITS] if plan.optimizer in ADAM else [],
+            "in-backward": _in_backward(plan),
+            "loss": _loss(model, plan),
             "adafactor": _optimizer("Adafactor", "adafactor", plan),
             "sgd": _optimizer("SGD without momentum", "sgd", plan),
             "batch": list(_smaller_batches(run, plan)),
@@ -253,6 +260,21 @@ def _qlora(model: Model, plan: Training) -> list[Change]:
         return []
     rank = RANK if plan.lora is None else exact(plan.lora)
     return [Change(f"QLoRA r={rank}", {"lora": rank, "base_weights": QUANTIZED})]
+
+
+def _in_backward(plan: Training) -> list[Change]:
+    """Where one GPU steps what it has just computed, and nothing is added up."""
+    steps = plan.optimizer != "none" and not precision(plan.precision).master and plan.backend != "megatron"
+    alone = plan.gpus == 1 and plan.grad_accum == 1 and plan.offload == "none"
+    if plan.optimizer_in_backward or not (steps and alone):
+        return []
+    return [Change("optimizer in backward", {"optimizer_in_backward": True})]
+
+
+def _loss(model: Model, plan: Training) -> list[Change]:
+    """Of so many tokens at a time that the logits of all are never there."""
+    own = isinstance(model, HFModel) and plan.loss == AUTO and plan.backend in (AUTO, "transformers")
+    return [Change("chunked loss", {"loss": "checkpointed"})] if own else []
 
 
 def _optimizer(name: str, option: str, plan: Training) -> list[Change]:

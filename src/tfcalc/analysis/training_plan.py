@@ -11,6 +11,7 @@ from tfcalc.core.component import Component
 from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
+from tfcalc.execution.programs import Code, compilable
 from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.formats.names import PLAIN, format_named
 from tfcalc.footprint.training.adapters import drops
@@ -18,6 +19,7 @@ from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
+from tfcalc.nn.model import WithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.tape.numerics import Numerics
 
@@ -129,6 +131,45 @@ def numerics(by: Precision, plan: Training) -> Numerics:
         return formats
     stored = format_named(plan.base_weights).name
     return formats._replace(packed=stored not in PLAIN, keeps_inputs=stored == LLM_INT8)
+
+
+def code_of(plan: Training) -> Code:
+    """Whose code runs."""
+    return Code(plan.backend, plan.loss, plan.compile)
+
+
+def check_code(model: Model, run: Workload, plan: Training) -> None:
+    """Raise InvalidModel for a loss, or for compiled layers, where they have no effect or where nobody knows it."""
+    if plan.loss != "auto":
+        if not isinstance(model, HFModel) or plan.backend == MEGATRON:
+            raise InvalidModel(f"--loss {plan.loss} has no effect on {_code_named(model, plan)}", "leave it out")
+        if not any(isinstance(each, WithHead) for each in model.module().all_of()):
+            raise InvalidModel(f"--loss {plan.loss} has no effect on {model.summary}: it has no logits of words")
+    if plan.compile:
+        why = _not_compiled(model, run, plan)
+        if why:
+            raise InvalidModel(f"--compile {why} is not supported", "leave it out, or see --backend fused")
+
+
+def _code_named(model: Model, plan: Training) -> str:
+    return f"--backend {plan.backend}" if isinstance(model, HFModel) else model.summary
+
+
+def _not_compiled(model: Model, run: Workload, plan: Training) -> str:
+    """What it is about these layers that the rule of what compiled ones keep was not compared for; nothing if all was.
+
+    They are layers of RMSNorms, of attention by one kernel, and of gated networks, without dropout
+    (tests/verify/test_compiled_layers.py).
+    """
+    if not isinstance(model, HFModel) or plan.backend not in ("auto", "transformers", "torchtune"):
+        return f"of {_code_named(model, plan)}"
+    if precision(plan.precision).autocast:
+        return f"with --precision {plan.precision}"
+    if not run.fused or run.recompute == "selective":
+        return f"with attention kernel {run.kernel}, checkpointing {run.recompute}"
+    if not compilable(model.module(), drops=run.drops):
+        return f"of the layers of {model.summary}"
+    return ""
 
 
 def known_error(model: Model) -> float:
