@@ -111,8 +111,7 @@ def test_fsdp_gathers_and_reduces_on_streams_of_its_own() -> None:
     run, plan = resolve_training(model, Workload(phase="train", seq_len=16, recompute="full"), plan)
     tree, recorder = trained(model.tree(run), plan), AllocationRecorder()
     formats = numerics(precision(plan.precision), plan)
-    found = units(tree, plan)
-    step(tree, model, run, formats, "auto", gradients_stay=True, units=found, tracker=recorder, ends_alone=False)
+    step(tree, model, run, formats, code_of(plan), Trainer(units=units(tree, plan)), recorder, ends_alone=False)
     gathered, pieces = ([event.bytes for event in recorder.events if event.stream == stream] for stream in (1, 2))
     assert gathered == [2 * root, *[2 * layer] * 32], "each layer's in forward and in backward"
     assert pieces == [*[2 * layer // 4] * 16, 2 * root // 4]
