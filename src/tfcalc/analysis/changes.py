@@ -1,7 +1,8 @@
 """What could be done otherwise so that it takes less memory, in the order that people try it.
 
 Training: number formats and kernels that cost nothing, gradient checkpointing, adapters (LoRA, QLoRA), an 8-bit or
-paged optimizer, its step in backward, a loss in chunks, an optimizer that keeps less, smaller batches with gradient accumulation, ZeRO over more GPUs, offload.
+paged optimizer, its step in backward, a loss in chunks, an optimizer that keeps less, smaller batches with gradient
+accumulation, ZeRO over more GPUs, offload.
 Serving: weights in 8 and 4 bits, an 8-bit cache, a shorter context, fewer requests. At rest: weights of fewer bits.
 """
 
