@@ -44,9 +44,10 @@ def test_of_a_loop_each_turn_has_its_own_and_each_layer_its_own_once() -> None:
     """What a turn of Mamba's loop over time keeps is made once, and again for all turns: it is one storage."""
     model = load("mamba-790m")
     run, plan = resolve_training(model, Workload(phase="train", seq_len=16), Training(precision="fp32"))
-    args = (trained(model.tree(run), plan), model, run, numerics(precision(plan.precision), plan), plan.backend)
-    every = step(*args, gradients_stay=True, ends_alone=False).phases
-    some = step(*args, gradients_stay=True).phases
+    formats = numerics(precision(plan.precision), plan)
+    args = (trained(model.tree(run), plan), model, run, formats, code_of(plan), Trainer())
+    every = step(*args, ends_alone=False).phases
+    some = step(*args).phases
     assert {name: phase.total for name, phase in some.items()} == {name: phase.total for name, phase in every.items()}
 
 
