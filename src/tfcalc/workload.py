@@ -172,7 +172,7 @@ class Workload(Described):
 
     @property
     def by_operation(self) -> bool:
-        """Whether some results of layers that backward recomputes are kept: every other product, and attention's."""
+        """Whether of layers that backward recomputes some results are saved: every other product's, and attention's."""
         return self.recompute == "selective-op"
 
     def pairs(

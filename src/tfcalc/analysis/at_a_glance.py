@@ -169,6 +169,8 @@ def of_training(model: Model, workload: Workload, plan: Training) -> str:
     if plan.gpus != 1:
         sharing = f"ZeRO-{plan.zero}" if plan.zero != "0" else "DDP"
         gpus = f" per GPU, {plan.gpus:,} GPUs, {'FSDP' if plan.layout.startswith('fsdp') else sharing}"
+    if plan.tensor_parallel != 1:
+        gpus += f" x {plan.tensor_parallel:,} (tensor parallel)"
     size = f"batch {workload.batch_size:,} x {workload.seq_len:,} tokens"
     steps = f"{OPTIMIZERS[plan.optimizer]}{' in backward' if plan.optimizer_in_backward else ''}"
     return f"{called(model)}, {kind}, {plan.precision}, {steps}, {size}{micro}{gpus}"

@@ -15,6 +15,7 @@ from tfcalc.analysis.training_plan import (
     gradients_stay,
     known_error,
     numerics,
+    piece_of,
     placement_of,
     stored_as,
     trained,
@@ -57,13 +58,14 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     run, plan = resolve_training(model, run, plan)
     if plan.backend == MEGATRON:
         return _on_megatron(model, run, plan)
-    check_alone(plan)
+    check_alone(model, plan)
     known_error(model)
     check_loops(model, run)
     check_offloaded(run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
+    model_, run_ = piece_of(remembering(model), run, plan), remembering(run)
+    model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
-    model_, run_ = remembering(model), remembering(run)
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
@@ -97,10 +99,11 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     run, plan = resolve_training(model, run, plan)
     if plan.backend == MEGATRON:
         raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
-    check_alone(plan)
+    check_alone(model, plan)
     known_error(model)
     check_loops(model, run)
     check_offloaded(run, plan)
+    model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
     states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
@@ -134,7 +137,7 @@ class Peaks:
         stay = _gradients_stay(plan)
         key = run, plan.replaced(**off_tape(plan)), stay
         if key not in self.steps:
-            self.steps[key] = _step(sized, self.model, run, plan)
+            self.steps[key] = _step(sized, piece_of(self.model, run, plan), run, plan)
         return highest(_phases(plan, states, buffers, self.steps[key])).total
 
     def least(self, run: Workload, plan: Training) -> int:
@@ -175,7 +178,7 @@ class Peaks:
         return reserved(states, buffers, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
 
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
-        sized = trained(self.model.tree(run), plan)
+        sized = trained(piece_of(self.model, run, plan).tree(run), plan)
         if plan not in self.states:
             stored = stored_as(self.model, sized)
             self.states[plan] = states_of(stored, stored, plan)

@@ -188,10 +188,40 @@ def check_in_backward(plan: Training) -> None:
         raise InvalidModel(f"{flag} with the fp32 master weights of {by.name}", "give --precision bf16-mixed or bf16")
 
 
-def check_alone(plan: Training) -> None:
-    """Raise InvalidModel where layers are to be shared by code that is not Megatron's."""
+def piece_of(model: Model, run: Workload, plan: Training) -> Model:
+    """What one GPU has of a model whose layers several share; all of it, where none do. Raises InvalidModel.
+
+    Source: torchtitan's ``apply_tp``, which shards as Megatron-LM does: columns, rows, words, and the sequence between.
+    """
+    if plan.tensor_parallel == 1:
+        return model
+    from tfcalc.placed.layout import Layout, check_even
+    from tfcalc.placed.modules import FewerGroups
+    from tfcalc.placed.rules import on_device  # of those that ask for it
+
+    assert isinstance(model, HFModel)
+    piece = on_device(model.module(), Layout(plan.tensor_parallel, plan.sequence_parallel, rows=1, gathers_again=False))
+    for each in piece.all_of():
+        if isinstance(each, FewerGroups):
+            check_even("key and value heads", each.groups, "tensor", each.devices)
+    if plan.sequence_parallel:
+        check_even("sequence length", run.seq_len, "tensor", plan.tensor_parallel)
+    return model.run_by(piece)
+
+
+def check_alone(model: Model, plan: Training) -> None:
+    """Raise InvalidModel where layers are to be shared by code that is not Megatron's, nor DTensor's under FSDP."""
+    if (
+        isinstance(model, HFModel)
+        and plan.backend in ("auto", "transformers")
+        and placement_of(plan).by_units
+        and plan.tensor_parallel != 1
+        and (plan.pipeline_parallel, plan.virtual_pipeline) == (1, 1)
+    ):
+        return
     sizes = {"--tp": plan.tensor_parallel, "--pp": plan.pipeline_parallel, "--vpp": plan.virtual_pipeline}
     asked = [f"{flag} {value}" for flag, value in sizes.items() if value != 1]
     asked += ["--sequence-parallel"] if plan.sequence_parallel else []
     if asked:
-        raise InvalidModel(f"{asked[0]} needs --backend megatron (it is {plan.backend})", "add --backend megatron")
+        remedy = "add --backend megatron" + (", or --fsdp" if asked[0].startswith("--tp") else "")
+        raise InvalidModel(f"{asked[0]} needs --backend megatron (it is {plan.backend})", remedy)

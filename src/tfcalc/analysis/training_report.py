@@ -189,6 +189,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     error = 0.0 if plan.backend == MEGATRON else known_error(model)
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
+    if plan.tensor_parallel != 1 and plan.backend != MEGATRON:
+        yield "Accuracy: an estimate; layers that GPUs share under FSDP were compared with DTensor's of one small model"
     if loops(model):
         yield "Accuracy: peaks of layers that loop over time came out up to 11 % below PyTorch's (random small models)"
     yield from of_text_alone(model)
@@ -276,7 +278,7 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
             "the buffers of both, the next layer's weights in backward, and all of what is in no layer"
         )
     if plan.gpus != 1 and plan.gradient_as_bucket_view:
-        yield "DDP buckets: gradients are views of them, and there all the time (gradient_as_bucket_view=True)"
+        yield "DDP buckets: gradients are views of them, and are never freed (gradient_as_bucket_view=True)"
     elif plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):

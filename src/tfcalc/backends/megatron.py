@@ -14,6 +14,7 @@ from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
 from tfcalc.number_formats import BF16
 from tfcalc.ops.attention import by_token
+from tfcalc.ops.collectives import of_copy
 from tfcalc.ops.elementwise import IDENTITIES, dropout, pointwise
 from tfcalc.ops.rows import softmax
 from tfcalc.tape.call import Call
@@ -44,6 +45,10 @@ class Megatron(Transformers):
     def gate(self, kind: str, gate: Tensor, up: Tensor) -> Tensor:
         """``act(gate) · up`` in one operation, which keeps both and makes the activation again (SwiGLUFunction)."""
         return gate.trace.call(Call("gated", (gate, up), gate.shape, gate.dtype, saves=(gate, up)))
+
+    def loss_of_shares(self, logits: Tensor) -> Tensor:
+        """Of a copy in fp32."""
+        return of_copy(logits)
 
     def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
         """Where they stand."""

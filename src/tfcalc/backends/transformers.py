@@ -138,6 +138,13 @@ class Transformers:
             ids = logits.trace.new(logits.shape[:-1], "int64", "labels")
         return nll_of_softmax(logits.trace.to(logits, "float32") if model.upcasts else logits, self.labels(model, ids))
 
+    def loss_of_shares(self, logits: Tensor) -> Tensor:
+        """DTensor's."""
+        from tfcalc.ops.collectives import of_logarithms  # few models are shared
+
+        self.begin_loss(logits.trace)
+        return of_logarithms(logits)
+
     def begin_loss(self, trace: Trace) -> None:
         """A phase of its own."""
         assert isinstance(trace, Interpreter)

@@ -146,6 +146,13 @@ class HFModel:
 
         return counted(self.module(), run)._replace(kind="model")
 
+    def run_by(self, module: Module) -> HFModel:
+        """The same config, of which another module runs: the piece that one device has."""
+        same = {"name": self.name, "treated_as": self.treated_as, "dtype_note": self.dtype_note}
+        made = HFModel(self.data, instead=self.instead, changed=self.changed, **same)
+        made._read, made._module = self.reading, module
+        return made
+
     def module(self) -> Module:
         """The model as a module that runs."""
         if self._module is None:

@@ -91,13 +91,13 @@ class Training(Described):
     offload: str = choice("model states offloaded to CPU memory", "--offload", default="none", known=OFFLOADS)
     tensor_parallel: Num = dimension(
         "t",
-        "tensor parallelism: GPUs over which each layer is split (megatron)",
+        "tensor parallelism: GPUs over which each layer is split (megatron; or --fsdp)",
         "--tp",
         "--tensor-parallel",
         default=1,
     )
     sequence_parallel: bool = choice(
-        "sequence parallelism: norms and dropout sharded as well (megatron)",
+        "sequence parallelism: norms and dropout sharded as well (with --tp)",
         "--sequence-parallel/--no-sequence-parallel",
         default=False,
     )

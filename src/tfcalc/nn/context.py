@@ -87,6 +87,10 @@ class Backend(Protocol):
         """The loss of the logits that a head makes of ``x``."""
         ...
 
+    def loss_of_shares(self, logits: Tensor) -> Tensor:
+        """That of the logits of some words, where other devices have those of the others."""
+        ...
+
 
 class Cache(Protocol):
     """What the modules of a model keep from one step of decoding to the next."""

@@ -15,11 +15,11 @@ Source: Shoeybi et al. 2019 (arXiv 1909.08053), section 3: f and g; Korthikanti 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tfcalc.core.cost import Elementwise, Message
 from tfcalc.core.number import Num, divide, product, total
-from tfcalc.number_formats import FP32
+from tfcalc.number_formats import FP32, INT64
 from tfcalc.ops.work import CROSS_ENTROPY
 from tfcalc.tape.call import Call, Leaf
 from tfcalc.tape.tensor import Shape, Tensor
@@ -42,13 +42,14 @@ def summed_over_all(x: Tensor, devices: Num) -> Tensor:
     return x.trace.call(call._replace(messages=(message,), passes=True))
 
 
-def gathered_sequence(x: Tensor, devices: Num) -> Tensor:
+def gathered_sequence(x: Tensor, devices: Num, *, again: bool = True) -> Tensor:
     """G of sequence parallelism: the tokens of all devices, of which each has a share.
 
-    What reads them keeps the share alone, and backward gathers them once more for the gradient of its weights.
+    What reads them keeps the share alone, and backward gathers them once more for the gradient of its weights
+    (``again``: Megatron-LM); or it keeps what was gathered (DTensor).
     """
-    call = _gathering(x, _with_axis(x, 1, x.shape[1] * devices), devices, "input", again=True)
-    return x.trace.call(call._replace(kept_as=x.storage))
+    call = _gathering(x, _with_axis(x, 1, x.shape[1] * devices), devices, "input", again=again)
+    return x.trace.call(call._replace(kept_as=x.storage if again else None))
 
 
 def scattered_sum(x: Tensor, devices: Num) -> Tensor:
@@ -86,24 +87,45 @@ def handed_on(x: Tensor, forward: Num, backward: Num) -> Tensor:
     return x.trace.call(call._replace(messages=(message,), kernels=()))
 
 
-def cross_entropy_of_shares(logits: Tensor, name: str, devices: Num) -> Tensor:
-    """``−log softmax(logits)[next token]`` where each device has the logits of some words; a copy in fp32 is kept.
+def cross_entropy_of_shares(logits: Tensor, name: str, devices: Num, code: Callable[[], Tensor]) -> Tensor:
+    """``−log softmax(logits)[next token]`` where each device has the logits of some words.
 
     They agree on each token's largest logit, on that of its target, and on the sum of exponentials: three numbers a
     token, each by an all-reduce.
 
-    Source: Megatron-LM's ``vocab_parallel_cross_entropy``; Korthikanti et al. 2022, section 4.3: "the cross entropy
-    loss requires storing the logits which are calculated in 32-bit floating point".
+    Source: Megatron-LM's ``vocab_parallel_cross_entropy``; torch.distributed.tensor.parallel.loss_parallel.
     """
     work = (Elementwise("cross-entropy", logits.elements, *CROSS_ENTROPY),)
     agreed = Message(ALL_REDUCE, devices, logits.rows, forward=3, backward=0, bits=FP32.bits)
     call = Call("cross_entropy", (logits,), (), FP32.torch, elementwise=work, leaf=Leaf(name, "loss"))
-    return logits.trace.compose(call._replace(messages=(agreed,)), lambda: _of_copy(logits))
+    return logits.trace.compose(call._replace(messages=(agreed,)), code)
 
 
-def _of_copy(logits: Tensor) -> Tensor:
+def of_copy(logits: Tensor) -> Tensor:
+    """The loss of a copy of the logits in fp32, which is kept.
+
+    Source: Korthikanti et al. 2022, section 4.3: "the cross entropy loss requires storing the logits which are
+    calculated in 32-bit floating point".
+    """
     copy = logits.trace.call(Call("logits", (logits,), logits.shape, FP32.torch, kernels=("_to_copy",)))
     return logits.trace.call(Call("cross_entropy", (copy,), (), FP32.torch, saves=(copy,)))
+
+
+def of_logarithms(logits: Tensor) -> Tensor:
+    """The loss of the logarithms of the softmax over all devices' words, which are kept, in fp32.
+
+    Beside the logits' copy there are for a moment those less the largest; in backward the softmax itself.
+
+    Source: torch.distributed.tensor.parallel.loss (``_log_softmax``, ``_nll_loss_and_log_softmax_backward``).
+    """
+    trace = logits.trace
+    copy = trace.to(logits, FP32.torch)
+    size = copy.elements * (FP32.bits // 8)
+    trace.needed(2 * size)
+    logarithms = Call("log_softmax", (copy,), copy.shape, FP32.torch, saves_result=True, scratch=size)
+    made = trace.call(logarithms)
+    labels = trace.new(logits.shape[:-1], INT64.torch, "labels")
+    return trace.call(Call("nll_loss", (made,), (), FP32.torch, saves=(made, labels)))
 
 
 def _gathering(

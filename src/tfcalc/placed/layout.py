@@ -18,7 +18,7 @@ class Layout(NamedTuple):
     ``tp`` devices share each layer (tensor parallelism). With ``sequence_parallel`` they share the sequence outside
     attention and MLP, too; otherwise each has all of it there. ``pp`` stages have the layers one after another, each
     in ``vpp`` chunks, which are interleaved with those of the others. A table of words is filled up until each device
-    has a multiple of ``rows`` of it.
+    has a multiple of ``rows`` of it. Backward ``gathers_again`` the tokens that others have, or they are kept.
 
     Source: Shoeybi et al. 2019 (arXiv 1909.08053); Narayanan et al. 2021 (arXiv 2104.04473), section 2; Korthikanti et
     al. 2022 (arXiv 2205.05198).
@@ -30,6 +30,7 @@ class Layout(NamedTuple):
     vpp: Num = 1
     stage: Num = 0
     rows: int = ROWS_AT_A_TIME
+    gathers_again: bool = True
 
     @property
     def first(self) -> bool:

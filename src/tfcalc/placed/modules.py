@@ -33,7 +33,7 @@ def entering(x: Tensor, at: Layout) -> Tensor:
     """What devices that share a sub-layer read of the stream: all tokens."""
     if at.alone:
         return x
-    return gathered_sequence(x, at.tp) if at.sequence_parallel else copied_to_all(x, at.tp)
+    return gathered_sequence(x, at.tp, again=at.gathers_again) if at.sequence_parallel else copied_to_all(x, at.tp)
 
 
 def leaving(x: Tensor, at: Layout) -> Tensor:
@@ -184,4 +184,5 @@ class Device(Module):
         logits = scaled(logits) if self.scales else logits
         if not ctx.run.training:
             return logits
-        return cross_entropy_of_shares(logits, f"{self.head.name}.loss", self.at.tp)
+        name = f"{self.head.name}.loss"
+        return cross_entropy_of_shares(logits, name, self.at.tp, lambda: ctx.backend.loss_of_shares(logits))

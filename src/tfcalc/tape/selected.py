@@ -13,7 +13,7 @@ from tfcalc.tape.memory_tracker import Storage
 from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.value import Node
 
-FUSED = "fused_attention"
+WHOLE = ("fused_attention", "reduce_scatter")
 PRODUCTS = ("mm",)
 """Kernels of a linear map without a bias; others are no ``mm``, and are computed again."""
 
@@ -26,7 +26,10 @@ class Result(NamedTuple):
 
 
 class Selected:
-    """Every other matrix product from the first, and fused attention: kept in forward, read when a layer runs again."""
+    """What is kept in forward, and read when a layer runs again.
+
+    That is every other matrix product from the first, fused attention, and what a device has of sums over several.
+    """
 
     def __init__(self) -> None:
         self.results: list[Result] = []
@@ -59,7 +62,7 @@ class Selected:
         if call.ran == PRODUCTS:
             self.products += 1
             return self.products % 2 == 1
-        return call.name == FUSED
+        return call.name in WHOLE
 
     def _read(self, node: Node) -> Storage:
         """The first that is left, which what reads it keeps from now on.
