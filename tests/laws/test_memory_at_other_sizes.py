@@ -17,6 +17,7 @@ from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import Num
 from tfcalc.core.traced import formula_of
 from tfcalc.execution.measured import known, trainable
+from tfcalc.execution.programs import Code
 from tfcalc.execution.training import kept
 from tfcalc.footprint.plans import Training
 from tfcalc.footprint.serving.caches import ALLOCATIONS, cache
@@ -70,7 +71,7 @@ def saved(form: str) -> Held:
     def tensors(model: HFModel, run: Workload) -> dict[tuple[object, ...], Num]:
         plan = Training(precision=form)
         tree = trained(model.tree(run), plan)
-        found = kept(tree, model, run, numerics(precision(form), plan), "auto")
+        found = kept(tree, model, run, numerics(precision(form), plan), Code())
         return {(*_which(one), place): one.copies * one.storage.size for place, one in enumerate(found)}
 
     return tensors

@@ -10,8 +10,10 @@ from tfcalc.analysis.standing import TrainingStep, buffers_of, bytes_in, standin
 from tfcalc.analysis.training_plan import (
     MEGATRON,
     check_alone,
+    check_code,
     check_loops,
     check_offloaded,
+    code_of,
     gradients_stay,
     known_error,
     numerics,
@@ -56,6 +58,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     run on a tape; sizes remember their formulas, so that all but the temporary has a closed form.
     """
     run, plan = resolve_training(model, run, plan)
+    check_code(model, run, plan)
     if plan.backend == MEGATRON:
         return _on_megatron(model, run, plan)
     check_alone(model, plan)
@@ -69,7 +72,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
-    needed = kept(tree, model_, run_, numerics(by, plan), plan.backend, trainer_of(tree, plan))
+    needed = kept(tree, model_, run_, numerics(by, plan), code_of(plan), trainer_of(tree, plan))
     saved, on_host = (
         activations((each for each in needed if each.on_host == hosted), modules) for hosted in (False, True)
     )
@@ -80,7 +83,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     passing = states.step if peak.name == STEP else _passing(recorder, peak)
     gradients = states.device.gradients
     if plan.optimizer_in_backward:
-        gradients = Component("gradients", "memory", parts=tuple(_alike(recorder.gradients_at(peak.name))))
+        gradients = Component("gradients", "gradients", parts=tuple(_alike(recorder.gradients_at(peak.name))))
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
     elif placement.by_units:
@@ -97,6 +100,7 @@ def training_peak(model: Model, run: Workload, plan: Training) -> int:
 def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     """All that may be the peak of a step of this run, whose sizes remember what they are, as closed forms in them."""
     run, plan = resolve_training(model, run, plan)
+    check_code(model, run, plan)
     if plan.backend == MEGATRON:
         raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
     check_alone(model, plan)
@@ -110,7 +114,7 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
     gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
     formats = numerics(precision(plan.precision), plan)
-    moments = envelope(sized, model, run, formats, plan.backend, trainer_of(sized, plan))
+    moments = envelope(sized, model, run, formats, code_of(plan), trainer_of(sized, plan))
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
     forms = [formula_of(there) + each for each in moments]
     return forms if plan.optimizer_in_backward else [*forms, formula_of(base + gradients + scratch)]
@@ -128,6 +132,7 @@ class Peaks:
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
         run, plan = resolve_training(self.model, run, plan)
+        check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return _on_megatron(self.model, run, plan).peak.total
         known_error(self.model)
@@ -146,6 +151,7 @@ class Peaks:
         Where backward takes it, those of the states.
         """
         run, plan = resolve_training(self.model, run, plan)
+        check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return _on_megatron(self.model, run, plan).peak.total
         _, states, buffers = self._standing(run, plan)
@@ -172,7 +178,8 @@ class Peaks:
         run, plan = resolve_training(self.model, run, plan)
         sized, states, buffers = self._standing(run, plan)
         recorder = AllocationRecorder()
-        _step(sized, self.model, run, plan, recorder, ends_alone=False)
+        model = piece_of(self.model, run, plan)
+        _step(sized, model, run, plan, recorder, ends_alone=False)
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
         return reserved(states, buffers, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
@@ -231,7 +238,7 @@ def _step(
 ) -> Step:
     """The step on a tape."""
     formats = numerics(precision(plan.precision), plan)
-    return step(tree, model, run, formats, plan.backend, trainer_of(tree, plan), tracker, ends_alone=ends_alone)
+    return step(tree, model, run, formats, code_of(plan), trainer_of(tree, plan), tracker, ends_alone=ends_alone)
 
 
 def trainer_of(tree: Component, plan: Training) -> Trainer:
@@ -263,6 +270,7 @@ def _gathered(recorder: PeakRecorder, peak: Phase) -> Component:
 
 
 def _alike(found: Iterable[Found]) -> Iterator[Component]:
+    """Each kind of tensor by the operation that made it."""
     alike: dict[tuple[str, str, int], list[Found]] = {}
     for one in found:
         alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)

@@ -11,6 +11,7 @@ from tfcalc.core.component import Component
 from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
+from tfcalc.execution.programs import Code, compilable
 from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.formats.names import PLAIN, format_named
 from tfcalc.footprint.training.adapters import drops
@@ -18,6 +19,7 @@ from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
+from tfcalc.nn.model import WithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.tape.numerics import Numerics
 
@@ -131,6 +133,45 @@ def numerics(by: Precision, plan: Training) -> Numerics:
     return formats._replace(packed=stored not in PLAIN, keeps_inputs=stored == LLM_INT8)
 
 
+def code_of(plan: Training) -> Code:
+    """Whose code runs."""
+    return Code(plan.backend, plan.loss, plan.compile)
+
+
+def check_code(model: Model, run: Workload, plan: Training) -> None:
+    """Raise InvalidModel for a loss, or for compiled layers, where they have no effect or where nobody knows it."""
+    if plan.loss != "auto":
+        if not isinstance(model, HFModel) or plan.backend == MEGATRON:
+            raise InvalidModel(f"--loss {plan.loss} has no effect on {_code_named(model, plan)}", "leave it out")
+        if not any(isinstance(each, WithHead) for each in model.module().all_of()):
+            raise InvalidModel(f"--loss {plan.loss} has no effect on {model.summary}: it has no logits of words")
+    if plan.compile:
+        why = _not_compiled(model, run, plan)
+        if why:
+            raise InvalidModel(f"--compile {why} is not supported", "leave it out, or see --backend fused")
+
+
+def _code_named(model: Model, plan: Training) -> str:
+    return f"--backend {plan.backend}" if isinstance(model, HFModel) else model.summary
+
+
+def _not_compiled(model: Model, run: Workload, plan: Training) -> str:
+    """What it is about these layers that the rule of what compiled ones keep was not compared for; nothing if all was.
+
+    They are layers of RMSNorms, of attention by one kernel, and of gated networks, without dropout
+    (tests/verify/test_compiled_layers.py).
+    """
+    if not isinstance(model, HFModel) or plan.backend not in ("auto", "transformers", "torchtune"):
+        return f"of {_code_named(model, plan)}"
+    if precision(plan.precision).autocast:
+        return f"with --precision {plan.precision}"
+    if not run.fused or run.recompute == "selective":
+        return f"with attention kernel {run.kernel}, checkpointing {run.recompute}"
+    if not compilable(model.module(), drops=run.drops):
+        return f"of the layers of {model.summary}"
+    return ""
+
+
 def known_error(model: Model) -> float:
     """How far what its class saves was from PyTorch's. Raises InvalidModel where nothing is known of it."""
     return error_of(model) if isinstance(model, HFModel) else 0.0
@@ -165,6 +206,27 @@ def of_text_alone(model: Model) -> Iterator[str]:
         yield f"text only: the outputs of {' and '.join(parts)} are not counted"
 
 
+def piece_of(model: Model, run: Workload, plan: Training) -> Model:
+    """What one GPU has of a model whose layers several share; all of it, where none do. Raises InvalidModel.
+
+    Source: torchtitan's ``apply_tp``, which shards as Megatron-LM does: columns, rows, words, and the sequence between.
+    """
+    if plan.tensor_parallel == 1:
+        return model
+    from tfcalc.placed.layout import Layout, check_even
+    from tfcalc.placed.modules import FewerGroups
+    from tfcalc.placed.rules import on_device  # of those that ask for it
+
+    assert isinstance(model, HFModel)
+    piece = on_device(model.module(), Layout(plan.tensor_parallel, plan.sequence_parallel, rows=1, gathers_again=False))
+    for each in piece.all_of():
+        if isinstance(each, FewerGroups):
+            check_even("key and value heads", each.groups, "tensor", each.devices)
+    if plan.sequence_parallel:
+        check_even("sequence length", run.seq_len, "tensor", plan.tensor_parallel)
+    return model.run_by(piece)
+
+
 def check_in_backward(plan: Training) -> None:
     """Raise InvalidModel where a parameter cannot be stepped as soon as backward has its gradient, or nobody does so.
 
@@ -186,27 +248,6 @@ def check_in_backward(plan: Training) -> None:
         raise InvalidModel(f"{flag} cannot be combined with --offload {plan.offload}", leave)
     if by.master:
         raise InvalidModel(f"{flag} with the fp32 master weights of {by.name}", "give --precision bf16-mixed or bf16")
-
-
-def piece_of(model: Model, run: Workload, plan: Training) -> Model:
-    """What one GPU has of a model whose layers several share; all of it, where none do. Raises InvalidModel.
-
-    Source: torchtitan's ``apply_tp``, which shards as Megatron-LM does: columns, rows, words, and the sequence between.
-    """
-    if plan.tensor_parallel == 1:
-        return model
-    from tfcalc.placed.layout import Layout, check_even
-    from tfcalc.placed.modules import FewerGroups
-    from tfcalc.placed.rules import on_device  # of those that ask for it
-
-    assert isinstance(model, HFModel)
-    piece = on_device(model.module(), Layout(plan.tensor_parallel, plan.sequence_parallel, rows=1, gathers_again=False))
-    for each in piece.all_of():
-        if isinstance(each, FewerGroups):
-            check_even("key and value heads", each.groups, "tensor", each.devices)
-    if plan.sequence_parallel:
-        check_even("sequence length", run.seq_len, "tensor", plan.tensor_parallel)
-    return model.run_by(piece)
 
 
 def check_alone(model: Model, plan: Training) -> None:

@@ -38,6 +38,15 @@ PURE = ("bf16", "fp16")
 """Precisions whose weights, gradients and moments have 16 bits alone: 8 bytes a parameter with AdamW."""
 JSON_PHASE = {"loss": "forward"}
 """The JSON's ``peak_phase`` is forward, backward or step; the loss is the end of forward."""
+CODES = {"fused": "fused kernels", "torchtune": "torchtune's code"}
+LOSSES = {
+    "logits": "loss of all logits at once",
+    "chunked": "loss of 8 chunks of logits",
+    "linear": "logits and loss in 8 chunks",
+    "checkpointed": "logits and loss of 256 tokens at a time",
+    "fused": "fused loss",
+}
+"""By the words of ``--loss``."""
 DEVICES = {
     "recorded": "saved tensors as in PyTorch 2.13 with CUDA's kernels on CPU tensors (--device recorded)",
     "cuda": "saved tensors as in PyTorch 2.13 on CUDA",
@@ -172,9 +181,20 @@ def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
         return ("Megatron-LM's code", again)
     clipped = ("no gradient clipping",) if plan.optimizer_in_backward else ()
     own = "Hugging Face code" if isinstance(model, HFModel) else "torch.nn"
-    code = "fused kernels" if plan.backend == "fused" else own
-    device = "CUDA" if plan.device == "cuda" else "CPU tensors"
-    return (code, device, f"{run.kernel} attention", again, *master, *clipped, *adapters_in_short(plan))
+    compiled = ("compiled layers and loss",) if plan.compile else ()
+    loss = (LOSSES[plan.loss],) if plan.loss != "auto" else ()
+    return (
+        *([f"preset {plan.preset}"] if plan.preset else []),
+        CODES.get(plan.backend, own),
+        *compiled,
+        *loss,
+        "CUDA" if plan.device == "cuda" else "CPU tensors",
+        f"{run.kernel} attention",
+        again,
+        *master,
+        *clipped,
+        *adapters_in_short(plan),
+    )
 
 
 def adapters_in_short(plan: Training) -> tuple[str, ...]:
@@ -255,12 +275,24 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
     }
 
 
+def _preset(name: str) -> Iterator[str]:
+    """What a preset stands for, from where, and what of it is not modelled."""
+    from tfcalc.footprint.training_presets import training_preset  # few ask for one
+
+    found = training_preset(name)
+    yield f"preset {name} stands for {found.flags}, where nothing else was given"
+    yield f"source of the preset: {found.source} at {found.revision}"
+    yield f"not modelled of the preset: {'; '.join(found.not_modelled)}"
+
+
 def notes(run: Workload, plan: Training) -> Iterator[str]:
     """All that the answer rests on, in words."""
     by = precision(plan.precision)
     dropout = "with dropout where the config has some" if run.drops else "no dropout"
     again = "no gradient checkpointing" if run.recompute == "none" else f"recomputed in backward: {recomputed(run)}"
     yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
+    if plan.preset:
+        yield from _preset(plan.preset)
     if plan.lora is not None:
         bits = trained_in(plan)
         dropped = f", dropout {plan.lora_dropout}" if plan.lora_dropout else ""

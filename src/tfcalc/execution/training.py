@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
-from tfcalc.execution.programs import program
+from tfcalc.execution.programs import Code, program
 from tfcalc.tape.envelope import Envelope
 from tfcalc.tape.memory_tracker import MemorySnapshot, MemoryTracker
 from tfcalc.tape.numerics import Numerics
@@ -52,7 +52,7 @@ def step(
     model: Model,
     run: Workload,
     numerics: Numerics,
-    implementation: str,
+    code: Code,
     trainer: Trainer,
     tracker: MemoryTracker | None = None,
     *,
@@ -62,7 +62,7 @@ def step(
 
     Another ``tracker`` may look on, and every layer run for it, not those at the ends alone.
     """
-    running = program(model, run, numerics, implementation, ends_alone=ends_alone)
+    running = program(model, run, numerics, *code, ends_alone=ends_alone)
     tape, tracker = trainer.on(running.tape), tracker or running.tape.tracker
     tape.tracker = tracker
     tracker.begin("forward")
@@ -83,11 +83,11 @@ def envelope(
     model: Model,
     run: Workload,
     numerics: Numerics,
-    implementation: str,
+    code: Code,
     trainer: Trainer,
 ) -> list[Polynomial]:
     """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes."""
-    running = program(model, run, numerics, implementation, ends_alone=True)
+    running = program(model, run, numerics, *code, ends_alone=True)
     tape, bytes_live = trainer.on(running.tape), Envelope()
     tape.tracker = bytes_live
     tape.gathers(trainer.units)
@@ -111,11 +111,11 @@ def kept(
     model: Model,
     run: Workload,
     numerics: Numerics,
-    implementation: str,
+    code: Code,
     trainer: Trainer = Trainer(),  # noqa: B008  # a value
 ) -> list[Kept]:
     """What backward needs when forward has ended, of each kind of layer once; sizes may remember their formulas."""
-    running = program(model, run, numerics, implementation, every_layer=False)
+    running = program(model, run, numerics, *code, every_layer=False)
     tape = trainer.on(running.tape)
     running(tree)
     return list(tape.kept.values())
