@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
     from tfcalc.families.transformer import Transformer
     from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.footprint.training_presets import training_preset
     from tfcalc.workload import Workload
 
 _HOME = {
@@ -62,6 +63,7 @@ _HOME = {
     "Overview": "analysis.overview",
     "params": "analysis.params",
     "sweep": "arrays.sweep",
+    "training_preset": "footprint.training_presets",
 }
 
 __all__ = [
@@ -91,6 +93,7 @@ __all__ = [
     "overview",
     "params",
     "sweep",
+    "training_preset",
 ]
 
 

@@ -7,11 +7,11 @@ from itertools import accumulate
 import pytest
 
 from tfcalc import Training, Workload, load
-from tfcalc.analysis.training_plan import numerics, trained, units
+from tfcalc.analysis.training_plan import code_of, numerics, trained, units
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.defaults import resolve_training
-from tfcalc.execution.training import step
+from tfcalc.execution.training import Trainer, step
 from tfcalc.footprint.allocator.settings import Settings
 from tfcalc.footprint.training.placement import NOTHING, Placed
 from tfcalc.footprint.training.precisions import precision
@@ -31,13 +31,24 @@ def test_most_is_live_when_the_tracker_says_so(name: str, recompute: str, gradie
     run, plan = resolve_training(model, run, plan)
     tree, formats = trained(model.tree(run), plan), numerics(precision(plan.precision), plan)
     recorder = AllocationRecorder()
-    args = (tree, model, run, formats, plan.backend)
-    step(*args, gradients_stay=gradients_stay, tracker=recorder, ends_alone=False)
+    args = (tree, model, run, formats, code_of(plan), Trainer(gradients_stay))
+    step(*args, recorder, ends_alone=False)
     events = recorder.events
     made = {event.tensor: event.bytes for event in events if event.bytes}
     live = accumulate(event.bytes or -made[event.tensor] for event in events)
-    phases = step(*args, gradients_stay=gradients_stay).phases
+    phases = step(*args).phases
     assert max(live) == max(phase.total for phase in phases.values())
+
+
+def test_of_a_loop_each_turn_has_its_own_and_each_layer_its_own_once() -> None:
+    """What a turn of Mamba's loop over time keeps is made once, and again for all turns: it is one storage."""
+    model = load("mamba-790m")
+    run, plan = resolve_training(model, Workload(phase="train", seq_len=16), Training(precision="fp32"))
+    formats = numerics(precision(plan.precision), plan)
+    args = (trained(model.tree(run), plan), model, run, formats, code_of(plan), Trainer())
+    every = step(*args, ends_alone=False).phases
+    some = step(*args).phases
+    assert {name: phase.total for name, phase in some.items()} == {name: phase.total for name, phase in every.items()}
 
 
 def component(*held: int, copies: int = 1) -> Component:
@@ -101,8 +112,7 @@ def test_fsdp_gathers_and_reduces_on_streams_of_its_own() -> None:
     run, plan = resolve_training(model, Workload(phase="train", seq_len=16, recompute="full"), plan)
     tree, recorder = trained(model.tree(run), plan), AllocationRecorder()
     formats = numerics(precision(plan.precision), plan)
-    found = units(tree, plan)
-    step(tree, model, run, formats, "auto", gradients_stay=True, units=found, tracker=recorder, ends_alone=False)
+    step(tree, model, run, formats, code_of(plan), Trainer(units=units(tree, plan)), recorder, ends_alone=False)
     gathered, pieces = ([event.bytes for event in recorder.events if event.stream == stream] for stream in (1, 2))
     assert gathered == [2 * root, *[2 * layer] * 32], "each layer's in forward and in backward"
     assert pieces == [*[2 * layer // 4] * 16, 2 * root // 4]

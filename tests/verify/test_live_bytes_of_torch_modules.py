@@ -6,9 +6,6 @@ which is why it sees up to 0.8% more in a few recorded steps; here nothing but t
 
 from __future__ import annotations
 
-import weakref
-from typing import Any
-
 import pytest
 
 from tfcalc import Transformer, Workload
@@ -19,47 +16,13 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
 from torch import nn  # noqa: E402  # after the skip, like what follows
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
 
+from tests.verify.live import Live  # noqa: E402
 from tests.verify.test_memory_of_torch_modules import without_numbers  # noqa: E402
 from tfcalc.verify.cuda_choices import cuda_choices  # noqa: E402
 from tfcalc.verify.step import without_data  # noqa: E402
 
 BATCH, SOURCE, TARGET = 3, 200, 120
-
-
-class Live(TorchDispatchMode):  # type: ignore[misc]
-    """Adds up the storages that there are, from the moment that an operation makes them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: dict[int, int] = {}
-        self.bytes = self.most = 0
-
-    def see(self, tensor: Any) -> None:
-        storage = tensor.untyped_storage()
-        key = storage._cdata
-        if key not in self.known:
-            self.known[key] = storage.nbytes()
-            self.bytes += self.known[key]
-            self.most = max(self.most, self.bytes)
-            weakref.finalize(storage, self.gone, key)
-
-    def gone(self, key: int) -> None:
-        self.bytes -= self.known.pop(key)
-
-    def peak(self) -> int:
-        """The most since this was asked last."""
-        most, self.most = self.most, self.bytes
-        return most
-
-    def __torch_dispatch__(self, operation: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = operation(*args, **(kwargs or {}))
-        for each in tree_leaves(made):
-            if isinstance(each, torch.Tensor):
-                self.see(each)
-        return made
 
 
 @pytest.mark.parametrize("drop", [0.0, 0.1])

@@ -19,12 +19,14 @@ LETTERS = {
 """What has no closed form, for it depends on when the peak is."""
 
 
-def alive(states: Placed, saved: Component, buffers: Component, passing: Component, peak: Phase) -> Component:
+def alive(
+    states: Placed, gradients: Component, saved: Component, buffers: Component, passing: Component, peak: Phase
+) -> Component:
     """What is alive at the peak, term by term; what has been released, or is yet to come, is taken off."""
     whole = states.device
     parts = [*(term(state) for state in (whole.weights, whole.master, whole.optimizer)), buffers, states.communication]
     if peak.gradients:
-        parts.append(less(term(whole.gradients), peak.gradients, MISSING, "not yet computed"))
+        parts.append(less(term(gradients), peak.gradients, MISSING, "not yet computed"))
     if peak.activations:
         parts.append(less(saved, peak.activations, RELEASED, "already freed"))
     if peak.gathered:

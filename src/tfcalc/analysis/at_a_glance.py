@@ -40,9 +40,27 @@ OPTIMIZERS = {
     "adamw-forloop": "AdamW (for-loop)",
     "adamw-8bit": "8-bit AdamW",
     "adamw-8bit-2048": "8-bit AdamW (blocks of 2,048)",
+    "adamw-8bit-trainer": "8-bit AdamW (Trainer)",
+    "adamw-32bit": "32-bit AdamW",
+    "paged-adamw-8bit": "paged 8-bit AdamW",
+    "paged-adamw-8bit-trainer": "paged 8-bit AdamW (Trainer)",
+    "paged-adamw-32bit": "paged 32-bit AdamW",
+    "adamw-torchao-8bit": "8-bit AdamW (torchao)",
+    "adamw-torchao-4bit": "4-bit AdamW (torchao)",
     "adafactor": "Adafactor",
+    "adafactor-trainer": "Adafactor (Trainer)",
     "adafactor-momentum": "Adafactor with momentum",
     "lion": "Lion",
+    "lion-8bit": "8-bit Lion",
+    "lion-8bit-trainer": "8-bit Lion (Trainer)",
+    "lion-32bit": "32-bit Lion",
+    "paged-lion-8bit": "paged 8-bit Lion",
+    "paged-lion-8bit-trainer": "paged 8-bit Lion (Trainer)",
+    "paged-lion-32bit": "paged 32-bit Lion",
+    "ademamix-8bit-trainer": "8-bit AdEMAMix (Trainer)",
+    "ademamix-32bit": "32-bit AdEMAMix",
+    "paged-ademamix-8bit-trainer": "paged 8-bit AdEMAMix (Trainer)",
+    "paged-ademamix-32bit": "paged 32-bit AdEMAMix",
     "muon": "Muon",
 }
 LEAST = 0.0005
@@ -56,14 +74,22 @@ COLUMNS = (
 )
 
 
-def training_summary(whole: Entry, totals: dict[str, int | str], params: int, subtitle: str, units: str) -> Summary:
-    """The terms of a training step at its peak, each with its bytes per parameter, or with what it is spent on."""
+def training_summary(
+    whole: Entry, totals: dict[str, int | str], params: int, subtitle: str, units: str, *, stepped: bool = False
+) -> Summary:
+    """The terms of a training step at its peak, each with its bytes per parameter, or with what it is spent on.
+
+    Where parameters are ``stepped`` in backward there are gradients of one tensor at a time.
+    """
     live = {entry.name: entry for entry in whole.parts}
     rows: list[tuple[Cell, ...]] = []
     for name, called in TERMS.items():
         size = live[name].value if name in live else 0
         stored = totals.get(STORED.get(name, ""), 0)
-        if name in PER_PARAMETER and stored:
+        if name == "gradients" and stepped:
+            told = f"one tensor at a time, the largest of {short_bytes(int(stored), units)}"
+            rows.append((called, "", Bytes(size), Share(size, whole.value), told))
+        elif name in PER_PARAMETER and stored:
             later = f"({short_bytes(int(stored), units)} in the optimizer step)" if size != stored else ""
             rows.append((called, f"{int(stored) / params:.3g} B/param", Bytes(size), Share(size, whole.value), later))
         elif name == "activations" and stored:
@@ -146,7 +172,8 @@ def of_training(model: Model, workload: Workload, plan: Training) -> str:
     if plan.tensor_parallel != 1:
         gpus += f" x {plan.tensor_parallel:,} (tensor parallel)"
     size = f"batch {workload.batch_size:,} x {workload.seq_len:,} tokens"
-    return f"{called(model)}, {kind}, {plan.precision}, {OPTIMIZERS[plan.optimizer]}, {size}{micro}{gpus}"
+    steps = f"{OPTIMIZERS[plan.optimizer]}{' in backward' if plan.optimizer_in_backward else ''}"
+    return f"{called(model)}, {kind}, {plan.precision}, {steps}, {size}{micro}{gpus}"
 
 
 def of_serving(model: Model, workload: Workload, weights: str, plan: Serving) -> str:

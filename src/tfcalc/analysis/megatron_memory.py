@@ -52,7 +52,8 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     found = phases(standing, gradients, {"backward": moment}, gathered, scratch, there=stays)
     peak = highest(found)
     passing = states.step if peak.name == STEP else Component("temporary", "temporary")
-    return TrainingStep(alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)
+    live = alive(states, states.device.gradients, saved, buffers, passing, peak)
+    return TrainingStep(live, found, peak, saved, states, buffers, passing)
 
 
 def layout_of(plan: Training) -> Layout:

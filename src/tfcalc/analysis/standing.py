@@ -17,8 +17,9 @@ from tfcalc.footprint.formats.weights import weights
 from tfcalc.footprint.training.adapters import thawed
 from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.peak import Phase, Standing
-from tfcalc.footprint.training.placement import Placed, ddp_buckets, placed
+from tfcalc.footprint.training.placement import NOTHING, Placed, ddp_buckets, placed
 from tfcalc.footprint.training.precisions import Precision, precision
+from tfcalc.footprint.training.states import largest_gradient
 from tfcalc.number_formats import INT64
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 
 
 class TrainingStep(NamedTuple):
-    """A training step's memory: what is alive at the peak, the phases, what is saved for backward, the states."""
+    """A training step's memory: what is alive at the peak, the phases, what is saved for backward, the states.
+
+    Some of what is saved may be in the host's memory (``saved_on_host``).
+    """
 
     alive: Component
     phases: list[Phase]
@@ -36,6 +40,7 @@ class TrainingStep(NamedTuple):
     placed: Placed
     buffers: Component
     passing: Component
+    saved_on_host: Component = NOTHING
 
     @property
     def terms(self) -> Component:
@@ -61,6 +66,8 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     made = placed(tree, by, chosen, placement, frozen_bits=frozen, sized=(sized, placement))
     if plan.gpus != 1 and has_buckets(plan) and not plan.gradient_as_bucket_view:
         made = made._replace(communication=ddp_buckets(tree, by))
+    if plan.optimizer_in_backward:
+        made = made._replace(device=made.device._replace(gradients=largest_gradient(tree, by, sized)), step=NOTHING)
     if not plan.base_weights:
         return made
     if placement.by_units:

@@ -10,7 +10,10 @@ from tfcalc.analysis.standing import TrainingStep, buffers_of, bytes_in, standin
 from tfcalc.analysis.training_plan import (
     MEGATRON,
     check_alone,
+    check_code,
     check_loops,
+    check_offloaded,
+    code_of,
     gradients_stay,
     known_error,
     numerics,
@@ -27,14 +30,19 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
-from tfcalc.execution.training import Step, envelope, kept, step
+from tfcalc.execution.training import Step, Trainer, envelope, kept, step
 from tfcalc.footprint.training.activations import activations
+from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.peak import STEP, Phase, highest, phases
 from tfcalc.footprint.training.placement import Placed
 from tfcalc.footprint.training.precisions import precision
+from tfcalc.footprint.training.states import step_alone
+from tfcalc.footprint.training.stored import as_stored, outer_modules
 from tfcalc.number_formats import WIDTHS
 from tfcalc.symbols import remembering
 from tfcalc.tape.memory_tracker import LENT, Found, MemoryTracker, PeakRecorder
+from tfcalc.tape.tape import Stepped
+from tfcalc.tape.value import Leaf
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
@@ -50,11 +58,13 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     run on a tape; sizes remember their formulas, so that all but the temporary has a closed form.
     """
     run, plan = resolve_training(model, run, plan)
+    check_code(model, run, plan)
     if plan.backend == MEGATRON:
         return _on_megatron(model, run, plan)
     check_alone(model, plan)
     known_error(model)
     check_loops(model, run)
+    check_offloaded(run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
     model_, run_ = piece_of(remembering(model), run, plan), remembering(run)
     model = piece_of(model, run, plan)
@@ -62,17 +72,24 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
-    saved = activations(kept(tree, model_, run_, numerics(by, plan), plan.backend), modules)
+    needed = kept(tree, model_, run_, numerics(by, plan), code_of(plan), trainer_of(tree, plan))
+    saved, on_host = (
+        activations((each for each in needed if each.on_host == hosted), modules) for hosted in (False, True)
+    )
     buffers = buffers_of(tree, run_, by)
     recorder = PeakRecorder()
     found = _phases(plan, states, buffers, _step(tree, model_, run_, plan, recorder))
     peak = highest(found)
     passing = states.step if peak.name == STEP else _passing(recorder, peak)
+    gradients = states.device.gradients
+    if plan.optimizer_in_backward:
+        gradients = Component("gradients", "gradients", parts=tuple(_alike(recorder.gradients_at(peak.name))))
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
     elif placement.by_units:
         states = states._replace(gathered=_gathered(recorder, peak))
-    return TrainingStep(alive(states, saved, buffers, passing, peak), found, peak, saved, states, buffers, passing)
+    live = alive(states, gradients, saved, buffers, passing, peak)
+    return TrainingStep(live, found, peak, saved, states, buffers, passing, on_host)
 
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
@@ -83,11 +100,13 @@ def training_peak(model: Model, run: Workload, plan: Training) -> int:
 def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     """All that may be the peak of a step of this run, whose sizes remember what they are, as closed forms in them."""
     run, plan = resolve_training(model, run, plan)
+    check_code(model, run, plan)
     if plan.backend == MEGATRON:
         raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
     check_alone(model, plan)
     known_error(model)
     check_loops(model, run)
+    check_offloaded(run, plan)
     model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
@@ -95,9 +114,10 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
     gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
     formats = numerics(precision(plan.precision), plan)
-    moments = envelope(sized, model, run, formats, plan.backend, gradients_stay=not stay, units=units(sized, plan))
+    moments = envelope(sized, model, run, formats, code_of(plan), trainer_of(sized, plan))
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
-    return [*(formula_of(there) + each for each in moments), formula_of(base + gradients + scratch)]
+    forms = [formula_of(there) + each for each in moments]
+    return forms if plan.optimizer_in_backward else [*forms, formula_of(base + gradients + scratch)]
 
 
 class Peaks:
@@ -112,23 +132,31 @@ class Peaks:
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
         run, plan = resolve_training(self.model, run, plan)
+        check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return _on_megatron(self.model, run, plan).peak.total
         known_error(self.model)
         check_loops(self.model, run)
+        check_offloaded(run, plan)
         sized, states, buffers = self._standing(run, plan)
         stay = _gradients_stay(plan)
-        key = run, plan.replaced(**(ON_HOST if placement_of(plan).by_units else OFF_TAPE)), stay
+        key = run, plan.replaced(**off_tape(plan)), stay
         if key not in self.steps:
             self.steps[key] = _step(sized, piece_of(self.model, run, plan), run, plan)
         return highest(_phases(plan, states, buffers, self.steps[key])).total
 
     def least(self, run: Workload, plan: Training) -> int:
-        """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it."""
+        """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.
+
+        Where backward takes it, those of the states.
+        """
         run, plan = resolve_training(self.model, run, plan)
+        check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return _on_megatron(self.model, run, plan).peak.total
         _, states, buffers = self._standing(run, plan)
+        if plan.optimizer_in_backward:
+            return sum(standing_of(states, buffers))
         return highest(_phases(plan, states, buffers, Step({}, 0))).total
 
     def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
@@ -175,6 +203,24 @@ OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
 """Fields of a plan that decide on the states alone, once it is known whether gradients stay; the former with FSDP."""
 
 
+def off_tape(plan: Training) -> dict[str, object]:
+    """The same, but the optimizer where it runs in backward."""
+    fields = ON_HOST if placement_of(plan).by_units else OFF_TAPE
+    return {name: value for name, value in fields.items() if name != "optimizer" or not plan.optimizer_in_backward}
+
+
+def stepped(tree: Component, plan: Training) -> Stepped | None:
+    """What the step of a parameter needs, if it is in backward."""
+    if not plan.optimizer_in_backward:
+        return None
+    by, chosen, outer = precision(plan.precision), optimizer(plan.optimizer), outer_modules(tree)
+
+    def needed(leaf: Leaf) -> tuple[Held, ...]:
+        return step_alone(as_stored(leaf.name, leaf.shape or (), outer), by, chosen)
+
+    return needed
+
+
 def _gradients_stay(plan: Training) -> bool:
     """Whether gradients are there all the time: in buffers of their own, or to be added up."""
     buffers = gradients_stay(trained_in(plan), placement_of(plan)) or plan.gradient_as_bucket_view
@@ -191,18 +237,13 @@ def _step(
     ends_alone: bool = True,
 ) -> Step:
     """The step on a tape."""
-    formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
-    return step(
-        tree,
-        model,
-        run,
-        formats,
-        plan.backend,
-        gradients_stay=stay,
-        units=units(tree, plan),
-        tracker=tracker,
-        ends_alone=ends_alone,
-    )
+    formats = numerics(precision(plan.precision), plan)
+    return step(tree, model, run, formats, code_of(plan), trainer_of(tree, plan), tracker, ends_alone=ends_alone)
+
+
+def trainer_of(tree: Component, plan: Training) -> Trainer:
+    """What the plan says about gradients, about what is saved, and about weights that are elsewhere."""
+    return Trainer(not _gradients_stay(plan), stepped(tree, plan), plan.offload_activations, units(tree, plan))
 
 
 def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:
@@ -210,7 +251,8 @@ def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> li
     scratch = 0 if plan.offload != "none" else bytes_in(states.step)
     gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
     standing = standing_of(states, buffers)
-    return phases(standing, gradients, ran.phases, gathered, scratch, there=_gradients_stay(plan))
+    there, in_backward = _gradients_stay(plan), plan.optimizer_in_backward
+    return phases(standing, gradients, ran.phases, gathered, scratch, there=there, stepped=in_backward)
 
 
 def _passing(recorder: PeakRecorder, peak: Phase) -> Component:
@@ -228,6 +270,7 @@ def _gathered(recorder: PeakRecorder, peak: Phase) -> Component:
 
 
 def _alike(found: Iterable[Found]) -> Iterator[Component]:
+    """Each kind of tensor by the operation that made it."""
     alike: dict[tuple[str, str, int], list[Found]] = {}
     for one in found:
         alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)

@@ -11,12 +11,15 @@ from tfcalc.core.component import Component
 from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
+from tfcalc.execution.programs import Code, compilable
 from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.formats.names import PLAIN, format_named
 from tfcalc.footprint.training.adapters import drops
+from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
+from tfcalc.nn.model import WithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.tape.numerics import Numerics
 
@@ -42,6 +45,12 @@ def trained(tree: Component, plan: Training) -> Component:
             )
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
+    check_in_backward(plan)
+    if plan.offload != "none" and optimizer(plan.optimizer).paged:
+        fact = f"--offload {plan.offload} has no effect on the states of {plan.optimizer}, which are paged"
+        raise InvalidModel(fact, "leave one of them out")
+    if plan.offload_activations and plan.backend == MEGATRON:
+        raise InvalidModel("--offload-activations has no effect with --backend megatron", "leave it out")
     if plan.precision.endswith("-fsdp") and not placement_of(plan).by_units:
         raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
     if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
@@ -124,6 +133,45 @@ def numerics(by: Precision, plan: Training) -> Numerics:
     return formats._replace(packed=stored not in PLAIN, keeps_inputs=stored == LLM_INT8)
 
 
+def code_of(plan: Training) -> Code:
+    """Whose code runs."""
+    return Code(plan.backend, plan.loss, plan.compile)
+
+
+def check_code(model: Model, run: Workload, plan: Training) -> None:
+    """Raise InvalidModel for a loss, or for compiled layers, where they have no effect or where nobody knows it."""
+    if plan.loss != "auto":
+        if not isinstance(model, HFModel) or plan.backend == MEGATRON:
+            raise InvalidModel(f"--loss {plan.loss} has no effect on {_code_named(model, plan)}", "leave it out")
+        if not any(isinstance(each, WithHead) for each in model.module().all_of()):
+            raise InvalidModel(f"--loss {plan.loss} has no effect on {model.summary}: it has no logits of words")
+    if plan.compile:
+        why = _not_compiled(model, run, plan)
+        if why:
+            raise InvalidModel(f"--compile {why} is not supported", "leave it out, or see --backend fused")
+
+
+def _code_named(model: Model, plan: Training) -> str:
+    return f"--backend {plan.backend}" if isinstance(model, HFModel) else model.summary
+
+
+def _not_compiled(model: Model, run: Workload, plan: Training) -> str:
+    """What it is about these layers that the rule of what compiled ones keep was not compared for; nothing if all was.
+
+    They are layers of RMSNorms, of attention by one kernel, and of gated networks, without dropout
+    (tests/verify/test_compiled_layers.py).
+    """
+    if not isinstance(model, HFModel) or plan.backend not in ("auto", "transformers", "torchtune"):
+        return f"of {_code_named(model, plan)}"
+    if precision(plan.precision).autocast:
+        return f"with --precision {plan.precision}"
+    if not run.fused or run.recompute == "selective":
+        return f"with attention kernel {run.kernel}, checkpointing {run.recompute}"
+    if not compilable(model.module(), drops=run.drops):
+        return f"of the layers of {model.summary}"
+    return ""
+
+
 def known_error(model: Model) -> float:
     """How far what its class saves was from PyTorch's. Raises InvalidModel where nothing is known of it."""
     return error_of(model) if isinstance(model, HFModel) else 0.0
@@ -134,6 +182,16 @@ def check_loops(model: Model, run: Workload) -> None:
     if loops(model) and run.every:
         asked = f"checkpointing {run.recompute} of {model.summary}, which loops over time,"
         raise InvalidModel(f"{asked} is not supported", "use --checkpointing none")
+
+
+def check_offloaded(run: Workload, plan: Training) -> None:
+    """Raise InvalidModel where activations are to be offloaded, and no layer runs again.
+
+    Source: transformers' ``activation_checkpointing_enable`` offloads what checkpointed layers have read; torchtune's
+    recipes refuse to offload without checkpointing.
+    """
+    if plan.offload_activations and not run.every:
+        raise InvalidModel("--offload-activations offloads what checkpointed layers read", "add --checkpointing full")
 
 
 def loops(model: Model) -> bool:
@@ -167,6 +225,29 @@ def piece_of(model: Model, run: Workload, plan: Training) -> Model:
     if plan.sequence_parallel:
         check_even("sequence length", run.seq_len, "tensor", plan.tensor_parallel)
     return model.run_by(piece)
+
+
+def check_in_backward(plan: Training) -> None:
+    """Raise InvalidModel where a parameter cannot be stepped as soon as backward has its gradient, or nobody does so.
+
+    Source: torchtune's full_finetune_single_device.py refuses gradient accumulation and the clipping of gradients.
+    """
+    if not plan.optimizer_in_backward:
+        return
+    flag, leave = "--optimizer-in-backward", "leave one of them out"
+    by = precision(plan.precision)
+    if plan.backend == MEGATRON:
+        raise InvalidModel(f"{flag} has no effect with --backend megatron", "leave it out")
+    if plan.optimizer == "none":
+        raise InvalidModel(f"{flag} without an optimizer", "give --optimizer adamw-fused")
+    if plan.grad_accum != 1:
+        raise InvalidModel(f"{flag} cannot add up the gradients of {plan.grad_accum} micro-batches", leave)
+    if plan.gpus != 1:
+        raise InvalidModel(f"{flag} on {plan.gpus} GPUs is not supported", "use 1 GPU, or leave it out")
+    if plan.offload != "none":
+        raise InvalidModel(f"{flag} cannot be combined with --offload {plan.offload}", leave)
+    if by.master:
+        raise InvalidModel(f"{flag} with the fp32 master weights of {by.name}", "give --precision bf16-mixed or bf16")
 
 
 def check_alone(model: Model, plan: Training) -> None:

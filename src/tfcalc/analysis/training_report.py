@@ -19,7 +19,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held, params
 from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.footprint.numbers import of_formulas, of_numbers
-from tfcalc.footprint.training.optimizers import SMALLEST_IN_8_BITS
+from tfcalc.footprint.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import NUMBERS
@@ -38,6 +38,15 @@ PURE = ("bf16", "fp16")
 """Precisions whose weights, gradients and moments have 16 bits alone: 8 bytes a parameter with AdamW."""
 JSON_PHASE = {"loss": "forward"}
 """The JSON's ``peak_phase`` is forward, backward or step; the loss is the end of forward."""
+CODES = {"fused": "fused kernels", "torchtune": "torchtune's code"}
+LOSSES = {
+    "logits": "loss of all logits at once",
+    "chunked": "loss of 8 chunks of logits",
+    "linear": "logits and loss in 8 chunks",
+    "checkpointed": "logits and loss of 256 tokens at a time",
+    "fused": "fused loss",
+}
+"""By the words of ``--loss``."""
 DEVICES = {
     "recorded": "saved tensors as in PyTorch 2.13 with CUDA's kernels on CPU tensors (--device recorded)",
     "cuda": "saved tensors as in PyTorch 2.13 on CUDA",
@@ -45,6 +54,15 @@ DEVICES = {
 DROPOUT_MASKS = (
     "dropout masks: 1 byte per element, as PyTorch saves them on CUDA (on a CPU: a number per element in the format of "
     "the activations, 4 bytes in fp32)"
+)
+IN_BACKWARD = (
+    "each parameter is stepped in backward as soon as its gradient is complete, and the gradient is freed: there is no "
+    "norm of all gradients to clip by, and no step behind backward"
+)
+OFFLOADED = (
+    "what checkpointed layers read is copied to the host's memory, and back when backward runs them again, as by "
+    "transformers' activation_checkpointing_enable(offload=True); torchtune and TRL copy on a stream of their own, "
+    "and keep up to five tensors longer"
 )
 OTHER_PHASES = "Other phases: "
 CONTEXT = "CUDA context"
@@ -87,7 +105,12 @@ def training_memory(
         whole=whole,
         depth=depth,
         legend=legend(used, model, workload, plan) | letters,
-        notes=(_other_phases(step, conventions.units), *model.remarks(workload), *_caveats(model, plan)),
+        notes=(
+            _other_phases(step, conventions.units),
+            *_on_host(step, plan, conventions.units),
+            *model.remarks(workload),
+            *_caveats(model, plan),
+        ),
         more=Later(
             {"timeline": [described(phase) for phase in step.phases]},
             lambda: _on_card(model, workload, plan, step.peak.total),
@@ -104,6 +127,7 @@ def training_memory(
             exact(model.tree(workload).total(params)),
             of_training(model, workload, plan),
             conventions.units,
+            stepped=plan.optimizer_in_backward,
         ),
     )
 
@@ -133,16 +157,44 @@ def _other_phases(step: TrainingStep, units: str) -> str:
     )
 
 
+def _on_host(step: TrainingStep, plan: Training, units: str) -> Iterator[str]:
+    """``Host memory: 4.00 GiB of activations``; what is paged is there only if the GPU has no room."""
+    held = {STATES.get(name, name): bytes_in(state) for name, state in step.placed.host._asdict().items()}
+    held["activations"] = bytes_in(step.saved_on_host)
+    paged = held.pop(STATES["optimizer"]) if optimizer(plan.optimizer).paged else 0
+    if told := [f"{short_bytes(size, units)} of {name}" for name, size in held.items() if size]:
+        yield f"Host memory: {', '.join(told)}"
+    if paged:
+        yield f"Unified memory: {short_bytes(paged, units)} of optimizer states, on the GPU while there is room"
+
+
+STATES = {"master": "master weights", "optimizer": "optimizer states"}
+"""What states are called, where it is not the name of their field."""
+
+
 def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     """What the code is, in a line."""
     again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
+    again += ", offloaded" if plan.offload_activations else ""
     master = ("no fp32 master weights",) if plan.precision in PURE and plan.lora is None else ()
     if plan.backend == MEGATRON:
         return ("Megatron-LM's code", again)
+    clipped = ("no gradient clipping",) if plan.optimizer_in_backward else ()
     own = "Hugging Face code" if isinstance(model, HFModel) else "torch.nn"
-    code = "fused kernels" if plan.backend == "fused" else own
-    device = "CUDA" if plan.device == "cuda" else "CPU tensors"
-    return (code, device, f"{run.kernel} attention", again, *master, *adapters_in_short(plan))
+    compiled = ("compiled layers and loss",) if plan.compile else ()
+    loss = (LOSSES[plan.loss],) if plan.loss != "auto" else ()
+    return (
+        *([f"preset {plan.preset}"] if plan.preset else []),
+        CODES.get(plan.backend, own),
+        *compiled,
+        *loss,
+        "CUDA" if plan.device == "cuda" else "CPU tensors",
+        f"{run.kernel} attention",
+        again,
+        *master,
+        *clipped,
+        *adapters_in_short(plan),
+    )
 
 
 def adapters_in_short(plan: Training) -> tuple[str, ...]:
@@ -182,7 +234,7 @@ def totals(step: TrainingStep) -> dict[str, int | str]:
         "gathered_bytes": step.peak.gathered,
         "communication_bytes": bytes_in(step.placed.communication),
         "temporary_bytes": step.peak.temporary,
-        "host_bytes": sum(map(bytes_in, step.placed.host)),
+        "host_bytes": sum(map(bytes_in, (*step.placed.host, step.saved_on_host))),
     }
 
 
@@ -223,12 +275,24 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
     }
 
 
+def _preset(name: str) -> Iterator[str]:
+    """What a preset stands for, from where, and what of it is not modelled."""
+    from tfcalc.footprint.training_presets import training_preset  # few ask for one
+
+    found = training_preset(name)
+    yield f"preset {name} stands for {found.flags}, where nothing else was given"
+    yield f"source of the preset: {found.source} at {found.revision}"
+    yield f"not modelled of the preset: {'; '.join(found.not_modelled)}"
+
+
 def notes(run: Workload, plan: Training) -> Iterator[str]:
     """All that the answer rests on, in words."""
     by = precision(plan.precision)
     dropout = "with dropout where the config has some" if run.drops else "no dropout"
     again = "no gradient checkpointing" if run.recompute == "none" else f"recomputed in backward: {recomputed(run)}"
     yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
+    if plan.preset:
+        yield from _preset(plan.preset)
     if plan.lora is not None:
         bits = trained_in(plan)
         dropped = f", dropout {plan.lora_dropout}" if plan.lora_dropout else ""
@@ -251,8 +315,10 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"
-    if "8bit" in plan.optimizer:
-        small = f"tensors below {SMALLEST_IN_8_BITS:,} elements in fp32"
-        yield f"{plan.optimizer} is bitsandbytes' implementation: it keeps the states of {small}"
+    if plan.optimizer_in_backward:
+        yield IN_BACKWARD
+    if plan.offload_activations:
+        yield OFFLOADED
+    yield from notes_on_optimizer(plan.optimizer)
     yield "peak = the largest amount of memory live at once (--timeline shows each phase)"
     yield f"not counted: {NOT_COUNTED}"

@@ -14,7 +14,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import mul
-from tfcalc.ops.loss import cross_entropy, nll_of_softmax
+from tfcalc.ops.loss import compiled_cross_entropy, cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import contiguous, part
 from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
@@ -35,6 +35,18 @@ class Transformers:
     fuses = False
     experts_by = "grouped_mm"
     """Those of transformers' ``experts_implementation``."""
+    loss = "logits"
+    compiles = False
+    """Whether the loss is compiled, and each layer."""
+
+    @property
+    def layers(self) -> Transformers:
+        """Whose code runs the layers of a stack."""
+        if not self.compiles:
+            return self
+        from tfcalc.backends.compiled import Compiled
+
+        return Compiled(self)
 
     def workload(self, run: Workload, numerics: Numerics) -> Workload:
         """As it was asked for."""
@@ -125,18 +137,32 @@ class Transformers:
         return scans.CODE[type(mixer)](mixer, ctx, *given)
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
-        """The logits, in fp32 where the family copies them, and their loss."""
-        logits = model.logits(x, ctx)
+        """The logits, in fp32 where the family copies them, and their loss; or as it was asked for."""
+        if self.loss != "logits":
+            from tfcalc.backends.losses import LOSSES
+
+            return LOSSES[self.loss](self, model, x, ids, ctx)
+        logits = self.logits(model, x, ctx)
         loss = cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
         x.trace.loss_ends()
         return loss
+
+    def logits(self, model: WithHead, x: Tensor, ctx: Context) -> Tensor:
+        """What the model returns."""
+        return model.logits(x, ctx)
 
     def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)
         if model.cuts:
             logits = contiguous(part(logits, 1, ids.shape[1] - 1))
             ids = logits.trace.new(logits.shape[:-1], "int64", "labels")
-        return nll_of_softmax(logits.trace.to(logits, "float32") if model.upcasts else logits, self.labels(model, ids))
+        return self.loss_of(logits, self.labels(model, ids), upcasts=model.upcasts)
+
+    def loss_of(self, logits: Tensor, targets: Tensor, *, upcasts: bool = True) -> Tensor:
+        """cross_entropy, perhaps of a copy in fp32."""
+        if self.compiles:
+            return compiled_cross_entropy(logits, targets)
+        return nll_of_softmax(logits.trace.to(logits, "float32") if upcasts else logits, targets)
 
     def loss_of_shares(self, logits: Tensor) -> Tensor:
         """DTensor's."""

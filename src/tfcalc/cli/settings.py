@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -167,7 +167,19 @@ def settle(options: Iterable[Option], flags: Mapping[str, object], environ: Mapp
         if option.short_for and option.name in given and given[option.name].value:
             for name, meant in option.short_for:
                 _lengthen(given, option.name, name, given[option.name].value if meant is None else meant)
+    if "preset" in given:
+        _by_preset(given, {option.name for option in options})
     return Settings(given)
+
+
+def _by_preset(given: dict[str, Given], known: Collection[str]) -> None:
+    """What a trainer's preset sets, where nothing else was given beside it, or in a place that counts for more."""
+    from tfcalc.footprint.training_presets import training_preset
+
+    named = given["preset"]
+    for name, value in {"phase": "train", **training_preset(str(named.value)).options}.items():
+        if name in known and (name not in given or given[name].source < named.source):
+            given[name] = Given(value, named.source, f"{named.called} {named.value}:")
 
 
 def _lengthen(given: dict[str, Given], short: str, name: str, value: Value) -> None:

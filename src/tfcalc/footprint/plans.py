@@ -7,10 +7,12 @@ from tfcalc.dimensions import Described, choice, described, dimension, text
 from tfcalc.footprint.serving.cache_formats import FORMATS
 from tfcalc.footprint.serving.caches import ALLOCATIONS, BLOCK, PAGED
 from tfcalc.footprint.training.optimizers import OPTIMIZERS
+from tfcalc.footprint.training.optimizers import SPELLINGS as NAMES_OF_OTHERS
 from tfcalc.footprint.training.precisions import PRECISIONS, SPELLINGS
 from tfcalc.footprint.training.sharding import LAYOUTS, OFFLOADS
 
-BACKENDS = ("auto", "transformers", "torch", "fused", "megatron")
+BACKENDS = ("auto", "transformers", "torch", "fused", "torchtune", "megatron")
+LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused")
 STAGES = ("0", "1", "2", "3")
 AUTO = "auto"
 
@@ -21,9 +23,13 @@ class Training(Described):
 
     ``precision`` "auto" is the checkpoint's own number format (fp32 for the model without a name), in which adapters
     of a 16-bit checkpoint are trained under autocast, as transformers' Trainer does; ``backend`` "auto" is transformers
-    for published models and torch.nn for the classic one.
+    for published models and torch.nn for the classic one. A ``preset`` is only told of: its fields are those of
+    :func:`tfcalc.training_preset`.
     """
 
+    preset: str = text(
+        "a trainer's own options in the place of defaults, such as torchtune/full-single-device", "--preset"
+    )
     precision: str = choice(
         "number formats of training: bf16-mixed is autocast over fp32 weights, bf16-autocast over bf16 ones, "
         "bf16-master keeps fp32 master weights; auto: the checkpoint's own, with LoRA under autocast",
@@ -32,12 +38,38 @@ class Training(Described):
         known=(AUTO, *PRECISIONS),
         spellings=SPELLINGS,
     )
-    optimizer: str = choice("optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS))
+    optimizer: str = choice(
+        "optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS), spellings=NAMES_OF_OTHERS
+    )
+    optimizer_in_backward: bool = choice(
+        "step each parameter in backward as soon as its gradient is complete, and free the gradient",
+        "--optimizer-in-backward/--no-optimizer-in-backward",
+        default=False,
+    )
+    offload_activations: bool = choice(
+        "keep what is saved for backward in the host's memory until backward reads it",
+        "--offload-activations/--no-offload-activations",
+        default=False,
+    )
     backend: str = choice(
         "whose code runs, which decides what is saved for backward; auto: transformers, or torch for the classic model",
         "--backend",
         default=AUTO,
         known=BACKENDS,
+    )
+    loss: str = choice(
+        "how the loss is computed: of all logits at once, of logits in 8 chunks (torchtune's CEWithChunkedOutputLoss), "
+        "of vectors in 8 chunks (linear: its LinearCrossEntropyLoss), of 256 tokens at a time, whose logits backward "
+        "makes again (checkpointed: TRL's chunked_nll), or by a fused kernel without logits (Liger's); auto: the "
+        "backend's own",
+        "--loss",
+        default=AUTO,
+        known=LOSSES,
+    )
+    compile: bool = choice(
+        "torch.compile of each layer and of the loss, as torchtune and torchtitan do",
+        "--compile/--no-compile",
+        default=False,
     )
     device: str = choice(
         "whose kernels run; recorded: CUDA's kernels on CPU tensors, as in the recorded tests",

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 class Backend(Protocol):
     """Whose code runs what is one operation to the mathematics and several to a library, or the other way round."""
 
+    @property
+    def layers(self) -> Backend:
+        """Whose code runs the layers of a stack."""
+        ...
+
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """What a stack makes once for all its layers: masks, also of these windows, and the angles of positions."""
         ...

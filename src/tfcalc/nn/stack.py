@@ -83,6 +83,7 @@ class Stack(Module):
     def run(self, given: list[Tensor], ctx: Context) -> Tensor:
         """The same with what nobody else holds any more, which is taken out of the list."""
         x = given.pop()
+        ctx = ctx if ctx.code is None else ctx._replace(code=ctx.code.layers)
         for group in self.running(x, ctx):
             with x.trace.group(group):
                 x = self._one(group, x, ctx)

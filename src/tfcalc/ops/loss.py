@@ -37,3 +37,15 @@ def nll_of_softmax(logits: Tensor, targets: Tensor) -> Tensor:
     weight = trace.new((1,), logarithms.dtype, "number of targets")
     call = Call("nll_loss", (logarithms,), (), logarithms.dtype, saves=(logarithms, targets, weight))
     return trace.call(call._replace(kernels=("nll_loss_forward",)))
+
+
+def compiled_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The same compiled: keeps the logits in their own format, and of each row the highest and the sum's logarithm.
+
+    Copies in fp32 and the softmax exist within kernels alone, and are computed again in backward.
+
+    Source: torch's min_cut_rematerialization_partition, run on cross_entropy (tests/verify/test_compiled_layers.py).
+    """
+    trace = logits.trace
+    of_rows = (trace.new((logits.rows, 1), "float32", name) for name in ("highest logit", "log-sum-exp"))
+    return trace.call(Call("cross_entropy", (logits,), (), "float32", saves=(logits, targets, *of_rows)))

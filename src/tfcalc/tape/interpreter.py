@@ -9,7 +9,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.tape.call import Call
 from tfcalc.tape.kernels import Kernel, launched
-from tfcalc.tape.memory_tracker import Place
+from tfcalc.tape.memory_tracker import Place, Storage
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.selected import Selected
 from tfcalc.tape.tape import Tape
@@ -80,7 +80,7 @@ class Interpreter(Trace):
         path, shape = weight.tied_to or f"{self._home}.{weight.name}", stacked(weight, copies)
         if path not in self.weights:
             trained = not weight.frozen and self.trained(self.tape.path)
-            node = Leaf(path) if trained else None
+            node = Leaf(path, shape) if trained else None
             self.weights[path] = self._there(shape, dtype or self.numerics.weights, path, node)
         # a matrix that is a table elsewhere is read the other way round
         return self.weights[path] if weight.tied_to is None else self.view(self.weights[path], shape, dense(shape))
@@ -106,7 +106,7 @@ class Interpreter(Trace):
         """A trained number of the module that runs, in a format of its own."""
         path = f"{self.tape.path}.{name}"
         if path not in self.weights:
-            self.weights[path] = self._there((1,), dtype, path, Leaf(path))
+            self.weights[path] = self._there((1,), dtype, path, Leaf(path, (1,)))
         return self.weights[path]
 
     @contextmanager
@@ -132,6 +132,8 @@ class Interpreter(Trace):
         if self.tape.gradients and any(each is not None and each.needs_gradient for each in call.inputs):
             saves = [*call.saves, *([made] if call.saves_result else [])]
             made.node = self.tape.node(call.name, call.inputs, saves, call.passes, call.scratch)
+        elif self.tape.repeats and self.tape.first_run:
+            self.tape.uses(call.inputs)
         if self.kernels is not None:
             self.kernels += launched(call, made, self.tape.path)
         if self.selected is not None:
@@ -141,14 +143,21 @@ class Interpreter(Trace):
     def checkpoints(
         self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False, by_operation: bool = False
     ) -> list[Tensor]:
-        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint)."""
+        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint).
+
+        That may be kept in the host's memory (transformers' ``activation_checkpointing_enable(offload=True)``, which is
+        torch.autograd.graph.save_on_cpu around it).
+        """
         if not self.tape.gradients:
             return run(*given)
         module, selected = list(self.tape.module), Selected() if by_operation else None
-        with self.without_gradients(), self._selecting(selected):
+        with self.tape.to_be_repeated(), self._selecting(selected):
             results = run(*given)
         kept = selected.kept if selected is not None else []
-        node = self.tape.node("checkpoint", given, [*given, *kept], outputs=len(results))
+        offloads = self.tape.offloads
+        node = self.tape.node("checkpoint", given, kept if offloads else [*given, *kept], outputs=len(results))
+        if offloads:
+            given = tuple(self._stored(each, self.tape.on_host(each)) for each in given)
         made = [
             Tensor(self, each.storage, each.shape, each.dtype, each.strides, node=node, output=place)
             for place, each in enumerate(results)
@@ -159,7 +168,7 @@ class Interpreter(Trace):
             if selected is not None:
                 selected.begins_again(node)
             with self._selecting(selected):
-                computed = run(*given)
+                computed = run(*map(self._brought_back, given)) if offloads else run(*given)
             self.tape.module = before
             self.held.clear()  # what it ran in has returned
             self.autocast_ends()
@@ -167,6 +176,14 @@ class Interpreter(Trace):
 
         node.again = again
         return made
+
+    def _brought_back(self, x: Tensor) -> Tensor:
+        """A tensor from the host's memory, again on the device."""
+        return self._stored(x, self.tape.new(x.shape, x.dtype, x.storage.label))
+
+    def _stored(self, x: Tensor, storage: Storage) -> Tensor:
+        """The same tensor elsewhere, dense."""
+        return Tensor(self, storage, x.shape, x.dtype, dense(x.shape), node=x.node, output=x.output)
 
     @contextmanager
     def _selecting(self, selected: Selected | None) -> Iterator[None]:
@@ -215,6 +232,8 @@ class Interpreter(Trace):
         node = None
         if self.tape.gradients and x.needs_gradient:
             node = self.tape.node("split", [x], [], outputs=len(shapes))
+        elif self.tape.repeats and self.tape.first_run:
+            self.tape.uses([x])
         return [
             Tensor(self, x.storage, shape, x.dtype, strides, node=node, output=place if node else 0)
             for place, shape in enumerate(shapes)

@@ -150,6 +150,10 @@ class Found(NamedTuple):
         return product(self.shape)
 
 
+KEPT, GRADIENT, PASSING, GONE = "kept", "gradient", "passing", "gone"
+"""What a storage is live for: backward, the optimizer, or neither of them."""
+
+
 class PeakRecorder(MemoryTracker):
     """Remembers what became of every tensor, so that it can tell what was live when a phase held most."""
 
@@ -157,8 +161,8 @@ class PeakRecorder(MemoryTracker):
 
     def __init__(self) -> None:
         super().__init__()
-        self._events: list[tuple[int, Found | None, bool]] = []
-        """Of a storage: what it is, if it is neither kept nor a gradient, and whether it is live."""
+        self._events: list[tuple[int, Found | None, str]] = []
+        """Of a storage: what it is while it is live, and what for."""
         self._copies: dict[int, int] = {}
         self._at = 0
         """How many events there were before the highest moment of the phase that runs."""
@@ -171,13 +175,20 @@ class PeakRecorder(MemoryTracker):
 
     def passing(self, phase: str) -> list[Found]:
         """What was live, neither kept nor a gradient, when this phase first held most, in the order of its making."""
-        live: dict[int, Found | None] = {}
-        for key, found, is_live in self._events[: self._highest.get(phase, self._at)]:
-            if is_live:
-                live[key] = found
+        return self._live(phase, PASSING)
+
+    def gradients_at(self, phase: str) -> list[Found]:
+        """The gradients of parameters that were live then."""
+        return self._live(phase, GRADIENT)
+
+    def _live(self, phase: str, purpose: str) -> list[Found]:
+        live: dict[int, tuple[Found, str]] = {}
+        for key, found, what_for in self._events[: self._highest.get(phase, self._at)]:
+            if found is not None:
+                live[key] = found, what_for
             else:
                 del live[key]
-        return [found for found in live.values() if found is not None]
+        return [found for found, what_for in live.values() if what_for == purpose]
 
     def made(self, storage: Storage) -> None:
         """So many bytes more."""
@@ -187,7 +198,7 @@ class PeakRecorder(MemoryTracker):
     def gone(self, storage: Storage) -> None:
         """So many bytes less."""
         self._copies.pop(id(storage), None)
-        self._events.append((id(storage), None, False))
+        self._events.append((id(storage), None, GONE))
         super().gone(storage)
 
     def kept(self, storage: Storage) -> None:
@@ -217,9 +228,9 @@ class PeakRecorder(MemoryTracker):
         self._note(storage)
 
     def _note(self, storage: Storage) -> None:
-        apart = storage.keepers or storage.is_gradient
+        purpose = KEPT if storage.keepers else GRADIENT if storage.is_gradient else PASSING
         shape = (*storage.shape, self._copies.get(id(storage), 1))
-        self._events.append((id(storage), None if apart else Found(storage.label, storage.dtype, shape), True))
+        self._events.append((id(storage), Found(storage.label, storage.dtype, shape), purpose))
 
     def _look(self) -> None:
         before = self.most.total

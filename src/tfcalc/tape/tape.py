@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from tfcalc.core.cost import Held
 from tfcalc.core.number import Num
+from tfcalc.number_formats import BF16, FP32
 from tfcalc.tape.memory_tracker import MemoryTracker, Place, Storage
 from tfcalc.tape.standing import Standing
 from tfcalc.tape.value import Crossing, Kept, Leaf, Node, Value
@@ -14,14 +16,22 @@ from tfcalc.tape.value import Crossing, Kept, Leaf, Node, Value
 if TYPE_CHECKING:
     from tfcalc.tape.sharded import Sharded, Units
 
+STEPPED_IN = {32: FP32.torch, 16: BF16.torch, 8: "uint8"}
+"""Formats of what an optimizer computes, by the bits of a number."""
+
+Stepped = Callable[[Leaf], tuple[Held, ...]]
+"""What the step of a parameter needs for a moment, where backward takes it."""
+
 
 class Tape:
     """Runs operations one after another, and backward from the last to the first.
 
     Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere. Where two
     meet, the second is added to the first (``sums_in_place``), if nothing else waits for that one; FakeTensors are not.
+    Where a parameter is ``stepped`` as soon as its gradient is complete, this is freed then. Where it ``offloads``,
+    what layers that run again have read is brought back from the host's memory for it.
 
-    Source: torch's input_buffer.cpp (``can_accumulate_inplace``).
+    Source: torch's input_buffer.cpp (``can_accumulate_inplace``); ``Tensor.register_post_accumulate_grad_hook``.
     """
 
     def __init__(self, tracker: MemoryTracker) -> None:
@@ -30,8 +40,12 @@ class Tape:
         self.module: list[Place] = []
         self.gradients = True
         self.first_run = True
+        self.repeats = False
         self.gradients_stay = True
         self.sums_in_place = True
+        self.stepped: Stepped | None = None
+        self.complete: list[Leaf] = []
+        self.offloads = False
         self.kept: dict[int, Kept] = {}
         self.standing = Standing(self)
         self.sharded: Sharded | None = None
@@ -71,11 +85,23 @@ class Tape:
     @contextmanager
     def without_gradients(self) -> Iterator[None]:
         """What runs now leaves no nodes (torch.no_grad)."""
-        before, self.gradients = self.gradients, False
+        with self._no_gradients(repeats=False):
+            yield
+
+    @contextmanager
+    def to_be_repeated(self) -> Iterator[None]:
+        """What runs now leaves no nodes, and runs again in backward."""
+        with self._no_gradients(repeats=True):
+            yield
+
+    @contextmanager
+    def _no_gradients(self, *, repeats: bool) -> Iterator[None]:
+        before = self.gradients, self.repeats
+        self.gradients, self.repeats = False, repeats
         try:
             yield
         finally:
-            self.gradients = before
+            self.gradients, self.repeats = before
 
     @property
     def path(self) -> str:
@@ -102,6 +128,7 @@ class Tape:
         """A node of the graph."""
         made = Node(name, inputs, saves, passes, scratch, outputs)
         if self.first_run:
+            self.uses(inputs)
             for storage in made.saved:
                 if storage.counts:
                     self.kept.setdefault(
@@ -109,6 +136,19 @@ class Tape:
                     )
         self.nodes.append(made)
         return made
+
+    def on_host(self, value: Value) -> Storage:
+        """The copy of a tensor that backward needs in the host's memory, where no device's bytes are counted."""
+        copy = Storage(self.tracker, value.shape, value.dtype, value.storage.label, counts=False)
+        if self.first_run:
+            self.kept[id(copy)] = Kept(copy, tuple(self.module), "checkpoint", self.path, on_host=True)
+        return copy
+
+    def uses(self, inputs: Sequence[Value | None]) -> None:
+        """Backward will add to the gradients of the parameters among these."""
+        for value in inputs:
+            if value is not None and isinstance(value.node, Leaf):
+                value.node.uses += 1
 
     def backward(self, loss: Value) -> None:
         """Run the nodes from the last to the first; the gradient of ``loss`` is 1."""
@@ -133,6 +173,10 @@ class Tape:
     def run_backward(self, node: Node) -> None:
         """One node: the gradients of its inputs, from that of its outputs."""
         if not any(node.pending):
+            for entry in node.inputs:
+                if entry is not None and isinstance(entry[0], Leaf):
+                    self._used(entry[0])
+            self._step()
             return
         if node.again is not None:
             self.repeated(node)
@@ -158,23 +202,16 @@ class Tape:
             gradient, made[place] = made[place], None
             if entry is not None and entry[0] is not None and gradient is not None:
                 self.seed(entry[0], entry[1], gradient)
+        gradient = None
+        self._step()
 
     def seed(self, node: Node, output: int, gradient: Storage) -> None:
         """Add a gradient to what a node has got so far."""
         if isinstance(node, Leaf):
             if self.sharded is not None:
                 self.sharded.takes(node, gradient)
-                return
-            if not self.gradients_stay:
-                return
-            if node.gradient is not None:  # used twice, as a tied matrix is
-                summed = self.sum_of(node.gradient, gradient)
-                if summed is node.gradient:
-                    return
-                self.tracker.replaced(node.gradient)
-                gradient = summed
-            node.gradient = gradient
-            self.tracker.gradient(gradient)
+            elif self.gradients_stay:
+                self._collect(node, gradient)
             return
         before = node.pending[output]
         node.awaits(output, gradient if before is None else self.sum_of(before, gradient))
@@ -184,6 +221,38 @@ class Tape:
         if self.sums_in_place and before is not more and before.waiting <= 1:
             return before
         return self.new(before.shape, before.dtype, "sum of gradients")
+
+    def _collect(self, leaf: Leaf, gradient: Storage) -> None:
+        """Add to a parameter's gradient."""
+        before = leaf.gradient
+        if before is not None:  # used twice, as a tied matrix is
+            gradient = self.sum_of(before, gradient)
+        if gradient is not before:
+            if before is not None:
+                self.tracker.replaced(before)
+            leaf.gradient = gradient
+            self.tracker.gradient(gradient)
+        self._used(leaf)
+
+    def _used(self, leaf: Leaf) -> None:
+        """One use less to come: after the last the gradient is complete."""
+        leaf.uses -= 1
+        if self.stepped is not None and leaf.shape is not None and leaf.gradient is not None and leaf.uses <= 0:
+            self.complete.append(leaf)
+
+    def _step(self) -> None:
+        """The parameters whose gradients are complete are stepped, and these freed; of an operation the last first.
+
+        Source: the engine runs AccumulateGrad, behind which such hooks are, when all its dependencies have run, and
+        before all else; a bias is nearer to its product's node than the weight, which is transposed (AddmmBackward0).
+        """
+        while self.complete and self.stepped is not None:
+            leaf = self.complete.pop()
+            needed = [self.new(held.factors, STEPPED_IN[held.bits], held.name) for held in self.stepped(leaf)]
+            del needed
+            if leaf.gradient is not None:
+                self.tracker.replaced(leaf.gradient)
+                leaf.gradient = None
 
     def repeated(self, node: Node) -> None:
         """A checkpoint: run forward again, now with nodes, and backward through these.

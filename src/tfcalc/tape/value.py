@@ -97,22 +97,31 @@ class Crossing(Node):
 
 
 class Leaf(Node):
-    """A parameter: its gradient stays."""
+    """A parameter: its gradient stays, or is freed as soon as it is complete, if the parameter is stepped then.
 
-    __slots__ = ("gradient",)
+    It is complete when all that ``uses`` the parameter has added to it. What is no weight has no ``shape``.
+    """
 
-    def __init__(self, name: str) -> None:
+    __slots__ = ("gradient", "shape", "uses")
+
+    def __init__(self, name: str, shape: tuple[Num, ...] | None = None) -> None:
         super().__init__(name, (), (), False, 0, 1)
         self.gradient: Storage | None = None
+        self.shape = shape
+        self.uses = 0
 
 
 class Kept(NamedTuple):
-    """A storage that backward needs: the module that it belongs to, the first that keeps it, for which operation."""
+    """A storage that backward needs: the module that it belongs to, the first that keeps it, for which operation.
+
+    It may wait in the host's memory (``on_host``).
+    """
 
     storage: Storage
     module: tuple[Place, ...]
     operation: str
     keeper: str
+    on_host: bool = False
 
     @property
     def copies(self) -> Num:

@@ -126,6 +126,8 @@ def _recipe(model: Model, run: Workload, plan: Training) -> str:
     for what, given, had in (
         ("recompute", run.recompute, "none"),
         ("backend", plan.backend.replace("auto", own), own),
+        ("loss", plan.loss, "auto"),
+        ("compile", plan.compile, False),
     ):
         if given != had:
             raise UsageError(f"PyTorch's hooks do not tell {what} {given!r}", f"verify with {what} {had}")

@@ -49,6 +49,7 @@ def phases(
     step_temporary: int,
     *,
     there: bool,
+    stepped: bool = False,
 ) -> list[Phase]:
     """Forward, loss, backward and optimizer step, each at its highest moment.
 
@@ -59,7 +60,8 @@ def phases(
     ====================  =====================================================================
 
     Gradients are ``there`` all the time where they are added up over micro-batches, or have buffers of their own;
-    otherwise backward makes them, and they are freed after the step.
+    otherwise backward makes them, and they are freed after the step. Where parameters have been ``stepped`` in
+    backward, there is no other step.
 
     Source: torch.distributed._tools.mem_tracker.MemTracker has these phases in a steady state: the optimizer's states
     exist, gradients are freed after each step.
@@ -77,7 +79,7 @@ def phases(
         )
         for name, moment in moments.items()
     ]
-    return [*found, Phase(STEP, base, gradients, 0, 0, step_temporary)]
+    return found if stepped else [*found, Phase(STEP, base, gradients, 0, 0, step_temporary)]
 
 
 def highest(found: list[Phase]) -> Phase:

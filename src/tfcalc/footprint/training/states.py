@@ -12,7 +12,7 @@ from tfcalc.core.number import Num, total
 from tfcalc.errors import InvalidModel
 from tfcalc.footprint.training.optimizers import Optimizer, bits_held
 from tfcalc.footprint.training.precisions import Precision
-from tfcalc.footprint.training.stored import Weight, held, in_order
+from tfcalc.footprint.training.stored import Weight, held, in_order, largest_tensor
 
 
 class States(NamedTuple):
@@ -82,6 +82,15 @@ def gradients(tree: Component, precision: Precision) -> Component:
     return _trained(tree, "gradients", "gradient of {}", precision.gradients)
 
 
+def largest_gradient(tree: Component, precision: Precision, sized: Component | None = None) -> Component:
+    """That of the largest tensor, where each is freed before the next is complete."""
+    if not in_order(tree):
+        return Component("gradients", "memory")
+    weight = largest_tensor(tree, sized)
+    held = Held(f"gradient of {weight.name}", weight.shape, precision.gradients)
+    return Component("gradients", "memory", Cost(held=(held,)))
+
+
 def master(tree: Component, precision: Precision) -> Component:
     """The fp32 copy of what is trained that the optimizer changes; empty where the precision has none."""
     if not precision.master:
@@ -99,6 +108,17 @@ def optimizer_states(
 
     made = held(tree, beside, sized)
     return made._replace(name="optimizer", own=made.own._replace(held=made.own.held + optimizer.shared))
+
+
+def paged_states(
+    tree: Component, precision: Precision, optimizer: Optimizer, *, sized: Component | None = None
+) -> Component:
+    """What of the states is in unified memory."""
+
+    def beside(weight: Weight) -> tuple[Held, ...]:
+        return () if weight.frozen or optimizer.paged is None else optimizer.paged(weight, precision.moments)
+
+    return held(tree, beside, sized)._replace(name="optimizer")
 
 
 def step_temporary(
@@ -122,6 +142,12 @@ def step_temporary(
     if precision.master > precision.gradients:
         parts.append(_trained(tree, "gradients in fp32", "gradient of {}", precision.master))
     return Component("optimizer step", "memory", parts=tuple(parts))
+
+
+def step_alone(weight: Weight, precision: Precision, optimizer: Optimizer) -> tuple[Held, ...]:
+    """What the step of one tensor needs beside the states, where it is taken by itself, in backward."""
+    copied = (Held(f"copy of {weight.name}", weight.shape, precision.moments),) if optimizer.copied(weight) else ()
+    return (*copied, *optimizer.scratch(None, weight, precision.moments))
 
 
 def _copies(tree: Component, precision: Precision, optimizer: Optimizer, sized: Component | None) -> Component:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held, Tensor
 from tfcalc.core.number import Num, product, total
+from tfcalc.core.tensors import plain
+from tfcalc.core.traced import value_of
 
-OUTER = ("embedding", "position", "output")
+TABLES = ("embedding", "position")
+OUTER = (*TABLES, "output")
 """Kinds whose matrices are no hidden ones: tables, and the output head."""
 
 
@@ -17,7 +20,7 @@ class Weight(NamedTuple):
     """A stored tensor: its ``shape`` as PyTorch has it, and the ``numbers`` of the shape, which tell what is larger.
 
     They differ only where the shape is of symbols. ``hidden`` are the tensors inside the model, which neither look
-    tokens up nor make the output.
+    tokens up nor make the output; ``looked_up`` the tables.
     """
 
     name: str
@@ -25,6 +28,7 @@ class Weight(NamedTuple):
     numbers: tuple[Num, ...]
     hidden: bool
     frozen: bool
+    looked_up: bool = False
 
     @property
     def sized(self) -> Weight:
@@ -71,6 +75,17 @@ def in_order(tree: Component, sized: Component | None = None) -> tuple[Weight, .
     return (own + inside) * (1 if numbers.copies == 1 else 2)
 
 
+def as_stored(path: str, shape: tuple[Num, ...], outer: Collection[str]) -> Weight:
+    """The tensor of a parameter that goes by this path; those of ``outer`` modules are not hidden."""
+    module, _, name = path.rpartition(".")
+    return Weight(name, shape, tuple(map(value_of, shape)), plain(module) not in outer, frozen=False)
+
+
+def outer_modules(tree: Component) -> frozenset[str]:
+    """The tables and the output head by their paths, without numbers of layers."""
+    return frozenset(plain(node.path) for node in tree.walk() if node.component.kind in OUTER)
+
+
 def tensor_count(tree: Component, *, trained: bool = True) -> Num:
     """How many tensors are stored, each layer's and each expert's by itself; only those that are ``trained``, or all.
 
@@ -108,10 +123,10 @@ def _joined(parts: list[Component]) -> Iterator[Tensor]:
 
 
 def _weights(tree: Component, sized: Component) -> Iterator[Weight]:
-    hidden = tree.kind not in OUTER
+    hidden, looked_up = tree.kind not in OUTER, tree.kind in TABLES
     for tensor, twin in zip(tree.own.weights, sized.own.weights, strict=True):
         if tensor.tied_to is None:
-            yield Weight(tensor.name, _as_torch(tensor), _as_torch(twin), hidden, tensor.frozen)
+            yield Weight(tensor.name, _as_torch(tensor), _as_torch(twin), hidden, tensor.frozen, looked_up)
 
 
 def _as_torch(tensor: Tensor) -> tuple[Num, ...]:
