@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.core.cost import Cost, Held
+from tfcalc.core.measure import bytes_held
 from tfcalc.core.notation import write
-from tfcalc.core.number import total
 from tfcalc.core.traced import formula_of, traced
 from tfcalc.footprint.formats.names import PLAIN, QUANTIZED
 from tfcalc.footprint.serving.cache_formats import FORMATS
@@ -37,12 +38,17 @@ def optimizers() -> Iterator[str]:
     shape = traced("o", SIDE), traced("i", SIDE)
     weight = Weight("W", shape, (SIDE, SIDE), hidden=True, frozen=False)
     for one in OPTIMIZERS.values():
-        kept = one.state(weight, 32)
-        names = ", ".join(item.name.replace(" of W", "") for item in kept) or "nothing"
-        size = write(formula_of(total(item.size * (item.bits // 8) for item in kept)))
+        kept, paged = one.state(weight, 32), one.paged(weight, 32) if one.paged else ()
+        named = [*(f"{_called(item)} (paged)" for item in paged), *map(_called, kept)]
+        names = ", ".join(named) or "nothing"
+        size = write(formula_of(bytes_held.of(Cost(held=(*paged, *kept)))))
         scratch = [item.name for item in one.scratch(None, weight, 32)]
         step = "a copy of all weights" if one.copied(weight) else _of_one(scratch)
         yield f"| `{one.name}` | {names} | {size} | {step} |"
+
+
+def _called(item: Held) -> str:
+    return item.name.replace(" of W", "")
 
 
 def _of_one(names: list[str]) -> str:

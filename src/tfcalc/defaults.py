@@ -77,13 +77,18 @@ def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
 def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
     """The workload of a training step and its plan, with the checkpoint's precision and sdpa's own kernel for auto.
 
+    An optimizer that goes by somebody else's name has its own.
+
     Raises InvalidModel for a plan with a field that cannot be.
     """
+    from tfcalc.footprint.training.optimizers import optimizer  # which nothing but training asks for
+
     check_sizes(plan)
     if plan.precision == AUTO:
         dtype = compute_dtype(model)
         tuned = plan.lora is not None and dtype != FP32.name and not _in_one_format(plan)
         plan = plan.replaced(precision=f"{dtype}-autocast" if tuned else dtype)
+    plan = plan.replaced(optimizer=optimizer(plan.optimizer).name)
     if plan.lora is not None and plan.lora_dtype == AUTO:
         by = precision(plan.precision)
         plan = plan.replaced(lora_dtype=by.stored if _in_one_format(plan) else by.adapted)

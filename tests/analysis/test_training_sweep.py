@@ -33,6 +33,7 @@ def test_a_thousand_points_are_what_a_thousand_answers_are() -> None:
     assert swept.tolist() == singly(model, STEP, Training())
 
 
+STEPPED = {"optimizer_in_backward": True, "optimizer": "adamw-forloop"}
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("a window that some lengths fill", SMALL | {"model_type": "gemma2", "sliding_window": 128}, {}, {}),
     ("eager attention, checkpointing", LLAMA, {"kernel": "eager", "recompute": "full"}, {"precision": "fp32"}),
@@ -40,6 +41,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("sharded, an optimizer of 8 bits", LLAMA, {}, {"zero": "3", "gpus": 4, "optimizer": "adamw-8bit"}),
     ("experts", LLAMA | {"model_type": "mixtral", "num_local_experts": 4}, {}, {"lora": 4}),
     ("gradients added up", {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4}, {}, {"grad_accum": 2}),
+    ("steps in backward, offloaded", LLAMA, {"recompute": "full"}, STEPPED | {"offload_activations": True}),
 ]
 
 

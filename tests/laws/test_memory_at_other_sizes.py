@@ -28,8 +28,10 @@ from tfcalc.tape.value import Kept
 
 TYPES = model_types()
 TRAINABLE = trainable()
-STATES = {each.state: name for name, each in OPTIMIZERS.items() if "8bit" not in name}.values()
-"""An optimizer for each kind of state; those in 8 bits keep small tensors in fp32, and say so."""
+BY_SIZE = ("8bit", "4bit", "paged")
+"""Optimizers that keep small tensors in another way, and say so."""
+STATES = {each.state: name for name, each in OPTIMIZERS.items() if not any(word in name for word in BY_SIZE)}.values()
+"""An optimizer for each kind of state that does not depend on how large a tensor is."""
 IN_TURNS = (
     *("kimi_linear", "olmo_hybrid", "qwen3_5", "qwen3_5_moe"),
     *("dots3_note_vision_encoder", "glm4v_vision", "kimi_k25_vision", "qwen2_5_vl_vision", "qwen2_vl_vision"),

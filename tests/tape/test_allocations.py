@@ -11,7 +11,7 @@ from tfcalc.analysis.training_plan import code_of, numerics, trained
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.defaults import resolve_training
-from tfcalc.execution.training import step
+from tfcalc.execution.training import Trainer, step
 from tfcalc.footprint.allocator.settings import Settings
 from tfcalc.footprint.training.placement import NOTHING, Placed
 from tfcalc.footprint.training.precisions import precision
@@ -31,12 +31,12 @@ def test_most_is_live_when_the_tracker_says_so(name: str, recompute: str, gradie
     run, plan = resolve_training(model, run, plan)
     tree, formats = trained(model.tree(run), plan), numerics(precision(plan.precision), plan)
     recorder = AllocationRecorder()
-    args = (tree, model, run, formats, code_of(plan))
-    step(*args, gradients_stay=gradients_stay, tracker=recorder, ends_alone=False)
+    args = (tree, model, run, formats, code_of(plan), Trainer(gradients_stay))
+    step(*args, recorder, ends_alone=False)
     events = recorder.events
     made = {event.tensor: event.bytes for event in events if event.bytes}
     live = accumulate(event.bytes or -made[event.tensor] for event in events)
-    phases = step(*args, gradients_stay=gradients_stay).phases
+    phases = step(*args).phases
     assert max(live) == max(phase.total for phase in phases.values())
 
 

@@ -17,6 +17,7 @@ class Live(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.known: dict[int, int] = {}
         self.bytes = self.most = 0
+        self.looks = True
 
     def see(self, tensor: Any) -> None:
         storage = tensor.untyped_storage()
@@ -38,6 +39,6 @@ class Live(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, operation: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = operation(*args, **(kwargs or {}))
         for each in tree_leaves(made):
-            if isinstance(each, Tensor):
+            if isinstance(each, Tensor) and self.looks:
                 self.see(each)
         return made

@@ -28,7 +28,7 @@ from tfcalc import Workload
 from tfcalc.analysis.training_plan import piece_of
 from tfcalc.configs.published import HFModel
 from tfcalc.execution.programs import Code
-from tfcalc.execution.training import step
+from tfcalc.execution.training import Trainer, step
 from tfcalc.footprint.plans import Training
 from tfcalc.tape.numerics import Numerics
 
@@ -102,7 +102,7 @@ def test_a_device_holds_what_dtensor_holds() -> None:
     plan = Training(tensor_parallel=DEVICES, sequence_parallel=True)
     model = piece_of(HFModel({"model_type": "llama", **CONFIG}), run, plan)
     formats = Numerics("bfloat16", aligned_masks=False, traced=True)
-    ran = step(model.tree(run), model, run, formats, Code("transformers"), gradients_stay=True)
+    ran = step(model.tree(run), model, run, formats, Code("transformers"), Trainer())
     tracked = theirs()
     assert ran.saved == pytest.approx(tracked["saved"], rel=0.005)
     forward = max(ran.phases[phase].total for phase in ("forward", "loss"))

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 class TrainingStep(NamedTuple):
-    """A training step's memory: what is alive at the peak, the phases, what is saved for backward, the states."""
+    """A training step's memory: what is alive at the peak, the phases, what is saved for backward, the states.
+
+    Some of what is saved may be in the host's memory (``saved_on_host``).
+    """
 
     alive: Component
     phases: list[Phase]
@@ -37,6 +40,7 @@ class TrainingStep(NamedTuple):
     placed: Placed
     buffers: Component
     passing: Component
+    saved_on_host: Component = NOTHING
 
     @property
     def terms(self) -> Component:

@@ -12,6 +12,7 @@ from tfcalc.analysis.training_plan import (
     check_alone,
     check_code,
     check_loops,
+    check_offloaded,
     code_of,
     gradients_stay,
     known_error,
@@ -29,7 +30,7 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
-from tfcalc.execution.training import Step, envelope, kept, step
+from tfcalc.execution.training import Step, Trainer, envelope, kept, step
 from tfcalc.footprint.training.activations import activations
 from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.peak import STEP, Phase, highest, phases
@@ -63,6 +64,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     check_alone(model, plan)
     known_error(model)
     check_loops(model, run)
+    check_offloaded(run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
     model_, run_ = piece_of(remembering(model), run, plan), remembering(run)
     model = piece_of(model, run, plan)
@@ -70,7 +72,10 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
     modules = {node.component.name: node.component.kind for node in sized.walk()}
-    saved = activations(kept(tree, model_, run_, numerics(by, plan), code_of(plan)), modules)
+    needed = kept(tree, model_, run_, numerics(by, plan), code_of(plan), trainer_of(tree, plan))
+    saved, on_host = (
+        activations((each for each in needed if each.on_host == hosted), modules) for hosted in (False, True)
+    )
     buffers = buffers_of(tree, run_, by)
     recorder = PeakRecorder()
     found = _phases(plan, states, buffers, _step(tree, model_, run_, plan, recorder))
@@ -78,13 +83,13 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     passing = states.step if peak.name == STEP else _passing(recorder, peak)
     gradients = states.device.gradients
     if plan.optimizer_in_backward:
-        gradients = Component("gradients", "gradients", parts=tuple(_alike(recorder.gradients_at(peak.name))))
+        gradients = Component("gradients", "memory", parts=tuple(_alike(recorder.gradients_at(peak.name))))
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
     elif placement.by_units:
         states = states._replace(gathered=_gathered(recorder, peak))
     live = alive(states, gradients, saved, buffers, passing, peak)
-    return TrainingStep(live, found, peak, saved, states, buffers, passing)
+    return TrainingStep(live, found, peak, saved, states, buffers, passing, on_host)
 
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
@@ -101,6 +106,7 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     check_alone(model, plan)
     known_error(model)
     check_loops(model, run)
+    check_offloaded(run, plan)
     model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
@@ -108,10 +114,7 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
     gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
     formats = numerics(precision(plan.precision), plan)
-    gathered, steps = units(sized, plan), stepped(sized, plan)
-    moments = envelope(
-        sized, model, run, formats, code_of(plan), gradients_stay=not stay, units=gathered, stepped=steps
-    )
+    moments = envelope(sized, model, run, formats, code_of(plan), trainer_of(sized, plan))
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
     forms = [formula_of(there) + each for each in moments]
     return forms if plan.optimizer_in_backward else [*forms, formula_of(base + gradients + scratch)]
@@ -134,6 +137,7 @@ class Peaks:
             return _on_megatron(self.model, run, plan).peak.total
         known_error(self.model)
         check_loops(self.model, run)
+        check_offloaded(run, plan)
         sized, states, buffers = self._standing(run, plan)
         stay = _gradients_stay(plan)
         key = run, plan.replaced(**off_tape(plan)), stay
@@ -200,8 +204,8 @@ OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
 
 def off_tape(plan: Training) -> dict[str, object]:
     """The same, but the optimizer where it runs in backward."""
-    off = ON_HOST if placement_of(plan).by_units else OFF_TAPE
-    return {name: value for name, value in off.items() if name != "optimizer" or not plan.optimizer_in_backward}
+    fields = ON_HOST if placement_of(plan).by_units else OFF_TAPE
+    return {name: value for name, value in fields.items() if name != "optimizer" or not plan.optimizer_in_backward}
 
 
 def stepped(tree: Component, plan: Training) -> Stepped | None:
@@ -232,19 +236,13 @@ def _step(
     ends_alone: bool = True,
 ) -> Step:
     """The step on a tape."""
-    formats, stay = numerics(precision(plan.precision), plan), not _gradients_stay(plan)
-    return step(
-        tree,
-        model,
-        run,
-        formats,
-        code_of(plan),
-        gradients_stay=stay,
-        units=units(tree, plan),
-        stepped=stepped(tree, plan),
-        tracker=tracker,
-        ends_alone=ends_alone,
-    )
+    formats = numerics(precision(plan.precision), plan)
+    return step(tree, model, run, formats, code_of(plan), trainer_of(tree, plan), tracker, ends_alone=ends_alone)
+
+
+def trainer_of(tree: Component, plan: Training) -> Trainer:
+    """What the plan says about gradients, about what is saved, and about weights that are elsewhere."""
+    return Trainer(not _gradients_stay(plan), stepped(tree, plan), plan.offload_activations, units(tree, plan))
 
 
 def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:

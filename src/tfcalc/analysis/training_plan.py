@@ -15,6 +15,7 @@ from tfcalc.execution.programs import Code, compilable
 from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.formats.names import PLAIN, format_named
 from tfcalc.footprint.training.adapters import drops
+from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
@@ -45,6 +46,11 @@ def trained(tree: Component, plan: Training) -> Component:
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
     check_in_backward(plan)
+    if plan.offload != "none" and optimizer(plan.optimizer).paged:
+        fact = f"--offload {plan.offload} has no effect on the states of {plan.optimizer}, which are paged"
+        raise InvalidModel(fact, "leave one of them out")
+    if plan.offload_activations and plan.backend == MEGATRON:
+        raise InvalidModel("--offload-activations has no effect with --backend megatron", "leave it out")
     if plan.precision.endswith("-fsdp") and not placement_of(plan).by_units:
         raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
     if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
@@ -176,6 +182,16 @@ def check_loops(model: Model, run: Workload) -> None:
     if loops(model) and run.every:
         asked = f"checkpointing {run.recompute} of {model.summary}, which loops over time,"
         raise InvalidModel(f"{asked} is not supported", "use --checkpointing none")
+
+
+def check_offloaded(run: Workload, plan: Training) -> None:
+    """Raise InvalidModel where activations are to be offloaded, and no layer runs again.
+
+    Source: transformers' ``activation_checkpointing_enable`` offloads what checkpointed layers have read; torchtune's
+    recipes refuse to offload without checkpointing.
+    """
+    if plan.offload_activations and not run.every:
+        raise InvalidModel("--offload-activations offloads what checkpointed layers read", "add --checkpointing full")
 
 
 def loops(model: Model) -> bool:

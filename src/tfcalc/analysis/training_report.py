@@ -19,7 +19,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held, params
 from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.footprint.numbers import of_formulas, of_numbers
-from tfcalc.footprint.training.optimizers import SMALLEST_IN_8_BITS
+from tfcalc.footprint.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import NUMBERS
@@ -58,6 +58,11 @@ DROPOUT_MASKS = (
 IN_BACKWARD = (
     "each parameter is stepped in backward as soon as its gradient is complete, and the gradient is freed: there is no "
     "norm of all gradients to clip by, and no step behind backward"
+)
+OFFLOADED = (
+    "what checkpointed layers read is copied to the host's memory, and back when backward runs them again, as by "
+    "transformers' activation_checkpointing_enable(offload=True); torchtune and TRL copy on a stream of their own, "
+    "and keep up to five tensors longer"
 )
 OTHER_PHASES = "Other phases: "
 CONTEXT = "CUDA context"
@@ -100,7 +105,12 @@ def training_memory(
         whole=whole,
         depth=depth,
         legend=legend(used, model, workload, plan) | letters,
-        notes=(_other_phases(step, conventions.units), *model.remarks(workload), *_caveats(model, plan)),
+        notes=(
+            _other_phases(step, conventions.units),
+            *_on_host(step, plan, conventions.units),
+            *model.remarks(workload),
+            *_caveats(model, plan),
+        ),
         more=Later(
             {"timeline": [described(phase) for phase in step.phases]},
             lambda: _on_card(model, workload, plan, step.peak.total),
@@ -147,9 +157,25 @@ def _other_phases(step: TrainingStep, units: str) -> str:
     )
 
 
+def _on_host(step: TrainingStep, plan: Training, units: str) -> Iterator[str]:
+    """``Host memory: 4.00 GiB of activations``; what is paged is there only if the GPU has no room."""
+    held = {STATES.get(name, name): bytes_in(state) for name, state in step.placed.host._asdict().items()}
+    held["activations"] = bytes_in(step.saved_on_host)
+    paged = held.pop(STATES["optimizer"]) if optimizer(plan.optimizer).paged else 0
+    if told := [f"{short_bytes(size, units)} of {name}" for name, size in held.items() if size]:
+        yield f"Host memory: {', '.join(told)}"
+    if paged:
+        yield f"Unified memory: {short_bytes(paged, units)} of optimizer states, on the GPU while there is room"
+
+
+STATES = {"master": "master weights", "optimizer": "optimizer states"}
+"""What states are called, where it is not the name of their field."""
+
+
 def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     """What the code is, in a line."""
     again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
+    again += ", offloaded" if plan.offload_activations else ""
     master = ("no fp32 master weights",) if plan.precision in PURE and plan.lora is None else ()
     if plan.backend == MEGATRON:
         return ("Megatron-LM's code", again)
@@ -208,7 +234,7 @@ def totals(step: TrainingStep) -> dict[str, int | str]:
         "gathered_bytes": step.peak.gathered,
         "communication_bytes": bytes_in(step.placed.communication),
         "temporary_bytes": step.peak.temporary,
-        "host_bytes": sum(map(bytes_in, step.placed.host)),
+        "host_bytes": sum(map(bytes_in, (*step.placed.host, step.saved_on_host))),
     }
 
 
@@ -291,8 +317,8 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"
     if plan.optimizer_in_backward:
         yield IN_BACKWARD
-    if "8bit" in plan.optimizer:
-        small = f"tensors below {SMALLEST_IN_8_BITS:,} elements in fp32"
-        yield f"{plan.optimizer} is bitsandbytes' implementation: it keeps the states of {small}"
+    if plan.offload_activations:
+        yield OFFLOADED
+    yield from notes_on_optimizer(plan.optimizer)
     yield "peak = the largest amount of memory live at once (--timeline shows each phase)"
     yield f"not counted: {NOT_COUNTED}"

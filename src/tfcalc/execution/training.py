@@ -12,13 +12,32 @@ from tfcalc.execution.programs import Code, program
 from tfcalc.tape.envelope import Envelope
 from tfcalc.tape.memory_tracker import MemorySnapshot, MemoryTracker
 from tfcalc.tape.numerics import Numerics
-from tfcalc.tape.tape import Stepped
+from tfcalc.tape.tape import Stepped, Tape
 from tfcalc.tape.value import Kept
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.tape.sharded import Units
     from tfcalc.workload import Workload
+
+
+class Trainer(NamedTuple):
+    """What is done with gradients, and with what is saved for backward.
+
+    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time.
+    ``stepped``: what the step of a parameter needs, which backward takes. ``offloads``: what layers that run again have
+    read waits for it in the host's memory. FSDP gathers ``units``.
+    """
+
+    gradients_stay: bool = True
+    stepped: Stepped | None = None
+    offloads: bool = False
+    units: Units | None = None
+
+    def on(self, tape: Tape) -> Tape:
+        """A tape that runs so."""
+        tape.gradients_stay, tape.stepped, tape.offloads = self.gradients_stay, self.stepped, self.offloads
+        return tape
 
 
 class Step(NamedTuple):
@@ -34,25 +53,20 @@ def step(
     run: Workload,
     numerics: Numerics,
     code: Code,
-    *,
-    gradients_stay: bool,
-    units: Units | None = None,
-    stepped: Stepped | None = None,
+    trainer: Trainer,
     tracker: MemoryTracker | None = None,
+    *,
     ends_alone: bool = True,
 ) -> Step:
     """Run forward and backward, layer by layer: what is live beside the parameters, their gradients included.
 
-    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time. FSDP
-    gathers ``units``. ``stepped``: what the step of a parameter needs, which backward takes. Another ``tracker`` may
-    look on, and every layer run for it, not those at the ends alone.
+    Another ``tracker`` may look on, and every layer run for it, not those at the ends alone.
     """
     running = program(model, run, numerics, *code, ends_alone=ends_alone)
-    tape, tracker = running.tape, tracker or running.tape.tracker
+    tape, tracker = trainer.on(running.tape), tracker or running.tape.tracker
     tape.tracker = tracker
-    tape.gradients_stay, tape.stepped = gradients_stay, stepped
     tracker.begin("forward")
-    tape.gathers(units)
+    tape.gathers(trainer.units)
     loss = running(tree)
     if loss.node is None:
         raise InvalidModel("nothing is trained", "freeze fewer modules")
@@ -70,17 +84,13 @@ def envelope(
     run: Workload,
     numerics: Numerics,
     code: Code,
-    *,
-    gradients_stay: bool,
-    units: Units | None = None,
-    stepped: Stepped | None = None,
+    trainer: Trainer,
 ) -> list[Polynomial]:
     """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes."""
     running = program(model, run, numerics, *code, ends_alone=True)
-    tape, bytes_live = running.tape, Envelope()
+    tape, bytes_live = trainer.on(running.tape), Envelope()
     tape.tracker = bytes_live
-    tape.gradients_stay, tape.stepped = gradients_stay, stepped
-    tape.gathers(units)
+    tape.gathers(trainer.units)
     loss = running(tree)
     running.autocast_ends()
     tape.backward(loss)
@@ -96,8 +106,16 @@ def every_kept(tree: Component, model: Model, run: Workload, numerics: Numerics,
     return list(running.tape.kept.values())
 
 
-def kept(tree: Component, model: Model, run: Workload, numerics: Numerics, code: Code) -> list[Kept]:
+def kept(
+    tree: Component,
+    model: Model,
+    run: Workload,
+    numerics: Numerics,
+    code: Code,
+    trainer: Trainer = Trainer(),  # noqa: B008  # a value
+) -> list[Kept]:
     """What backward needs when forward has ended, of each kind of layer once; sizes may remember their formulas."""
     running = program(model, run, numerics, *code, every_layer=False)
+    tape = trainer.on(running.tape)
     running(tree)
-    return list(running.tape.kept.values())
+    return list(tape.kept.values())

@@ -7,6 +7,7 @@ from tfcalc.dimensions import Described, choice, described, dimension, text
 from tfcalc.footprint.serving.cache_formats import FORMATS
 from tfcalc.footprint.serving.caches import ALLOCATIONS, BLOCK, PAGED
 from tfcalc.footprint.training.optimizers import OPTIMIZERS
+from tfcalc.footprint.training.optimizers import SPELLINGS as NAMES_OF_OTHERS
 from tfcalc.footprint.training.precisions import PRECISIONS, SPELLINGS
 from tfcalc.footprint.training.sharding import LAYOUTS, OFFLOADS
 
@@ -37,7 +38,9 @@ class Training(Described):
         known=(AUTO, *PRECISIONS),
         spellings=SPELLINGS,
     )
-    optimizer: str = choice("optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS))
+    optimizer: str = choice(
+        "optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS), spellings=NAMES_OF_OTHERS
+    )
     optimizer_in_backward: bool = choice(
         "step each parameter in backward as soon as its gradient is complete, and free the gradient",
         "--optimizer-in-backward/--no-optimizer-in-backward",

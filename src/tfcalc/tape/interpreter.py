@@ -9,7 +9,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.tape.call import Call
 from tfcalc.tape.kernels import Kernel, launched
-from tfcalc.tape.memory_tracker import Place
+from tfcalc.tape.memory_tracker import Place, Storage
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.selected import Selected
 from tfcalc.tape.tape import Tape
@@ -143,14 +143,21 @@ class Interpreter(Trace):
     def checkpoints(
         self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False, by_operation: bool = False
     ) -> list[Tensor]:
-        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint)."""
+        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint).
+
+        That may be kept in the host's memory (transformers' ``activation_checkpointing_enable(offload=True)``, which is
+        torch.autograd.graph.save_on_cpu around it).
+        """
         if not self.tape.gradients:
             return run(*given)
         module, selected = list(self.tape.module), Selected() if by_operation else None
         with self.tape.to_be_repeated(), self._selecting(selected):
             results = run(*given)
         kept = selected.kept if selected is not None else []
-        node = self.tape.node("checkpoint", given, [*given, *kept], outputs=len(results))
+        offloads = self.tape.offloads
+        node = self.tape.node("checkpoint", given, kept if offloads else [*given, *kept], outputs=len(results))
+        if offloads:
+            given = tuple(self._stored(each, self.tape.on_host(each)) for each in given)
         made = [
             Tensor(self, each.storage, each.shape, each.dtype, each.strides, node=node, output=place)
             for place, each in enumerate(results)
@@ -161,7 +168,7 @@ class Interpreter(Trace):
             if selected is not None:
                 selected.begins_again(node)
             with self._selecting(selected):
-                computed = run(*given)
+                computed = run(*map(self._brought_back, given)) if offloads else run(*given)
             self.tape.module = before
             self.held.clear()  # what it ran in has returned
             self.autocast_ends()
@@ -169,6 +176,14 @@ class Interpreter(Trace):
 
         node.again = again
         return made
+
+    def _brought_back(self, x: Tensor) -> Tensor:
+        """A tensor from the host's memory, again on the device."""
+        return self._stored(x, self.tape.new(x.shape, x.dtype, x.storage.label))
+
+    def _stored(self, x: Tensor, storage: Storage) -> Tensor:
+        """The same tensor elsewhere, dense."""
+        return Tensor(self, storage, x.shape, x.dtype, dense(x.shape), node=x.node, output=x.output)
 
     @contextmanager
     def _selecting(self, selected: Selected | None) -> Iterator[None]:

@@ -26,12 +26,12 @@ Stepped = Callable[[Leaf], tuple[Held, ...]]
 class Tape:
     """Runs operations one after another, and backward from the last to the first.
 
-    Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere. Where a
-    parameter is ``stepped`` as soon as its gradient is complete, this is freed then
-    (``Tensor.register_post_accumulate_grad_hook``). Where two gradients meet, the second is added to the first
-    (``sums_in_place``), if nothing else waits for that one; those of FakeTensors are not.
+    Where gradients do not stay (``gradients_stay``), each is added to a buffer that is counted elsewhere. Where two
+    meet, the second is added to the first (``sums_in_place``), if nothing else waits for that one; FakeTensors are not.
+    Where a parameter is ``stepped`` as soon as its gradient is complete, this is freed then. Where it ``offloads``,
+    what layers that run again have read is brought back from the host's memory for it.
 
-    Source: torch's input_buffer.cpp (``can_accumulate_inplace``).
+    Source: torch's input_buffer.cpp (``can_accumulate_inplace``); ``Tensor.register_post_accumulate_grad_hook``.
     """
 
     def __init__(self, tracker: MemoryTracker) -> None:
@@ -45,6 +45,7 @@ class Tape:
         self.sums_in_place = True
         self.stepped: Stepped | None = None
         self.complete: list[Leaf] = []
+        self.offloads = False
         self.kept: dict[int, Kept] = {}
         self.standing = Standing(self)
         self.sharded: Sharded | None = None
@@ -136,6 +137,13 @@ class Tape:
         self.nodes.append(made)
         return made
 
+    def on_host(self, value: Value) -> Storage:
+        """The copy of a tensor that backward needs in the host's memory, where no device's bytes are counted."""
+        copy = Storage(self.tracker, value.shape, value.dtype, value.storage.label, counts=False)
+        if self.first_run:
+            self.kept[id(copy)] = Kept(copy, tuple(self.module), "checkpoint", self.path, on_host=True)
+        return copy
+
     def uses(self, inputs: Sequence[Value | None]) -> None:
         """Backward will add to the gradients of the parameters among these."""
         for value in inputs:
@@ -216,12 +224,14 @@ class Tape:
 
     def _collect(self, leaf: Leaf, gradient: Storage) -> None:
         """Add to a parameter's gradient."""
-        summed = gradient if leaf.gradient is None else self.sum_of(leaf.gradient, gradient)  # of a tied matrix
-        if summed is not leaf.gradient:
-            if leaf.gradient is not None:
-                self.tracker.replaced(leaf.gradient)
-            leaf.gradient = summed
-            self.tracker.gradient(summed)
+        before = leaf.gradient
+        if before is not None:  # used twice, as a tied matrix is
+            gradient = self.sum_of(before, gradient)
+        if gradient is not before:
+            if before is not None:
+                self.tracker.replaced(before)
+            leaf.gradient = gradient
+            self.tracker.gradient(gradient)
         self._used(leaf)
 
     def _used(self, leaf: Leaf) -> None:

@@ -112,12 +112,16 @@ class Leaf(Node):
 
 
 class Kept(NamedTuple):
-    """A storage that backward needs: the module that it belongs to, the first that keeps it, for which operation."""
+    """A storage that backward needs: the module that it belongs to, the first that keeps it, for which operation.
+
+    It may wait in the host's memory (``on_host``).
+    """
 
     storage: Storage
     module: tuple[Place, ...]
     operation: str
     keeper: str
+    on_host: bool = False
 
     @property
     def copies(self) -> Num:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tfcalc.core.cost import Held
-from tfcalc.core.number import Num, ceil_div, product, total
+from tfcalc.core.number import Num, divide, product, total
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.footprint.training.bitsandbytes import (
+    ADAM,
+    ADEMAMIX,
+    FORMER_BLOCK,
+    LION,
+    SMALLEST_IN_8_BITS,
+    SMALLEST_PAGED,
+    Bitsandbytes,
+)
 from tfcalc.footprint.training.step_scratch import (
     Scratch,
     estimate,
@@ -22,17 +31,14 @@ from tfcalc.footprint.training.stored import Weight
 from tfcalc.number_formats import FP32
 from tfcalc.printable import quoted
 
-BLOCK, FORMER_BLOCK = 256, 2048
-"""Numbers that share a scale in bitsandbytes' 8-bit states; the latter before its version 0.44."""
-SMALLEST_IN_8_BITS = 4096
-"""Numbers of a tensor below which bitsandbytes keeps its states in fp32 (``min_8bit_size``)."""
-
 State = Callable[[Weight, int], tuple[Held, ...]]
 Chosen = Callable[[Weight], bool]
 
 
 class Optimizer(NamedTuple):
     """``state`` is what it keeps for a tensor whose moments have so many bits; ``shared`` what it keeps but once.
+
+    What is ``paged`` is in unified memory: on the device as long as there is room, and the host's otherwise.
 
     While it steps there are copies of all tensors that it updates together (``copied``: PyTorch's foreach), or else the
     ``scratch`` of one tensor after another; of the one before it there is still what a variable of Python names.
@@ -43,6 +49,7 @@ class Optimizer(NamedTuple):
     copied: Chosen
     scratch: Scratch
     shared: tuple[Held, ...] = ()
+    paged: State | None = None
 
 
 def _counter(weight: Weight) -> Held:
@@ -92,19 +99,26 @@ def _factors_and_momentum(weight: Weight, _: int) -> tuple[Held, ...]:
     return (*_momentum(weight, FP32.bits), *_factors(weight, FP32.bits))
 
 
-def _in_8_bits(block: int) -> State:
-    """Two states of a byte per number, and an fp32 scale per ``block`` of each; of a small tensor two fp32 states.
+def _of_torchao(bits: int, block: int) -> State:
+    """Two states of so many bits, each with an fp32 scale per ``block`` and a map of its own; others as the weight.
 
-    Source: Dettmers et al. 2022 (arXiv 2110.02861); bitsandbytes 0.50, ``Optimizer2State.init_state``.
+    The others are of less than 4,096 numbers, or of what no blocks fill. What the compiled step needs beside is not
+    known. Source: torchao.optim, ``_AdamBase._new_buffer``, ``OptimState8bit`` and ``OptimState4bit``.
     """
 
-    def state(weight: Weight, _: int) -> tuple[Held, ...]:
-        m, v = f"m of {weight.name}", f"v of {weight.name}"
-        if weight.size < SMALLEST_IN_8_BITS:
-            return Held(m, weight.shape, FP32.bits), Held(v, weight.shape, FP32.bits)
-        blocks: Num = ceil_div(product(weight.shape), block)
-        scales = (Held(f"scales of {name}", (blocks,), FP32.bits) for name in (m, v))
-        return Held(m, weight.shape, 8), Held(v, weight.shape, 8), *scales
+    def state(weight: Weight, own: int) -> tuple[Held, ...]:
+        if weight.size < SMALLEST_IN_8_BITS or weight.size % block:
+            return _moments(weight, own)
+        numbers: Num = product(weight.shape)
+        kept = (
+            (
+                Held(f"{moment} of {weight.name}", weight.shape, bits),
+                Held(f"scales of {moment} of {weight.name}", (divide(numbers, block),), FP32.bits),
+                Held(f"map of {moment} of {weight.name}", (2**bits,), FP32.bits),
+            )
+            for moment in ADAM
+        )
+        return (*(held for moment in kept for held in moment), _counter(weight))
 
     return state
 
@@ -125,7 +139,10 @@ def _none(_: Weight) -> bool:
     return False
 
 
-MAPS = Held("maps of 8 bits to numbers", (2, 256), FP32.bits)
+def _bitsandbytes(name: str, how: Bitsandbytes) -> Optimizer:
+    """Fused: its step needs nothing more."""
+    return Optimizer(name, how.on_device, _none, nothing_more, how.maps, how.in_pages)
+
 
 OPTIMIZERS = {
     optimizer.name: optimizer
@@ -137,16 +154,63 @@ OPTIMIZERS = {
         Optimizer("adamw", _moments, _all, nothing_more),
         Optimizer("adamw-fused", _moments, _none, nothing_more),
         Optimizer("adamw-forloop", _moments, _none, square_roots),
-        Optimizer("adamw-8bit", _in_8_bits(BLOCK), _none, nothing_more, shared=(MAPS,)),
-        Optimizer("adamw-8bit-2048", _in_8_bits(FORMER_BLOCK), _none, nothing_more, shared=(MAPS,)),
+        _bitsandbytes("adamw-8bit", Bitsandbytes()),
+        _bitsandbytes("adamw-8bit-2048", Bitsandbytes(block=FORMER_BLOCK)),
+        _bitsandbytes("adamw-8bit-trainer", Bitsandbytes(trainer=True)),
+        _bitsandbytes("adamw-32bit", Bitsandbytes(bits=32)),
+        _bitsandbytes("paged-adamw-8bit", Bitsandbytes(paged=True)),
+        _bitsandbytes("paged-adamw-8bit-trainer", Bitsandbytes(paged=True, trainer=True)),
+        _bitsandbytes("paged-adamw-32bit", Bitsandbytes(bits=32, paged=True)),
+        Optimizer("adamw-torchao-8bit", _of_torchao(8, 256), _none, nothing_more),
+        Optimizer("adamw-torchao-4bit", _of_torchao(4, 128), _none, nothing_more),
         Optimizer("adafactor", _factors, _none, estimate),
         Optimizer("adafactor-momentum", _factors_and_momentum, _none, squares),
+        Optimizer("adafactor-trainer", lambda weight, _: _factors(weight, FP32.bits), _none, squares),
         Optimizer("lion", _momentum, _none, sign),
+        _bitsandbytes("lion-8bit", Bitsandbytes(LION)),
+        _bitsandbytes("lion-8bit-trainer", Bitsandbytes(LION, trainer=True)),
+        _bitsandbytes("lion-32bit", Bitsandbytes(LION, bits=32)),
+        _bitsandbytes("paged-lion-8bit", Bitsandbytes(LION, paged=True)),
+        _bitsandbytes("paged-lion-8bit-trainer", Bitsandbytes(LION, paged=True, trainer=True)),
+        _bitsandbytes("paged-lion-32bit", Bitsandbytes(LION, bits=32, paged=True)),
+        _bitsandbytes("ademamix-8bit-trainer", Bitsandbytes(ADEMAMIX, trainer=True)),
+        _bitsandbytes("ademamix-32bit", Bitsandbytes(ADEMAMIX, bits=32)),
+        _bitsandbytes("paged-ademamix-8bit-trainer", Bitsandbytes(ADEMAMIX, paged=True, trainer=True)),
+        _bitsandbytes("paged-ademamix-32bit", Bitsandbytes(ADEMAMIX, bits=32, paged=True)),
         Optimizer("muon", _muon, lambda weight: not hidden_matrix(weight), newton_schulz),
     )
 }
-"""Those that have a name: PyTorch's; Lion is lion-pytorch's, AdamW in 8 bits bitsandbytes' (fused: a step needs nothing
-more), Adafactor with momentum transformers'."""
+"""Those that have a name: PyTorch's; Lion is lion-pytorch's, Adafactor with momentum transformers'. Those of 8 or 32
+bits are bitsandbytes', with ``trainer`` as transformers' Trainer sets them up, as it does Adafactor; but for torchao's.
+"""
+
+SPELLINGS = {
+    # transformers' TrainingArguments(optim=…): OptimizerNames, as trainer_optimizer.py makes them
+    "adamw_torch": "adamw",
+    "adamw_torch_fused": "adamw-fused",
+    "adamw_torch_8bit": "adamw-torchao-8bit",
+    "adamw_torch_4bit": "adamw-torchao-4bit",
+    "adamw_bnb_8bit": "adamw-8bit-trainer",
+    "adamw_8bit": "adamw-8bit-trainer",
+    "paged_adamw_32bit": "paged-adamw-32bit",
+    "paged_adamw_8bit": "paged-adamw-8bit-trainer",
+    "lion_32bit": "lion-32bit",
+    "lion_8bit": "lion-8bit-trainer",
+    "paged_lion_32bit": "paged-lion-32bit",
+    "paged_lion_8bit": "paged-lion-8bit-trainer",
+    "ademamix": "ademamix-32bit",
+    "ademamix_8bit": "ademamix-8bit-trainer",
+    "paged_ademamix_32bit": "paged-ademamix-32bit",
+    "paged_ademamix_8bit": "paged-ademamix-8bit-trainer",
+    # bitsandbytes' classes, as torchtune's recipes name them
+    "adamw8bit": "adamw-8bit",
+    "pagedadamw": "paged-adamw-32bit",
+    "pagedadamw8bit": "paged-adamw-8bit",
+    "pagedadamw32bit": "paged-adamw-32bit",
+    "pagedlion": "paged-lion-32bit",
+    "pagedlion8bit": "paged-lion-8bit",
+}
+"""What others call some of them."""
 
 
 def optimizer(name: str) -> Optimizer:
@@ -154,10 +218,29 @@ def optimizer(name: str) -> Optimizer:
 
     >>> optimizer("adamw").name
     'adamw'
+    >>> optimizer("adamw_torch_fused").name
+    'adamw-fused'
     """
-    if name not in OPTIMIZERS:
-        raise InvalidModel(f"optimizer {quoted(name)} is not known", nearest(name, OPTIMIZERS))
-    return OPTIMIZERS[name]
+    known = SPELLINGS.get(name, name)
+    if known not in OPTIMIZERS:
+        raise InvalidModel(f"optimizer {quoted(name)} is not known", nearest(name, [*OPTIMIZERS, *SPELLINGS]))
+    return OPTIMIZERS[known]
+
+
+def notes_on_optimizer(name: str) -> Iterator[str]:
+    """Whose implementation it is, and which tensors it treats in another way."""
+    if "torchao" in name:
+        yield f"{name}: what its compiled step needs beside the states is not counted"
+    elif "8bit" in name:
+        small = f"tensors below {SMALLEST_IN_8_BITS:,} elements in fp32"
+        yield f"{name} is bitsandbytes' implementation: it keeps the states of {small}"
+    if name.endswith("8bit-trainer"):
+        yield "transformers' Trainer has the states of embeddings in fp32 (Trainer.create_optimizer)"
+    if optimizer(name).paged is not None:
+        yield (
+            f"states of tensors of {SMALLEST_PAGED:,} elements or more are in unified memory (cudaMallocManaged): on "
+            "the GPU while there is room, else in the host's memory, and never in torch.cuda.max_memory_allocated"
+        )
 
 
 def bits_held(items: tuple[Held, ...]) -> int:

@@ -9,7 +9,15 @@ from tfcalc.core.cost import Cost, Held
 from tfcalc.footprint.training.optimizers import Optimizer
 from tfcalc.footprint.training.precisions import Precision
 from tfcalc.footprint.training.sharding import Placement, pieces, trained_numbers, units
-from tfcalc.footprint.training.states import States, gradients, master, optimizer_states, step_temporary, weights
+from tfcalc.footprint.training.states import (
+    States,
+    gradients,
+    master,
+    optimizer_states,
+    paged_states,
+    step_temporary,
+    weights,
+)
 
 NOTHING = Component("nothing", "memory")
 HOSTED = {"none": (), "optimizer": (1, 2, 3), "all": (0, 1, 2, 3)}
@@ -19,8 +27,9 @@ HOSTED = {"none": (), "optimizer": (1, 2, 3), "all": (0, 1, 2, 3)}
 class Placed(NamedTuple):
     """What a ``device`` holds, what the ``host`` holds for it, what is ``gathered`` for a while, and a step's need.
 
-    Where the optimizer's part is offloaded, the ``step`` needs its memory on the host. ``communication`` are buffers
-    beside the states that gradients are reduced in.
+    Where the optimizer's part is offloaded, the ``step`` needs its memory on the host. What is paged is with the host,
+    though it is on the device while there is room. ``communication`` are buffers beside the states that gradients are
+    reduced in.
     """
 
     device: States
@@ -67,9 +76,12 @@ def placed(
         optimizer_states(piece, precision, optimizer, sized=numbers),
     )
     away = HOSTED[placement.offload]
+    host = States(*(state if place in away else _emptied(state) for place, state in enumerate(states)))
+    if optimizer.paged is not None:
+        host = host._replace(optimizer=paged_states(piece, precision, optimizer, sized=numbers))
     return Placed(
         States(*(_emptied(state) if place in away else state for place, state in enumerate(states))),
-        States(*(state if place in away else _emptied(state) for place, state in enumerate(states))),
+        host,
         gathered(tree, precision, placement, sized=sized),
         step_temporary(piece, precision, optimizer, sized=numbers),
     )

@@ -110,6 +110,17 @@ def optimizer_states(
     return made._replace(name="optimizer", own=made.own._replace(held=made.own.held + optimizer.shared))
 
 
+def paged_states(
+    tree: Component, precision: Precision, optimizer: Optimizer, *, sized: Component | None = None
+) -> Component:
+    """What of the states is in unified memory."""
+
+    def beside(weight: Weight) -> tuple[Held, ...]:
+        return () if weight.frozen or optimizer.paged is None else optimizer.paged(weight, precision.moments)
+
+    return held(tree, beside, sized)._replace(name="optimizer")
+
+
 def step_temporary(
     tree: Component, precision: Precision, optimizer: Optimizer, *, sized: Component | None = None
 ) -> Component:

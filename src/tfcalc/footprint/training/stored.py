@@ -11,7 +11,8 @@ from tfcalc.core.number import Num, product, total
 from tfcalc.core.tensors import plain
 from tfcalc.core.traced import value_of
 
-OUTER = ("embedding", "position", "output")
+TABLES = ("embedding", "position")
+OUTER = (*TABLES, "output")
 """Kinds whose matrices are no hidden ones: tables, and the output head."""
 
 
@@ -19,7 +20,7 @@ class Weight(NamedTuple):
     """A stored tensor: its ``shape`` as PyTorch has it, and the ``numbers`` of the shape, which tell what is larger.
 
     They differ only where the shape is of symbols. ``hidden`` are the tensors inside the model, which neither look
-    tokens up nor make the output.
+    tokens up nor make the output; ``looked_up`` the tables.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Weight(NamedTuple):
     numbers: tuple[Num, ...]
     hidden: bool
     frozen: bool
+    looked_up: bool = False
 
     @property
     def sized(self) -> Weight:
@@ -121,10 +123,10 @@ def _joined(parts: list[Component]) -> Iterator[Tensor]:
 
 
 def _weights(tree: Component, sized: Component) -> Iterator[Weight]:
-    hidden = tree.kind not in OUTER
+    hidden, looked_up = tree.kind not in OUTER, tree.kind in TABLES
     for tensor, twin in zip(tree.own.weights, sized.own.weights, strict=True):
         if tensor.tied_to is None:
-            yield Weight(tensor.name, _as_torch(tensor), _as_torch(twin), hidden, tensor.frozen)
+            yield Weight(tensor.name, _as_torch(tensor), _as_torch(twin), hidden, tensor.frozen, looked_up)
 
 
 def _as_torch(tensor: Tensor) -> tuple[Num, ...]:
