@@ -102,11 +102,12 @@ def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[
 
 
 def _in_one_format(plan: Training) -> bool:
-    """Whether adapters have the format of the weights because what GPUs gather together has but one.
+    """Whether adapters have the format of the weights: what GPUs gather together has but one, and torchtune's model.
 
-    Source: TRL's SFTTrainer, which gives ``autocast_adapter_dtype=False`` to peft with ZeRO stage 3.
+    Source: TRL's SFTTrainer, which gives ``autocast_adapter_dtype=False`` to peft with ZeRO stage 3; torchtune's
+    lora_finetune_single_device.py, which makes adapters in the model's format.
     """
-    return plan.zero == "3" or plan.backend == "megatron"
+    return plan.zero == "3" or plan.backend in ("megatron", "torchtune")
 
 
 def resolve_serving(model: Model, workload: Workload, plan: Serving, dtype: str = AUTO) -> tuple[Workload, Serving]:

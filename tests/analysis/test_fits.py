@@ -159,7 +159,8 @@ def test_changes_come_in_the_order_that_people_try_them() -> None:
         "bf16 throughout",
         "LoRA r=16",
         "QLoRA r=16",
-        "8-bit AdamW",
+        "paged 8-bit AdamW",
+        "chunked loss",
         "Adafactor",
         "SGD without momentum",
         "batch 1 with gradient accumulation",
@@ -181,7 +182,14 @@ def test_changes_come_in_the_order_that_people_try_them() -> None:
 
 def test_what_is_done_already_is_no_change() -> None:
     plan = Training(
-        precision="bf16", optimizer="sgd", lora=8, base_weights="nf4-dq", zero="2", gpus=64, offload="optimizer"
+        precision="bf16",
+        optimizer="sgd",
+        lora=8,
+        base_weights="nf4-dq",
+        zero="2",
+        gpus=64,
+        offload="optimizer",
+        loss="fused",
     )
     assert order(of_training(load("gpt2"), TRAINING.replaced(batch_size=1, recompute="full"), plan)) == []
     assert order(of_serving(Workload(), Serving(weights="int4", kv="fp8", context=1024))) == ["weights in int8"]

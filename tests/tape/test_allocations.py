@@ -7,7 +7,7 @@ from itertools import accumulate
 import pytest
 
 from tfcalc import Training, Workload, load
-from tfcalc.analysis.training_plan import code_of, numerics, trained
+from tfcalc.analysis.training_plan import code_of, numerics, trained, units
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.defaults import resolve_training
@@ -38,6 +38,17 @@ def test_most_is_live_when_the_tracker_says_so(name: str, recompute: str, gradie
     live = accumulate(event.bytes or -made[event.tensor] for event in events)
     phases = step(*args).phases
     assert max(live) == max(phase.total for phase in phases.values())
+
+
+def test_of_a_loop_each_turn_has_its_own_and_each_layer_its_own_once() -> None:
+    """What a turn of Mamba's loop over time keeps is made once, and again for all turns: it is one storage."""
+    model = load("mamba-790m")
+    run, plan = resolve_training(model, Workload(phase="train", seq_len=16), Training(precision="fp32"))
+    formats = numerics(precision(plan.precision), plan)
+    args = (trained(model.tree(run), plan), model, run, formats, code_of(plan), Trainer())
+    every = step(*args, ends_alone=False).phases
+    some = step(*args).phases
+    assert {name: phase.total for name, phase in some.items()} == {name: phase.total for name, phase in every.items()}
 
 
 def component(*held: int, copies: int = 1) -> Component:
@@ -83,3 +94,25 @@ def test_expandable_segments_by_hand() -> None:
     placed = states(component(30 * MIB), component(12 * MIB, 12 * MIB))
     found = reserved(placed, NOTHING, STEP, Settings(expandable_segments=True), there=False)
     assert found == Reserved(120 * MIB, 118 * MIB)
+
+
+def test_what_another_stream_has_freed_is_not_taken() -> None:
+    """40 that are free on one stream are asked of the driver once more on another."""
+    gathered = [Allocation(0, 40 * MIB, stream=1), Allocation(0, 0)]
+    logits = [Allocation(2, 40 * MIB), Allocation(2, 0)]
+    assert reserved(states(NOTHING), NOTHING, [*gathered, *logits], there=False).reserved == 80 * MIB
+    alone = [event._replace(stream=0) for event in gathered]
+    assert reserved(states(NOTHING), NOTHING, [*alone, *logits], there=False).reserved == 40 * MIB
+
+
+def test_fsdp_gathers_and_reduces_on_streams_of_its_own() -> None:
+    """In llama-3.2-1b's 16 layers 60,821,504 numbers each; the table and the norm behind them are the root's."""
+    model, layer, root = load("llama-3.2-1b"), 60_821_504, 128256 * 2048 + 2048
+    plan = Training(precision="bf16", zero="3", gpus=4, layout="fsdp2")
+    run, plan = resolve_training(model, Workload(phase="train", seq_len=16, recompute="full"), plan)
+    tree, recorder = trained(model.tree(run), plan), AllocationRecorder()
+    formats = numerics(precision(plan.precision), plan)
+    step(tree, model, run, formats, code_of(plan), Trainer(units=units(tree, plan)), recorder, ends_alone=False)
+    gathered, pieces = ([event.bytes for event in recorder.events if event.stream == stream] for stream in (1, 2))
+    assert gathered == [2 * root, *[2 * layer] * 32], "each layer's in forward and in backward"
+    assert pieces == [*[2 * layer // 4] * 16, 2 * root // 4]

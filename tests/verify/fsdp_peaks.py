@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -90,7 +91,9 @@ def fsdp_peaks(case: Case) -> dict[str, Bytes]:
         config = LlamaConfig(**fields, use_cache=False, attn_implementation="eager")
         model = LlamaForCausalLM(config).to(WEIGHTS.get(case.precision, torch.float32)).train()
         if case.checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # it is to have another name
+                model.gradient_checkpointing_enable({"use_reentrant": False})
         mesh, policy = init_device_mesh("cpu", (case.devices,)), POLICIES[case.precision]
         for layer in model.model.layers:
             fully_shard(layer, mesh=mesh, mp_policy=policy)

@@ -1,7 +1,8 @@
 """What could be done otherwise so that it takes less memory, in the order that people try it.
 
-Training: number formats and kernels that cost nothing, gradient checkpointing, adapters (LoRA, QLoRA), an 8-bit
-optimizer, an optimizer that keeps less, smaller batches with gradient accumulation, ZeRO over more GPUs, offload.
+Training: number formats and kernels that cost nothing, gradient checkpointing, adapters (LoRA, QLoRA), an 8-bit or
+paged optimizer, its step in backward, a loss in chunks, an optimizer that keeps less, smaller batches with gradient
+accumulation, ZeRO over more GPUs, offload.
 Serving: weights in 8 and 4 bits, an 8-bit cache, a shorter context, fewer requests. At rest: weights of fewer bits.
 """
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ADAM = ("adam", "adamw", "adamw-forloop", "adamw-fused")
 STATELESS = ("none", "sgd")
+EIGHT_BITS = (("8-bit AdamW", "adamw-8bit"), ("paged 8-bit AdamW", "paged-adamw-8bit"))
 RANK, QUANTIZED = 16, "nf4-dq"
 GPUS = (2, 4, 8, 16, 32, 64)
 STAGES = ("1", "2", "3")
@@ -84,7 +86,9 @@ class Change(NamedTuple):
         if values.get("base_weights") == QUANTIZED and "lora" in values:
             found.append(f"--qlora {values.pop('lora')}")
             del values["base_weights"]
-        return (*found, *(f"{known[name]} {value}" for name, value in values.items()))
+        switches = [known[name].split("/")[0] for name, value in values.items() if value is True]
+        others = (f"{known[name]} {value}" for name, value in values.items() if value is not True)
+        return (*found, *switches, *others)
 
 
 Changes = tuple[Change, ...]
@@ -123,16 +127,19 @@ class Ways:
         )
 
     def _together(self, names: Sequence[str]) -> Group:
-        """The first by its degrees, the others as far as they go."""
-        first, *others = names
-        rest = tuple(self.known[name][-1] for name in others)
-        return tuple((change, *rest) for change in self.known[first])
+        """The first that has several degrees by these, the others as far as they go."""
+        varied = next((name for name in names if len(self.known[name]) > 1), names[0])
+        return tuple(
+            tuple(degree if name == varied else self.known[name][-1] for name in names) for degree in self.known[varied]
+        )
 
 
 OF_TRAINING = (
     "qlora+checkpointing",
     "lora+checkpointing",
     "8-bit+checkpointing",
+    "in-backward+checkpointing",
+    "loss+checkpointing",
     "adafactor+checkpointing",
     "precision+checkpointing",
     "gpus+checkpointing",
@@ -145,6 +152,7 @@ OF_TRAINING = (
     "lora+gpus",
     "qlora+checkpointing+batch",
     "lora+checkpointing+batch",
+    "8-bit+in-backward+checkpointing",
     "8-bit+checkpointing+batch",
     "adafactor+checkpointing+batch",
     "qlora+checkpointing+precision",
@@ -157,7 +165,7 @@ OF_TRAINING = (
     "gpus+lora+checkpointing",
 )
 OF_SERVING = ("int8+kv", "int4+kv", "context+int4+kv", "concurrency+int4+kv")
-"""What people combine; the first by its degrees."""
+"""What people combine; the first that has several degrees by these."""
 
 
 def of_training(model: Model, run: Workload, plan: Training) -> Ways:
@@ -166,11 +174,13 @@ def of_training(model: Model, run: Workload, plan: Training) -> Ways:
         {
             "kernel": _kernels(model, run, plan),
             "fused": [Change("fused AdamW", {"optimizer": "adamw-fused"})] if plan.optimizer in ADAM[:3] else [],
-            "checkpointing": _checkpointing(run),
+            "checkpointing": _checkpointing(model, run, plan),
             "precision": _precisions(plan),
             "lora": _lora(model, plan),
             "qlora": _qlora(model, plan),
-            "8-bit": [Change("8-bit AdamW", {"optimizer": "adamw-8bit"})] if plan.optimizer in ADAM else [],
+            "8-bit": [Change(name, {"optimizer": of}) for name, of in EIGHT_BITS] if plan.optimizer in ADAM else [],
+            "in-backward": _in_backward(plan),
+            "loss": _loss(model, plan),
             "adafactor": _optimizer("Adafactor", "adafactor", plan),
             "sgd": _optimizer("SGD without momentum", "sgd", plan),
             "batch": list(_smaller_batches(run, plan)),
@@ -225,11 +235,12 @@ def _kernels(model: Model, run: Workload, plan: Training) -> list[Change]:
     return [Change(f"{own} attention", {"kernel": own})] if own in ("flash", "efficient") else []
 
 
-def _checkpointing(run: Workload) -> list[Change]:
-    """Of attention alone, then of all layers."""
+def _checkpointing(model: Model, run: Workload, plan: Training) -> list[Change]:
+    """Of attention alone, unless its kernel saves no scores anyway, then of all layers."""
     selective = Change("selective checkpointing", {"recompute": "selective"})
     full = Change("gradient checkpointing", {"recompute": "full"}, "checkpointing")
-    return {"none": [selective, full], "full": []}.get(run.recompute, [full])
+    fused = plan.backend != "megatron" and resolve_training(model, run, plan)[0].fused
+    return {"none": [full] if fused else [selective, full], "full": []}.get(run.recompute, [full])
 
 
 def _precisions(plan: Training) -> list[Change]:
@@ -250,6 +261,21 @@ def _qlora(model: Model, plan: Training) -> list[Change]:
         return []
     rank = RANK if plan.lora is None else exact(plan.lora)
     return [Change(f"QLoRA r={rank}", {"lora": rank, "base_weights": QUANTIZED})]
+
+
+def _in_backward(plan: Training) -> list[Change]:
+    """Where one GPU steps what it has just computed, and nothing is added up."""
+    steps = plan.optimizer != "none" and not precision(plan.precision).master and plan.backend != "megatron"
+    alone = plan.gpus == 1 and plan.grad_accum == 1 and plan.offload == "none"
+    if plan.optimizer_in_backward or not (steps and alone):
+        return []
+    return [Change("optimizer in backward", {"optimizer_in_backward": True})]
+
+
+def _loss(model: Model, plan: Training) -> list[Change]:
+    """Of so many tokens at a time that the logits of all are never there."""
+    own = isinstance(model, HFModel) and plan.loss == AUTO and plan.backend in (AUTO, "transformers")
+    return [Change("chunked loss", {"loss": "checkpointed"})] if own else []
 
 
 def _optimizer(name: str, option: str, plan: Training) -> list[Change]:

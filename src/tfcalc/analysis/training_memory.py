@@ -178,7 +178,8 @@ class Peaks:
         run, plan = resolve_training(self.model, run, plan)
         sized, states, buffers = self._standing(run, plan)
         recorder = AllocationRecorder()
-        _step(sized, self.model, run, plan, recorder, ends_alone=False)
+        model = piece_of(self.model, run, plan)
+        _step(sized, model, run, plan, recorder, ends_alone=False)
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
         return reserved(states, buffers, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))

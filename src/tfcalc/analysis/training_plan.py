@@ -206,6 +206,27 @@ def of_text_alone(model: Model) -> Iterator[str]:
         yield f"text only: the outputs of {' and '.join(parts)} are not counted"
 
 
+def piece_of(model: Model, run: Workload, plan: Training) -> Model:
+    """What one GPU has of a model whose layers several share; all of it, where none do. Raises InvalidModel.
+
+    Source: torchtitan's ``apply_tp``, which shards as Megatron-LM does: columns, rows, words, and the sequence between.
+    """
+    if plan.tensor_parallel == 1:
+        return model
+    from tfcalc.placed.layout import Layout, check_even
+    from tfcalc.placed.modules import FewerGroups
+    from tfcalc.placed.rules import on_device  # of those that ask for it
+
+    assert isinstance(model, HFModel)
+    piece = on_device(model.module(), Layout(plan.tensor_parallel, plan.sequence_parallel, rows=1, gathers_again=False))
+    for each in piece.all_of():
+        if isinstance(each, FewerGroups):
+            check_even("key and value heads", each.groups, "tensor", each.devices)
+    if plan.sequence_parallel:
+        check_even("sequence length", run.seq_len, "tensor", plan.tensor_parallel)
+    return model.run_by(piece)
+
+
 def check_in_backward(plan: Training) -> None:
     """Raise InvalidModel where a parameter cannot be stepped as soon as backward has its gradient, or nobody does so.
 
@@ -227,27 +248,6 @@ def check_in_backward(plan: Training) -> None:
         raise InvalidModel(f"{flag} cannot be combined with --offload {plan.offload}", leave)
     if by.master:
         raise InvalidModel(f"{flag} with the fp32 master weights of {by.name}", "give --precision bf16-mixed or bf16")
-
-
-def piece_of(model: Model, run: Workload, plan: Training) -> Model:
-    """What one GPU has of a model whose layers several share; all of it, where none do. Raises InvalidModel.
-
-    Source: torchtitan's ``apply_tp``, which shards as Megatron-LM does: columns, rows, words, and the sequence between.
-    """
-    if plan.tensor_parallel == 1:
-        return model
-    from tfcalc.placed.layout import Layout, check_even
-    from tfcalc.placed.modules import FewerGroups
-    from tfcalc.placed.rules import on_device  # of those that ask for it
-
-    assert isinstance(model, HFModel)
-    piece = on_device(model.module(), Layout(plan.tensor_parallel, plan.sequence_parallel, rows=1, gathers_again=False))
-    for each in piece.all_of():
-        if isinstance(each, FewerGroups):
-            check_even("key and value heads", each.groups, "tensor", each.devices)
-    if plan.sequence_parallel:
-        check_even("sequence length", run.seq_len, "tensor", plan.tensor_parallel)
-    return model.run_by(piece)
 
 
 def check_alone(model: Model, plan: Training) -> None:

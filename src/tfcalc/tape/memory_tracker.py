@@ -12,6 +12,8 @@ from tfcalc.number_formats import WIDTHS as WIDTHS  # the programs on the tape r
 
 LENT = WEIGHTS, GATHER, REDUCE = "gathered weights", "all-gather buffer", "reduce-scatter buffer"
 """Labels of what is there for other devices' sake."""
+PIECE = "reduced gradients"
+"""What a device has of gradients that all have made."""
 
 
 class Place(NamedTuple):

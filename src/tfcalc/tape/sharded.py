@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.number import Num
-from tfcalc.tape.memory_tracker import GATHER, REDUCE, WEIGHTS, WIDTHS, Storage
+from tfcalc.tape.memory_tracker import GATHER, PIECE, REDUCE, WEIGHTS, WIDTHS, Storage
 from tfcalc.tape.value import Crossing, Leaf
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Sharded:
             self._let_go(self.reducing)
             self.reducing = buffer
         self.reached.clear()
-        piece = self.tape.new((unit.piece,), self.units.reduced, "reduced gradients")
+        piece = self.tape.new((unit.piece,), self.units.reduced, PIECE)
         if not self.units.accumulates:
             self.tape.tracker.gradient(piece)
             self.pieces.append(piece)

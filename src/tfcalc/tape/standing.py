@@ -67,8 +67,8 @@ def crossed(tracker: MemoryTracker, layers: int) -> None:
 
 
 def multiply(tracker: MemoryTracker, found: list[ref[Storage]], layers: int, *, gradients: bool = False) -> None:
-    """Count those that are still there so many times, or the ``gradients`` among them."""
-    for each in found:
-        storage = each()
-        if storage is not None and (storage.is_gradient or not gradients):
+    """Count those that are still there so many times, or the ``gradients`` among them; each once, if found twice."""
+    there = (each() for each in found)
+    for storage in {id(one): one for one in there if one is not None}.values():
+        if storage.is_gradient or not gradients:
             tracker.multiplied(storage, layers)

@@ -89,9 +89,9 @@ def _run(allocator: CachingAllocator, events: Sequence[Allocation]) -> list[Bloc
     """Forward and backward: what is there at the end."""
     live: dict[int, Block] = {}
     malloc, free = allocator.malloc, allocator.free
-    for tensor, size in events:
+    for tensor, size, stream in events:
         if size:
-            live[tensor] = malloc(size)
+            live[tensor] = malloc(size, stream)
         else:
             free(live.pop(tensor))
     return list(live.values())
