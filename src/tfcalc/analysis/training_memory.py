@@ -86,7 +86,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     passing = states.step if peak.name == STEP else _passing(recorder, peak)
     gradients = states.device.gradients
     if plan.optimizer_in_backward:
-        gradients = Component("gradients", "gradients", parts=tuple(_alike(recorder.gradients_at(peak.name))))
+        gradients = Component("gradients", "memory", parts=tuple(_alike(recorder.gradients_at(peak.name))))
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
     elif placement.by_units:
