@@ -51,7 +51,10 @@ class Choice(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A name or a list that is read elsewhere: a number format, the ends of modules' names."""
+    """A name or a list that is read elsewhere: a number format, the ends of modules' names.
+
+    One without flags is no option: it follows from others.
+    """
 
     meaning: str
     flags: tuple[str, ...]

@@ -65,7 +65,8 @@ class Accelerator(NamedTuple):
     ``memory`` is what the vendor prints (``80 GB``), ``memory_reported`` what the driver says (``79.1 GiB``; empty
     where it is not known; the least where several are said). ``bandwidth`` is that of its memory and ``link`` that to
     the others of its ``domain`` of so many accelerators, in bytes per second and one direction. Each
-    group of figures has its own status and sources.
+    group of figures has its own status and sources. ``capability`` is CUDA's compute capability, as NVIDIA's list of
+    CUDA GPUs has it.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Accelerator(NamedTuple):
     memory_note: str = ""
     rates_status: str = "V"
     rates_sources: str = ""
+    capability: str = ""
 
     def usable(self, context: int = CONTEXT) -> Usable:
         """What is left to a process: as the driver reports, or else as the vendor's unit says, less the ``context``.
@@ -148,6 +150,7 @@ def _accelerator(row: dict[str, str]) -> Accelerator:
         row["memory_note"],
         row["rates_status"],
         row["rates_sources"],
+        row["capability"],
     )
 
 

@@ -356,7 +356,7 @@ def test_a_card_may_be_known_by_its_memory_alone() -> None:
 def test_several_cards_train_together() -> None:
     run = Workload(seq_len=128, phase="train")
     found = fits(load("gpt2"), of_card("8xh100"), run)
-    assert found.report.answer == memory(load("gpt2"), run, training=Training(gpus=8)).answer
+    assert found.report.answer == memory(load("gpt2"), run, training=Training(gpus=8, capability="9.0")).answer
     assert " per GPU, " in found.verdict
     with pytest.raises(UsageError, match="8xh100"):
         fits(load("gpt2"), of_card("8xh100"), run, training=Training(gpus=4))

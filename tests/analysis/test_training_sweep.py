@@ -40,6 +40,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("kernels that cut the loss into powers of two", LLAMA, {}, {"backend": "fused", "precision": "bf16-mixed"}),
     ("sharded, an optimizer of 8 bits", LLAMA, {}, {"zero": "3", "gpus": 4, "optimizer": "adamw-8bit"}),
     ("experts", LLAMA | {"model_type": "mixtral", "num_local_experts": 4}, {}, {"lora": 4}),
+    ("logits that the loop does not free", LLAMA, {"kernel": "eager"}, {"loop": "tutorial", "precision": "bf16"}),
     ("gradients added up", {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4}, {}, {"grad_accum": 2}),
     ("steps in backward, offloaded", LLAMA, {"recompute": "full"}, STEPPED | {"offload_activations": True}),
 ]

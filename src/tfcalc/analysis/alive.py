@@ -7,6 +7,7 @@ from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, value_of
+from tfcalc.footprint.training.beside import Beside
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.placement import Placed
 
@@ -20,11 +21,11 @@ LETTERS = {
 
 
 def alive(
-    states: Placed, gradients: Component, saved: Component, buffers: Component, passing: Component, peak: Phase
+    states: Placed, gradients: Component, saved: Component, beside: Beside, passing: Component, peak: Phase
 ) -> Component:
     """What is alive at the peak, term by term; what has been released, or is yet to come, is taken off."""
     whole = states.device
-    parts = [*(term(state) for state in (whole.weights, whole.master, whole.optimizer)), buffers, states.communication]
+    parts = [*(term(state) for state in (whole.weights, whole.master, whole.optimizer)), *beside, states.communication]
     if peak.gradients:
         parts.append(less(term(gradients), peak.gradients, MISSING, "not yet computed"))
     if peak.activations:

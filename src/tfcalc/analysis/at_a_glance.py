@@ -26,6 +26,8 @@ TERMS = {
     "cache": "KV cache",
     "buffers": "buffers",
     "buffers and inputs": "inputs and buffers",
+    "workspaces": "cuBLAS workspaces",
+    "outputs": "logits not freed",
     "temporary": "temporary buffers",
 }
 """What the terms are called, in the order of the table."""

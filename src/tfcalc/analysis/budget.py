@@ -20,7 +20,8 @@ class Budget(NamedTuple):
     """So many ``bytes``, as they were ``stated``; ``notes`` say what was assumed.
 
     Of GPUs they are those of one; ``gpus`` is their number, and ``card`` its name as it was typed. ``memory`` is what a
-    card has without anything running on it; ``assumes`` say in short what was taken off it.
+    card has without anything running on it; ``assumes`` say in short what was taken off it. ``capability`` is CUDA's
+    number for what it can do.
     """
 
     bytes: int
@@ -30,6 +31,7 @@ class Budget(NamedTuple):
     card: str = ""
     memory: int = 0
     assumes: tuple[str, ...] = ()
+    capability: str = ""
 
     def has(self, system: str) -> str:
         """``RTX 4090 has 23.0 GiB usable``, ``the budget is 80GB = 74.5 GiB``."""
@@ -76,7 +78,8 @@ def of_card(text: str) -> Budget:
         else ()
     )
     memory = parse_bytes(found.memory_reported or found.memory)
-    return Budget(usable.bytes, _called(found), (*usable.notes, *more), gpus, name, memory)
+    notes = (*usable.notes, *more)
+    return Budget(usable.bytes, _called(found), notes, gpus, name, memory, capability=found.capability)
 
 
 def _called(card: Accelerator) -> str:

@@ -79,7 +79,7 @@ class Change(NamedTuple):
             item.name: facet_.flags[0]
             for one in described
             for item in fields(one)
-            if (facet_ := facet(item)) is not None
+            if (facet_ := facet(item)) is not None and facet_.flags
         }
         values = dict(self.values)
         found = []

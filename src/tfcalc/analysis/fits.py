@@ -112,9 +112,11 @@ def fits(
 
 
 def _on_gpus(plan: Training, budget: Budget) -> Training:
-    """The plan on as many GPUs as the budget is of."""
+    """The plan on as many GPUs as the budget is of, and on such ones."""
     if plan.gpus not in (1, budget.gpus) and budget.gpus != 1:
         raise UsageError(f"--gpus {plan.gpus} contradicts {budget.gpus}x{budget.card}", "leave one of them out")
+    if budget.capability and not plan.capability:
+        plan = plan.replaced(capability=budget.capability)
     return plan.replaced(gpus=budget.gpus) if budget.gpus != 1 else plan
 
 

@@ -8,9 +8,11 @@ from tfcalc.analysis.alive import alive
 from tfcalc.analysis.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.analysis.training_plan import gradients_stay, placement_of, trained
 from tfcalc.core.component import Component
-from tfcalc.errors import one_of
+from tfcalc.errors import InvalidModel, one_of
 from tfcalc.execution.megatron import kept_on_device
+from tfcalc.footprint.plans import TRAINER
 from tfcalc.footprint.training.activations import activations
+from tfcalc.footprint.training.beside import Beside
 from tfcalc.footprint.training.in_flight import in_flight
 from tfcalc.footprint.training.peak import STEP, highest, phases
 from tfcalc.footprint.training.precisions import precision
@@ -36,24 +38,26 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     Korthikanti et al. 2022 (arXiv 2205.05198) know no temporary, so none is counted. The peak is at the start of
     backward.
     """
+    if plan.loop != TRAINER:
+        raise InvalidModel(f"--loop {plan.loop} has no effect with --backend {plan.backend}", "leave it out")
     model_, run_, plan_ = remembering(model), remembering(run), remembering(plan)
     sized = held_on_device(on_device(model.module(), layout_of(plan)), run, plan)
     piece = on_device(model_.module(), layout_of(plan_))
     tree = held_on_device(piece, run_, plan)
     saved = saved_on_device(piece, tree, run_, layout_of(plan_))
     by, placement = precision(plan.precision), placement_of(plan)
-    states, buffers = states_of(tree, sized, plan), buffers_of(tree, run_, by)
+    states, beside = states_of(tree, sized, plan), Beside(buffers_of(tree, run_, by))
     moment = MemorySnapshot()
     moment.total = moment.saved = bytes_in(saved)
     scratch = 0 if placement.offload != "none" else bytes_in(states.step)
     stays = gradients_stay(by, placement) or plan.grad_accum != 1
     gradients, gathered = bytes_in(states.device.gradients), bytes_in(states.gathered)
-    standing = standing_of(states, buffers)
+    standing = standing_of(states, beside)
     found = phases(standing, gradients, {"backward": moment}, gathered, scratch, there=stays)
     peak = highest(found)
     passing = states.step if peak.name == STEP else Component("temporary", "temporary")
-    live = alive(states, states.device.gradients, saved, buffers, passing, peak)
-    return TrainingStep(live, found, peak, saved, states, buffers, passing)
+    live = alive(states, states.device.gradients, saved, beside, passing, peak)
+    return TrainingStep(live, found, peak, saved, states, beside, passing)
 
 
 def layout_of(plan: Training) -> Layout:

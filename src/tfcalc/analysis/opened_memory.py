@@ -52,6 +52,7 @@ def opened_memory(
     notes = (
         f"each term at its own maximum; {step.peak.total:,} bytes are live at the peak",
         *training_report.notes(workload, plan),
+        *training_report.of_loop(step, plan, conventions.units),
     )
     return _tree(model, workload, step.terms, stated, notes, LETTERS)
 

@@ -24,6 +24,7 @@ from tfcalc.footprint.serving.caches import PAGED, cache
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.symbols import remembering
 from tfcalc.tape.numerics import Numerics
+from tfcalc.workload import EITHER
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Serving
@@ -96,7 +97,7 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
 
 def _stepping(requests: Workload) -> Workload:
     """One query over many keys: where heads share keys, PyTorch's fused kernels take them packed (pack_gqa)."""
-    return requests.replaced(kernel="efficient") if requests.kernel == "math" else requests
+    return requests.replaced(kernel=EITHER) if requests.kernel == "math" else requests
 
 
 def tree_for(recipe: Recipe, model: Model, run: Workload, tree: Component) -> Component:

@@ -14,7 +14,9 @@ from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.footprint.formats.names import format_named, single
 from tfcalc.footprint.formats.weights import weights
+from tfcalc.footprint.plans import TRAINER
 from tfcalc.footprint.training.adapters import thawed
+from tfcalc.footprint.training.beside import Beside, outputs, workspaces
 from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.peak import Phase, Standing
 from tfcalc.footprint.training.placement import NOTHING, Placed, ddp_buckets, placed
@@ -23,14 +25,18 @@ from tfcalc.footprint.training.states import largest_gradient
 from tfcalc.number_formats import INT64
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfcalc.footprint.plans import Training
+    from tfcalc.tape.memory_tracker import Found
     from tfcalc.workload import Workload
 
 
 class TrainingStep(NamedTuple):
     """A training step's memory: what is alive at the peak, the phases, what is saved for backward, the states.
 
-    Some of what is saved may be in the host's memory (``saved_on_host``).
+    Some of what is saved may be in the host's memory (``saved_on_host``). ``logits`` are the bytes of those that the
+    model returns.
     """
 
     alive: Component
@@ -38,9 +44,10 @@ class TrainingStep(NamedTuple):
     peak: Phase
     saved: Component
     placed: Placed
-    buffers: Component
+    beside: Beside
     passing: Component
     saved_on_host: Component = NOTHING
+    logits: int = 0
 
     @property
     def terms(self) -> Component:
@@ -48,7 +55,7 @@ class TrainingStep(NamedTuple):
         states = [term(state) for state in self.placed.device]
         parts = (
             *states,
-            self.buffers,
+            *self.beside,
             self.placed.communication,
             self.saved,
             self.placed.gathered,
@@ -89,10 +96,10 @@ def _adapters_in(tree: Component, bits: int) -> Component:
     return tree._replace(own=tree.own._replace(held=held), parts=parts)
 
 
-def standing_of(states: Placed, buffers: Component) -> Standing:
+def standing_of(states: Placed, beside: Beside) -> Standing:
     """What is there all the time, in bytes."""
     device = states.device
-    held = (device.weights, device.master, device.optimizer, buffers, states.communication)
+    held = (device.weights, device.master, device.optimizer, *beside, states.communication)
     return Standing(*(bytes_in(each) for each in held))
 
 
@@ -105,6 +112,16 @@ BYTES = Measure(
 def bytes_in(tree: Component) -> int:
     """The bytes of all that a tree holds, where sizes remember formulas, too."""
     return value_of(tree.total(BYTES))
+
+
+def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Beside:
+    """What stands beside the states, where the model returns what it has ``made``. Raises InvalidModel."""
+    blas = workspaces(plan.capability) if plan.device == "cuda" else NOTHING
+    if plan.loop == TRAINER:
+        return Beside(buffers, blas)
+    if not made:
+        raise InvalidModel(f"--loop {plan.loop} has no effect where no logits are made", "leave it out")
+    return Beside(buffers, blas, outputs(made))
 
 
 def buffers_of(tree: Component, run: Workload, by: Precision) -> Component:

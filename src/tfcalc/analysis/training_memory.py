@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.alive import TEMPORARY, alive, lump
-from tfcalc.analysis.standing import TrainingStep, buffers_of, bytes_in, standing_of, states_of
+from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.analysis.training_plan import (
     MEGATRON,
     check_alone,
@@ -31,7 +31,9 @@ from tfcalc.core.traced import formula_of, value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
 from tfcalc.execution.training import Step, Trainer, envelope, kept, step
+from tfcalc.footprint.plans import TRAINER
 from tfcalc.footprint.training.activations import activations
+from tfcalc.footprint.training.beside import Beside, outputs
 from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.peak import STEP, Phase, highest, phases
 from tfcalc.footprint.training.placement import Placed
@@ -76,20 +78,22 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     saved, on_host = (
         activations((each for each in needed if each.on_host == hosted), modules) for hosted in (False, True)
     )
-    buffers = buffers_of(tree, run_, by)
     recorder = PeakRecorder()
-    found = _phases(plan, states, buffers, _step(tree, model_, run_, plan, recorder))
+    ran = _step(tree, model_, run_, plan, recorder)
+    beside = beside_of(buffers_of(tree, run_, by), plan, ran.returned)
+    found = _phases(plan, states, beside, ran)
     peak = highest(found)
     passing = states.step if peak.name == STEP else _passing(recorder, peak)
     gradients = states.device.gradients
     if plan.optimizer_in_backward:
-        gradients = Component("gradients", "gradients", parts=tuple(_alike(recorder.gradients_at(peak.name))))
+        gradients = Component("gradients", "memory", parts=tuple(_alike(recorder.gradients_at(peak.name))))
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
     elif placement.by_units:
         states = states._replace(gathered=_gathered(recorder, peak))
-    live = alive(states, gradients, saved, buffers, passing, peak)
-    return TrainingStep(live, found, peak, saved, states, buffers, passing, on_host)
+    live = alive(states, gradients, saved, beside, passing, peak)
+    logits = bytes_in(outputs(ran.returned))
+    return TrainingStep(live, found, peak, saved, states, beside, passing, on_host, logits)
 
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
@@ -112,9 +116,9 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     stored = stored_as(model, sized)
     states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
     stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
-    gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, buffers))
     formats = numerics(precision(plan.precision), plan)
-    moments = envelope(sized, model, run, formats, code_of(plan), trainer_of(sized, plan))
+    moments, returned = envelope(sized, model, run, formats, code_of(plan), trainer_of(sized, plan))
+    gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, beside_of(buffers, plan, returned)))
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
     forms = [formula_of(there) + each for each in moments]
     return forms if plan.optimizer_in_backward else [*forms, formula_of(base + gradients + scratch)]
@@ -143,7 +147,8 @@ class Peaks:
         key = run, plan.replaced(**off_tape(plan)), stay
         if key not in self.steps:
             self.steps[key] = _step(sized, piece_of(self.model, run, plan), run, plan)
-        return highest(_phases(plan, states, buffers, self.steps[key])).total
+        ran = self.steps[key]
+        return highest(_phases(plan, states, beside_of(buffers, plan, ran.returned), ran)).total
 
     def least(self, run: Workload, plan: Training) -> int:
         """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.
@@ -156,8 +161,8 @@ class Peaks:
             return _on_megatron(self.model, run, plan).peak.total
         _, states, buffers = self._standing(run, plan)
         if plan.optimizer_in_backward:
-            return sum(standing_of(states, buffers))
-        return highest(_phases(plan, states, buffers, Step({}, 0))).total
+            return sum(standing_of(states, Beside(buffers)))
+        return highest(_phases(plan, states, Beside(buffers), Step({}, 0))).total
 
     def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
         """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
@@ -179,10 +184,11 @@ class Peaks:
         sized, states, buffers = self._standing(run, plan)
         recorder = AllocationRecorder()
         model = piece_of(self.model, run, plan)
-        _step(sized, model, run, plan, recorder, ends_alone=False)
+        ran = _step(sized, model, run, plan, recorder, ends_alone=False)
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
-        return reserved(states, buffers, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
+        beside = beside_of(buffers, plan, ran.returned)
+        return reserved(states, beside, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
 
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         sized = trained(piece_of(self.model, run, plan).tree(run), plan)
@@ -198,7 +204,7 @@ def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     return on_megatron(model, run, plan)
 
 
-ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1}
+ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1, "capability": "", "loop": TRAINER}
 OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
 """Fields of a plan that decide on the states alone, once it is known whether gradients stay; the former with FSDP."""
 
@@ -246,11 +252,11 @@ def trainer_of(tree: Component, plan: Training) -> Trainer:
     return Trainer(not _gradients_stay(plan), stepped(tree, plan), plan.offload_activations, units(tree, plan))
 
 
-def _phases(plan: Training, states: Placed, buffers: Component, ran: Step) -> list[Phase]:
+def _phases(plan: Training, states: Placed, beside: Beside, ran: Step) -> list[Phase]:
     """What ran on the tape, over what stands."""
     scratch = 0 if plan.offload != "none" else bytes_in(states.step)
     gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
-    standing = standing_of(states, buffers)
+    standing = standing_of(states, beside)
     there, in_backward = _gradients_stay(plan), plan.optimizer_in_backward
     return phases(standing, gradients, ran.phases, gathered, scratch, there=there, stepped=in_backward)
 

@@ -55,6 +55,10 @@ DROPOUT_MASKS = (
     "dropout masks: 1 byte per element, as PyTorch saves them on CUDA (on a CPU: a number per element in the format of "
     "the activations, 4 bytes in fp32)"
 )
+WORKSPACES = (
+    "cuBLAS's workspaces: PyTorch allocates one for forward and one for backward, of 8,519,680 bytes each, and of 32 "
+    "MiB on Hopper and Blackwell GPUs (as --gpu says)"
+)
 IN_BACKWARD = (
     "each parameter is stepped in backward as soon as its gradient is complete, and the gradient is freed: there is no "
     "norm of all gradients to clip by, and no step behind backward"
@@ -69,8 +73,16 @@ CONTEXT = "CUDA context"
 FRAGMENTS = "fragmentation (allow 5-15 %)"
 """What a card shows beyond the peak: where it is simulated, it stands in a line of its own."""
 NOT_COUNTED = (
-    "CUDA context (0.3 to 0.6 GB), kernel workspaces, the allocator's rounding and fragmentation, communication buffers"
+    "CUDA context (0.3 to 0.6 GB), workspaces but cuBLAS's, the allocator's rounding and fragmentation, communication "
+    "buffers"
 )
+LOOPS = {
+    "trainer": "loop trainer: the logits are freed before backward, as by transformers' Trainer; by out = "
+    "model(**batch); out.loss.backward() {} of them would not be (--loop tutorial)",
+    "tutorial": "loop tutorial: out = model(**batch); out.loss.backward() frees {} of logits only when the next step's "
+    "take their place, after its forward; a cache of keys and values, as use_cache=True makes one, would live as long, "
+    "and is not counted",
+}
 
 
 def training_memory(
@@ -119,7 +131,7 @@ def training_memory(
             assumes=(*in_short(model, workload, plan), *assumed_dtype(model, plan.precision)),
             not_counted=", ".join((CONTEXT, *_between_gpus(plan), FRAGMENTS)),
             see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
-            assumptions=tuple(notes(workload, plan)),
+            assumptions=(*notes(workload, plan), *of_loop(step, plan, conventions.units)),
         ),
         summary=training_summary(
             whole,
@@ -230,7 +242,9 @@ def totals(step: TrainingStep) -> dict[str, int | str]:
         "optimizer_bytes": optimizer,
         "activations_bytes": bytes_in(step.saved),
         "kv_cache_bytes": 0,
-        "buffers_bytes": bytes_in(step.buffers),
+        "buffers_bytes": bytes_in(step.beside.buffers),
+        "workspaces_bytes": bytes_in(step.beside.workspaces),
+        "outputs_bytes": bytes_in(step.beside.outputs),
         "gathered_bytes": step.peak.gathered,
         "communication_bytes": bytes_in(step.placed.communication),
         "temporary_bytes": step.peak.temporary,
@@ -275,6 +289,12 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
     }
 
 
+def of_loop(step: TrainingStep, plan: Training, units: str) -> Iterator[str]:
+    """Who holds the logits, and how much that is."""
+    if step.logits:
+        yield LOOPS[plan.loop].format(short_bytes(step.logits, units))
+
+
 def _preset(name: str) -> Iterator[str]:
     """What a preset stands for, from where, and what of it is not modelled."""
     from tfcalc.footprint.training_presets import training_preset  # few ask for one
@@ -299,6 +319,8 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield f"adapters in {plan.lora_dtype} ({bits.in_words}), as peft runs them{dropped}; all else is frozen"
     if plan.backend != MEGATRON:
         yield DEVICES[plan.device]
+    if plan.device == "cuda" and plan.backend != MEGATRON:
+        yield WORKSPACES
     if run.drops and plan.backend != MEGATRON:
         yield DROPOUT_MASKS
     if plan.gpus != 1 or plan.zero != "0":

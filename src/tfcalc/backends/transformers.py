@@ -143,6 +143,7 @@ class Transformers:
 
             return LOSSES[self.loss](self, model, x, ids, ctx)
         logits = self.logits(model, x, ctx)
+        x.trace.returns("logits", logits)
         loss = cross_entropy(logits, f"{model.output.name}.loss", lambda: self._loss(logits, model, ids))
         x.trace.loss_ends()
         return loss

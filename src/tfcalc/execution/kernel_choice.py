@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def chosen(model: Model, run: Workload, compute: str) -> str:
-    """``flash`` for 16-bit numbers, ``efficient`` for fp32; ``math`` where fp32 heads share keys and have no mask.
+    """``flash`` for 16-bit numbers, ``efficient`` for fp32; ``math`` for fp32 heads that share keys without a mask.
 
     ``compute`` is the number format that layers compute in.
 

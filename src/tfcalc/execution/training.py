@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
@@ -10,7 +10,7 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.programs import Code, program
 from tfcalc.tape.envelope import Envelope
-from tfcalc.tape.memory_tracker import MemorySnapshot, MemoryTracker
+from tfcalc.tape.memory_tracker import Found, MemorySnapshot, MemoryTracker
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tape import Stepped, Tape
 from tfcalc.tape.value import Kept
@@ -41,10 +41,14 @@ class Trainer(NamedTuple):
 
 
 class Step(NamedTuple):
-    """``phases`` are forward, loss and backward, each with its highest moment; ``saved`` is kept when forward ends."""
+    """``phases`` are forward, loss and backward, each with its highest moment; ``saved`` is kept when forward ends.
+
+    ``returned`` are the tensors that the model gives to its caller beside the loss.
+    """
 
     phases: Mapping[str, MemorySnapshot]
     saved: int
+    returned: Sequence[Found] = ()
 
 
 def step(
@@ -75,7 +79,7 @@ def step(
     tracker.begin("backward")
     tape.backward(loss)
     tracker.begin("step")
-    return Step(tracker.phases, saved)
+    return Step(tracker.phases, saved, tape.returned)
 
 
 def envelope(
@@ -85,8 +89,11 @@ def envelope(
     numerics: Numerics,
     code: Code,
     trainer: Trainer,
-) -> list[Polynomial]:
-    """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes."""
+) -> tuple[list[Polynomial], Sequence[Found]]:
+    """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes.
+
+    And what the model returns.
+    """
     running = program(model, run, numerics, *code, ends_alone=True)
     tape, bytes_live = trainer.on(running.tape), Envelope()
     tape.tracker = bytes_live
@@ -94,7 +101,7 @@ def envelope(
     loss = running(tree)
     running.autocast_ends()
     tape.backward(loss)
-    return bytes_live.highest
+    return bytes_live.highest, tape.returned
 
 
 def every_kept(tree: Component, model: Model, run: Workload, numerics: Numerics, *, experts: str) -> list[Kept]:

@@ -15,6 +15,7 @@ BACKENDS = ("auto", "transformers", "torch", "fused", "torchtune", "megatron")
 LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused")
 STAGES = ("0", "1", "2", "3")
 AUTO = "auto"
+TRAINER, TUTORIAL = "trainer", "tutorial"
 
 
 @described()
@@ -76,6 +77,14 @@ class Training(Described):
         "--device",
         default="cuda",
         known=("cuda", "recorded"),
+    )
+    capability: str = text("compute capability of the GPU that it runs on, as in 9.0, which sizes cuBLAS's workspaces")
+    loop: str = choice(
+        "when logits are freed: before backward, as by transformers' Trainer, or when the next step's take their "
+        "place, as by the loop of tutorials, out = model(**batch); out.loss.backward()",
+        "--loop",
+        default=TRAINER,
+        known=(TRAINER, TUTORIAL),
     )
     grad_accum: Num = dimension(
         "m", "gradient accumulation: micro-batches per optimizer step", "--grad-accum", default=1

@@ -25,12 +25,11 @@ def linear(
 
     ``letter`` is the index of W and b in print. A ``packed`` W (quantized, not trained) is unpacked for each product,
     forward and backward, and what was unpacked is not kept; nor is x, but for a library that keeps it all the same
-    (``keeps_inputs``). Where nothing is made of the result (``used`` is
-    0, not 1), there is no backward.
+    (``keeps_inputs``): in bitsandbytes' autograd/_functions.py ``MatMul8bitLt`` does, and ``MatMul4Bit`` did before
+    0.43.2; since 0.50 its forward may unpack nothing, for up to 1,536 rows. Where nothing is made of the result
+    (``used`` is 0, not 1), there is no backward.
 
-    Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N; bitsandbytes' autograd/_functions.py:
-    ``MatMul8bitLt`` keeps x, ``MatMul4Bit`` did before 0.43.2 (since 0.50 its forward may run a kernel that unpacks
-    nothing, for up to 1,536 rows).
+    Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N.
     """
     trace, (i, o) = x.trace, weight.shape
     unpacked = packed and trace.packed and not weight.needs_gradient

@@ -9,7 +9,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.tape.call import Call
 from tfcalc.tape.kernels import Kernel, launched
-from tfcalc.tape.memory_tracker import Place, Storage
+from tfcalc.tape.memory_tracker import Found, Place, Storage
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.selected import Selected
 from tfcalc.tape.tape import Tape
@@ -318,6 +318,10 @@ class Interpreter(Trace):
     def loss_ends(self) -> None:
         """What the model's variables had is forgotten."""
         self.outputs.clear()
+
+    def returns(self, name: str, x: Tensor) -> None:
+        """The model gives it to its caller."""
+        self.tape.returned.append(Found(name, x.dtype, x.shape))
 
     def needed(self, size: Num) -> None:
         """So many bytes for a moment."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfcalc.core.cost import Held
 from tfcalc.core.number import Num
 from tfcalc.number_formats import BF16, FP32
-from tfcalc.tape.memory_tracker import MemoryTracker, Place, Storage
+from tfcalc.tape.memory_tracker import Found, MemoryTracker, Place, Storage
 from tfcalc.tape.standing import Standing
 from tfcalc.tape.value import Crossing, Kept, Leaf, Node, Value
 
@@ -51,6 +51,8 @@ class Tape:
         self.sharded: Sharded | None = None
         """Where weights are gathered from other devices as they are needed."""
         self.turns: Num = 1
+        self.returned: list[Found] = []
+        """What the model gives to its caller beside the loss."""
 
     @contextmanager
     def loop(self, turns: Num) -> Iterator[None]:

@@ -296,6 +296,9 @@ class Trace:
     def loss_ends(self) -> None:
         """What the model's variables had is forgotten."""
 
+    def returns(self, name: str, x: Tensor) -> None:
+        """The model gives it to its caller."""
+
     def needed(self, size: Num) -> None:
         """So many bytes for a moment."""
 

@@ -11,12 +11,14 @@ FORWARD, LOSS, BACKWARD, STEP = "forward", "loss", "backward", "step"
 
 
 class Standing(NamedTuple):
-    """Bytes that are there all the time: weights, master weights, optimizer states, buffers, DDP's buckets."""
+    """Bytes that are there all the time: the states, buffers, workspaces, what the loop holds, DDP's buckets."""
 
     weights: int
     master: int
     optimizer: int
     buffers: int
+    workspaces: int
+    outputs: int
     communication: int = 0
 
 

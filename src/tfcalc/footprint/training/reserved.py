@@ -29,7 +29,7 @@ class Reserved(NamedTuple):
 
 def reserved(
     states: Placed,
-    buffers: Component,
+    beside: Sequence[Component],
     events: Sequence[Allocation],
     settings: Settings = DEFAULT,
     *,
@@ -38,11 +38,13 @@ def reserved(
 ) -> Reserved:
     """Run so many steps whose forward and backward pass are these ``events``. Raises OutOfMemory under a limit.
 
-    Gradients are ``there`` all the time where they have buffers of their own; otherwise the events make them.
+    What is ``beside`` the states stands from the beginning: buffers, workspaces, what the loop does not free. Gradients
+    are ``there`` all the time where they have buffers of their own; otherwise the events make them.
 
     ======================  ======================================================================
-    before the first step   weights, buffers, master weights, what is gathered or communicated in,
-                            and gradients that have buffers of their own: a block for each tensor
+    before the first step   weights, what is beside them, master weights, what is gathered or
+                            communicated in, and gradients that have buffers of their own: a block
+                            for each tensor
     at its end              the optimizer's states, tensor by tensor
     at the end of each      what the optimizer's step needs, all at once; then gradients are freed
     ======================  ======================================================================
@@ -52,7 +54,7 @@ def reserved(
     """
     allocator = (ExpandableAllocator if settings.expandable_segments else CachingAllocator)(settings)
     device = states.device
-    standing = [device.weights, buffers, device.master, states.communication, states.gathered]
+    standing = [device.weights, *beside, device.master, states.communication, states.gathered]
     for tree in (*standing, *((device.gradients,) if there else ())):
         _all(allocator, tree)
     for step in range(steps):
