@@ -8,7 +8,7 @@ from tests.conftest import Program
 
 WORKS = {
     "llama-3-8b": "8.03B parameters",
-    "memory llama-3-8b --train --gpu 8xh100": "FITS",
+    "memory llama-3-8b --train --gpu 8xh200": "FITS",
     "memory llama-3-8b --serve --gpu 24GB": "FITS",
     "memory llama-3-8b --train --gpus 8 --fsdp": "GiB peak",
     "memory llama-3-8b --train --qlora": "GiB peak",
@@ -38,6 +38,14 @@ def test_a_first_guess_works(tfcalc: Program, line: str) -> None:
     found = tfcalc(*line.split(), env={"COLUMNS": "80"})
     assert (found.returncode, found.stderr) == (0, "")
     assert WORKS[line] in found.stdout.splitlines()[0]
+    assert len(found.stdout.splitlines()) <= 20
+
+
+def test_8_gpus_alone_do_not_share_a_model(tfcalc: Program) -> None:
+    """74.9 GiB of 78.6, and what the allocator cannot use is still to come: a verdict, and what would fit."""
+    found = tfcalc(*"memory llama-3-8b --train --gpu 8xh100".split(), env={"COLUMNS": "80"})
+    assert (found.returncode, found.stderr) == (1, "")
+    assert found.stdout.startswith("MAY NOT FIT: needs 74.9 GiB per GPU")
     assert len(found.stdout.splitlines()) <= 20
 
 

@@ -106,8 +106,8 @@ def only_what_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("mode", MODES, ids="-".join)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_each_phase_peaks_where_the_tracker_has_it(name: str, mode: Mode, recompute: str) -> None:
-    """Within 2 %; with checkpoints 7 % of models this small, for the tracker keeps what the first layer reads."""
-    within = 0.02 if recompute == "none" else 0.07
+    """Within 3 %; with checkpoints 8 % of models this small, for the tracker keeps what the first layer reads."""
+    within = 0.03 if recompute == "none" else 0.08
     with without_data():
         built, inputs = adapted(name, mode, "all-linear", 0.0, quantized=False, recompute=recompute == "full")
         tracked = peaks(built, inputs, recipe=mode.recipe, optimizer="none", as_recorded=True)

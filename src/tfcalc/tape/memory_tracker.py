@@ -150,7 +150,7 @@ class Found(NamedTuple):
         return product(self.shape)
 
 
-KEPT, GRADIENT, PASSING, GONE = "kept", "gradient", "passing", "gone"
+KEPT, GRADIENT, PASSING, GONE = "saved", "gradient", "passing", "gone"
 """What a storage is live for: backward, the optimizer, or neither of them."""
 
 
