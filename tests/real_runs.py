@@ -3,7 +3,8 @@
 A row of tests/oracle/memory/real-runs.jsonl is one number that somebody printed: ``measured``, in ``unit``, of a
 ``quantity`` (what PyTorch's allocator gave out, what it reserved, or what the driver shows). ``arguments`` is the
 command line that asks tfcalc about that run; settings that the source does not tell are named in ``assumed``. Where
-``less`` stands, the number is the difference of two peaks. A row without arguments says why in ``reason``.
+``less`` stands, the number is the difference of two peaks. ``cause`` is that of the error that is left; a row that is
+farther off than its band says by how much at most (``slack``). A row without arguments says why in ``reason``.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Run:
     less: tuple[str, ...] = ()
     assumed: str = ""
     cause: str = ""
+    slack: float = 0
     reason: str = ""
 
     @property

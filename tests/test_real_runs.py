@@ -8,6 +8,8 @@ from tests.real_runs import CLOSE, KEYS, UNITS, Compared, Run, all_compared, ans
 from tfcalc.hardware import CONTEXT
 
 MIB = 2**20
+GROUPS = ["fitcheck", "torchtune", "torchtitan", "transformers", "qwen"]
+ROW = {"group": "", "source": "", "run": "", "card": "", "quantity": "allocated", "unit": "GiB", "measured": 2.0}
 
 
 def allocated(run: Run) -> bool:
@@ -19,44 +21,48 @@ def errors(found: list[Compared]) -> list[float | None]:
     return [one.error for one in found]
 
 
-def test_the_median_error_of_allocated_bytes_is_small() -> None:
-    assert abs(spread(errors(all_compared(allocated))).median) <= 0.02
+def test_predictions_of_allocated_bytes_are_close() -> None:
+    said = spread(errors(all_compared(allocated)))
+    assert abs(said.median) <= 0.02
+    assert said.close >= 0.9
 
 
-def test_nine_of_ten_predictions_of_allocated_bytes_are_close() -> None:
-    assert spread(errors(all_compared(allocated))).close >= 0.9
-
-
-def test_nine_of_ten_runs_have_a_number() -> None:
-    said = spread(errors(all_compared()))
+def test_nine_of_ten_runs_have_a_number_and_the_others_say_why_not() -> None:
+    found = all_compared()
+    said = spread(errors(found))
     assert said.numbers >= 0.9 * said.rows
+    assert all((one.predicted is None) == bool(one.why_not) for one in found)
 
 
 def test_no_peak_is_above_its_band() -> None:
     """So that nobody whose card has room for the band is told that something fits which does not."""
-    found = [one for one in all_compared(lambda run: not run.less) if one.predicted is not None]
-    assert [one.run.run for one in found if one.run.bytes > one.high] == []
+    for one in all_compared(lambda run: not run.less):
+        if one.predicted is not None:
+            assert one.run.bytes <= max(one.high, (1 + one.run.slack) * one.predicted), one.run.run
 
 
-def lowest(group: str) -> Compared:
-    """The run of a group that is predicted lowest, beside what was measured."""
-    found = all_compared(lambda run: run.group == group and not run.less)
-    return min((one for one in found if one.error is not None), key=lambda one: one.error or 0)
+def test_what_a_card_shows_is_within_its_band() -> None:
+    found = all_compared(lambda run: run.quantity in ("reserved", "nvidia-smi"))
+    assert all(one.within for one in found if one.predicted is not None)
 
 
-@pytest.mark.parametrize("group", ["fitcheck", "torchtune", "torchtitan", "transformers", "qwen"])
+def test_errors_have_a_cause() -> None:
+    for one in all_compared(allocated):
+        if one.error is None or abs(one.error) > 0.05:
+            assert one.run.cause or one.run.reason, one.run.run
+        assert not one.run.slack or one.run.cause, one.run.run
+
+
+@pytest.mark.parametrize("group", GROUPS)
 def test_nobody_is_told_that_it_fits_on_a_card_that_is_too_small(group: str) -> None:
-    """A card with less than what was measured, in whole MiB; its context is taken off where it was not measured."""
-    run = lowest(group).run
+    """A card with less than the run took that is predicted lowest, in whole MiB; its context is taken off it."""
+    found = [one for one in all_compared(lambda run: run.group == group) if one.error is not None]
+    run = min(found, key=lambda one: one.error or 0).run
     room = int(run.bytes - 1 + (0 if run.quantity == "nvidia-smi" else CONTEXT)) // MIB
     answer, error = answered((*run.arguments, "--gpu", f"{room}MiB"))
     assert not error
     assert answer["budget_bytes"] < run.bytes
     assert answer["tight"] or not answer["fits"], answer["verdict"]
-
-
-def test_a_run_without_a_number_says_why() -> None:
-    assert all((one.predicted is None) == bool(one.why_not) for one in all_compared())
 
 
 @pytest.mark.parametrize("run", runs(), ids=lambda run: f"{run.group}: {run.run}")
@@ -74,19 +80,10 @@ def test_no_run_is_there_twice() -> None:
 
 
 def test_what_is_less_is_taken_off() -> None:
-    asked = ("memory", "gpt2", "--train", "--seq", "64")
-    row = {
-        "group": "",
-        "source": "",
-        "run": "",
-        "card": "",
-        "quantity": "allocated",
-        "unit": "GiB",
-        "measured": 2.0,
-        "arguments": [*asked, "--batch", "2"],
-    }
-    whole, base = compared(run_of(row)), compared(run_of(row | {"arguments": list(asked)}))
-    difference = compared(run_of(row | {"less": list(asked)}))
+    asked = ["memory", "gpt2", "--train", "--seq", "64"]
+    row = ROW | {"arguments": [*asked, "--batch", "2"]}
+    whole, base = compared(run_of(row)), compared(run_of(row | {"arguments": asked}))
+    difference = compared(run_of(row | {"less": asked}))
     assert whole.predicted is not None
     assert base.predicted is not None
     assert difference.predicted == whole.predicted - base.predicted
@@ -94,14 +91,13 @@ def test_what_is_less_is_taken_off() -> None:
 
 
 def test_a_command_that_is_refused_has_no_number() -> None:
-    row = {"group": "", "source": "", "run": "", "card": "", "quantity": "allocated", "unit": "GiB", "measured": 1.0}
-    one = compared(run_of(row | {"arguments": ["memory", "gpt2", "--train", "--seq", "0"]}))
+    one = compared(run_of(ROW | {"arguments": ["memory", "gpt2", "--train", "--seq", "0"]}))
     assert one.predicted is None
     assert "0" in one.why_not
 
 
 def test_statistics_by_hand() -> None:
-    """Ten errors from −0.05 to 0.04: p10 lies a tenth of the way, at the place 0.9 of 0 to 9."""
+    """Ten errors from −0.05 to 0.04 and one of 0.16: the first and the last tenth of eleven are the second and tenth."""
     said = spread([*(place / 100 - 0.05 for place in range(10)), None, 2 * CLOSE])
     assert said.rows == 12
     assert said.numbers == 11

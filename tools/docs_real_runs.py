@@ -7,35 +7,45 @@ from itertools import pairwise
 
 from tests.real_runs import CLOSE, UNITS, Compared, Spread, all_compared, spread
 
-WHERE = {"allocated": ("allocated", "active"), "reserved": ("reserved",), "whole card": ("nvidia-smi",)}
-"""What is compared, by the quantities of the rows."""
-BANDED = (*WHERE["reserved"], *WHERE["whole card"])
+CARD = {"reserved": "reserved", "nvidia-smi": "whole card"}
+"""What a card shows beyond what is allocated, by quantity."""
+SHOWN = 0.0005
+"""What one decimal of a percentage shows."""
 
 
 def statistics() -> Iterator[str]:
     """The distribution of the errors, now and in version 0.1.0."""
-    yield f"| compared | rows | with a number | median | p10 | p90 | within {CLOSE:.0%} |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    yield f"| compared | rows | with a number | median | p10 | p90 | within {CLOSE:.0%} | within the band |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     found = all_compared()
-    for name, quantities in WHERE.items():
-        alike = [one for one in found if one.run.quantity in quantities]
-        yield from _distribution(name, alike)
+    for name in dict.fromkeys(map(_compared, found)):
+        yield from _distribution(name, [one for one in found if _compared(one) == name])
     yield from _distribution("all", found)
 
 
+def _compared(one: Compared) -> str:
+    return "difference of two peaks" if one.run.less else CARD.get(one.run.quantity, "allocated")
+
+
 def _distribution(name: str, found: Sequence[Compared]) -> Iterator[str]:
-    for version, errors in (("", (one.error for one in found)), (", 0.1.0", (one.run.before for one in found))):
-        yield f"| {name}{version} | {_in_cells(spread(errors))} |"
+    banded = [one for one in found if one.high]
+    within = f"{sum(one.within for one in banded)} of {len(banded)}" if banded else ""
+    yield f"| {name} | {_in_cells(spread(one.error for one in found))} | {within} |"
+    yield f"| {name}, 0.1.0 | {_in_cells(spread(one.run.before for one in found))} | |"
 
 
 def _in_cells(said: Spread) -> str:
-    shares = " | ".join(f"{share:+.1%}" for share in (said.median, said.p10, said.p90))
+    shares = " | ".join(map(_share, (said.median, said.p10, said.p90)))
     return f"{said.rows} | {said.numbers} | {shares} | {said.close:.0%}"
 
 
-def group(*names: str) -> Iterator[str]:
+def _share(error: float | None) -> str:
+    """With its sign, if it has one: ``-0.3%``."""
+    return "–" if error is None else f"{error:+.1%}" if abs(error) >= SHOWN else "0.0%"
+
+
+def group(name: str) -> Iterator[str]:
     """The rows of one source: what all have in common, then each with its options."""
-    name = " ".join(names)
     found = all_compared(lambda run: run.group == name)
     common = _common([_options(one.run.arguments) for one in found if one.run.arguments])
     if common:
@@ -53,14 +63,14 @@ def _cells(one: Compared, common: Iterable[str]) -> Iterator[str]:
     yield " ".join(f"`{option}`" for option in _options(run.arguments) if option not in common)
     yield f"{run.measured:,} {run.unit}"
     yield "–" if one.predicted is None else _predicted(one)
-    yield "–" if one.error is None else f"{one.error:+.1%}"
-    yield "–" if run.before is None else f"{run.before:+.1%}"
+    yield _share(one.error)
+    yield _share(run.before)
     yield "; ".join(text for text in (one.why_not, run.assumed and f"assumed: {run.assumed}", run.cause) if text)
 
 
 def _predicted(one: Compared) -> str:
     """With the band, where it is one of what a card shows."""
-    band = (one.low, one.high) if one.run.quantity in BANDED else ()
+    band = (one.low, one.high) if one.run.quantity in CARD else ()
     digits, unit = _digits(one.run.measured), UNITS[one.run.unit]
     number, *ends = (f"{size / unit:,.{digits}f}" for size in (one.predicted or 0, *band))
     return f"{number} ({'–'.join(ends)})" if ends else number
