@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.real_runs import CLOSE, KEYS, UNITS, Compared, Run, all_compared, answered, compared, run_of, runs, spread
+from tests.real_runs import (
+    CLOSE,
+    KEYS,
+    TOP,
+    UNITS,
+    Compared,
+    Run,
+    all_compared,
+    answered,
+    compared,
+    run_of,
+    runs,
+    spread,
+)
 from tfcalc.hardware import CONTEXT
 
 MIB = 2**20
@@ -44,6 +57,17 @@ def test_no_peak_is_above_its_band() -> None:
 def test_what_a_card_shows_is_within_its_band() -> None:
     found = all_compared(lambda run: run.quantity in ("reserved", "nvidia-smi"))
     assert all(one.within for one in found if one.predicted is not None)
+
+
+def test_the_document_says_how_many_are_close() -> None:
+    found, shown = all_compared(allocated), all_compared(lambda run: run.quantity in ("reserved", "nvidia-smi"))
+    close = sum(abs(one.error or 0) <= CLOSE for one in found)
+    halfway = spread(abs(one.error or 0) for one in found).median
+    within, told = sum(one.within for one in shown), sum(one.predicted is not None for one in shown)
+    text = " ".join((TOP / "docs" / "training-memory.md").read_text(encoding="utf-8").split())
+    assert f"Of {len(found)} peaks of allocated memory {close} are within 8 %, half of them within 0.4 %." in text
+    assert f"each of its lines has a band, and {within} of {told} were within it." in text
+    assert 0.003 < halfway <= 0.004
 
 
 def test_errors_have_a_cause() -> None:
@@ -97,7 +121,7 @@ def test_a_command_that_is_refused_has_no_number() -> None:
 
 
 def test_statistics_by_hand() -> None:
-    """Ten errors from −0.05 to 0.04 and one of 0.16: the first and the last tenth of eleven are the second and tenth."""
+    """Ten errors from −0.05 to 0.04 and one of 0.16: p10 is the second of these eleven, p90 the tenth."""
     said = spread([*(place / 100 - 0.05 for place in range(10)), None, 2 * CLOSE])
     assert said.rows == 12
     assert said.numbers == 11
