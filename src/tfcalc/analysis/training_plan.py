@@ -51,7 +51,7 @@ def trained(tree: Component, plan: Training) -> Component:
         raise InvalidModel(fact, "leave one of them out")
     if plan.offload_activations and plan.backend == MEGATRON:
         raise InvalidModel("--offload-activations has no effect with --backend megatron", "leave it out")
-    if plan.precision.endswith("-fsdp") and not placement_of(plan).by_units:
+    if precision(plan.precision).cast_when_gathered and not placement_of(plan).by_units:
         raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
     if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
         raise InvalidModel("--gradient-as-bucket-view has no effect without DDP's buckets", "leave it out")

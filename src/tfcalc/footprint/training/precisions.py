@@ -30,6 +30,11 @@ class Precision(NamedTuple):
         return NUMBERS["fp32" if self.autocast else self.compute].torch
 
     @property
+    def cast_when_gathered(self) -> bool:
+        """Whether it is FSDP that makes of stored weights what layers compute with (``MixedPrecisionPolicy``)."""
+        return self.weights > self.computed and not self.autocast
+
+    @property
     def reduced(self) -> str:
         """What FSDP reduces gradients in, as torch calls it: that in which they are kept."""
         return NUMBERS["fp32" if self.gradients == NUMBERS["fp32"].bits else self.compute].torch
