@@ -313,7 +313,7 @@ def law_lora(draw: random.Random, name: str, model: Any) -> None:
         return
     g1, g2 = one.totals["gradients_bytes"], two.totals["gradients_bytes"]
     law("lora-gradients-linear-in-rank", g2 == 2 * g1 and g1 > 0, name, r, g1, g2)
-    # the formula, from the published tree: r (i + o) of each linear map but the output head, once for each copy
+    # the formula, from the published tree: r (i + o) of each linear map but the output head and experts, once for each copy
     expected = _lora_params(model, r)
     law("lora-formula", g1 == 4 * expected, name, r, g1, 4 * expected)
     dora = of(r, dora=True)
@@ -337,9 +337,10 @@ def _lora_params(model: Any, rank: int) -> int:
         node, copies = stack.pop()
         here = copies * node.copies
         weights = node.own.weights
-        if weights and weights[0].turned and node.kind not in ("router", "output") and len(node.own.products) == 1:
+        one = weights and weights[0].turned and len(weights[0].shape) == 2 and len(node.own.products) == 1
+        if one and node.kind not in ("router", "output"):
             total += here * rank * sum(weights[0].shape)
-        stack += [(part, here) for part in node.parts]
+        stack += [(part, here) for part in node.parts if part.kind != "experts"]
     return total
 
 
