@@ -8,8 +8,8 @@ Prose is written by hand; what tfcalc says is not. These blocks are generated:
 * ``<!-- elementwise -->`` to ``<!-- end -->``: operations per element (:mod:`tools.docs_operations`);
 * ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (:mod:`tools.docs_memory`);
 * ``<!-- reference TABLE -->`` to ``<!-- end -->``: what can be named and asked (:mod:`tools.docs_reference`);
-* ``<!-- accuracy TABLE -->`` to ``<!-- end -->``: what was held against PyTorch (:mod:`tools.docs_accuracy`,
-  :mod:`tools.docs_real_runs`);
+* ``<!-- accuracy TABLE -->`` to ``<!-- end -->``: what was held against PyTorch (:mod:`tools.docs_accuracy`);
+* ``<!-- runs TABLE … -->`` to ``<!-- end -->``: what was measured on GPUs (:mod:`tools.docs_real_runs`);
 * ``<!-- answers -->`` to ``<!-- end -->``: questions, commands, and the first line of each answer;
 * ``<!-- course TABLE … -->`` to ``<!-- end -->``: derivations, shares, crossovers (:mod:`tools.docs_course`);
 * ``<!-- patterns -->`` and ``<!-- positions -->`` to ``<!-- end -->``: the pairs of each, and what each adds.
@@ -52,7 +52,7 @@ from tools.docs_reference import TABLES as TABLES_OF_REFERENCE
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 GENERATED_KINDS = (
-    "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|course|answers"
+    "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|runs|course|answers"
 )
 GENERATED = re.compile(rf"(<!-- ({GENERATED_KINDS})([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 WIDTH = "80"
@@ -105,7 +105,9 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
         case "reference":
             yield from TABLES_OF_REFERENCE[arguments[0]](*arguments[1:])
         case "accuracy":
-            yield from (TABLES_OF_ACCURACY | TABLES_OF_RUNS)[arguments[0]](*arguments[1:])
+            yield from TABLES_OF_ACCURACY[arguments[0]]()
+        case "runs":
+            yield from TABLES_OF_RUNS[arguments[0]](*arguments[1:])
         case "answers":
             yield from answers(lambda command: _output(command).splitlines()[0])
         case "course":

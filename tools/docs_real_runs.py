@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from tests.real_runs import CLOSE, UNITS, Compared, Spread, all_compared, spread
@@ -95,4 +95,4 @@ def _digits(measured: float) -> int:
     return len(str(measured).partition(".")[2])
 
 
-TABLES = {"runs": statistics, "group": group}
+TABLES: dict[str, Callable[..., Iterator[str]]] = {"statistics": statistics, "group": group}

@@ -23,12 +23,18 @@ class Setting:
     seq: int = 512
     checkpointing: bool = False
     lora: int = 0
+    loop: str = "trainer"
 
     @property
     def name(self) -> str:
         """``gpt2-bf16-flash-b2-l512-checkpointing``."""
-        further = [*(["checkpointing"] if self.checkpointing else []), *([f"lora{self.lora}"] if self.lora else [])]
-        return "-".join([self.model, self.precision, self.kernel, f"b{self.batch}", f"l{self.seq}", *further])
+        further = {
+            "checkpointing": self.checkpointing,
+            f"lora{self.lora}": self.lora,
+            self.loop: self.loop != "trainer",
+        }
+        named = [self.model, self.precision, self.kernel, f"b{self.batch}", f"l{self.seq}"]
+        return "-".join([*named, *(word for word, is_set in further.items() if is_set)])
 
     @property
     def arguments(self) -> list[str]:
@@ -38,6 +44,7 @@ class Setting:
             "--seq": self.seq,
             "--precision": self.precision,
             "--attention-kernel": self.kernel,
+            "--loop": self.loop,
             **({"--checkpointing": "full"} if self.checkpointing else {}),
             **({"--lora": self.lora, "--lora-targets": TARGETS} if self.lora else {}),
         }
@@ -45,7 +52,7 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """All runs: each precision with each kernel; then checkpointing, lengths where scores are most, and LoRA."""
+    """All runs: each precision with each kernel; then checkpointing, lengths where scores are most, loops, and LoRA."""
     return [*_plain(), *_further()]
 
 
@@ -61,6 +68,8 @@ def _further() -> Iterator[Setting]:
     for model, seq in (("smollm-135m", 2048), ("gpt2", 1024)):
         yield Setting(model, "fp32", "eager", batch=1, seq=seq)
         yield Setting(model, "bf16", "eager", batch=1, seq=seq, checkpointing=True)
+    for precision in ("fp32", "bf16"):
+        yield Setting("smollm-135m", precision, "eager", checkpointing=True, loop="tutorial")
     yield Setting("smollm-135m", "fp32", "efficient", lora=16)
     yield Setting("smollm-135m", "bf16", "flash", lora=16)
     yield Setting("smollm-135m", "bf16", "flash", lora=16, checkpointing=True)

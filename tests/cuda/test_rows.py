@@ -24,6 +24,7 @@ def test_tfcalc_answers_the_command_of_each_run(setting: Setting) -> None:
     assert asked["attention_kernel"] == setting.kernel
     assert (asked["recomputation"] == "full") == setting.checkpointing
     assert (asked["lora"] or 0) == setting.lora
+    assert asked["loop"] == setting.loop
 
 
 def test_no_run_is_there_twice() -> None:

@@ -26,13 +26,22 @@ CONFIG = {
 TINY = Setting("tiny", "fp32", "eager", batch=2, seq=8)
 
 
-@pytest.mark.parametrize("setting", [TINY, Setting("tiny", "fp32", "eager", 2, 8, checkpointing=True)])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        TINY,
+        Setting("tiny", "fp32", "eager", 2, 8, checkpointing=True),
+        Setting("tiny", "fp32", "eager", 2, 8, loop="tutorial"),
+    ],
+)
 def test_a_step_trains(setting: Setting) -> None:
     torch.manual_seed(0)
     model, inputs = prepared(setting, CONFIG, "cpu")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    losses = [train_step(setting, model, inputs, optimizer, scaler).item() for _ in range(5)]
+    found = [train_step(setting, model, inputs, optimizer, scaler) for _ in range(5)]
+    assert [hasattr(held, "logits") for held in found] == [setting.loop == "tutorial"] * 5
+    losses = [float(held.loss if setting.loop == "tutorial" else held) for held in found]
     assert losses[-1] < losses[0]
 
 

@@ -33,13 +33,14 @@ def measured(setting: Setting) -> Measured:
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(trained, fused=True)
     scaler = torch.amp.GradScaler(enabled=setting.precision == "fp16-mixed")
+    held = None
     for _ in range(STEPS):
         torch.cuda.reset_peak_memory_stats()
-        train_step(setting, model, inputs, optimizer, scaler)
+        held = train_step(setting, model, inputs, optimizer, scaler)
     torch.cuda.synchronize()
     allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.memory_reserved()
     card = _card() - before
-    del model, optimizer
+    del model, optimizer, held
     return Measured(allocated, reserved, card, saved, softmax_backward(setting))
 
 
@@ -96,34 +97,38 @@ def _add_adapter(layer: Any, given: tuple[Tensor], result: Tensor) -> Tensor:
     return result + layer.lora_B(layer.lora_A(given[0])) * 2.0
 
 
-def train_step(setting: Setting, model: nn.Module, inputs: Mapping[str, Tensor], optimizer: Any, scaler: Any) -> Tensor:
-    """One step as transformers' Trainer makes it: of the model's output the loss alone is held through backward."""
-    loss = forward(setting, model, inputs)
+def train_step(setting: Setting, model: nn.Module, inputs: Mapping[str, Tensor], optimizer: Any, scaler: Any) -> Any:
+    """One step: as in transformers' Trainer, or as in tutorials, whose variable holds the whole output until the next.
+
+    Returns what the loop's variable refers to until it is given that of the next step.
+    """
+    held = forward(setting, model, inputs)
+    loss = held if setting.loop == "trainer" else held.loss
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad(set_to_none=True)
-    return loss.detach()
+    return held
 
 
-def forward(setting: Setting, model: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
-    """The loss."""
+def forward(setting: Setting, model: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
+    """What the loop's variable refers to: the loss, or all of the model's output."""
     device = next(iter(inputs.values())).device.type
     name, _, mixed = setting.precision.partition("-")
     region: AbstractContextManager[Any] = torch.autocast(device, FORMATS[name]) if mixed else nullcontext()
     kernel = sdpa_kernel(BACKENDS[setting.kernel]) if setting.kernel in BACKENDS else nullcontext()
     with region, kernel:
-        loss: Tensor = model(**inputs).loss
-    return loss
+        out = model(**inputs)
+    return out.loss if setting.loop == "trainer" else out
 
 
 def saved_bytes(setting: Setting, model: nn.Module, inputs: Mapping[str, Tensor]) -> int:
     """Bytes of the storages that autograd saves, without parameters, buffers and the model's inputs."""
     apart = {_storage(one) for one in (*model.parameters(), *model.buffers(), *inputs.values())}
     with _packed() as tensors:
-        loss = forward(setting, model, inputs)
+        held = forward(setting, model, inputs)
     sizes = {_storage(one): one.untyped_storage().nbytes() for one in tensors()}
-    del loss
+    del held
     return sum(size for storage, size in sizes.items() if storage not in apart)
 
 
