@@ -43,7 +43,7 @@ def test_a_first_guess_works(tfcalc: Program, line: str) -> None:
 
 def test_8_gpus_alone_do_not_share_a_model(tfcalc: Program) -> None:
     """74.9 GiB of 78.6, and what the allocator cannot use is still to come: a verdict, and what would fit."""
-    found = tfcalc(*"memory llama-3-8b --train --gpu 8xh100".split(), env={"COLUMNS": "80"})
+    found = tfcalc(*["memory", "llama-3-8b", "--train", "--gpu", "8xh100"], env={"COLUMNS": "80"})
     assert (found.returncode, found.stderr) == (1, "")
     assert found.stdout.startswith("MAY NOT FIT: needs 74.9 GiB per GPU")
     assert len(found.stdout.splitlines()) <= 20

@@ -25,8 +25,8 @@ from torch import nn  # noqa: E402  # after the skip, like what follows
 from torch._functorch.aot_autograd import aot_module  # noqa: E402  # after the skip, like what follows
 from torch._functorch.partitioners import min_cut_rematerialization_partition  # noqa: E402
 
-from tests.verify.test_fused_kernels import weights_of  # noqa: E402
 from tests.verify.llama_of_torchtune import CONFIG, RANK, D, Layer, flash, one_loss  # noqa: E402
+from tests.verify.test_fused_kernels import weights_of  # noqa: E402
 
 NAMES = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj", "g": "gate_proj", "u": "up_proj", "d": "down_proj"}
 

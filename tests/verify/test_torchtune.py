@@ -13,9 +13,9 @@ from tfcalc.footprint.plans import Training
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
+from tests.verify.llama_of_torchtune import CONFIG, Llama  # noqa: E402
 from tests.verify.peaks import peaks  # noqa: E402  # after the skip, like what follows
 from tests.verify.test_fused_kernels import weights_of  # noqa: E402
-from tests.verify.llama_of_torchtune import CONFIG, Llama  # noqa: E402
 from tfcalc.verify.saved import saved  # noqa: E402
 from tfcalc.verify.step import without_data  # noqa: E402
 
