@@ -313,7 +313,8 @@ def law_lora(draw: random.Random, name: str, model: Any) -> None:
         return
     g1, g2 = one.totals["gradients_bytes"], two.totals["gradients_bytes"]
     law("lora-gradients-linear-in-rank", g2 == 2 * g1 and g1 > 0, name, r, g1, g2)
-    # the formula, from the published tree: r (i + o) of each linear map but the output head and experts, once for each copy
+    # the formula, from the published tree: r (i + o) of each linear map, once for each copy; not of experts, nor of the
+    # output head
     expected = _lora_params(model, r)
     law("lora-formula", g1 == 4 * expected, name, r, g1, 4 * expected)
     dora = of(r, dora=True)
