@@ -17,12 +17,12 @@ from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.shapes import copied, reshape, select, stack, transpose
 from tfcalc.tape.tensor import Tensor
 
-BUILDS = ("llama", "mistral", "qwen2")
-"""Model types whose layers are its TransformerSelfAttentionLayer, without more."""
-
 
 class Torchtune(Transformers):
-    """A backend; see :class:`tfcalc.nn.context.Backend`."""
+    """A backend for families whose layers are torchtune's TransformerSelfAttentionLayer, without more.
+
+    Their registration names it among their ``libraries``. See :class:`tfcalc.nn.context.Backend`.
+    """
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """Nothing: attention is causal without a mask, and cosines and sines are a buffer of the model."""

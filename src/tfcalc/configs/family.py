@@ -27,7 +27,8 @@ class Family(NamedTuple):
     """A ``model_type`` of Hugging Face.
 
     ``base`` builds the model without a head, ``heads`` by the end of the class name what is put around it. What is
-    ``own`` differs from what transformers declares for this model type, or for the one that it is ``like``.
+    ``own`` differs from what transformers declares for this model type, or for the one that it is ``like``. Other
+    ``libraries`` have modules of their own for it.
     """
 
     model_type: str
@@ -37,6 +38,7 @@ class Family(NamedTuple):
     own_architecture: str
     own_aliases: Mapping[str, str]
     own: Mapping[str, object]
+    libraries: tuple[str, ...]
 
     @property
     def architecture(self) -> str:
@@ -80,18 +82,21 @@ def family(
     architecture: str = "",
     aliases: Mapping[str, str] | None = None,
     like: str = "",
+    libraries: tuple[str, ...] = (),
     **own: object,
 ) -> Callable[[Build], Build]:
     """Register a function as the builder of these model types, with their heads (else those of language models).
 
     The class where a config names none, other names of fields, and defaults are those that transformers declares, and
     those given here: what ``__post_init__`` derives, or it lacks. A model type that is not in it is ``like`` another.
+    Other ``libraries`` are those whose modules for it are known (torchtune).
     """
     from tfcalc.configs import tops  # which imports modules, as families do
 
     def register(base: Build) -> Build:
         for name in model_types:
-            FAMILIES[name] = Family(name, base, heads or tops.CAUSAL_LM, like, architecture, aliases or {}, own)
+            told = like, architecture, aliases or {}, own, libraries
+            FAMILIES[name] = Family(name, base, heads or tops.CAUSAL_LM, *told)
         return base
 
     return register

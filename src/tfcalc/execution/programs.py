@@ -85,11 +85,11 @@ def _run_by(model: Model, implementation: str) -> tuple[Module, Transformers]:
 
         return model.module(), Fused()
     if isinstance(model, HFModel) and implementation == "torchtune":
-        from tfcalc.backends.torchtune import BUILDS, Torchtune
+        from tfcalc.backends.torchtune import Torchtune
 
-        if model.family.model_type not in BUILDS:
+        if implementation not in model.family.libraries:
             what = f"torchtune's code of model_type {model.family.model_type!r} is not supported"
-            raise InvalidModel(what, f"that of {', '.join(BUILDS)} is; take --backend transformers")
+            raise InvalidModel(what, "that of llama, mistral and qwen2 is; take --backend transformers")
         return model.module(), Torchtune()
     if isinstance(model, HFModel) and implementation in PUBLISHED:
         return model.module(), Transformers()

@@ -18,7 +18,8 @@ from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 
 
-@family("iquestcoder", "internlm3", "llama")
+@family("llama", libraries=("torchtune",))
+@family("iquestcoder", "internlm3")
 def llama(c: Config) -> Module:
     """Touvron et al. 2023 (arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU; biases only where a flag says so."""
     mixer = kit.attention(c, bias=c.flag("attention_bias"))
@@ -62,7 +63,11 @@ def positions_known(c: Config) -> list[bool]:
     return [bool(each) for each in known]
 
 
-@family("mistral", heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)})
+@family(
+    "mistral",
+    heads=tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)},
+    libraries=("torchtune",),
+)
 def mistral(c: Config) -> Decoder:
     """Mistral 7B (arXiv 2310.06825): Llama with grouped heads, and no flag for biases."""
     layer = kit.layer(c, kit.attention(c), kit.gated(c))
@@ -92,7 +97,7 @@ def upper_windows(c: Config) -> list[int | None]:
     return windows(c, lambda place: place >= first)
 
 
-@family("qwen2")
+@family("qwen2", libraries=("torchtune",))
 def qwen2(c: Config) -> Module:
     """Qwen2 technical report (arXiv 2407.10671): biases on queries, keys and values, none on the output."""
     layer = kit.layer(c, kit.attention(c, bias=True, output_bias=False), kit.gated(c))

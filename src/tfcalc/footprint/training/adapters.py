@@ -169,7 +169,7 @@ def _is_linear(part: Component) -> bool:
     weights, products = part.own.weights, part.own.products
     if not weights or not weights[0].turned or len(weights[0].shape) != 2 or part.kind == "router":
         return False
-    return bool(products) and all(same(each.factors[-2:], weights[0].shape) for each in products)
+    return bool(products) and all(same((each.inner, each.columns), weights[0].shape) for each in products)
 
 
 def _is_target(place: _Place, part: Component, adapter: Adapter) -> bool:
