@@ -50,9 +50,9 @@ def application(called: str | None) -> typer.Typer:
     if called is None:
         app.callback(help=ABOUT)(_about)
     for name in COMMANDS if called is None else [called]:
-        run, options, examples = command(name)
-        text = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples), "", COMMANDS[name]])
-        app.command(name, help=text, short_help=COMMANDS[name])(_typed(run, options))
+        asked = command(name)
+        text = "\n".join(["\b", "Examples:", *(f"  {line}" for line in asked.examples), "", COMMANDS[name]])
+        app.command(name, help=text, short_help=COMMANDS[name])(_typed(asked.run, asked.options))
     return app
 
 

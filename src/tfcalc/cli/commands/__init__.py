@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfcalc.cli.options import Option
     from tfcalc.cli.settings import Settings
+    from tfcalc.report.answer import Answer
 
 OVERVIEW = "overview"
 """The command that answers where a model stands in the place of one."""
@@ -26,12 +27,29 @@ COMMANDS = {
 }
 
 
-class Command(NamedTuple):
-    """``run`` answers it and returns the exit code; ``examples`` stand first in its help, and a test runs each."""
+def _success(_: Answer) -> int:
+    return 0
 
-    run: Callable[[Settings], int]
+
+class Command(NamedTuple):
+    """``answer`` is what it asks; ``examples`` stand first in its help, and a test runs each.
+
+    ``code`` is the exit code of an answer, ``write`` how it leaves the program, if not as all others do.
+    """
+
+    answer: Callable[[Settings], Answer]
     options: tuple[Option, ...]
     examples: tuple[str, ...]
+    code: Callable[[Answer], int] = _success
+    write: Callable[[Any, Settings], None] | None = None
+
+    def run(self, settings: Settings) -> int:
+        """Answer it, write the answer, and return the exit code."""
+        from tfcalc.cli.output import show
+
+        found = self.answer(settings)
+        (self.write or show)(found, settings)
+        return self.code(found)
 
 
 def command(name: str) -> Command:

@@ -11,7 +11,6 @@ from tfcalc.analysis.totals import Operand
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, SHOW, UNITS, Option, of_fields
-from tfcalc.cli.output import show
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.footprint.plans import Serving, Training
@@ -36,13 +35,8 @@ EACH = (*READ_AS, *MODEL_FIELDS, *SIZES, *IN_TRAINING, TRAIN, *PLANS)
 """What may be different for each model, or the same for all."""
 
 
-def run(settings: Settings) -> int:
-    """Answer it."""
-    show(_compared(settings), settings)
-    return 0
-
-
-def _compared(settings: Settings) -> Comparison:
+def answer(settings: Settings) -> Comparison:
+    """The models side by side."""
     operands = list(_operands(settings))
     return compare(
         *operands,
@@ -89,7 +83,7 @@ def _operand(text: str, settings: Settings) -> Operand:
 
 
 COMMAND = Command(
-    run,
+    answer,
     (MODELS, *EACH, ONLY, *UNITS, *(option for option in SHOW if option.name != "formulas")),
     (
         "tfcalc compare llama-3-8b qwen3-8b",

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfcalc.analysis.explain import COUNTS, explain
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.formula import TARGET, aimed
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
-from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 
+if TYPE_CHECKING:
+    from tfcalc.report.answer import Answer
 
-def run(settings: Settings) -> int:
-    """Answer it."""
+
+def answer(settings: Settings) -> Answer:
+    """How one number is computed."""
     settings = aimed(settings)
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked = plans_for(settings, of, model, run)
-    answer = explain(
+    return explain(
         settings.get("target"),
         model,
         of,
@@ -26,12 +30,10 @@ def run(settings: Settings) -> int:
         training=asked.training,
         serving=asked.serving,
     )
-    show(answer, settings)
-    return 0
 
 
 COMMAND = Command(
-    run,
+    answer,
     (
         TARGET,
         MODEL_ARGUMENT,

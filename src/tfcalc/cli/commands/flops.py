@@ -8,7 +8,6 @@ from tfcalc.analysis.effects import refuse_idle_in_flops
 from tfcalc.analysis.flops import flops
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, TUNING, Option
-from tfcalc.cli.output import show
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.number_formats import MULTIPLIED
@@ -42,13 +41,7 @@ MACHINES = (
 )
 
 
-def run(settings: Settings) -> int:
-    """Answer it."""
-    show(_answer(settings), settings)
-    return 0
-
-
-def _answer(settings: Settings) -> Answer:
+def answer(settings: Settings) -> Answer:
     """A run, its utilisation, a comparison; or else the breakdown of a single pass or step."""
     asked = [option for option in (TOKENS, MFU, COMPARE) if settings.get(option.name)]
     if len(asked) > 1:
@@ -142,7 +135,7 @@ def _comparison(settings: Settings) -> Answer:
 
 
 COMMAND = Command(
-    run,
+    answer,
     (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *TUNING, TOKENS, MFU, *MACHINES, COMPARE, *COUNT, DEPTH, *SHOW),
     (
         "tfcalc flops --seq 1024 --batch 8",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.analysis.formula import formula
+from tfcalc.analysis.formula import Formula, formula
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.catalog import is_known
@@ -27,14 +27,13 @@ FORMS = (
 )
 
 
-def run(settings: Settings) -> int:
-    """Answer it."""
+def answer(settings: Settings) -> Formula:
+    """The closed form, with its legend."""
     settings = aimed(settings)
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked = plans_for(settings, of, model, run)
-    notation = "lbhn" if settings.wants_json else settings.get("notation", "lbhn")
-    answer = formula(
+    return formula(
         settings.get("target"),
         of,
         model,
@@ -46,17 +45,24 @@ def run(settings: Settings) -> int:
         big_o=settings.get("big_o", False),
         general=settings.get("general", False),
         substitute=_numbers(settings.get("substitute")),
-        notation=notation,
+        notation=_notation(settings),
     )
+
+
+def _notation(settings: Settings) -> str:
+    return "lbhn" if settings.wants_json else str(settings.get("notation", "lbhn"))
+
+
+def write(answer: Formula, settings: Settings) -> None:
+    """The whole answer, or the formula alone in another language."""
     if settings.get("sympy"):
         from tfcalc.symbolic import to_sympy
 
-        deliver(f"{to_sympy(answer.closed, notation)}", settings)
+        deliver(f"{to_sympy(answer.closed, _notation(settings))}", settings)
     elif settings.get("latex"):
-        deliver(answer.text(Style(script="latex", notation=notation)), settings)
+        deliver(answer.text(Style(script="latex", notation=_notation(settings))), settings)
     else:
         show(answer, settings)
-    return 0
 
 
 def aimed(settings: Settings) -> Settings:
@@ -81,7 +87,7 @@ def _numbers(text: str | None) -> dict[str, int]:
 
 
 COMMAND = Command(
-    run,
+    answer,
     (TARGET, MODEL_ARGUMENT, OF, *FORMS, *MODEL_OPTIONS, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
     (
         "tfcalc formula mha",
@@ -92,4 +98,5 @@ COMMAND = Command(
         "tfcalc formula core --of time",
         "tfcalc formula ffn --general --substitute h=512,f=1k",
     ),
+    write=write,
 )

@@ -8,7 +8,6 @@ from tfcalc.analysis.memory import memory
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, Plans, memory_plans
 from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
-from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 
@@ -38,16 +37,20 @@ BUDGET = (
 )
 
 
-def run(settings: Settings) -> int:
-    """Answer it; 1 where it does not fit."""
+def answer(settings: Settings) -> Answer:
+    """The memory, or whether it fits."""
     if settings.get("budget") or settings.get("gpu"):
         return _fits(settings)
     settings.refuse(("margin", "utilization"), "without --gpu or --budget", {}, "add --gpu NAME")
-    show(_answer(settings), settings)
-    return 0
+    return _needed(settings)
 
 
-def _fits(settings: Settings) -> int:
+def code(answer: Answer) -> int:
+    """1 where it does not fit."""
+    return 0 if getattr(answer, "fits", True) else 1
+
+
+def _fits(settings: Settings) -> Answer:
     from tfcalc.analysis.budget import of_card
     from tfcalc.analysis.fits import MARGIN, fits
 
@@ -58,7 +61,7 @@ def _fits(settings: Settings) -> int:
         settings.refuse(("utilization",), "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")
     model, asked = _asked(settings)
     budget = settings.get("budget") or of_card(settings.get("gpu"))
-    answer = fits(
+    return fits(
         model,
         budget,
         asked.workload,
@@ -69,8 +72,6 @@ def _fits(settings: Settings) -> int:
         margin=settings.get("margin", MARGIN),
         utilization=settings.get("utilization"),
     )
-    show(answer, settings)
-    return 0 if answer.fits else 1
 
 
 def _asked(settings: Settings) -> tuple[Model, Plans]:
@@ -82,7 +83,7 @@ def _asked(settings: Settings) -> tuple[Model, Plans]:
     return model, memory_plans(settings, model, workload)
 
 
-def _answer(settings: Settings) -> Answer:
+def _needed(settings: Settings) -> Answer:
     model, asked = _asked(settings)
     report = memory(
         model,
@@ -101,7 +102,7 @@ def _answer(settings: Settings) -> Answer:
 
 
 COMMAND = Command(
-    run,
+    answer,
     (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *PLANS, TIMELINE, *BUDGET, *DTYPE, *UNITS, DEPTH, *SHOW),
     (
         "tfcalc memory --d-model 512 --layers 6",
@@ -113,4 +114,5 @@ COMMAND = Command(
         "tfcalc memory llama-3-8b --weights nf4",
         "tfcalc memory --dtype int4 --json",
     ),
+    code,
 )

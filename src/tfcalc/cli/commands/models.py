@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc import catalog
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
-from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet, Short, Tokens
+
+if TYPE_CHECKING:
+    from tfcalc.report.answer import Answer
 
 COLUMNS = "size in parameters, ctx (the longest sequence) in tokens with k = 1,024, dtype of the checkpoint's weights"
 LISTS = ("supported", "trainable")
@@ -123,8 +125,8 @@ class Supported(NamedTuple):
         }
 
 
-def run(settings: Settings) -> int:
-    """Answer it."""
+def answer(settings: Settings) -> Answer:
+    """The list that was asked for."""
     family = settings.get("family")
     types, presets = ([name for name in names if settings.get(name)] for names in (LISTS, ("family", "sources")))
     if len(types) > 1 or (types and presets):
@@ -133,12 +135,10 @@ def run(settings: Settings) -> int:
         )
         raise UsageError(fact, "leave one of them out")
     if settings.get("supported"):
-        show(_supported(), settings)
-    elif settings.get("trainable"):
-        show(_trainable(), settings)
-    else:
-        show(_models(family.lower() if family else None, with_sources=bool(settings.get("sources"))), settings)
-    return 0
+        return _supported()
+    if settings.get("trainable"):
+        return _trainable()
+    return _models(family.lower() if family else None, with_sources=bool(settings.get("sources")))
 
 
 def _models(family: str | None, *, with_sources: bool) -> Models:
@@ -164,7 +164,7 @@ def _supported() -> Supported:
 
 
 COMMAND = Command(
-    run,
+    answer,
     (
         Option("family", ("--family",), "only those of this model_type"),
         Option("supported", ("--supported",), "list the supported model types of config.json", switch=True),

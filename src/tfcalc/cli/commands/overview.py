@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import shlex
 
-from tfcalc.analysis.overview import default_workload, overview
+from tfcalc.analysis.overview import Overview, default_workload, overview
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, of_fields
-from tfcalc.cli.output import show
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.workload import Workload
 
 
-def run(settings: Settings) -> int:
-    """Answer it."""
+def answer(settings: Settings) -> Overview:
+    """Everything at a glance."""
     model = settings.model()
     workload = settings.fill(default_workload(model))
-    show(overview(model, workload, settings.conventions(), asked=_as_typed(settings)), settings)
-    return 0
+    return overview(model, workload, settings.conventions(), asked=_as_typed(settings))
 
 
 def _as_typed(settings: Settings) -> str:
@@ -35,7 +33,7 @@ def _as_typed(settings: Settings) -> str:
 
 
 COMMAND = Command(
-    run,
+    answer,
     (
         MODEL_ARGUMENT,
         *MODEL_OPTIONS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tfcalc.analysis.params import params
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, TUNING, Option
-from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.report import Report
@@ -16,10 +15,9 @@ VIA = Option(
 )
 
 
-def run(settings: Settings) -> int:
-    """Answer it."""
-    show(_through(settings) if settings.get("via") else _counted(settings), settings)
-    return 0
+def answer(settings: Settings) -> Report:
+    """Count them, by formulas or through transformers."""
+    return _through(settings) if settings.get("via") else _counted(settings)
 
 
 def _counted(settings: Settings) -> Report:
@@ -39,7 +37,7 @@ def _through(settings: Settings) -> Report:
 
 
 COMMAND = Command(
-    run,
+    answer,
     (MODEL_ARGUMENT, *MODEL_OPTIONS, *TUNING, DEPTH, APPROX, VIA, *SHOW),
     (
         "tfcalc params --d-model 512 --layers 6",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import TRAINING, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
-from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
+
+if TYPE_CHECKING:
+    from tfcalc.report.answer import Answer
 
 CHECKPOINT = Option(
     "checkpoint", ("--checkpoint",), "compare with this file's header: .safetensors, its index, or .gguf"
@@ -17,8 +21,8 @@ CHECKPOINT = Option(
 OF = Option("of", ("--of",), "quantity to verify [default: params]", ("params", "flops", "memory"))
 
 
-def run(settings: Settings) -> int:
-    """Answer it; 1 where the counts differ, 4 where there is nothing to compare."""
+def answer(settings: Settings) -> Answer:
+    """Both counts; Unavailable (exit 4) where there is nothing to compare."""
     model, checkpoint, of = settings.model(), settings.get("checkpoint"), settings.get("of", "params")
     if checkpoint and of != "params":
         raise UsageError(f"--checkpoint has no effect with --of {of}", "leave one of them out")
@@ -29,27 +33,29 @@ def run(settings: Settings) -> int:
     if checkpoint:
         from tfcalc.verify.checkpoint import verify_checkpoint
 
-        answer = verify_checkpoint(model, checkpoint)
-    elif of == "flops":
+        return verify_checkpoint(model, checkpoint)
+    if of == "flops":
         from tfcalc.verify.flop_count import verify_flops
 
-        answer = verify_flops(model, settings.workload(model))
-    elif of == "memory":
+        return verify_flops(model, settings.workload(model))
+    if of == "memory":
         from tfcalc.verify.memory_count import verify_memory
 
         run = settings.workload(model).replaced(phase="train")
         asked = memory_plans(settings, model, run)
-        answer = verify_memory(model, asked.workload, asked.training)
-    else:
-        from tfcalc.verify.count import verify
+        return verify_memory(model, asked.workload, asked.training)
+    from tfcalc.verify.count import verify
 
-        answer = verify(model)
-    show(answer, settings)
-    return 0 if answer.agrees else 1
+    return verify(model)
+
+
+def code(answer: Answer) -> int:
+    """1 where the counts differ."""
+    return 0 if getattr(answer, "agrees", True) else 1
 
 
 COMMAND = Command(
-    run,
+    answer,
     (MODEL_ARGUMENT, *MODEL_OPTIONS, OF, *RUN, *TRAINING, CHECKPOINT, *SHOW),
     (
         "tfcalc verify --d-model 512 --layers 6",
@@ -57,4 +63,5 @@ COMMAND = Command(
         "tfcalc verify --of flops --train --seq 128 --batch 2",
         "tfcalc verify --kind decoder --norm rmsnorm --kv-heads 2 --no-attention-bias",
     ),
+    code,
 )
