@@ -17,6 +17,7 @@ from tools.fuzz.checkpoints import checkpoint
 from tools.fuzz.findings import FOUND, resident
 from tools.fuzz.kinds import config, junk, raw, settings, valid
 from tools.fuzz.laws import laws
+from tools.fuzz.numbers import numbers
 from tools.fuzz.library import library
 from tools.fuzz.program import WATCH, WORK, Hang
 
@@ -29,6 +30,7 @@ KINDS: dict[str, tuple[Callable[[random.Random], None], int]] = {
     "library": (library, 6),
     "checkpoint": (checkpoint, 4),
     "laws": (laws, 3),
+    "numbers": (numbers, 10),
 }
 """Each kind of input, and how often of a hundred it is drawn."""
 
