@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 ROOMS = [
     ("cli",),
     ("verify", "arrays", "symbolic", "catalog"),
+    ("budgets",),
     ("render",),
     ("analysis",),
     ("report",),
