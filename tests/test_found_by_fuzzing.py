@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfcalc.errors import UsageError
+from tfcalc.hardware import named
 from tfcalc.units import parse_amount, parse_count, parse_length
 
 
@@ -15,3 +16,10 @@ def test_a_number_beyond_all_sizes_is_refused_with_either_sign(parse: object, te
     assert callable(parse)
     with pytest.raises(UsageError, match="is too large"):
         parse(text)
+
+
+@pytest.mark.parametrize("amount", ["0GB", "000GiB", "9" * 400 + "GB", "9" * 5000 + "GB"])
+def test_no_card_has_an_absurd_amount_of_memory(amount: str) -> None:
+    """0 GB divided by zero; a number beyond floats, or of over 4,300 digits, is none that Python reads as an int."""
+    with pytest.raises(UsageError, match=r"no accelerator .* is known"):
+        named(f"nvidia a100 {amount}")

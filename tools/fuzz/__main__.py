@@ -15,10 +15,12 @@ from collections.abc import Callable
 
 from tools.fuzz.checkpoints import checkpoint
 from tools.fuzz.findings import FOUND, resident
+from tools.fuzz.headers import headers
 from tools.fuzz.kinds import config, junk, raw, settings, valid
 from tools.fuzz.laws import laws
-from tools.fuzz.numbers import numbers
 from tools.fuzz.library import library
+from tools.fuzz.names import names
+from tools.fuzz.numbers import numbers
 from tools.fuzz.program import WATCH, WORK, Hang
 
 KINDS: dict[str, tuple[Callable[[random.Random], None], int]] = {
@@ -31,6 +33,8 @@ KINDS: dict[str, tuple[Callable[[random.Random], None], int]] = {
     "checkpoint": (checkpoint, 4),
     "laws": (laws, 3),
     "numbers": (numbers, 10),
+    "headers": (headers, 10),
+    "names": (names, 10),
 }
 """Each kind of input, and how often of a hundred it is drawn."""
 
