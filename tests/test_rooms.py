@@ -21,7 +21,7 @@ ROOMS = [
     ("footprint",),
     ("execution",),
     ("backends",),
-    ("hub",),
+    ("hub", "revisions"),
     ("reader", "families"),
     ("configs",),
     ("symbols", "model"),
