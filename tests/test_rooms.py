@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 ROOMS = [
     ("cli",),
     ("verify", "arrays", "symbolic", "catalog"),
+    ("budgets",),
     ("render",),
     ("analysis",),
     ("report",),
@@ -32,7 +33,7 @@ ROOMS = [
     ("dimensions",),
     ("tape",),
     ("core", "units", "hardware", "model_names"),
-    ("number_formats",),
+    ("number_formats", "settings_file"),
     ("plain_data",),
     ("errors",),
     ("printable",),
