@@ -248,11 +248,11 @@ MISTAKES = {
     ),
     "a warning of two": (
         limited("max = 10", "min = 1", "warn = 5"),
-        f"{HERE}warn 5 stands beside max and min; write it beside one max, min or change",
+        f"{HERE}warn 5 is beside max and min; write it beside one max, min or change",
     ),
     "a warning of one value": (
         limited("equals = 10", "warn = 5"),
-        f"{HERE}warn 5 stands beside equals; write it beside one max, min or change",
+        f"{HERE}warn 5 is beside equals; write it beside one max, min or change",
     ),
     # the rest
     "a severity": (
