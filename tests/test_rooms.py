@@ -22,7 +22,7 @@ ROOMS = [
     ("footprint",),
     ("execution",),
     ("backends",),
-    ("hub",),
+    ("hub", "revisions"),
     ("reader", "families"),
     ("configs",),
     ("symbols", "model"),
