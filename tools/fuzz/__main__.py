@@ -21,7 +21,9 @@ from tools.fuzz.laws import laws
 from tools.fuzz.library import library
 from tools.fuzz.names import names
 from tools.fuzz.numbers import numbers
+from tools.fuzz.options import options, substitutes
 from tools.fuzz.program import WATCH, WORK, Hang
+from tools.fuzz.toml_files import budgets, limits, settings_table
 
 KINDS: dict[str, tuple[Callable[[random.Random], None], int]] = {
     "junk": (junk, 40),
@@ -35,6 +37,11 @@ KINDS: dict[str, tuple[Callable[[random.Random], None], int]] = {
     "numbers": (numbers, 10),
     "headers": (headers, 10),
     "names": (names, 10),
+    "budgets": (budgets, 10),
+    "limits": (limits, 10),
+    "tables": (settings_table, 10),
+    "options": (options, 10),
+    "substitutes": (substitutes, 10),
 }
 """Each kind of input, and how often of a hundred it is drawn."""
 

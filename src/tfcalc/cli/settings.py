@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -150,18 +151,29 @@ def settle(options: Iterable[Option], flags: Mapping[str, object], environ: Mapp
         elif variable:
             given[option.name] = Given(_read(option, environ[variable], variable), VARIABLE, variable)
         elif option.name in filed:
-            try:
-                value = _read(option, filed[option.name], option.name)
-            except UsageError as error:
-                raise BadFile(f"{path}: {error.message}", error.hint) from None
-            given[option.name] = Given(value, FILE, option.name)
+            unread = Given(False, FILE, option.name)
+            with _of_file(unread, path):
+                given[option.name] = unread._replace(value=_read(option, filed[option.name], option.name))
     for option in options:
         if option.short_for and option.name in given and given[option.name].value:
             for name, meant in option.short_for:
-                _lengthen(given, option.name, name, given[option.name].value if meant is None else meant)
+                with _of_file(given[option.name], path):
+                    _lengthen(given, option.name, name, given[option.name].value if meant is None else meant)
     if "preset" in given:
-        _by_preset(given, {option.name for option in options})
+        with _of_file(given["preset"], path):
+            _by_preset(given, {option.name for option in options})
     return Settings(given)
+
+
+@contextmanager
+def _of_file(given: Given, path: Path | None) -> Iterator[None]:
+    """What is wrong with a value that a settings file gives is the file's mistake."""
+    try:
+        yield
+    except UsageError as error:
+        if given.source != FILE:
+            raise
+        raise BadFile(f"{path}: {error.message}", error.hint) from None
 
 
 def _by_preset(given: dict[str, Given], known: Collection[str]) -> None:
