@@ -31,6 +31,7 @@ ROOMS = [
     ("workload", "conventions"),
     ("dimensions",),
     ("tape",),
+    ("expressions",),
     ("core", "units", "hardware", "model_names"),
     ("number_formats",),
     ("plain_data",),
