@@ -124,7 +124,7 @@ class _Expansion:
         if not ratio.top.terms:
             raise UsageError("the formula divides by 0", "leave out what is 0")
         if len(ratio.top.terms) > 1:
-            raise UsageError("the formula divides by a sum", "multiply out, so that only products stand below a /")
+            raise UsageError("the formula divides by a sum", "multiply out, so that only a product follows a /")
         ((powers, factor),) = ratio.top.terms.items()
         return Ratio.of(Polynomial({tuple((atom, -power) for atom, power in powers): ratio.bottom}), factor)
 

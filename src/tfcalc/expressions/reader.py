@@ -74,9 +74,7 @@ def read_conditions(text: str, names: Collection[str] | None = None) -> tuple[Co
     while reader.next.kind == kinds.COMPARE:
         sign = reader.take()
         if len(operators) == MOST_COMPARISONS:
-            raise reader.fault(
-                sign, "a third comparison stands in one condition", "write at most two: 1B <= params < 2B"
-            )
+            raise reader.fault(sign, "a condition has at most two comparisons", "write at most two: 1B <= params < 2B")
         operators.append(sign.text)
         sides.append(reader.sum(0))
     reader.finish()
@@ -171,7 +169,7 @@ class _Reader:
             sign = self.take()
             exponent = self.factor(self.deeper(depth, sign))
             if names_of(exponent):
-                raise self.fault(sign, "a name stands in an exponent", f"write a number, at most {LARGEST_EXPONENT}")
+                raise self.fault(sign, "an exponent is a number", f"write a number up to {LARGEST_EXPONENT}")
             return Power(base, self._exponent(sign, Fraction(evaluate(exponent, {}))))
         return base
 
@@ -214,13 +212,13 @@ class _Reader:
             if self.next.kind == kinds.END:
                 raise self.fault(opening, f"{opening.text!r} is not closed", f"add {closing!r}")
             raise self.fault(
-                self.next, f"{self.next.text!r} stands where {closing!r} should", f"add {closing!r} before it"
+                self.next, f"{self.next.text!r} comes where {closing!r} is due", f"add {closing!r} before it"
             )
         self.take()
 
     def deeper(self, depth: int, token: Token) -> int:
         if depth + 1 > DEEPEST:
-            raise self.fault(token, f"more than {DEEPEST} brackets or signs stand inside each other", "write it flat")
+            raise self.fault(token, f"more than {DEEPEST} brackets or signs are nested", "write it flat")
         return depth + 1
 
     def _wanting(self, token: Token) -> UsageError:

@@ -167,7 +167,7 @@ def _unknown(word: str, reached: int, names: Collection[str]) -> tuple[str, str]
     if rest[0].isdigit():
         digits = re.match("[0-9]+", rest)
         number = digits[0] if digits else rest
-        return f"the number {number} stands behind a letter in {quoted(word)}", f"write ^{number} or *{number}"
+        return f"the number {number} follows a letter in {quoted(word)}", f"write ^{number} or *{number}"
     known = sorted(names, key=lambda name: (len(name), name))
     what = (
         f"{quoted(rest)} is no known letter or name"
