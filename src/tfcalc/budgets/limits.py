@@ -6,10 +6,11 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError
-from tfcalc.printable import quoted
+from tfcalc.printable import quoted, shortened
 from tfcalc.units import exact, exact_bytes, is_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from fractions import Fraction
 
 MAX, MIN, EQUALS, MAX_INCREASE, MAX_DECREASE = RULES = ("max", "min", "equals", "max_increase", "max_decrease")
@@ -49,31 +50,46 @@ def amount(written: object, rule: str, unit: str) -> Amount:
     >>> amount("1.4B", "max", "params").value, amount(4096, "equals", "params").value, amount("10%", "max_increase", "")
     (1400000000, 4096, Amount(text='10%', value=10.0, percent=True))
     """
+    return _amount(written, rule, unit, rule, None if rule == EQUALS else math.ceil if rule == MIN else math.floor)
+
+
+def warning(written: object, rule: str, unit: str) -> Amount:
+    """What ``warn = written`` says beside a limit by ``rule``: from this value on, there is a warning.
+
+    >>> amount("1.1GiB", "max", "bytes").value, warning("1.1GiB", "max", "bytes").value
+    (1181116006, 1181116007)
+    """
+    return _amount(written, "warn", unit, rule, math.floor if rule == MIN else math.ceil)
+
+
+def _amount(written: object, called: str, unit: str, rule: str, rounded: Callable[[Fraction], int] | None) -> Amount:
     if isinstance(written, bool) or not isinstance(written, int | float | str):
-        raise UsageError(f"{rule} {quoted(written)} is not a number", FORMS[unit])
+        raise UsageError(f"{called} {quoted(written)} is not a number", FORMS[unit])
     text = written.strip() if isinstance(written, str) else f"{written}"
-    if text.endswith("%"):
-        return Amount(text, _percentage(text, rule, unit), percent=True)
     try:
+        if text.endswith("%"):
+            return Amount(text, _percentage(text, rule, unit), percent=True)
         value = _value(written, unit)
+        if value < 0:
+            raise UsageError(f"{shortened(text, 40)} is below 0", _positive(rule))
+        if value.denominator == 1:
+            return Amount(text, int(value), percent=False)
+        if not unit:
+            return Amount(text, float(value), percent=False)
+        if rounded is None:
+            below = math.floor(value)
+            raise UsageError(f"{text} is not a whole number", f"the nearest are {below} and {below + 1}")
+        return Amount(text, rounded(value), percent=False)
     except UsageError as error:
-        raise UsageError(f"{rule} {error.message}", error.hint) from None
-    if value < 0:
-        raise UsageError(f"{rule} {text} is below 0", _positive(rule))
-    return Amount(text, _decisive(value, rule, text, unit), percent=False)
+        raise UsageError(f"{called} {error.message}", error.hint) from None
 
 
 def _percentage(text: str, rule: str, unit: str) -> float:
     if rule not in RELATIVE:
-        raise UsageError(
-            f"{rule} {quoted(text)} is a percentage", f"{FORMS[unit]}, or limit max_increase or max_decrease"
-        )
-    try:
-        value = float(exact(text[:-1], "write 10% or 2.5%"))
-    except UsageError as error:
-        raise UsageError(f"{rule} {error.message}", error.hint) from None
+        raise UsageError(f"{quoted(text)} is a percentage", f"{FORMS[unit]}, or limit max_increase or max_decrease")
+    value = float(exact(text[:-1], "write 10% or 2.5%"))
     if not 0 <= value <= LARGEST_PERCENTAGE:
-        raise UsageError(f"{rule} {quoted(text)} is not a change from 0% to {LARGEST_PERCENTAGE}%", _positive(rule))
+        raise UsageError(f"{quoted(text)} is not a change from 0% to {LARGEST_PERCENTAGE}%", _positive(rule))
     return value
 
 
@@ -87,20 +103,8 @@ def _value(written: float | str, unit: str) -> Fraction:
     if isinstance(written, str) and unit == "bytes":
         return exact_bytes(written, FORMS[unit])
     if isinstance(written, str) and is_bytes(written):
-        counted = f"it counts {COUNTED[unit]}" if unit else "it is none"
+        counted = f"it counts {COUNTED[unit]}" if unit else "it has another unit, or none"
         raise UsageError(
-            f"{quoted(written)} is an amount of memory, which the metric is not", f"{counted}: {FORMS[unit]}"
+            f"{quoted(written)} is an amount of memory, and the metric is not", f"{counted}: {FORMS[unit]}"
         )
     return exact(written if isinstance(written, str) else f"{written}", FORMS[unit])
-
-
-def _decisive(value: Fraction, rule: str, text: str, unit: str) -> int | float:
-    """The whole number that decides for every whole number as ``value`` does; without a unit, the number itself."""
-    if value.denominator == 1:
-        return int(value)
-    if not unit:
-        return float(value)
-    if rule == EQUALS:
-        below = math.floor(value)
-        raise UsageError(f"{rule} {text} is not a whole number", f"the nearest are {below} and {below + 1}")
-    return math.ceil(value) if rule == MIN else math.floor(value)
