@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import default_run
 from tfcalc.cli.messages import tell
+from tfcalc.cli.filed import filed, keys_of_all, unknown
 from tfcalc.cli.options import MODEL_FIELDS, RUN, TUNING, Option, keyed, plans
-from tfcalc.cli.settings_file import BadFile, filed, keys_of_all, unknown
 from tfcalc.cli.values import Value, read
 from tfcalc.conventions import Conventions
-from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest
+from tfcalc.errors import BadFile, InvalidModel, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.families.transformer import Transformer
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
@@ -21,8 +21,6 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
-
-__all__ = ["FILE", "FLAG", "VARIABLE", "BadFile", "Given", "Settings", "settle"]
 
 T = TypeVar("T")
 
