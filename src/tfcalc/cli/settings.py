@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import default_run
-from tfcalc.cli.messages import tell
 from tfcalc.cli.filed import filed, keys_of_all, unknown
+from tfcalc.cli.messages import tell
 from tfcalc.cli.options import MODEL_FIELDS, RUN, TUNING, Option, keyed, plans
 from tfcalc.cli.values import Value, read
 from tfcalc.conventions import Conventions
