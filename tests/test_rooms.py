@@ -32,6 +32,7 @@ ROOMS = [
     ("workload", "conventions"),
     ("dimensions",),
     ("tape",),
+    ("expressions",),
     ("core", "units", "hardware", "model_names"),
     ("number_formats", "settings_file"),
     ("plain_data",),
