@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import tfcalc
+from tfcalc.cli.commands import every
 from tfcalc.cli.commands.formula import numbers_of
-from tfcalc.cli.options import every
 from tfcalc.cli.settings import settle
 from tfcalc.errors import BadFile, UsageError
 from tfcalc.hardware import named
@@ -37,7 +37,7 @@ def test_what_is_wrong_in_a_settings_file_is_the_files_mistake(text: str, tmp_pa
     """A preset that is not known, and two keys that contradict each other, were exit 2 as if they had been typed."""
     (tmp_path / "tfcalc.toml").write_text(text, encoding="utf-8")
     with chdir(tmp_path), pytest.raises(BadFile, match=r"tfcalc\.toml: "):
-        settle(every(), {}, {})
+        settle([*every()], {}, {})
 
 
 @pytest.mark.parametrize("text", ["h=512,h=8", "h=512,n=6,h=512", "h = 1,h=2"])

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from tools.fuzz.checkpoints import checkpoint
 from tools.fuzz.findings import FOUND, resident
+from tools.fuzz.formulas import formulas
 from tools.fuzz.headers import headers
 from tools.fuzz.kinds import config, junk, raw, settings, valid
 from tools.fuzz.laws import laws
@@ -41,6 +42,7 @@ KINDS: dict[str, tuple[Callable[[random.Random], None], int]] = {
     "limits": (limits, 10),
     "tables": (settings_table, 10),
     "options": (options, 10),
+    "formulas": (formulas, 10),
     "substitutes": (substitutes, 10),
 }
 """Each kind of input, and how often of a hundred it is drawn."""

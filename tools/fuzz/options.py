@@ -8,9 +8,9 @@ import random
 from functools import cache
 from typing import Any
 
-from tfcalc.cli.commands import COMMANDS, command
+from tfcalc.cli.commands import every
 from tfcalc.cli.commands.formula import numbers_of
-from tfcalc.cli.options import Option, every
+from tfcalc.cli.options import Option
 from tfcalc.cli.settings import settle
 from tfcalc.errors import is_one_of
 from tools.fuzz.material import NUMBERS, TEXTS, WORDS
@@ -26,13 +26,8 @@ RAW: list[object] = [0, -1, 1, 512, 10**12, 10**12 + 1, 10**400, 1.5, True, Fals
 @cache
 def _all() -> tuple[Option, ...]:
     """Every option of every command, once."""
-    found = {(option.name, option.flags): option for name in COMMANDS for option in command(name).options}
+    found = {(option.name, option.flags): option for option in every()}
     return tuple(option for option in found.values() if not option.several)
-
-
-@cache
-def _filed() -> dict[str, Option]:
-    return {option.name: option for option in every() if not option.several}
 
 
 def options(draw: random.Random) -> None:
@@ -45,11 +40,8 @@ def options(draw: random.Random) -> None:
     if flagged is not None:
         _fits(option, text, flagged)
     kind = draw.random()
-    filed = _filed().get(option.name)
-    if filed is None or kind > 0.3:
+    if not option.flags or kind > 0.3:
         return
-    option = filed
-    flagged = parsed("option", (option.name, text), lambda: _value(option, {option.name: text}, {}))
     if kind < 0.15:
         variable = f"TFCALC_{draw.choice(option.keys).upper()}"
         if text and "\x00" not in text:
