@@ -13,7 +13,7 @@ from tfcalc.cli.commands.formula import numbers_of
 from tfcalc.cli.settings import settle
 from tfcalc.errors import BadFile, UsageError
 from tfcalc.hardware import named
-from tfcalc.units import parse_amount, parse_count, parse_length
+from tfcalc.units import parse_amount, parse_count, parse_length, short_bytes
 
 
 @pytest.mark.parametrize("parse", [parse_amount, parse_count, parse_length])
@@ -56,3 +56,10 @@ def test_a_formula_is_evaluated_at_whole_numbers(size: object) -> None:
     """They were an AttributeError of a class that nobody outside knows."""
     with pytest.raises(UsageError, match="is no size"):
         tfcalc.formula("embedding").at(h=size)  # type: ignore[arg-type]
+
+
+def test_an_amount_beyond_all_units_has_three_figures() -> None:
+    """64·10^30 bytes are 5.684·10^16 PiB; 17 digits were printed, of which a float holds 16."""
+    assert short_bytes(64 * 10**30) == "5.68e+16 PiB"
+    assert short_bytes(64 * 10**30, "si") == "6.4e+16 PB"
+    assert short_bytes(999_999 * 2**50) == "999,999 PiB"

@@ -24,6 +24,8 @@ _PLAIN = 30
 """Digits of a number that is below it, whatever they are."""
 
 LARGEST_PREFIX = 1e18
+MOST_IN_FULL = 1e6
+"""Of the largest unit, so many are written in full: more digits than three would be no more exact."""
 
 
 def parse_count(text: str | int) -> int:
@@ -175,5 +177,7 @@ def short_bytes(number: float, system: str = "iec") -> str:
     while number >= base ** (power + 1) and power < len(names):
         power += 1
     size = number / base**power
+    if size >= MOST_IN_FULL:
+        return f"{size:.3g} {names[power - 1]}"
     digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{size:,.{digits}f} {names[power - 1]}"

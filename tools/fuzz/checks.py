@@ -125,6 +125,10 @@ def _constant(word: str) -> None:
     raise ValueError(f"constant {word}")
 
 
+TRAINED = "trainable_params"
+TAKEN_OFF = ("already freed", "not yet computed")
+"""Components of a peak that are below 0: what the one above them has in all, and is not there at that moment."""
+
 ANSWER = {"params": "total_params", "flops": "total_flops", "memory": "total_bytes"}
 MAY_BE_NEGATIVE = ("headroom_bytes",)
 
@@ -165,9 +169,8 @@ def whole(text: str, argv: list[str], stdin: bytes = b"") -> dict[str, Any] | No
                     (shown, sum(part["flops"] for part in components), total),
                 )
                 expected = sum(part["flops"] for part in components)
-            _components(
-                components, {"params": "params", "flops": "flops", "memory": "bytes"}[name], expected, shown, name
-            )
+            unit = unit_of(name, found)
+            _components(components, unit, found[unit] if unit == TRAINED else expected, shown, name)
     if name == "params" and "embedding_params" in found:
         if found["embedding_params"] + found["non_embedding_params"] != total:
             FOUND.bug("sum-params", "embedding + non_embedding != total", shown)
@@ -186,6 +189,13 @@ def whole(text: str, argv: list[str], stdin: bytes = b"") -> dict[str, Any] | No
     if name == "explain":
         _explained(found, shown)
     return found
+
+
+def unit_of(name: str, found: dict[str, Any]) -> str:
+    """What components add up to: where a part is trained, these parameters, and no others are listed."""
+    if name == "params" and "trainable_percent" in found:
+        return TRAINED
+    return {"params": "params", "flops": "flops", "memory": "bytes"}[name]
 
 
 def _has_reason(argv: list[str], stdin: bytes) -> bool:
@@ -231,7 +241,7 @@ def _components(components: list[dict[str, Any]], unit: str, total: int, shown: 
             continue
         if not isinstance(part["copies"], int) or part["copies"] < 0:
             FOUND.bug("json-float", "component copies", (shown, part.get("path"), part["copies"]))
-        if value < 0 and not any(word in part["name"] for word in ("not there then", "not made yet", "workspace")):
+        if value < 0 and part["name"] not in TAKEN_OFF:
             FOUND.bug("json-negative", f"component {part['name']}", (shown, part.get("path"), value))
         for key in ("params", "flops", "bytes", "active_params", "approx_params"):
             if (
