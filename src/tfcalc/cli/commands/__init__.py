@@ -20,6 +20,7 @@ COMMANDS = {
     "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
     "memory": "Memory of the weights, of a training step, or of serving, term by term.",
     "compare": "Models, configs or option sets side by side, and how they differ.",
+    "diff": "What changed in a config, and what each change moves: parameters, FLOPs, memory.",
     "formula": "Print the closed form of a quantity, with its legend.",
     "explain": "Show how one number is computed, matrix by matrix.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
