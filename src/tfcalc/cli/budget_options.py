@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tfcalc.budgets.file_schema import OptionSchemas, Schema, schema
 from tfcalc.budgets.keys import KnownOptions
 from tfcalc.budgets.metric import COMMANDS
 from tfcalc.cli.commands import command
@@ -35,3 +36,28 @@ def known_options() -> KnownOptions:
 
 def _by_key(options: Iterable[Option]) -> dict[str, str]:
     return {key: option.name for option in options for key in option.keys}
+
+
+def file_schema() -> Schema:
+    """The JSON Schema of a tfcalc.toml."""
+    return schema(OptionSchemas(_schemas(every()), _schemas(of_model()), _schemas(of_scenario())))
+
+
+def _schemas(options: Iterable[Option]) -> dict[str, Schema]:
+    return {key: {"description": option.help} | _may_be(option) for option in options for key in option.keys}
+
+
+def _may_be(option: Option) -> Schema:
+    """The values of an option in TOML, each in its first spelling."""
+    if option.switch:
+        return {"type": "boolean"}
+    if option.number:
+        return {"anyOf": [{"type": "integer", "minimum": option.least}, {"type": "string"}]}
+    if option.amount:
+        return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string"}]}
+    if not option.known:
+        return {"type": "string"}
+    words = [word for word in (*option.known, *option.spellings) if not word.endswith(":N")]
+    counted = [word.removesuffix("N") for word in option.known if word.endswith(":N")]
+    patterns = [{"type": "string", "pattern": f"^{prefix}[1-9][0-9]{{0,5}}$"} for prefix in counted]
+    return {"anyOf": [{"enum": words}, *patterns]} if patterns else {"enum": words}

@@ -101,7 +101,7 @@ def text(words: str) -> str:
     >>> text("at most 24 GiB (see #12), says @ada"), text("a|b *c* <d>")
     ('at most 24 GiB (see &#35;&#8203;12), says &#64;&#8203;ada', 'a&#124;b &#42;c&#42; &#60;d&#62;')
     """
-    return ACTIVE.sub(lambda one: _harmless(one[0]), printable(words))
+    return ACTIVE.sub(lambda one: one[0] if one[0] in HARMLESS else _entity(one[0]), printable(words))
 
 
 def line(words: str) -> str:
@@ -111,11 +111,9 @@ def line(words: str) -> str:
     ('&#49;. chat is new', 'chat is new')
     """
     shown = printable(words)
-    return text(shown) if shown[:1].isalpha() or not shown else f"&#{ord(shown[0])};{text(shown[1:])}"
+    return _entity(shown[0]) + text(shown[1:]) if shown and not shown[0].isalpha() else text(shown)
 
 
-def _harmless(one: str) -> str:
-    """An entity; after @ and # a space of no width too, since GitHub looks for mentions in what entities stand for."""
-    if one in HARMLESS:
-        return one
+def _entity(one: str) -> str:
+    """After @ and # a space of no width, since GitHub looks for mentions in what entities stand for."""
     return f"&#{ord(one)};" + ("&#8203;" if one in "@#" else "")
