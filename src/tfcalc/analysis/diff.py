@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -153,10 +153,30 @@ def attributed(
     if len(tried) > MOST:
         return (), MANY
     alone = [Moved((field,), together.rows) if field in idle else changing(field) for field in fields]
-    invalid = [one.fields[0] for one in alone if one.reason]
-    if len(invalid) < 2:
-        return tuple(alone), ""
-    return (*(one for one in alone if not one.reason), changing(*invalid)), ""
+    invalid = [one for one in alone if one.reason]
+    return tuple(_joined(alone, invalid, changing)), ""
+
+
+def _joined(alone: Sequence[Moved], invalid: Sequence[Moved], changing: Callable[..., Moved]) -> Iterator[Moved]:
+    """The fields as before, but those that make no model alone with as many others as they need for one.
+
+    That is all of those, or each of them with one other field; one that needs more stays as it is.
+    """
+    joined = changing(*(one.fields[0] for one in invalid)) if len(invalid) > 1 else None
+    if joined is not None and not joined.reason:
+        groups = [joined]
+    else:
+        pairs = (_paired(one, [other for other in alone if other is not one], changing) for one in invalid)
+        groups = [pair for pair in pairs if not pair.reason]
+    taken = {field.keys for group in groups for field in group.fields}
+    yield from (one for one in alone if one.fields[0].keys not in taken)
+    yield from groups
+
+
+def _paired(one: Moved, others: Sequence[Moved], changing: Callable[..., Moved]) -> Moved:
+    """The field with the first other one with which it makes a model; itself where there is none."""
+    pairs = (changing(*one.fields, *other.fields) for other in others if other.fields[0].read)
+    return next((pair for pair in pairs if not pair.reason), one)
 
 
 def _rows(before: Measures, after: Measures) -> tuple[Row, ...]:
@@ -168,12 +188,12 @@ def _in_words(model: Model, workload: Workload, plan: Training) -> tuple[str, ..
 
     Raises UsageError for what has no effect on it.
     """
-    from tfcalc.analysis.at_a_glance import of_training
+    from tfcalc.analysis.at_a_glance import called, of_training
 
     try:
         report = memory(model, workload, training=plan)
         run, plan = resolve_training(model, workload.replaced(phase="train"), plan)
     except InvalidModel:
         return ()
-    _, _, said = of_training(model, run, plan).partition(", ")
+    said = of_training(model, run, plan).removeprefix(f"{called(model)}, ").removeprefix("training, ")
     return (said, *report.footer.assumes)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.changed_fields import ABSENT
 from tfcalc.analysis.numbers import Unknown
 from tfcalc.analysis.side_by_side import Row, plain, said
-from tfcalc.analysis.totals import ACTIVE, FORWARD, KV, PEAK, TOTAL
+from tfcalc.analysis.totals import ACTIVE, CACHE, FORWARD, KV, PEAK, TOTAL, WEIGHTS
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 ASKED = (TOTAL, FORWARD, PEAK, KV)
 """What is said also where it stays the same."""
-LISTED = 20
+FOLLOWS = {WEIGHTS: TOTAL, CACHE: KV}
+"""What has no line of its own where what it follows from has one."""
+LISTED = 12
 """Fields that are listed for people; programs get all."""
 
 
@@ -46,13 +49,17 @@ class Diff:
         return bool(self.fields) or any(row.differs for row in self.rows)
 
     @property
-    def subject(self) -> str:
-        """What was changed: the one path that both have, or the names of both."""
+    def path(self) -> str:
+        """The path of both, at whichever revisions; empty where they are of different names."""
         from tfcalc.revisions import at_ref
 
-        old, new = (operand.name for operand in self.operands)
-        paths = {name if (found := at_ref(name)) is None else found[1] for name in (old, new)}
-        return paths.pop() if len(paths) == 1 else f"{old} -> {new}"
+        paths = {name if (found := at_ref(name)) is None else found[1] for name in self._names}
+        return paths.pop() if len(paths) == 1 else ""
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        first, second = self.operands
+        return first.name, second.name
 
     def row(self, key: str) -> Row:
         """The row of this key."""
@@ -104,8 +111,8 @@ class Diff:
     def sheet(self) -> Sheet:
         """A row for each number that moved; what each field moved stands below, a line each."""
         return Sheet(
-            title=f"{self.subject}: {self._sentence()}",
-            subtitle="" if "->" in self.subject else " -> ".join(operand.name for operand in self.operands),
+            title=self._sentence(),
+            subtitle=" -> ".join(self._names),
             columns=[
                 Column("", numeric=False, folds=True),
                 Column("before"),
@@ -122,19 +129,18 @@ class Diff:
         )
 
     def _shown(self) -> list[Row]:
-        same = self.row(ACTIVE.key).values == self.row(TOTAL.key).values
-        return [row for row in self.rows if row.differs and not (same and row.key == ACTIVE.key)]
+        return _telling(self.rows)
 
     def _sentence(self) -> str:
-        """``parameters 8.03B -> 9.1B (+13.4 %)``: the first number that moved."""
+        """``configs/model.json: parameters 8.03B -> 9.1B (+13.4 %)``: the first number that moved."""
+        path, shown = f"{self.path}: " if self.path else "", self._shown()
         if not self.changed:
-            return "nothing changed"
-        shown = self._shown()
+            return f"{path}nothing changed"
         if not shown:
-            return f"{_count(len(self.fields), 'field')} changed, and nothing that is counted"
+            return f"{path}{_count(len(self.fields), 'field')} changed, and nothing that is counted"
         row = shown[0]
         old, new = (said(row.unit, value, self.units) for value in row.values)
-        return f"{row.quantity.called} {old} -> {new}{_in_brackets(row)}"
+        return f"{path}{row.quantity.called} {old} -> {new}{_in_brackets(row)}"
 
     def _cells(self, row: Row) -> list[Cell]:
         old, new = (said(row.unit, value, self.units) for value in row.values)
@@ -170,13 +176,7 @@ class Diff:
             yield f"Same: {', '.join(listed)}"
 
     def _moves(self, one: Moved) -> str:
-        known = [row for row in self._of(one) if row.differs]
-        return ", ".join(f"{row.quantity.called} {self._change(row)}{_in_brackets(row)}" for row in known)
-
-    def _of(self, one: Moved) -> list[Row]:
-        """Without the active parameters, where these are all."""
-        total, active = (next(row for row in one.rows if row.quantity == each) for each in (TOTAL, ACTIVE))
-        return [row for row in one.rows if row is not active or active.values != total.values]
+        return ", ".join(f"{row.quantity.called} {self._change(row)}{_in_brackets(row)}" for row in _telling(one.rows))
 
     def _unknown(self) -> Iterator[str]:
         """A line for what cannot be said of a model."""
@@ -199,7 +199,7 @@ class Diff:
             name = "; ".join(field.path for field in one.fields)
             rows += [[name, *_exactly(row)] for row in one.rows if row.differs]
         return Sheet(
-            title=f"{self.subject}: {self._sentence()}",
+            title=self._sentence(),
             columns=[
                 Column("changed alone", numeric=False),
                 Column("quantity", numeric=False),
@@ -221,6 +221,18 @@ class Diff:
         from tfcalc.report.style import Style
 
         return rendered(self.sheet(), "html", Style())
+
+
+def _telling(rows: Sequence[Row]) -> list[Row]:
+    """Those that differ, without what only follows from another of them."""
+    by = {row.quantity: row for row in rows}
+    return [
+        row
+        for row in rows
+        if row.differs
+        and not (row.quantity in FOLLOWS and by[FOLLOWS[row.quantity]].differs)
+        and not (row.quantity == ACTIVE and row.values == by[TOTAL].values)
+    ]
 
 
 def _described(row: Row) -> dict[str, object]:
@@ -267,7 +279,8 @@ def _in_brackets(row: Row) -> str:
 
 def _listed(fields: Sequence[Field]) -> str:
     more = f", and {len(fields) - LISTED} more (--json lists all)" if len(fields) > LISTED else ""
-    return ", ".join(field.said for field in fields[:LISTED]) + more
+    given_in_both_first = sorted(fields, key=lambda field: field.old is ABSENT or field.new is ABSENT)
+    return ", ".join(field.said for field in given_in_both_first[:LISTED]) + more
 
 
 def _count(count: int, what: str) -> str:

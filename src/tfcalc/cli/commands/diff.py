@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MODELS = Option(
     "models",
     (),
-    "two models: names, config.json, REF:PATH, Hub ids; with options in quotes. One REF:PATH: the file of today beside it",
+    "two models: names, config.json, REF:PATH, Hub ids; with options in quotes; or one REF:PATH: then and now",
     argument=True,
     several=True,
 )

@@ -7,7 +7,7 @@ import shlex
 from tfcalc.analysis.totals import Operand
 from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING, sound
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, Option, of_fields
-from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.cli.settings import FILE, FLAG, MODEL_NAMES, Settings
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.footprint.plans import Serving, Training
 from tfcalc.printable import quoted
@@ -46,15 +46,16 @@ def beside(settings: Settings, own: Settings) -> Settings:
 
 def operand(text: str, settings: Settings) -> Operand:
     """The model of these settings, with its workload and its plans. Raises InvalidModel, UsageError."""
-    model = settings.model()
     try:
+        model = settings.model()
         sound(model)
     except InvalidModel as error:
-        error.of_model = False  # sizes that were typed beside it are a matter of usage
-        refusal = settings.blame(error)
-        if refusal is error:
-            error.of_file = True
-        raise refusal from None
+        if not error.of_file and any(
+            settings.given[name].source != FILE for name in MODEL_NAMES if name in settings.given
+        ):
+            raise UsageError(error.message, error.hint) from None
+        error.of_file = True
+        raise
     trains, serves = settings.get("train", False), settings.get("serve", False)
     if not trains:
         settings.refuse((option.name for option in (*TRAINING, *IN_TRAINING)), "without --train", {}, "add --train")
