@@ -109,7 +109,7 @@ class Diff:
         return "only together" if of.reason or len(of.fields) > 1 else "moves" if of.moves else "nothing"
 
     def sheet(self) -> Sheet:
-        """A row for each number that moved; what each field moved stands below, a line each."""
+        """A row for each number that moved, and below the table a line for each field."""
         return Sheet(
             title=self._sentence(),
             subtitle=" -> ".join(self._names),
