@@ -16,7 +16,7 @@ ROOMS = [
     ("verify", "arrays", "symbolic", "catalog"),
     ("render",),
     ("analysis",),
-    ("report",),
+    ("report", "schemas"),
     ("defaults",),
     ("footprint",),
     ("execution",),
