@@ -61,6 +61,13 @@ class UnknownModel(InvalidModel):
     """Whether the hint names models that may be meant."""
 
 
+class BadFile(TfcalcError):
+    """A settings file that cannot be read or has a value that cannot be (exit 3)."""
+
+    code = "bad-file"
+    exit_code = 3
+
+
 class Bug(TfcalcError):
     """A fault of tfcalc itself (exit 70)."""
 

@@ -36,7 +36,7 @@ def parse_count(text: str | int) -> int:
         return text
     if len(text) <= _LONGEST and text.isascii() and text.isdigit():
         return int(text)
-    value = _read(text, "write 512, 4_096, 128k, 128Ki, 7B or 1e12")
+    value = exact(text, "write 512, 4_096, 128k, 128Ki, 7B or 1e12")
     if value.denominator != 1:
         below = value.numerator // value.denominator
         raise UsageError(f"{text!r} is not a whole number", f"the nearest are {below} and {below + 1}")
@@ -64,7 +64,7 @@ def parse_amount(text: str | float) -> float:
     >>> parse_amount("3.5k"), parse_amount("989T")
     (3500.0, 989000000000000.0)
     """
-    value = float(_read(text, "write 3500, 3.5k, 989e12 or 989T") if isinstance(text, str) else text)
+    value = float(exact(text, "write 3500, 3.5k, 989e12 or 989T") if isinstance(text, str) else text)
     if not 0 < value < _ABSURD:
         raise UsageError(f"{text!r} is not above 0", "give a positive number")
     return value
@@ -79,8 +79,14 @@ def parse_bytes(text: str) -> int:
     >>> parse_bytes("80GB"), parse_bytes("80GiB"), parse_bytes("79.2 GiB")
     (80000000000, 85899345920, 85040352460)
     """
-    units = {name + ending: scale for name, scale in BYTES.items() for ending in ("b", "bytes")}
-    units |= {name: scale for name, scale in BYTES.items() if name.endswith("i")}
+    size = int(exact_bytes(text, "write 80GB, 79.2GiB, 512MB or 24GiB"))
+    if size < 1:
+        raise UsageError(f"{text.strip()!r} is not above 0", "give more than 0 bytes")
+    return size
+
+
+def exact_bytes(text: str, remedy: str) -> Fraction:
+    """An amount of memory as :func:`parse_bytes` reads it, with its part of a byte, and also 0."""
     given = text.strip()
     match = re.fullmatch(_NUMBER, given, re.ASCII) if len(given) <= _LONGEST else None
     if match and match[2].lower() in ("", "k", "m", "g", "t", "p"):
@@ -88,13 +94,22 @@ def parse_bytes(text: str) -> int:
         binary, decimal = f"{match[1]}{letter}iB", f"{match[1]}{letter}B"
         wanting = "is ambiguous" if match[2] else "has no unit"
         raise UsageError(f"{given!r} {wanting}", f"say {binary} (powers of 1024) or {decimal} (powers of 1000)")
-    size = int(_read(text, "write 80GB, 79.2GiB, 512MB or 24GiB", units))
-    if size < 1:
-        raise UsageError(f"{given!r} is not above 0", "give more than 0 bytes")
-    return size
+    return exact(text, remedy, _byte_units())
 
 
-def _read(text: str, remedy: str, units: Mapping[str, int] | None = None) -> Fraction:
+def is_bytes(text: str) -> bool:
+    """Whether a text has a unit of memory that no count has: ``24GiB``, ``80GB``, but not ``7B`` or ``128Ki``."""
+    unit = re.sub(r"[^A-Za-z]", "", text[:_LONGEST]).lower()
+    return unit in _byte_units() and unit != "b" and not unit.endswith("i")
+
+
+def _byte_units() -> dict[str, int]:
+    units = {name + ending: scale for name, scale in BYTES.items() for ending in ("b", "bytes")}
+    return units | {name: scale for name, scale in BYTES.items() if name.endswith("i")}
+
+
+def exact(text: str, remedy: str, units: Mapping[str, int] | None = None) -> Fraction:
+    """A number as people write it, which need not be whole. Raises UsageError, with the text and the ``remedy``."""
     match = re.fullmatch(_NUMBER, text.strip(), re.ASCII) if len(text) <= _LONGEST else None
     scale = ((SI | IEC).get(match[2]) if units is None else units.get(match[2].lower())) if match else None
     if match is None or scale is None:

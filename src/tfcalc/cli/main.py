@@ -84,11 +84,10 @@ def _overview(asked: list[str]) -> int:
 
 def _slip(word: str, error: TfcalcError) -> TfcalcError:
     """What is wrong with a first word that is neither a command nor a model; the ``error`` itself where it is one."""
-    from tfcalc.catalog import preset
+    from tfcalc.catalog import is_path, preset
     from tfcalc.hub import is_id
-    from tfcalc.reader import is_place
 
-    if is_place(word) or is_id(word):
+    if is_path(word) or is_id(word):
         return error
     try:
         preset(word)

@@ -73,7 +73,8 @@ COLORS = ("auto", "always", "never")
 NOTATIONS = ("lbhn", "bsld", "names")
 
 NAMED = (
-    "a model's name, a config.json or a folder with one, - (standard input), or a Hub id; options override its sizes"
+    "a model's name, a config.json or a folder with one (REF:PATH: at a git revision), - (standard input), or a Hub id;"
+    " options override its sizes"
 )
 MODEL_ARGUMENT = Option("model", (), NAMED, argument=True)
 MODEL = Option("model_name", ("--model",), NAMED)

@@ -8,12 +8,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from tfcalc import settings_file
 from tfcalc.analysis.common import default_run
 from tfcalc.cli.messages import tell
 from tfcalc.cli.options import MODEL_FIELDS, RUN, TUNING, Option, every, plans
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
-from tfcalc.errors import InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
+from tfcalc.errors import BadFile, InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.printable import quoted
 from tfcalc.units import parse_amount, parse_count, parse_length
@@ -27,15 +28,6 @@ T = TypeVar("T")
 Value = int | float | str | bool | tuple[str, ...]
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-LARGEST_FILE = 1 << 20
-
-
-class BadFile(TfcalcError):
-    """A settings file that cannot be read or has a value that cannot be (exit 3)."""
-
-    code = "bad-file"
-    exit_code = 3
-
 
 FILE, VARIABLE, FLAG = 1, 2, 3
 """Where a value was given; the higher one wins."""
@@ -249,39 +241,11 @@ def _here() -> Path | None:
 
 def _filed(folder: Path | None) -> tuple[dict[str, object], Path | None]:
     """The settings file that is nearest above ``folder``, its keys as option names."""
-    for place in (folder, *folder.parents) if folder else ():
-        for path, section in ((place / "tfcalc.toml", ()), (place / "pyproject.toml", ("tool", "tfcalc"))):
-            if path.is_file() and (found := _table(path, section)) is not None:
-                known = {key: option.name for option in every() for key in option.keys}
-                for key in found:
-                    if key.replace("-", "_") not in known:
-                        raise BadFile(f"{path}: key {quoted(key)} is not known", nearest(key.replace("-", "_"), known))
-                return {known[key.replace("-", "_")]: value for key, value in found.items()}, path
-    return {}, None
-
-
-def _table(path: Path, section: tuple[str, ...]) -> dict[str, object] | None:
-    """The table under ``section`` of a TOML file; None where it has none. A file without the word is not parsed."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise BadFile(f"{path} cannot be read: {error.strerror}") from None
-    if section and section[-1].encode() not in raw:
-        return None
-    if len(raw) > LARGEST_FILE:
-        raise BadFile(f"{path} is larger than 1 MiB", "a settings file is a few lines")
-    import tomllib
-
-    from tfcalc.plain_data import check_plain
-
-    try:
-        table: object = tomllib.loads(raw.decode())
-    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
-        raise BadFile(f"{path} is not TOML: {error}") from None
-    for name in section:
-        table = table.get(name) if isinstance(table, dict) else None
-    if table is not None and not isinstance(table, dict):
-        raise BadFile(f"{path}: {'.'.join(section)} is not a table", "write [tool.tfcalc] and a line per option")
-    check_plain(table or {}, of="a settings file", called=str(path), failure=BadFile)
-    return table
+    nearby = settings_file.find(folder) if folder else None
+    if nearby is None:
+        return {}, None
+    known = {key: option.name for option in every() for key in option.keys}
+    for key in nearby.options:
+        if key.replace("-", "_") not in known:
+            raise BadFile(f"{nearby.path}: key {quoted(key)} is not known", nearest(key.replace("-", "_"), known))
+    return {known[key.replace("-", "_")]: value for key, value in nearby.options.items()}, nearby.path

@@ -1,0 +1,1 @@
+"""Budgets: the limits that tfcalc.toml sets to the numbers of its models."""

@@ -1,0 +1,119 @@
+"""Markdown for a comment on a pull request, or for the summary of a step: the verdict, and what has to be looked at.
+
+Names and reasons come from files that anyone can write who opens a pull request. They cannot break the table, add HTML,
+or mention people.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED
+from tfcalc.budgets.formats.amounts import amounts
+from tfcalc.budgets.formats.findings import FOUND, findings
+from tfcalc.budgets.table import verdict
+from tfcalc.printable import printable
+
+if TYPE_CHECKING:
+    from tfcalc.budgets.checks import Check, Checked
+
+PLAIN = re.compile(r"[\w./:=+%-]([\w./:=+% -]*[\w./:=+%-])?", re.ASCII)
+"""What a code span shows as it is, wherever it is."""
+ACTIVE = re.compile(r"[!-/:-@\[-`{-~]")
+"""ASCII punctuation, all of what Markdown may read as more than text."""
+HARMLESS = frozenset(" .,;:()'/%?=+-\"")
+"""Punctuation that is nothing within a line of text."""
+
+
+def render(checked: Checked) -> str:
+    """A table of all that did not just pass; the rest folded into one line."""
+    told = [one.check for one in findings(checked, (*FOUND, NEW))]
+    lines = [f"**{text(verdict(checked))}**"]
+    if bases := sorted({check.base_name for check in told if check.base_name}):
+        lines += ["", f"Compared with {', '.join(map(code, bases))}."]
+    if told:
+        lines += ["", *_table(told)]
+    notes = [f"{code(check.model)}: {text(check.message)}" for check in told if _needs_words(check)]
+    if notes or checked.notes:
+        lines += ["", *(f"- {note}" for note in notes), *(f"- {line(note)}" for note in checked.notes)]
+    if passed := [check for check in checked.checks if check.status == PASSED]:
+        lines += ["", _folded(passed)]
+    return "\n".join(lines)
+
+
+def _needs_words(check: Check) -> bool:
+    """Whether the numbers of the table do not say what is the matter."""
+    return check.status in (NOT_COMPARABLE, NEW) or (check.status == FAILED and check.rule == "expires")
+
+
+def _table(checks: list[Check]) -> list[str]:
+    scenarios, bases = any(check.scenario for check in checks), any(check.base is not None for check in checks)
+    heading = {"result": "---", "model": "---"} | ({"scenario": "---"} if scenarios else {}) | {"metric": "---"}
+    heading |= ({"before": "---:"} if bases else {}) | {"after": "---:", "limit": "---", "why": "---"}
+    return [_row(list(heading)), _row(list(heading.values()))] + [
+        _row([cell for name, cell in _cells(check).items() if name in heading]) for check in checks
+    ]
+
+
+def _cells(check: Check) -> dict[str, str]:
+    given = amounts(check)
+    return {
+        "result": check.status,
+        "model": code(check.model),
+        "scenario": code(check.scenario) if check.scenario else "",
+        "metric": code(check.metric),
+        "before": text(given.before),
+        "after": text(given.after + (f" ({given.change})" if given.change else "")),
+        "limit": code(f"{check.rule} {check.limit.text}"),
+        "why": text(check.why),
+    }
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _folded(checks: list[Check]) -> str:
+    items = ", ".join(
+        f"{code(check.model)} {code(check.metric)} {text(amounts(check).after)} "
+        f"({code(f'{check.rule} {check.limit.text}')})"
+        for check in checks
+    )
+    return f"<details><summary>{len(checks)} passed</summary>\n\n{items}\n\n</details>"
+
+
+def code(name: str) -> str:
+    """A name as code, in which nothing is a mention or a link.
+
+    >>> code("memory.peak_bytes"), code("a`|<b>@c")
+    ('`memory.peak_bytes`', '<code>a&#96;&#124;&#60;b&#62;&#64;c</code>')
+    """
+    shown = printable(name)
+    if PLAIN.fullmatch(shown):
+        return f"`{shown}`"
+    return f"<code>{ACTIVE.sub(lambda one: f'&#{ord(one[0])};', shown)}</code>" if shown else ""
+
+
+def text(words: str) -> str:
+    """Words as they are written, with nothing in them that Markdown or GitHub reads as more than words.
+
+    >>> text("at most 24 GiB (see #12), says @ada"), text("a|b *c* <d>")
+    ('at most 24 GiB (see &#35;&#8203;12), says &#64;&#8203;ada', 'a&#124;b &#42;c&#42; &#60;d&#62;')
+    """
+    return ACTIVE.sub(lambda one: one[0] if one[0] in HARMLESS else _entity(one[0]), printable(words))
+
+
+def line(words: str) -> str:
+    """A line of its own, whose beginning makes no list and no heading of it.
+
+    >>> line("1. chat is new"), line("chat is new")
+    ('&#49;. chat is new', 'chat is new')
+    """
+    shown = printable(words)
+    return _entity(shown[0]) + text(shown[1:]) if shown and not shown[0].isalpha() else text(shown)
+
+
+def _entity(one: str) -> str:
+    """After @ and # a space of no width, since GitHub looks for mentions in what entities stand for."""
+    return f"&#{ord(one)};" + ("&#8203;" if one in "@#" else "")

@@ -1,0 +1,67 @@
+"""The keys of a file of budgets, each declared once: the reader, the schema and the documents go by this table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tfcalc.budgets.limits import EQUALS, MAX, MAX_DECREASE, MAX_INCREASE, MIN
+
+VERSION = 1
+ERROR, WARNING = SEVERITIES = ("error", "warning")
+
+MOST = 500
+"""Models, scenarios or budgets of one file."""
+MOST_PATTERNS = 20
+"""Patterns of models in one budget."""
+LONGEST_NAME = 100
+"""Characters of the name of a model or a scenario."""
+
+TEXT, TEXTS, AMOUNT, DATE, TABLE, TABLES, LIST = "text", "texts", "amount", "date", "table", "tables", "list"
+"""What a key holds; ``texts`` are one or a list, ``tables`` one for each name."""
+
+
+class Key(NamedTuple):
+    """A key: what it holds, what that means, and how one writes it; ``known`` are all words that it may have."""
+
+    name: str
+    kind: str
+    meaning: str
+    example: object
+    needed: bool = False
+    known: tuple[object, ...] = ()
+
+
+class KnownOptions(NamedTuple):
+    """The options that a file may set, their names by their keys: at its top, of a model, and of a scenario."""
+
+    top: Mapping[str, str]
+    model: Mapping[str, str]
+    scenario: Mapping[str, str]
+
+
+TOP = (
+    Key("version", "version", "version of the file's format", VERSION, known=(VERSION,)),
+    Key("conventions", TABLE, "definitions that hold for every budget, whatever variables say", {"dtype": "bf16"}),
+    Key("models", TABLES, "the models, by the names that budgets have for them", {"chat": {"preset": "llama-3-8b"}}),
+    Key("scenarios", TABLES, "what is run: options of params, flops and memory", {"tune": {"train": True}}),
+    Key("budget", LIST, "a limit for a metric of some models, or several", {"model": "*", "metric": "total_params"}),
+)
+MODEL = (
+    Key("config", TEXT, "a config.json, or a folder with one, relative to this file", "configs/chat.json"),
+    Key("preset", TEXT, "the name of a preset (tfcalc models)", "llama-3-8b"),
+)
+BUDGET = (
+    Key("model", TEXTS, "names of [models], or patterns of them: chat*", "chat*", needed=True),
+    Key("scenario", TEXT, "one of [scenarios]; without one the commands' defaults hold", "finetune"),
+    Key("metric", TEXT, "what is limited: COMMAND.KEY of a JSON answer", "memory.peak_bytes", needed=True),
+    Key(MAX, AMOUNT, "the most that is allowed", "24GiB"),
+    Key(MIN, AMOUNT, "the least that is allowed", "1.4B"),
+    Key(EQUALS, AMOUNT, "the only value that is allowed", 124439808),
+    Key(MAX_INCREASE, AMOUNT, "how much more than before is allowed: an amount or a percentage", "10%"),
+    Key(MAX_DECREASE, AMOUNT, "how much less than before is allowed: an amount or a percentage", "5M"),
+    Key("warn", AMOUNT, "a warning from here on; written as the limit, of which there is one only", "20GiB"),
+    Key("severity", TEXT, "what it is to be over the budget: error (exit 1) or warning", WARNING, known=SEVERITIES),
+    Key("why", TEXT, "the reason, which is shown with the result", "one RTX 4090 per worker"),
+    Key("expires", DATE, "from this date on the budget has expired, and fails by its severity", "2027-01-31"),
+)

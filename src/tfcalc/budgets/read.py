@@ -1,0 +1,189 @@
+"""From a TOML table to budgets: every mistake in it is told with its place, its value and a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from tfcalc import settings_file
+from tfcalc.budgets.file import BudgetFile, ModelEntry, Scenario, matches
+from tfcalc.budgets.keys import LONGEST_NAME, MODEL, MOST, TOP, VERSION
+from tfcalc.budgets.one_budget import budget
+from tfcalc.budgets.places import lines
+from tfcalc.conventions import Conventions
+from tfcalc.dimensions import Choice, facet
+from tfcalc.errors import BadFile, TfcalcError, nearest, one_of
+from tfcalc.printable import quoted
+
+if TYPE_CHECKING:
+    from tfcalc.budgets.file import Budget
+    from tfcalc.budgets.keys import KnownOptions
+
+
+def read(text: str, path: str, known: KnownOptions | None) -> BudgetFile:
+    """The budgets of the text of a file. Raises BadFile."""
+    table = settings_file.table_of(text, path)
+    if table is None:
+        raise BadFile(f"{path} has no [tool.tfcalc]", "write it, or a tfcalc.toml: tfcalc init")
+    _check_top(table, path, known)
+    models = {
+        name: _model(name, one, f"{path}: models.{name}", known) for name, one in _named(table, "models", path).items()
+    }
+    scenarios = {
+        name: Scenario(
+            name,
+            _options(
+                one, f"{path}: scenarios.{name}", known and known.scenario, known and (known.model, "[models.NAME]")
+            ),
+        )
+        for name, one in _named(table, "scenarios", path).items()
+    }
+    budgets = _budgets(table, text, path)
+    _check_names(budgets, models, scenarios, path)
+    return BudgetFile(path, _conventions(table, path), models, scenarios, budgets)
+
+
+def _check_top(table: Mapping[str, object], path: str, known: KnownOptions | None) -> None:
+    own = [key.name for key in TOP]
+    if known:
+        for name in table:
+            if name not in own and name.replace("-", "_") not in known.top:
+                raise BadFile(f"{path}: key {quoted(name)} is not known", nearest(name, [*own, *known.top]))
+    version = table.get("version", VERSION)
+    if version is True or version != VERSION:
+        raise BadFile(f"{path}: version {quoted(version)} is not known", f"write version = {VERSION}")
+
+
+def _table(value: object, place: str, write: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise BadFile(f"{place} is no table", f"write {write}")
+    return value
+
+
+def _named(table: Mapping[str, object], key: str, path: str) -> dict[str, Mapping[str, object]]:
+    """The tables under ``key``, by name."""
+    found = _table(table.get(key, {}), f"{path}: {key}", f"[{key}.NAME]")
+    if len(found) > MOST:
+        raise BadFile(f"{path} has {len(found):,} {key}", f"the most are {MOST}: divide the file")
+    for name, value in found.items():
+        if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+            raise BadFile(
+                f"{path}: {key} has the name {quoted(name)}", f"give it 1 to {LONGEST_NAME} printable characters"
+            )
+        _table(value, f"{path}: {key}.{name}", f"[{key}.{name}]")
+    return {name: _table(value, "", "") for name, value in found.items()}
+
+
+def _conventions(table: Mapping[str, object], path: str) -> dict[str, object]:
+    """What is defined, each by a word that is known."""
+    place = f"{path}: conventions"
+    known = {item.name: item for item in fields(Conventions)}
+    given = _table(table.get("conventions", {}), place, "[conventions]")
+    found: dict[str, object] = {}
+    for name, value in given.items():
+        if name not in known:
+            raise BadFile(f"{place}: key {quoted(name)} is not known", nearest(name, known))
+        choice = facet(known[name])
+        try:
+            found[name] = one_of(name, value, choice.known) if isinstance(choice, Choice) else value  # type: ignore[arg-type]  # one_of refuses what is no text
+        except TfcalcError as error:
+            raise BadFile(f"{place}: {error.message}", error.hint) from None
+    return found
+
+
+def _options(
+    table: Mapping[str, object],
+    place: str,
+    known: Mapping[str, str] | None,
+    elsewhere: tuple[Collection[str], str] | None,
+    besides: Collection[str] = (),
+) -> dict[str, object]:
+    """The options of a table by their names, with their values in TOML; others are known ``elsewhere``."""
+    found: dict[str, object] = {}
+    called: dict[str, str] = {}
+    for written, value in table.items():
+        key = written.replace("-", "_")
+        if key in besides:
+            continue
+        if known is not None and key not in known:
+            is_there = elsewhere and key in elsewhere[0]
+            hint = f"write it in {elsewhere[1]}" if elsewhere and is_there else nearest(key, [*besides, *known])
+            raise BadFile(f"{place}: key {quoted(written)} is not known" + " here" * bool(is_there), hint)
+        name = known[key] if known is not None else key
+        if name in found:
+            raise BadFile(f"{place}: {called[name]} and {written} are the same option", "leave one of them out")
+        if not isinstance(value, str | int | float):
+            raise BadFile(
+                f"{place}: {written} {quoted(value)} is not a single value", "write a text, a number or a bool"
+            )
+        found[name], called[name] = value, written
+    return found
+
+
+def _model(name: str, table: Mapping[str, object], place: str, known: KnownOptions | None) -> ModelEntry:
+    """A model of the file: of a config, of a preset, or of sizes alone."""
+    own = [key.name for key in MODEL]
+    texts: dict[str, str | None] = {}
+    for key in own:
+        value = table.get(key)
+        if value is not None and not (isinstance(value, str) and value.strip()):
+            raise BadFile(f"{place}: {key} {quoted(value)} is no name", f"write {key} in quotes")
+        texts[key] = value
+    config, preset = texts["config"], texts["preset"]
+    if config and preset:
+        raise BadFile(
+            f"{place} has the config {quoted(config)} and the preset {quoted(preset)}", "leave one of them out"
+        )
+    options = _options(table, place, known and known.model, known and (known.scenario, "[scenarios.NAME]"), own)
+    if not config and not preset and not options:
+        raise BadFile(f"{place} is empty", "give it a config, a preset or sizes")
+    if config and _is_absolute(config):
+        raise BadFile(f"{place}: config {quoted(config)} is absolute", "write the path from the folder of this file")
+    if config and not config.isprintable():
+        raise BadFile(
+            f"{place}: config {quoted(config)} is no name of a file", "write the path from the folder of this file"
+        )
+    return ModelEntry(name, config, preset, options)
+
+
+def _is_absolute(path: str) -> bool:
+    """Whether it is no path from here on any system: it would name another file on another machine."""
+    return path.startswith(("/", "\\", "~")) or path[1:3] in (":\\", ":/")
+
+
+def _budgets(table: Mapping[str, object], text: str, path: str) -> tuple[Budget, ...]:
+    given = table.get("budget", [])
+    if not isinstance(given, list) or not all(isinstance(one, Mapping) for one in given):
+        raise BadFile(f"{path}: budget is not a list of tables", "write [[budget]] above each")
+    if len(given) > MOST:
+        raise BadFile(f"{path} has {len(given):,} budgets", f"the most are {MOST}: divide the file")
+    places = lines(text, (*settings_file.section(path), "budget"), len(given))
+    return tuple(
+        budget(one, called(path, number, line), line)
+        for number, (one, line) in enumerate(zip(given, places, strict=True), 1)
+    )
+
+
+def called(path: str, number: int, line: int) -> str:
+    """``tfcalc.toml: budget 3 (line 41)``; without its line where that may be another's."""
+    return f"{path}: budget {number} (line {line})" if line > 1 or number == 1 else f"{path}: budget {number}"
+
+
+def _check_names(budgets: Collection[Budget], models: Collection[str], scenarios: Collection[str], path: str) -> None:
+    """Raise BadFile where a budget is for a model or a scenario that the file does not have, or stands there twice."""
+    seen: dict[tuple[object, ...], int] = {}
+    for number, one in enumerate(budgets, 1):
+        place = called(path, number, one.line)
+        for pattern in one.models:
+            if not any(matches(pattern, name) for name in models):
+                hint = nearest(pattern, models) if models else "add [models.NAME] with its config"
+                raise BadFile(f"{place}: model {quoted(pattern)} matches none of [models]", hint)
+        if one.scenario is not None and one.scenario not in scenarios:
+            hint = nearest(one.scenario, scenarios) if scenarios else f"add [scenarios.{one.scenario}]"
+            raise BadFile(f"{place}: scenario {quoted(one.scenario)} is not defined", hint)
+        limits = tuple((rule, limit.value, limit.percent) for rule, limit in one.limits.items())
+        same = (one.models, one.scenario, one.metric, limits, one.warn and one.warn.value, one.severity, one.expires)
+        if same in seen:
+            raise BadFile(f"{place} is the same as budget {seen[same]}", "leave one of them out")
+        seen[same] = number

@@ -1,0 +1,63 @@
+"""The options that a file of budgets may set: of its models, of its scenarios, and at its top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tfcalc.budgets.file_schema import OptionSchemas, Schema, schema
+from tfcalc.budgets.keys import KnownOptions
+from tfcalc.budgets.metric import COMMANDS
+from tfcalc.cli.commands import command
+from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, Option, every
+
+NOT_RUN = frozenset(option.name for option in (*MODEL_OPTIONS, *SHOW, *UNITS, DEPTH, MODEL_ARGUMENT))
+"""Options of the commands that say which model is meant, or how an answer looks."""
+
+
+def of_model() -> tuple[Option, ...]:
+    """What is said of a model beside its config or its preset: which type it is read as, and its sizes."""
+    return (*(option for option in READ_AS if option.name == "treat_as"), *MODEL_FIELDS)
+
+
+def of_scenario() -> tuple[Option, ...]:
+    """What is said of a run: the options of the commands that budgets ask."""
+    return tuple({option.name: option for option in _asked() if option.name not in NOT_RUN}.values())
+
+
+def _asked() -> Iterator[Option]:
+    for name in COMMANDS:
+        yield from command(name).options
+
+
+def known_options() -> KnownOptions:
+    """The names of all of them, by their keys."""
+    return KnownOptions(_by_key(every()), _by_key(of_model()), _by_key(of_scenario()))
+
+
+def _by_key(options: Iterable[Option]) -> dict[str, str]:
+    return {key: option.name for option in options for key in option.keys}
+
+
+def file_schema() -> Schema:
+    """The JSON Schema of a tfcalc.toml."""
+    return schema(OptionSchemas(_schemas(every()), _schemas(of_model()), _schemas(of_scenario())))
+
+
+def _schemas(options: Iterable[Option]) -> dict[str, Schema]:
+    return {key: {"description": option.help} | _may_be(option) for option in options for key in option.keys}
+
+
+def _may_be(option: Option) -> Schema:
+    """The values of an option in TOML, each in its first spelling."""
+    if option.switch:
+        return {"type": "boolean"}
+    if option.number:
+        return {"anyOf": [{"type": "integer", "minimum": option.least}, {"type": "string"}]}
+    if option.amount:
+        return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string"}]}
+    if not option.known:
+        return {"type": "string"}
+    words = [word for word in (*option.known, *option.spellings) if not word.endswith(":N")]
+    counted = [word.removesuffix("N") for word in option.known if word.endswith(":N")]
+    patterns = [{"type": "string", "pattern": f"^{prefix}[1-9][0-9]{{0,5}}$"} for prefix in counted]
+    return {"anyOf": [{"enum": words}, *patterns]} if patterns else {"enum": words}
