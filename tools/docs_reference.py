@@ -14,7 +14,7 @@ from tfcalc.schemas import definition, schema
 from tfcalc.schemas.keys import Key, keys
 
 SHARED = ("model.", "conventions.", "components[].")
-"""Keys that stand in a table of their own, as many answers have them."""
+"""Keys that have a table of their own, as many answers have them."""
 ELSEWHERE = {
     "compare": ("models[].model.",),
     "overview": ("model.",),
@@ -79,15 +79,15 @@ def json_keys(of: str) -> Iterator[str]:
 
 def shared_keys(of: str) -> Iterator[str]:
     """The keys of what many answers share: the model, the conventions, a component."""
-    yield from _key_rows(keys(definition(of)), when=of != "conventions")
+    yield from _key_rows(keys(definition(of)), timed=of != "conventions")
 
 
-def _key_rows(rows: Iterable[Key], *, when: bool = True) -> Iterator[str]:
-    yield _row("key", "type", *(["stands"] if when else []), "meaning")
-    yield _row(*["---"] * (4 if when else 3))
+def _key_rows(rows: Iterable[Key], *, timed: bool = True) -> Iterator[str]:
+    yield _row("key", "type", *(["when"] if timed else []), "meaning")
+    yield _row(*["---"] * (4 if timed else 3))
     for key in rows:
-        stands = [", ".join(key.stands)] if when else []
-        yield _row(f"`{key.path}`", " or ".join(key.types), *stands, key.meaning)
+        when = [", ".join(key.when)] if timed else []
+        yield _row(f"`{key.path}`", " or ".join(key.types), *when, key.meaning)
 
 
 def _row(*cells: str) -> str:

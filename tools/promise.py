@@ -1,6 +1,6 @@
 """What scripts may rely on within a schema_version: the keys of all answers, as they were released.
 
-``tests/schemas/promise-1.json`` has every key with its types and when it stands. ``python -m tools.promise`` adds
+``tests/schemas/promise-1.json`` has every key with its types and when it is there. ``python -m tools.promise`` adds
 the keys that are new, at a release; what it has, it never changes.
 """
 
@@ -17,7 +17,7 @@ from tfcalc.schemas.keys import ALWAYS, keys
 
 RECORD = Path(__file__).parents[1] / "tests" / "schemas" / f"promise-{SCHEMA_VERSION}.json"
 APART = ": "
-"""Between the types of a key and when it stands."""
+"""Between the types of a key and when it is there."""
 
 Promise = Mapping[str, Mapping[str, str]]
 """By the name of the answer and the path of the key: ``integer|null: always``."""
@@ -26,7 +26,7 @@ Promise = Mapping[str, Mapping[str, str]]
 def stated() -> dict[str, dict[str, str]]:
     """What the schemas say now."""
     return {
-        name: {key.path: f"{'|'.join(sorted(key.types))}{APART}{'|'.join(key.stands)}" for key in keys(schema(name))}
+        name: {key.path: f"{'|'.join(sorted(key.types))}{APART}{'|'.join(key.when)}" for key in keys(schema(name))}
         for name in names()
     }
 
@@ -39,11 +39,11 @@ def broken(promised: Promise, now: Promise) -> Iterator[str]:
             if told is None:
                 yield f"{name}: {path} is gone"
                 continue
-            (types, stood), (typed, stands) = (text.split(APART) for text in (promise, told))
+            (types, before), (typed, when) = (text.split(APART) for text in (promise, told))
             if typed != types:
                 yield f"{name}: {path} was {types}, and is {typed}"
-            if ALWAYS not in stands.split("|") and not set(filter(None, stood.split("|"))) <= set(stands.split("|")):
-                yield f"{name}: {path} stood {stood}, and stands {stands or 'sometimes'}"
+            if ALWAYS not in when.split("|") and not set(filter(None, before.split("|"))) <= set(when.split("|")):
+                yield f"{name}: {path} was there {before}, and is there {when or 'sometimes'}"
 
 
 def recorded() -> dict[str, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Every answer meets its schema, and every key of a schema stands in some answer."""
+"""Every answer meets its schema, and every key of a schema is in some answer."""
 
 from __future__ import annotations
 

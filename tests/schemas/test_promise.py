@@ -1,4 +1,4 @@
-"""What was promised to scripts is still true: no key is gone, has another type, or stands less often than it did."""
+"""What was promised to scripts is still true: no key is gone, has another type, or is there less often than it was."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_the_record_is_as_its_tool_writes_it() -> None:
         ),
         (
             lambda now: now["overview"].update(serving_bytes="integer|null: "),
-            "overview: serving_bytes stood always, and stands sometimes",
+            "overview: serving_bytes was there always, and is there sometimes",
         ),
         (
             lambda now: now["memory"].update(fits="boolean: --train"),
-            "memory: fits stood with fits, and stands --train",
+            "memory: fits was there with fits, and is there --train",
         ),
     ],
 )
@@ -66,8 +66,10 @@ def test_a_key_that_is_taken_out_of_a_schema_is_found(monkeypatch: pytest.Monkey
     assert not list(broken(recorded(), stated()))
     params.write_text(params.read_text(encoding="utf-8").replace('"total_params": {', '"all_params": {'))
     assert list(broken(recorded(), stated())) == ["params: total_params is gone"]
-    shared.write_text(shared.read_text(encoding="utf-8").replace('"required": ["name", "path", ', '"required": ["name", '))
-    assert "flops: components[].path stood always, and stands sometimes" in list(broken(recorded(), stated()))
+    shared.write_text(
+        shared.read_text(encoding="utf-8").replace('"required": ["name", "path", ', '"required": ["name", ')
+    )
+    assert "flops: components[].path was there always, and is there sometimes" in list(broken(recorded(), stated()))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The keys that a schema describes, as a list: path, type, when each stands, meaning."""
+"""The keys that a schema describes, as a list: path, type, when it is there, meaning."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Forms = Sequence[tuple[str, Schema]]
 class Key(NamedTuple):
     """A key by its ``path`` (``components[].params``), with its types and its ``meaning``.
 
-    ``stands`` is when it stands in its object: ``always``, or the forms (``--train``) and keys (``with fits``) that it
-    comes with; nothing where that depends on what was asked.
+    ``when`` is when its object has it: ``always``, or with the forms (``--train``) and keys (``with fits``) that
+    it comes with; nothing where that depends on what was asked.
     """
 
     path: str
     types: tuple[str, ...]
-    stands: tuple[str, ...]
+    when: tuple[str, ...]
     meaning: str
 
 
@@ -38,7 +38,7 @@ def _keys(schema: Schema, known: Schema, forms: Forms, within: str, entered: tup
     for name, stated in schema.get("properties", {}).items():
         path, reference = f"{within}{name}", stated.get("$ref", "")
         whole = _resolved(stated, known)
-        yield Key(path, _types(whole, known), _stands(name, schema, forms), str(whole.get("description", "")))
+        yield Key(path, _types(whole, known), _when(name, schema, forms), str(whole.get("description", "")))
         if reference not in entered:
             yield from _below(whole, known, _of(name, forms), path, (*entered, reference) if reference else entered)
 
@@ -77,7 +77,7 @@ def _of(name: str, forms: Forms) -> Forms:
     return [(title, form["properties"][name]) for title, form in forms if name in form.get("properties", {})]
 
 
-def _stands(name: str, schema: Schema, forms: Forms) -> tuple[str, ...]:
+def _when(name: str, schema: Schema, forms: Forms) -> tuple[str, ...]:
     if name in schema.get("required", []):
         return (ALWAYS,)
     return tuple(title for title, form in forms if name in form.get("required", []))

@@ -15,9 +15,7 @@ from tfcalc.schemas import Schema, any_of, names, schema
 from tfcalc.schemas.keys import keys
 
 NAME = Option("name", (), "a command, or error; without it one schema that any answer meets", argument=True)
-FORMAT, *OTHERS = (
-    option for option in SHOW if option.name in ("format", "json", "output", "ascii", "color", "debug")
-)
+FORMAT, *OTHERS = (option for option in SHOW if option.name in ("format", "json", "output", "ascii", "color", "debug"))
 """Of the options of an output those that change something here."""
 
 
@@ -39,10 +37,10 @@ class Described(NamedTuple):
             columns=[
                 Column("key", numeric=False, folds=True),
                 Column("type", numeric=False),
-                Column("stands", numeric=False, folds=True, spare=1),
+                Column("when", numeric=False, folds=True, spare=1),
                 Column("meaning", numeric=False, folds=True),
             ],
-            rows=[[key.path, " or ".join(key.types), ", ".join(key.stands), key.meaning] for key in rows],
+            rows=[[key.path, " or ".join(key.types), ", ".join(key.when), key.meaning] for key in rows],
             quiet="\n".join(key.path for key in rows),
         )
 
