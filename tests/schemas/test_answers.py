@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -13,10 +15,12 @@ from jsonschema import Draft202012Validator, TypeChecker
 from jsonschema.exceptions import best_match
 from jsonschema.validators import extend
 
+from tests.conftest import Program
 from tests.schemas.questions import answer, asked
 from tests.test_words import found as refused
 from tfcalc import Training, Workload
 from tfcalc.cli.commands import COMMANDS
+from tfcalc.cli.main import main
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.schemas import HERE, any_of, definition, names, schema
 from tfcalc.schemas.keys import keys
@@ -34,7 +38,8 @@ def is_exact(_: TypeChecker, value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-Exact = extend(Draft202012Validator, type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", is_exact))
+TYPES = Draft202012Validator.TYPE_CHECKER.redefine("integer", is_exact)
+Exact = extend(Draft202012Validator, type_checker=TYPES)  # type: ignore[no-untyped-call]  # jsonschema states no types
 
 
 def wrong(value: dict[str, Any]) -> Iterator[str]:
@@ -158,3 +163,39 @@ def test_every_field_of_a_plan_and_of_a_workload_has_its_words() -> None:
     assert set(Training().described()) <= described.keys()
     own = {"batch_size", "seq_len", "source_len", "cached", "phase", "logits", "attention"}
     assert own <= described.keys() & set(inspect.signature(Workload).parameters)
+
+
+def test_the_schema_of_the_file_is_printed_too() -> None:
+    found = printed("schema", "file")
+    Draft202012Validator.check_schema(found)
+    meets = Draft202012Validator(found).is_valid
+    assert meets({"d_model": 768, "budget": [{"model": "chat*", "metric": "memory.peak_bytes", "max": "24GiB"}]})
+    assert not meets({"budget": [{"model": "chat*", "metric": "memory.peak_bytes", "mx": "24GiB"}]})
+
+
+def test_the_program_prints_them() -> None:
+    assert printed("schema", "params") == schema("params")
+    assert printed("schema") == any_of({name: schema(name) for name in names()})
+
+
+def test_a_schema_is_a_table_too(tfcalc: Program) -> None:
+    table = tfcalc("schema", "params", "--format", "csv").stdout.splitlines()
+    assert table[0] == "key,type,when,meaning"
+    assert "total_params,integer,always," in "\n".join(table)
+    assert [line.partition(",")[0] for line in table[1:]] == [key.path for key in keys(schema("params"))]
+    assert "models.*.config,string" in tfcalc("schema", "file", "--format", "csv").stdout
+    assert "file" in tfcalc("schema", "--format", "csv").stdout
+
+
+def test_a_name_that_has_no_schema_is_answered_with_the_nearest(tfcalc: Program) -> None:
+    result = tfcalc("schema", "parms")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "tfcalc: there is no schema 'parms'; did you mean params?\n"
+
+
+def printed(*words: str) -> dict[str, Any]:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(words) == 0
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found

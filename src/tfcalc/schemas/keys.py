@@ -8,8 +8,13 @@ from typing import Any, NamedTuple
 from tfcalc.schemas import HERE, Schema
 
 ALWAYS = "always"
+ANY = "*"
+"""A key that is a name of one's own: ``models.*.config``."""
 VARIANTS = ("oneOf", "anyOf")
 """What lists the forms that an answer may have, each with a title that says when."""
+
+OF_VALUES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+"""The types of words that are listed."""
 
 Forms = Sequence[tuple[str, Schema]]
 """The forms of an answer, as far as they speak of one of its objects."""
@@ -53,8 +58,11 @@ def _below(schema: Schema, known: Schema, forms: Forms, path: str, entered: tupl
             inside = [(title, form["items"]) for title, form in forms if "items" in form]
             behind = (*entered, reference) if reference else entered
             yield from _below(_resolved(stated, known), known, inside, f"{path}[]", behind)
+    if isinstance(further := schema.get("additionalProperties"), dict):
+        yield from _below(further, known, [], f"{path}.{ANY}", entered)
     for one in _alternatives(schema, known):
-        yield from _below({**one, "required": []}, known, [(one["title"], one)], path, entered)
+        titled = [(one["title"], one)] if "title" in one else []
+        yield from _below({**one, "required": []}, known, titled, path, entered)
 
 
 def _alternatives(schema: Schema, known: Schema) -> list[Schema]:
@@ -96,4 +104,6 @@ def _types(schema: Schema, known: Schema) -> tuple[str, ...]:
     if "type" in schema:
         stated: Any = schema["type"]
         return (stated,) if isinstance(stated, str) else tuple(stated)
+    if "enum" in schema:
+        return tuple(dict.fromkeys(OF_VALUES[type(value)] for value in schema["enum"]))
     return tuple(dict.fromkeys(one for each in _alternatives(schema, known) for one in _types(each, known)))

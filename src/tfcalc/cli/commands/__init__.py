@@ -24,7 +24,7 @@ COMMANDS = {
     "explain": "Show how one number is computed, matrix by matrix.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "List the presets and the supported model types.",
-    "schema": "Print the JSON Schema of an answer: every key with its type and meaning.",
+    "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
 }
 
 

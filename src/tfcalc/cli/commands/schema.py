@@ -11,10 +11,14 @@ from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.report.sheet import Column, Sheet
-from tfcalc.schemas import Schema, any_of, names, schema
+from tfcalc.schemas import Schema, any_of, complete, names, schema
 from tfcalc.schemas.keys import keys
 
-NAME = Option("name", (), "a command, or error; without it one schema that any answer meets", argument=True)
+FILE = "file"
+"""What the schema of tfcalc.toml is called."""
+NAME = Option(
+    "name", (), "a command, error, or file (of tfcalc.toml); without it one schema that any answer meets", argument=True
+)
 FORMAT, *OTHERS = (option for option in SHOW if option.name in ("format", "json", "output", "ascii", "color", "debug"))
 """Of the options of an output those that change something here."""
 
@@ -46,21 +50,23 @@ class Described(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """All schemas by name."""
+    """All schemas by name: those of answers, and ``others``."""
 
     schemas: dict[str, Schema]
+    others: dict[str, Schema]
 
     def to_dict(self) -> dict[str, object]:
-        """One document with all of them."""
+        """One document with all of the answers'."""
         return any_of(self.schemas)
 
     def sheet(self) -> Sheet:
         """A row for each."""
+        every = self.schemas | self.others
         return Sheet(
-            title=f"{len(self.schemas)} schemas",
+            title=f"{len(every)} schemas",
             columns=[Column("name", numeric=False), Column("describes", numeric=False, folds=True)],
-            rows=[[name, one["description"]] for name, one in self.schemas.items()],
-            quiet="\n".join(self.schemas),
+            rows=[[name, one["description"]] for name, one in every.items()],
+            quiet="\n".join(every),
         )
 
 
@@ -68,10 +74,18 @@ def answer(settings: Settings) -> Described | Listed:
     """The schema that was asked for, or all of them."""
     name = settings.get("name")
     if name is None:
-        return Listed({one: schema(one) for one in names()})
+        return Listed({one: schema(one) for one in names()}, {FILE: _of_file()})
+    if name == FILE:
+        return Described(_of_file())
     if name not in names():
-        raise UsageError(f"there is no schema {quoted(name)}", nearest(name, names()))
+        raise UsageError(f"there is no schema {quoted(name)}", nearest(name, [*names(), FILE]))
     return Described(schema(name))
+
+
+def _of_file() -> Schema:
+    from tfcalc.cli.budget_options import file_schema  # it asks the commands for their options
+
+    return complete(FILE, file_schema())
 
 
 def write(found: Described | Listed, settings: Settings) -> None:
@@ -85,6 +99,7 @@ COMMAND = Command(
     (
         "tfcalc schema params",
         "tfcalc schema memory --format table",
+        "tfcalc schema file",
         "tfcalc schema",
     ),
     write=write,
