@@ -41,6 +41,8 @@ ASKED_OF_EACH = (
 )
 FURTHER = (
     "params mixtral-8x7b --approx",
+    "params gpt2 --max 100M",
+    "flops gpt2 --max 2T",
     "params gpt2 --lora 4 --depth 6",
     "flops --vocab-size 100 --train --tokens 1B --lora 4",
     "flops gpt2 --phase decode --cached 100",
@@ -62,6 +64,8 @@ FURTHER = (
     "params /",
     "memory gpt2 --dtype bf17",
 )
+ELSEWHERE = frozenset(("budget", "verify"))
+"""What is asked in a repository, or needs PyTorch."""
 DRAWN = 40
 """Questions that the fuzzer would ask."""
 SENTENCES = frozenset(("--latex", "--sympy", "-q"))
@@ -82,7 +86,7 @@ def lines() -> Iterator[list[str]]:
 def asked() -> Iterator[tuple[str, dict[str, Any]]]:
     """Each question with its answer, or its error."""
     for words in dict.fromkeys(map(tuple, lines())):
-        if words[0] == "verify" or not SENTENCES.isdisjoint(words):
+        if words[0] in ELSEWHERE or not SENTENCES.isdisjoint(words):
             continue
         line = re.sub(r" --format \w+", "", shlex.join(words))
         yield line, answer(shlex.split(line))

@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from jsonschema import Draft202012Validator, TypeChecker
 from jsonschema.exceptions import best_match
 from jsonschema.validators import extend
 
+from tests.budgets.sample import sample
 from tests.conftest import Program
-from tests.schemas.questions import answer, asked
+from tests.schemas.questions import ELSEWHERE, answer, asked
 from tests.test_words import found as refused
 from tfcalc import Training, Workload
 from tfcalc.cli.commands import COMMANDS
@@ -71,13 +73,25 @@ def test_every_answer_meets_its_schema_and_every_key_is_printed() -> None:
         assert name == "error" or value["schema_version"] == SCHEMA_VERSION, line
         seen.setdefault(name, set()).update(paths(value))
     assert not failures, "\n".join(failures)
-    assert seen.keys() >= set(names()) - {"verify"}
+    assert seen.keys() == set(names()) - ELSEWHERE
     anywhere = set().union(*seen.values(), ONLY_WITH_PYTORCH)
     for name, found in seen.items():
         stated = [key.path.removeprefix("models[].") for key in keys(schema(name))]
         never = [path for path in stated if path not in (anywhere if path.startswith(SHARED) else found)]
         never = [path for path in never if f"models[].{path}" not in found]
         assert not never, f"{name}: no question prints {never}"
+
+
+def test_the_answers_of_budgets_meet_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    found: set[str] = set()
+    for line in ("budget --update", "budget", "budget --base HEAD~1"):
+        value = answer(line.split())
+        assert value["schema_version"] == SCHEMA_VERSION
+        assert not list(wrong(value)), line
+        found |= set(paths(value))
+    assert found == {key.path for key in keys(schema("budget"))}
 
 
 @pytest.mark.torch
