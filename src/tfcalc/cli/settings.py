@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -19,6 +20,8 @@ from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tfcalc.configs.published import HFModel
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
@@ -57,12 +60,41 @@ class Settings:
     def refuse(
         self, names: Iterable[str], where: str, remedies: Mapping[str, str], remedy: str = "leave it out"
     ) -> None:
-        """Raise UsageError for an option of these ``names`` that was typed, for it has no effect ``where`` it is."""
-        for name in names:
+        """Raise UsageError for an option of these ``names`` that was typed, for it has no effect ``where`` it is.
+
+        Those that a variable or a file set are forgotten: it sets them for other questions.
+        """
+        idle = list(names)
+        for name in idle:
             given = self.given.get(name)
             if given and given.source == FLAG:
                 value = "" if isinstance(given.value, bool) else f" {given.value}"
                 raise UsageError(f"{given.called}{value} has no effect {where}", remedies.get(name, remedy))
+        self.forget(idle)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget what was not typed of these options, with what they are short for."""
+        for name in names:
+            given = self.given.get(name)
+            if given and given.source != FLAG:
+                self._drop(given)
+
+    def choose(self, *names: str) -> list[str]:
+        """Those of these alternatives that are given: one from a place that counts for more ends the others."""
+        chosen = [name for name in names if self.get(name)]
+        highest = max((self.given[name].source for name in chosen), default=FILE)
+        for given in [self.given[name] for name in chosen]:
+            if given.source < highest:
+                self._drop(given)
+        return [name for name in chosen if name in self.given]
+
+    def _drop(self, lost: Given) -> None:
+        """Forget what was given by this name: the option itself, and what it is short for."""
+        self.given = {
+            name: given
+            for name, given in self.given.items()
+            if (given.source, given.called) != (lost.source, lost.called)
+        }
 
     @property
     def model_name(self) -> str | None:
@@ -110,7 +142,14 @@ class Settings:
         return named
 
     def workload(self, model: Model) -> Workload:
-        """What is run, at most as long as the model can read where nothing else is given."""
+        """What is run, at most as long as the model can read where nothing else is given.
+
+        What a variable or a file sets for another phase is passed over.
+        """
+        phase = self.get("phase", "forward")
+        for its, names in OF_PHASE.items():
+            if its != phase:
+                self.forget(names)
         return self.fill(default_run(model))
 
     def conventions(self) -> Conventions:
@@ -137,6 +176,8 @@ class Settings:
         return UsageError(error.message, error.hint)
 
 
+OF_PHASE = {"train": ("recompute", "early_stop"), "decode": ("cached",)}
+"""Fields of a workload that no other phase can have."""
 MODEL_NAMES = tuple(option.name for option in MODEL_FIELDS)
 SIZES = frozenset(option.name for option in (*MODEL_FIELDS, *RUN))
 
@@ -155,22 +196,37 @@ def settle(options: Sequence[Option], flags: Mapping[str, object], environ: Mapp
             given[option.name] = Given(read(option, environ[variable], variable), VARIABLE, variable)
         elif option.name in written and option.flags:
             key, value = written[option.name]
-            try:
-                given[option.name] = Given(read(option, value, key), FILE, key)
-            except UsageError as error:
-                raise BadFile(f"{path}: {error.message}", error.hint) from None
-    return completed(given, options)
+            unread = Given(False, FILE, key)
+            with _of_file(unread, path):
+                given[option.name] = unread._replace(value=read(option, value, key))
+    return completed(given, options, path)
 
 
-def completed(given: dict[str, Given], options: Iterable[Option]) -> Settings:
-    """These values, and those that options among them are short for. Raises UsageError where they contradict."""
+def completed(given: dict[str, Given], options: Iterable[Option], path: Path | None = None) -> Settings:
+    """These values, and those that options among them are short for.
+
+    Raises UsageError where they contradict, or BadFile where those of the settings file at ``path`` do.
+    """
     for option in options:
         if option.short_for and option.name in given and given[option.name].value:
             for name, meant in option.short_for:
-                _lengthen(given, option.name, name, given[option.name].value if meant is None else meant)
+                with _of_file(given[option.name], path):
+                    _lengthen(given, option.name, name, given[option.name].value if meant is None else meant)
     if "preset" in given:
-        _by_preset(given, {option.name for option in options})
+        with _of_file(given["preset"], path):
+            _by_preset(given, {option.name for option in options})
     return Settings(given)
+
+
+@contextmanager
+def _of_file(given: Given, path: Path | None) -> Iterator[None]:
+    """What is wrong with a value that a settings file gives is the file's mistake."""
+    try:
+        yield
+    except UsageError as error:
+        if given.source != FILE or path is None:
+            raise
+        raise BadFile(f"{path}: {error.message}", error.hint) from None
 
 
 def _by_preset(given: dict[str, Given], known: Collection[str]) -> None:
