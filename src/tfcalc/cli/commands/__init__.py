@@ -23,6 +23,7 @@ COMMANDS = {
     "formula": "Print the closed form of a quantity, with its legend.",
     "explain": "Show how one number is computed, matrix by matrix.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
+    "init": "Write a first tfcalc.toml with budgets, from the configs below this folder.",
     "models": "List the presets and the supported model types.",
 }
 
