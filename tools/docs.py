@@ -54,7 +54,8 @@ from tools.docs_reference import TABLES as TABLES_OF_REFERENCE
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 GENERATED_KINDS = (
-    "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|runs|course|answers|budgets"
+    "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|runs|course|answers"
+    "|budgets"
 )
 GENERATED = re.compile(rf"(<!-- ({GENERATED_KINDS})([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 WIDTH = "80"

@@ -50,6 +50,9 @@ class Metric(NamedTuple):
     command: str
     keys: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return ".".join((self.command, *self.keys))
+
     @property
     def unit(self) -> str:
         """``params``, ``flops`` or ``bytes``, by the last key that says so; empty where none does.

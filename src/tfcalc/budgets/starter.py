@@ -6,10 +6,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import ceil
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.budgets.keys import VERSION
 from tfcalc.units import grouped, short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.budgets.file import ModelEntry
 
 COUNTS = (("", 1), ("k", 10**3), ("M", 10**6), ("B", 10**9), ("T", 10**12), ("P", 10**15))
 BYTES = (("B", 1), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("TiB", 2**40), ("PiB", 2**50))
@@ -18,28 +21,30 @@ HEAD = """\
 # Each max is a round number above today's value. Set it to what you can afford, and write why.
 # Other limits: min, equals, max_increase = "10%"; beside one limit, warn. See tfcalc schema file.
 """
+
+
+class Started(NamedTuple):
+    """A scenario: its ``options``, what they come to, and in comments which more one would set first."""
+
+    options: dict[str, object]
+    comes_to: str
+    more: tuple[str, ...]
+
+
 SCENARIOS = {
-    "train": """\
-train = true # a training step; without more: one sequence, fp32, AdamW
-# batch = 8
-# seq = "4k"
-# precision = "bf16-mixed"
-# gpu = "h100"
-""",
-    "serve": """\
-serve = true # one request as long as the model reads, in the checkpoint's number format
-# context = "8k"
-# concurrency = 16
-# weights = "int4"
-""",
+    "train": Started(
+        {"train": True},
+        "a training step; without more: one sequence, fp32, AdamW",
+        ("batch = 8", 'seq = "4k"', 'precision = "bf16-mixed"', 'gpu = "h100"'),
+    ),
+    "serve": Started(
+        {"serve": True},
+        "one request as long as the model reads, in the checkpoint's number format",
+        ('context = "8k"', "concurrency = 16", 'weights = "int4"'),
+    ),
 }
-"""What is run, and which options one would set first."""
-METRICS: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
-    ("params.total_params", None, ()),
-    ("memory.peak_bytes", "train", ("--train",)),
-    ("memory.kv_cache_bytes", "serve", ("--serve",)),
-)
-"""What is limited: each metric, its scenario, and how that is asked for on a command line."""
+METRICS = (("params.total_params", None), ("memory.peak_bytes", "train"), ("memory.kv_cache_bytes", "serve"))
+"""What is limited, and in which scenario."""
 FEW_MODELS = '# No config.json was found here: this is a preset. Write config = "PATH" for a model of your own.'
 
 
@@ -68,11 +73,9 @@ class Value(NamedTuple):
 
 
 class Modelled(NamedTuple):
-    """A model of the file: the name that it has there, its config or its preset, and what it takes today."""
+    """A model of the file, and what it takes today."""
 
-    name: str
-    config: str
-    preset: str
+    entry: ModelEntry
     values: tuple[Value, ...]
 
 
@@ -80,21 +83,26 @@ def starter(models: Sequence[Modelled], left_out: Iterable[str] = ()) -> str:
     """The text of the file; what was ``left_out`` is told in comments."""
     used = {value.scenario for model in models for value in model.values}
     parts = [
-        HEAD + f"version = {VERSION}\n",
-        *(_model(model) for model in models),
+        f"{HEAD}version = {VERSION}\n",
+        *(_model(model.entry) for model in models),
         "".join(f"# {line}\n" for line in left_out),
-        *(f"[scenarios.{name}]\n{text}" for name, text in SCENARIOS.items() if name in used),
-        *(_budget(model.name, value) for model in models for value in model.values),
+        *(_scenario(name, one) for name, one in SCENARIOS.items() if name in used),
+        *(_budget(model.entry.name, value) for model in models for value in model.values),
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _model(model: Modelled) -> str:
-    source = (
-        f"config = {json.dumps(model.config, ensure_ascii=False)}" if model.config else f'preset = "{model.preset}"'
+def _model(entry: ModelEntry) -> str:
+    if entry.config is None:
+        return f'{FEW_MODELS}\n[models.{entry.name}]\npreset = "{entry.preset}"\n'
+    return f"[models.{entry.name}]\nconfig = {json.dumps(entry.config, ensure_ascii=False)}\n"
+
+
+def _scenario(name: str, one: Started) -> str:
+    given = [f"{key} = {json.dumps(value)}" for key, value in one.options.items()]
+    return "\n".join(
+        [f"[scenarios.{name}]", f"{given[0]} # {one.comes_to}", *given[1:], *(f"# {line}" for line in one.more), ""]
     )
-    note = "" if model.config else f"{FEW_MODELS}\n"
-    return f"{note}[models.{model.name}]\n{source}\n"
 
 
 def _budget(name: str, value: Value) -> str:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import cast
 
-from tfcalc.cli.commands import COMMANDS, OVERVIEW
+from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW
 from tfcalc.cli.messages import tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
@@ -59,6 +59,7 @@ def _version() -> int:
 def _run(asked: list[str]) -> int:
     if asked[:1] == ["help"]:
         asked = [*asked[1:2], "--help"]
+    asked = [*(ALIASES.get(word, word) for word in asked[:1]), *asked[1:]]
     completes = "_TFCALC_COMPLETE" in os.environ
     if not asked and not completes:
         return _short_help()

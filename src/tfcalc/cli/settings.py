@@ -21,6 +21,7 @@ from tfcalc.units import parse_amount, parse_count, parse_length
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.configs.published import HFModel
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
 
@@ -44,8 +45,10 @@ class Given(NamedTuple):
 class Settings:
     """The values that one command was given, from wherever, read and checked; those not given are absent."""
 
-    def __init__(self, given: Mapping[str, Given]) -> None:
+    def __init__(self, given: Mapping[str, Given], named: Transformer | HFModel | None = None) -> None:
         self.given = dict(given)
+        self.named = named
+        """The model that is meant, where it was loaded already."""
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value, or ``default`` where none was given."""
@@ -79,7 +82,8 @@ class Settings:
 
     def with_values(self, **values: Value) -> Settings:
         """These settings with ``values`` as if they had been typed."""
-        return Settings({**self.given, **{name: Given(value, FLAG, name) for name, value in values.items()}})
+        typed = {name: Given(value, FLAG, name) for name, value in values.items()}
+        return Settings({**self.given, **typed}, self.named)
 
     @property
     def wants_json(self) -> bool:
@@ -88,8 +92,17 @@ class Settings:
 
     def model(self) -> Model:
         """The named model with the given sizes in the place of its own, or the classic one with them."""
+        named = self.named or self._load()
+        if isinstance(named, Transformer):
+            return self.fill(named)
+        # Settings files and variables describe the classic model; what overrides a config is typed.
+        typed = [name for name in MODEL_NAMES if name in self.given and self.given[name].source == FLAG]
+        return named.replaced(**{name: self.get(name) for name in typed})
+
+    def _load(self) -> Transformer | HFModel:
+        """The model of the name, and its warnings told; the classic one where there is none."""
         if self.model_name is None:
-            return self.fill(Transformer())
+            return Transformer()
         from tfcalc.catalog import load
 
         try:
@@ -97,13 +110,9 @@ class Settings:
         except InvalidModel as error:
             error.of_file = True
             raise
-        if isinstance(named, Transformer):
-            return self.fill(named)
-        for warning in named.warnings:
+        for warning in () if isinstance(named, Transformer) else named.warnings:
             tell(f"tfcalc: {warning}", ascii_only=self.get("ascii", False))
-        # Settings files and variables describe the classic model; what overrides a config is typed.
-        typed = [name for name in MODEL_NAMES if name in self.given and self.given[name].source == FLAG]
-        return named.replaced(**{name: self.get(name) for name in typed})
+        return named
 
     def workload(self, model: Model) -> Workload:
         """What is run, at most as long as the model can read where nothing else is given."""
@@ -146,15 +155,20 @@ def settle(options: Iterable[Option], flags: Mapping[str, object], environ: Mapp
         called = option.flags[0] if option.flags else option.name.upper()
         raw, variable = flags.get(option.name), variables.get(option.name)
         if raw is not None:
-            given[option.name] = Given(_read(option, raw, called), FLAG, called)
+            given[option.name] = Given(read_value(option, raw, called), FLAG, called)
         elif variable:
-            given[option.name] = Given(_read(option, environ[variable], variable), VARIABLE, variable)
+            given[option.name] = Given(read_value(option, environ[variable], variable), VARIABLE, variable)
         elif option.name in filed:
             try:
-                value = _read(option, filed[option.name], option.name)
+                value = read_value(option, filed[option.name], option.name)
             except UsageError as error:
                 raise BadFile(f"{path}: {error.message}", error.hint) from None
             given[option.name] = Given(value, FILE, option.name)
+    return completed(given, options)
+
+
+def completed(given: dict[str, Given], options: Iterable[Option]) -> Settings:
+    """These values, and those that options among them are short for. Raises UsageError where they contradict."""
     for option in options:
         if option.short_for and option.name in given and given[option.name].value:
             for name, meant in option.short_for:
@@ -193,8 +207,8 @@ def _variables(environ: Mapping[str, str]) -> dict[str, str]:
     return {known[variable]: variable for variable in ours}
 
 
-def _read(option: Option, raw: Any, called: str) -> Value:
-    """One value, whether it came as text or as a TOML value."""
+def read_value(option: Option, raw: Any, called: str) -> Value:
+    """One value, whether it came as text or as a TOML value. Raises UsageError."""
     if option.several:
         return tuple(raw)
     if option.switch:

@@ -11,7 +11,6 @@ from tests.budgets.formats.examples import EXAMPLES, GIB, HOSTILE, STATUSES, che
 from tfcalc.budgets.checks import Checked, Place
 from tfcalc.budgets.formats import FORMATS, written
 from tfcalc.budgets.formats.findings import RULES, findings
-from tfcalc.budgets.formats.sarif import uri
 from tfcalc.budgets.limits import RULES as LIMITS
 
 
@@ -121,11 +120,3 @@ def test_every_other_finding_is_another_one() -> None:
     ]
     found = fingerprints(checked(check(), *(check("failed", **other) for other in others)))
     assert len(set(found)) == 6
-
-
-def test_sarif_refers_to_files() -> None:
-    assert uri("configs/a b#c?d%e.json") == "configs/a%20b%23c%3Fd%25e.json"
-    assert uri("a:b/../c.json") == "a%3Ab/../c.json"
-    assert uri("modèle.json") == "mod%C3%A8le.json"  # è is c3 a8 in UTF-8
-    assert uri("\udcff.json") == "%FF.json"  # Python reads the byte ff of a file's name so
-    assert uri("\ud83d.json").isascii()

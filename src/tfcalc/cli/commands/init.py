@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.cli.commands import Command, command
+from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.output import STANDARD_OUTPUT, deliver, show
 from tfcalc.cli.settings import Settings
@@ -17,6 +17,7 @@ from tfcalc.report.sheet import Bytes, Column, Sheet
 from tfcalc.settings_file import OWN, SHARED
 
 if TYPE_CHECKING:
+    from tfcalc.budgets.sources import Ask, Source
     from tfcalc.budgets.starter import Modelled
 
 EXAMPLE = "gpt2"
@@ -43,7 +44,7 @@ class Written(NamedTuple):
             "schema_version": SCHEMA_VERSION,
             "command": "init",
             "file": self.file,
-            "models": [model.name for model in self.models],
+            "models": [model.entry.name for model in self.models],
             "budget_count": self.budgets,
         }
 
@@ -66,7 +67,7 @@ class Written(NamedTuple):
                 Column("max"),
             ],
             rows=[
-                [model.name, one.scenario, one.metric, Bytes(one.value) if one.in_bytes else one.value, one.limit]
+                [model.entry.name, one.scenario, one.metric, Bytes(one.value) if one.in_bytes else one.value, one.limit]
                 for model in self.models
                 for one in model.values
             ],
@@ -80,7 +81,8 @@ def answer(settings: Settings) -> Written:
     if target != STANDARD_OUTPUT and not settings.get("force"):
         _check_free(Path(target))
     folder = Path.cwd()
-    text, models = _starter(folder, folder if target == STANDARD_OUTPUT else Path(target).absolute().parent)
+    beside = folder if target == STANDARD_OUTPUT else Path(target).absolute().parent
+    text, models = _starter(folder, beside, ascii_only=settings.get("ascii", False))
     return Written(target, text, models)
 
 
@@ -95,17 +97,20 @@ def _check_free(target: Path) -> None:
         raise UsageError(f"{SHARED} has [tool.tfcalc], which {OWN} would replace", "print it with -o -, or add --force")
 
 
-def _starter(folder: Path, beside: Path) -> tuple[str, tuple[Modelled, ...]]:
+def _starter(folder: Path, beside: Path, *, ascii_only: bool) -> tuple[str, tuple[Modelled, ...]]:
     """The text, and its models: those below ``folder``, by their paths from ``beside`` on."""
+    from tfcalc.budgets.file import ModelEntry
     from tfcalc.budgets.found import MOST_MODELS, MOST_READ, configs, names
+    from tfcalc.budgets.sources import Source
     from tfcalc.budgets.starter import Modelled, starter
+    from tfcalc.cli.asking import Asker
 
-    found = configs(folder)
+    found, ask = configs(folder), Asker(ascii_only=ascii_only)
     models: list[Modelled] = []
     left_out: list[str] = []
     for config, name in zip(found.configs, names([one.path for one in found.configs], folder.name), strict=True):
         path = Path(os.path.relpath(folder / config.path, beside)).as_posix()
-        measured = _measured(name, str(folder / config.path), path)
+        measured = _measured(Source(ModelEntry(name, path, None, {}), config.fields, config.path), ask)
         if isinstance(measured, str):
             left_out.append(f"{path} is left out: {measured}")
         else:
@@ -113,34 +118,28 @@ def _starter(folder: Path, beside: Path) -> tuple[str, tuple[Modelled, ...]]:
     if found.more:
         left_out.append(f"There are more: at most {MOST_READ:,} JSON files are read, and {MOST_MODELS} models listed.")
     if not models:
-        example = _measured("example", EXAMPLE, "")
+        example = _measured(Source(ModelEntry("example", None, EXAMPLE, {})), ask)
         models = [example] if isinstance(example, Modelled) else []
     return starter(models, left_out), tuple(models)
 
 
-def _measured(name: str, place: str, config: str) -> Modelled | str:
+def _measured(source: Source, ask: Ask) -> Modelled | str:
     """What a model takes today, as far as it is supported; why it is not counted where nothing is."""
-    from tfcalc.budgets.starter import METRICS, Modelled, Value
+    from tfcalc.budgets.metric import read
+    from tfcalc.budgets.starter import METRICS, SCENARIOS, Modelled, Value
 
     values: list[Value] = []
-    for metric, scenario, words in METRICS:
-        asked, _, key = metric.partition(".")
+    for name, scenario in METRICS:
+        metric = read(name)
         try:
-            value = _answered(asked, [place, *words]).get(key)
+            value = ask(metric.command, source, SCENARIOS[scenario].options if scenario else {}, {}).get(metric.keys[0])
         except TfcalcError as error:
             if scenario is None:
                 return error.message
             continue
         if isinstance(value, int) and value > 0:
-            values.append(Value(metric, scenario, value))
-    return Modelled(name, config, "" if config else place, tuple(values))
-
-
-def _answered(name: str, words: list[str]) -> dict[str, object]:
-    from tfcalc.cli.app import settings_of
-
-    asked = command(name)
-    return asked.answer(settings_of(words, asked.options)).to_dict()
+            values.append(Value(name, scenario, value))
+    return Modelled(source.entry, tuple(values))
 
 
 def write(found: Written, settings: Settings) -> None:
