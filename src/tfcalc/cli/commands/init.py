@@ -78,7 +78,9 @@ class Written(NamedTuple):
 def answer(settings: Settings) -> Written:
     """A file for the configs below this folder, if it may be written."""
     target = settings.get("output", OWN)
-    if target != STANDARD_OUTPUT and not settings.get("force"):
+    if target == STANDARD_OUTPUT:
+        settings.refuse(("force", "format", "quiet"), "with -o -, which prints the file", {})
+    elif not settings.get("force"):
         _check_free(Path(target))
     folder = Path.cwd()
     beside = folder if target == STANDARD_OUTPUT else Path(target).absolute().parent
@@ -161,6 +163,6 @@ COMMAND = Command(
         FORCE,
         *(option for option in SHOW if option.name in ("format", "json", "quiet", "ascii", "color", "debug")),
     ),
-    ("tfcalc init -o -", "tfcalc init -o budgets.toml"),
+    ("tfcalc init", "tfcalc init -o -"),
     write=write,
 )
