@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.cli.budget_options import of_model
 from tfcalc.cli.commands import command
 from tfcalc.cli.messages import tell
-from tfcalc.cli.settings import FILE, FLAG, Given, completed, read_value
+from tfcalc.cli.settings import FILE, FLAG, Given, completed
+from tfcalc.cli.values import read
 
 if TYPE_CHECKING:
     from tfcalc.budgets.sources import Fields, Source
@@ -34,7 +35,7 @@ class Asker:
         known = {option.name: option for option in (*of_model(), *asked.options)}
         where = ((source.entry.options, FLAG), (options, FLAG), (conventions, FILE))
         given = {
-            name: Given(read_value(known[name], value, known[name].keys[0]), place, known[name].keys[0])
+            name: Given(read(known[name], value, known[name].keys[0]), place, known[name].keys[0])
             for values, place in where
             for name, value in values.items()
             if name in known

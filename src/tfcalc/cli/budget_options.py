@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from tfcalc.budgets.file_schema import OptionSchemas, Schema, schema
 from tfcalc.budgets.keys import KnownOptions
 from tfcalc.budgets.metric import COMMANDS
-from tfcalc.cli.commands import command
-from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, Option, every
+from tfcalc.cli.commands import command, every
+from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, Option, keyed
 
-NOT_RUN = frozenset(option.name for option in (*MODEL_OPTIONS, *SHOW, *UNITS, DEPTH, MODEL_ARGUMENT))
-"""Options of the commands that say which model is meant, or how an answer looks."""
+NOT_RUN = frozenset(("max", *(option.name for option in (*MODEL_OPTIONS, *SHOW, *UNITS, DEPTH, MODEL_ARGUMENT))))
+"""Options of the commands that say which model is meant, how an answer looks, or what is the most allowed."""
 
 
 def of_model() -> tuple[Option, ...]:
@@ -35,7 +35,7 @@ def known_options() -> KnownOptions:
 
 
 def _by_key(options: Iterable[Option]) -> dict[str, str]:
-    return {key: option.name for option in options for key in option.keys}
+    return {key: option.name for key, option in keyed(options).items()}
 
 
 def file_schema() -> Schema:
@@ -44,7 +44,14 @@ def file_schema() -> Schema:
 
 
 def _schemas(options: Iterable[Option]) -> dict[str, Schema]:
-    return {key: {"description": option.help} | _may_be(option) for option in options for key in option.keys}
+    """What each key may hold: of a key that means one thing to one command and another to the next, either."""
+    found: dict[str, list[Schema]] = {}
+    for option in options:
+        meant = {"description": option.help} | _may_be(option)
+        for key in keyed([option]):
+            if meant not in found.setdefault(key, []):
+                found[key].append(meant)
+    return {key: meant[0] if len(meant) == 1 else {"anyOf": meant} for key, meant in found.items()}
 
 
 def _may_be(option: Option) -> Schema:

@@ -125,19 +125,20 @@ def _typer(asked: list[str], called: str | None) -> int:
     except typer.Abort:
         return INTERRUPTED
     except unusable as error:
-        raise _usage(error) from None
+        raise _usage(error, called) from None
     return code if isinstance(code, int) else 0
 
 
-def _usage(error: Exception) -> UsageError:
+def _usage(error: Exception, called: str | None) -> UsageError:
     """What typer found wrong, in our words."""
     option = getattr(error, "option_name", None)
     close = getattr(error, "possibilities", None)
     if option and close is not None and "o such option" in str(error):
-        from tfcalc.cli.other_names import hint
+        from tfcalc.cli.other_names import here, hint
 
         near = nearest(option, close) if close else "see --help"
-        return UsageError(f"option {option} is not known", _elsewhere(option) or hint(option) or near)
+        meant = here(option, called) or _elsewhere(option) or hint(option) or near
+        return UsageError(f"option {option} is not known", meant)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     return UsageError(_one_line(message)[:1].lower() + _one_line(message)[1:].rstrip("."), "see --help")
 

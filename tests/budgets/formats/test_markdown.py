@@ -56,8 +56,8 @@ def test_a_failed_check() -> None:
 
 
 def test_a_column_without_any_cell_is_left_out() -> None:
-    bare = check(scenario=None, base=None, base_name="")
-    assert cells(checked(bare))[0] == ["result", "model", "metric", "after", "limit", "why"]
+    bare = check(scenario=None, base=None, base_name="", why="")
+    assert cells(checked(bare))[0] == ["result", "model", "metric", "after", "limit"]
     assert "Compared with" not in page(checked(bare))
 
 
@@ -68,10 +68,11 @@ def test_what_passed_is_folded() -> None:
     assert "<p><code>chat</code> <code>memory.peak_bytes</code> 32.0 GiB (<code>max 24GiB</code>)</p>" in text
 
 
-@pytest.mark.parametrize("status", ["new", "not comparable"])
+@pytest.mark.parametrize("status", ["new", "not comparable", "warning"])
 def test_what_numbers_do_not_tell_is_told_in_words(status: str) -> None:
     told = check(status, message="recorded with other conventions")
-    assert "<li><code>chat</code>: recorded with other conventions</li>" in page(checked(told))
+    assert "<li>recorded with other conventions</li>" in page(checked(told))
+    assert "<li>" not in page(checked(check()))
 
 
 def test_different_values_look_different() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED
+from tfcalc.budgets.checks import FAILED, NEW, PASSED
 from tfcalc.budgets.formats.amounts import amounts
 from tfcalc.budgets.formats.findings import FOUND, findings
 from tfcalc.budgets.table import verdict
@@ -34,23 +34,23 @@ def render(checked: Checked) -> str:
         lines += ["", f"Compared with {', '.join(map(code, bases))}."]
     if told:
         lines += ["", *_table(told)]
-    notes = [f"{code(check.model)}: {text(check.message)}" for check in told if _needs_words(check)]
-    if notes or checked.notes:
-        lines += ["", *(f"- {note}" for note in notes), *(f"- {line(note)}" for note in checked.notes)]
+    if notes := [*(check.message for check in told if _needs_words(check)), *checked.notes]:
+        lines += ["", *(f"- {line(note)}" for note in notes)]
     if passed := [check for check in checked.checks if check.status == PASSED]:
         lines += ["", _folded(passed)]
     return "\n".join(lines)
 
 
 def _needs_words(check: Check) -> bool:
-    """Whether the numbers of the table do not say what is the matter."""
-    return check.status in (NOT_COMPARABLE, NEW) or (check.status == FAILED and check.rule == "expires")
+    """Whether its row does not say what is the matter: from where on it warns, why there is nothing to compare."""
+    return check.status != FAILED or check.rule == "expires"
 
 
 def _table(checks: list[Check]) -> list[str]:
     scenarios, bases = any(check.scenario for check in checks), any(check.base is not None for check in checks)
+    whys = {"why": "---"} if any(check.why for check in checks) else {}
     heading = {"result": "---", "model": "---"} | ({"scenario": "---"} if scenarios else {}) | {"metric": "---"}
-    heading |= ({"before": "---:"} if bases else {}) | {"after": "---:", "limit": "---", "why": "---"}
+    heading |= ({"before": "---:"} if bases else {}) | {"after": "---:", "limit": "---"} | whys
     return [_row(list(heading)), _row(list(heading.values()))] + [
         _row([cell for name, cell in _cells(check).items() if name in heading]) for check in checks
     ]

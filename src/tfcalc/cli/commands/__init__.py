@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfcalc.cli.options import Option
     from tfcalc.cli.settings import Settings
@@ -59,3 +59,9 @@ class Command(NamedTuple):
 def command(name: str) -> Command:
     """The command of this name, imported now."""
     return cast(Command, import_module(f"tfcalc.cli.commands.{name}").COMMAND)
+
+
+def every() -> Iterator[Option]:
+    """The options of all commands, each command imported when its turn comes."""
+    for name in COMMANDS:
+        yield from command(name).options
