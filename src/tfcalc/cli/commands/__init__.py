@@ -26,6 +26,7 @@ COMMANDS = {
     "explain": "Show how one number is computed, matrix by matrix.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "List the presets and the supported model types.",
+    "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
 }
 ALIASES = {"check-budget": "budget"}
 """Other names of commands."""

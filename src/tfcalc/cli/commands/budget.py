@@ -49,6 +49,8 @@ def answer(settings: Settings) -> Answer:
         settings.refuse(("reason",), "without --update", {}, "add --update")
     else:
         settings.refuse(("base", "only", "today"), "with --update", {})
+        if settings.get("format", "table") not in GENERAL:
+            settings.refuse(("format",), "with --update", {}, f"take one of {', '.join(GENERAL)}")
     if settings.get("base") and settings.get("baseline"):
         raise UsageError("--base and --baseline both name what to compare with", "leave one of them out")
     path = _path(settings)
