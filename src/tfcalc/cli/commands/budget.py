@@ -44,6 +44,8 @@ SHOWN = tuple(
 
 def answer(settings: Settings) -> Answer:
     """Hold the budgets, or record the values."""
+    if "only" in settings.given and settings.given["only"].called.lower().removeprefix("tfcalc_") == "model":
+        settings.forget(("only",))  # there it is the model of other commands
     update = settings.get("update", False)
     if not update:
         settings.refuse(("reason",), "without --update", {}, "add --update")
