@@ -22,6 +22,7 @@ COMMANDS = {
     "compare": "Models, configs or option sets side by side, and how they differ.",
     "diff": "What changed in a config, and what each change moves: parameters, FLOPs, memory.",
     "budget": "Hold the limits of tfcalc.toml: within (exit 0), over (1), not comparable (3).",
+    "init": "Write a first tfcalc.toml with budgets, from the configs below this folder.",
     "formula": "Print the closed form of a quantity, with its legend.",
     "explain": "Show how one number is computed, matrix by matrix.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
