@@ -20,7 +20,7 @@ class Repository:
 
     def __init__(self, folder: Path, *, clone: Repository | None = None, **options: int | str) -> None:
         self.folder = folder
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         if clone is None:
             self.git("init", "-q", "-b", "main")
         else:

@@ -6,9 +6,12 @@ import contextlib
 import io
 import json
 import shlex
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from tests.budgets.sample import sample
 from tfcalc import catalog, hardware
 from tfcalc.cli.commands import command
 from tfcalc.cli.main import main as program
@@ -78,14 +81,24 @@ def json_keys(of: str) -> Iterator[str]:
     yield "| key | of type | for example |"
     yield "| --- | --- | --- |"
     found: dict[str, Any] = {}
-    for line in command(of).examples:
-        if (answer := _answer(line)) is not None:
-            for key, value in _keys(answer):
-                found.setdefault(key, value)
+    with _project() if of == "budget" else contextlib.nullcontext():
+        answers = [_answer(line) for line in command(of).examples]
+    for answer in answers:
+        for key, value in _keys(answer or {}):
+            found.setdefault(key, value)
     for key, value in found.items():
         example = json.dumps(value, ensure_ascii=False)
         shown = f"`{example}`" if len(example) <= LONGEST else ""
         yield _row(f"`{key}`", _type(value), shown)
+
+
+@contextlib.contextmanager
+def _project() -> Iterator[None]:
+    """In a repository with budgets, and with recorded values."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        sample(Path(folder))
+        _answer("tfcalc budget --update")
+        yield
 
 
 def _answer(line: str) -> dict[str, Any] | None:

@@ -128,7 +128,8 @@ def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer
 
     Args:
         name: a preset (``tfcalc models`` lists them), the path of a config.json or of a directory with one, ``-`` for
-            standard input, or the id of a repository on the Hub.
+            standard input, a path at a git revision (``HEAD~1:configs/model.json``), or the id of a repository on the
+            Hub.
         treat_as: read its config as this ``model_type``, whatever it says.
         offline: never reach the network; only an id that is not in the local cache needs it.
 
@@ -137,16 +138,15 @@ def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer
 
     Raises:
         InvalidModel: the config fits no model; UnknownModel (an InvalidModel) for a name that is not known.
-        Unavailable: the config of an id cannot be fetched.
+        Unavailable: the config of an id cannot be fetched, or the revision of a path not be reached.
 
     >>> load("transformer-base").d_model
     512
     """
     if _preset_of(name):
         return preset(name).model(treat_as=treat_as)
-    from tfcalc.reader import is_place
-
-    return from_config(config_of(name, offline=offline), name="" if is_place(name) else name, treat_as=treat_as)
+    path = is_path(name)
+    return from_config(config_of(name, offline=offline), name="" if path else name, treat_as=treat_as)
 
 
 def config_of(name: str, *, offline: bool = False) -> dict[str, object]:
@@ -156,6 +156,8 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, object]:
 
     if _preset_of(name) and (config := preset(name).config):
         return config
+    if found := revision(name):
+        return _at_revision(*found)
     if is_place(name):
         return read(name)
     if not is_id(name):
@@ -191,11 +193,42 @@ def from_config(config: Mapping[str, object], *, name: str = "", treat_as: str =
 
 
 def is_known(name: str) -> bool:
-    """Whether ``name`` means a model that :func:`load` would look for: a preset, a place, or an id of the Hub."""
+    """Whether ``name`` means a model that :func:`load` would look for: a preset, a path, or an id of the Hub."""
     from tfcalc.hub import is_id
+
+    return _preset_of(name) is not None or is_path(name) or is_id(name)
+
+
+def is_path(name: str) -> bool:
+    """Whether ``name`` means a file or a folder, of today or at a git revision, rather than a model's name."""
     from tfcalc.reader import is_place
 
-    return _preset_of(name) is not None or is_place(name) or is_id(name)
+    return is_place(name) or revision(name) is not None
+
+
+def revision(name: str) -> tuple[str, str] | None:
+    """The git revision and the path that a name like ``HEAD~1:configs/model.json`` means; None where a file has it."""
+    from tfcalc.revisions import at_ref
+
+    found = at_ref(name) if ":" in name else None
+    return None if found is None or Path(name).exists() else found
+
+
+def _at_revision(ref: str, path: str) -> dict[str, object]:
+    """The config.json at a git revision: a file, or that of a folder."""
+    from tfcalc.reader import CONFIG, BadConfig, parse
+    from tfcalc.revisions import content, is_folder, renamed
+
+    here = Path()
+    raw = content(ref, path, here)
+    if raw is None and is_folder(ref, path, here):
+        path = f"{path.removesuffix('/')}/{CONFIG}"
+        raw = content(ref, path, here)
+    if raw is None:
+        before = renamed(ref, path, here)
+        remedy = f"it was renamed since; name {ref}:{before}" if before else "paths are relative to this folder"
+        raise BadConfig(f"{ref} has no file {quoted(path)}", remedy)
+    return parse(raw, f"{ref}:{path}")
 
 
 def _preset_of(name: str) -> str | None:

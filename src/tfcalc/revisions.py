@@ -68,7 +68,7 @@ def at_ref(text: str) -> tuple[str, str] | None:
     (None, None, None, None)
     """
     found = re.fullmatch(r"([^\s:-][^\s:]*):([^:/\\\0\n][^:\0\n]*)", text)
-    if not found or re.fullmatch("[A-Za-z]", found[1]):
+    if not found or re.fullmatch("[A-Za-z]", found[1]) or " -" in text:  # a model with its options
         return None
     ref, path = found.groups()
     return (ref, path) if path.endswith(".json") or "/" in path or path == "." else None
@@ -210,7 +210,7 @@ def _unavailable(error: Failed, folder: Path, asked: str) -> Unavailable:
     said = str(error)
     for words, fact, remedy in PROBLEMS:
         if words in said:
-            names = {"folder": folder, "asked": quoted(asked)}
+            names = {"folder": "this folder" if folder == Path() else folder, "asked": quoted(asked)}
             return Unavailable(fact.format(**names), remedy.format(**names))
     reason = shortened(" ".join(said.split()).removeprefix("fatal: "), 200)
     return Unavailable(f"git cannot give {quoted(asked)}: {reason or 'it says no reason'}", "see git status")

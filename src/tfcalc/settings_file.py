@@ -21,8 +21,14 @@ class SettingsFile(NamedTuple):
 
     @property
     def options(self) -> dict[str, object]:
-        """The values that it sets for options."""
-        return {key: value for key, value in self.table.items() if key not in RESERVED}
+        """The values that it sets for options; ``budget`` is one of them unless it holds tables."""
+        return {key: value for key, value in self.table.items() if key not in RESERVED or _is_amount(key, value)}
+
+
+def _is_amount(key: str, value: object) -> bool:
+    """Whether it is the option --budget, and not ``[[budget]]``."""
+    tables = value if isinstance(value, list) else [value]
+    return key == "budget" and not all(isinstance(one, dict) for one in tables)
 
 
 def find(folder: Path) -> SettingsFile | None:

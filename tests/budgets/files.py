@@ -8,7 +8,7 @@ units = "si"
 
 [conventions]
 dtype = "bf16"
-count = "MATMUL"
+count = "matmul"
 
 [models.chat]
 config = "configs/chat.json"
@@ -47,7 +47,7 @@ max_increase = "10%"
 model = "base"
 metric = "flops.components.decoder.flops"
 equals = 4096
-severity = "WARNING"
+severity = "warning"
 expires = "2030-02-28"
 """.replace("20 GiB", "20GiB")
 """Every key, at least once."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.budgets.sample import sample
 from tests.conftest import Program
 from tfcalc.cli.commands import COMMANDS, command
 
@@ -323,7 +324,10 @@ def test_13_help_begins_with_examples_and_swallows_nothing(tfcalc: Program, name
 
 
 @pytest.mark.parametrize("line", example_params())
-def test_13_every_example_runs(tfcalc: Program, line: str) -> None:
+def test_13_every_example_runs(tfcalc: Program, line: str, tmp_path: Path) -> None:
+    if line.startswith("tfcalc budget"):
+        sample(tmp_path)
+        tfcalc("budget", "--update")
     result = tfcalc(*shlex.split(line)[1:])
     assert result.returncode == 0, result.stderr
     assert result.stdout

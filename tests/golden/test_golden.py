@@ -22,6 +22,7 @@ COMMANDS = [
     "params --format markdown",
     "params --format latex",
     "params --format csv",
+    "params llama-3-8b --max 1.4B",
     "flops --seq 1024 --batch 8",
     "flops --train --vocab-size 1000 --attention-kernel flash --count all --format plain",
     "flops --train --recompute every:2 --no-dropout",

@@ -9,8 +9,7 @@ from typing import Any
 
 import tfcalc
 from tfcalc.analysis.common import asked_run, default_run
-from tfcalc.cli.commands import COMMANDS
-from tfcalc.cli.options import every
+from tfcalc.cli.commands import COMMANDS, every
 from tools.fuzz.checks import look, whole
 from tools.fuzz.configs import TYPES, encoded, mutated
 from tools.fuzz.findings import FOUND
@@ -260,7 +259,7 @@ def settings(draw: random.Random) -> None:
     """Variables and settings files."""
     folder = WORK / "settings"
     env: dict[str, str] = {}
-    known = [option for option in every() if option.name != "output"]
+    known = [option for option in every() if option.flags and option.name != "output"]
     for option in draw.sample(known, draw.choice([0, 1, 1, 2])):
         value = option_value(draw, option, 0.6)
         env[f"TFCALC_{draw.choice(option.keys).upper()}"] = value.replace("\x00", "")

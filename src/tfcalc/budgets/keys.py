@@ -10,6 +10,13 @@ from tfcalc.budgets.limits import EQUALS, MAX, MAX_DECREASE, MAX_INCREASE, MIN
 VERSION = 1
 ERROR, WARNING = SEVERITIES = ("error", "warning")
 
+MOST = 500
+"""Models, scenarios or budgets of one file."""
+MOST_PATTERNS = 20
+"""Patterns of models in one budget."""
+LONGEST_NAME = 100
+"""Characters of the name of a model or a scenario."""
+
 TEXT, TEXTS, AMOUNT, DATE, TABLE, TABLES, LIST = "text", "texts", "amount", "date", "table", "tables", "list"
 """What a key holds; ``texts`` are one or a list, ``tables`` one for each name."""
 

@@ -13,53 +13,27 @@ COMMANDS = ("params", "flops", "memory", "overview")
 UNITS = ("params", "flops", "bytes")
 NUMBERS = {
     "params": (
-        "total_params",
-        "active_params",
-        "embedding_params",
-        "non_embedding_params",
-        "trainable_params",
-        "frozen_params",
-        "buffer_elements",
+        *("total_params", "active_params", "embedding_params", "non_embedding_params", "trainable_params"),
+        *("trainable_percent", "buffer_elements", "approx_params"),
     ),
     "flops": (
-        "forward_flops",
-        "backward_flops",
-        "recompute_flops",
-        "model_flops",
-        "total_flops",
-        "matmul_flops",
-        "elementwise_flops",
-        "overcounted_flops",
-        "tokens",
-        "flops_per_token",
+        *("forward_flops", "backward_flops", "recompute_flops", "model_flops", "total_flops", "matmul_flops"),
+        *("elementwise_flops", "overcounted_flops", "exact_flops", "tokens", "flops_per_token"),
+        *("training_flops", "training_forward_flops", "training_backward_flops", "training_recompute_flops"),
+        *("training_tokens", "training_steps", "training_rest_tokens", "pf_days"),
+        *("six_nd_flops", "six_nd_params", "six_nd_non_embedding_flops", "six_nd_non_embedding_params"),
+        *("mfu", "hfu", "gpus", "tokens_per_second", "tokens_per_second_per_gpu"),
+        *("model_flops_per_token", "hardware_flops_per_token", "peak_flops_per_second"),
     ),
     "memory": (
-        "total_bytes",
-        "peak_bytes",
-        "weights_bytes",
-        "master_weights_bytes",
-        "gradients_bytes",
-        "optimizer_bytes",
-        "activations_bytes",
-        "kv_cache_bytes",
-        "buffers_bytes",
-        "workspaces_bytes",
-        "outputs_bytes",
-        "gathered_bytes",
-        "communication_bytes",
-        "temporary_bytes",
-        "host_bytes",
-        "allocated_high_bytes",
-        "allocated_low_bytes",
-        "device_bytes",
-        "device_high_bytes",
-        "device_low_bytes",
-        "reserved_bytes",
-        "reserved_high_bytes",
-        "reserved_low_bytes",
-        "headroom_bytes",
-        "allocatable_bytes",
-        "budget_bytes",
+        *("total_bytes", "peak_bytes", "weights_bytes", "master_weights_bytes", "gradients_bytes", "optimizer_bytes"),
+        *("activations_bytes", "kv_cache_bytes", "buffers_bytes", "workspaces_bytes", "outputs_bytes"),
+        *("gathered_bytes", "communication_bytes", "temporary_bytes", "host_bytes"),
+        *("allocated_high_bytes", "allocated_low_bytes", "device_bytes", "device_high_bytes", "device_low_bytes"),
+        *("reserved_bytes", "reserved_high_bytes", "reserved_low_bytes"),
+        *("headroom_bytes", "allocatable_bytes", "budget_bytes", "margin_percent"),
+        *("largest_batch_size", "largest_seq_len", "largest_seq_len_exact"),
+        *("largest_concurrency", "largest_context", "largest_context_exact"),
     ),
 }
 """Keys at the top of an answer that only one of these commands has; they need no command in front of them."""
@@ -75,6 +49,9 @@ class Metric(NamedTuple):
 
     command: str
     keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ".".join((self.command, *self.keys))
 
     @property
     def unit(self) -> str:

@@ -8,12 +8,10 @@ from datetime import date, datetime
 
 from tfcalc.budgets import metric
 from tfcalc.budgets.file import Budget
-from tfcalc.budgets.keys import BUDGET, ERROR, SEVERITIES
+from tfcalc.budgets.keys import BUDGET, ERROR, MOST_PATTERNS, SEVERITIES
 from tfcalc.budgets.limits import EQUALS, MAX, MIN, RULES, Amount, amount, warning
 from tfcalc.errors import BadFile, TfcalcError, UsageError, nearest, one_of
 from tfcalc.printable import quoted
-
-MOST_PATTERNS = 20
 
 
 def budget(table: Mapping[str, object], place: str, line: int) -> Budget:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc import settings_file
 from tfcalc.budgets.file import BudgetFile, ModelEntry, Scenario, matches
-from tfcalc.budgets.keys import MODEL, TOP, VERSION
+from tfcalc.budgets.keys import LONGEST_NAME, MODEL, MOST, TOP, VERSION
 from tfcalc.budgets.one_budget import budget
 from tfcalc.budgets.places import lines
 from tfcalc.conventions import Conventions
@@ -19,10 +19,6 @@ from tfcalc.printable import quoted
 if TYPE_CHECKING:
     from tfcalc.budgets.file import Budget
     from tfcalc.budgets.keys import KnownOptions
-
-MOST = 500
-"""Models, scenarios or budgets of one file."""
-LONGEST_NAME = 100
 
 
 def read(text: str, path: str, known: KnownOptions | None) -> BudgetFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tfcalc.budgets.checks import FAILED, NOT_COMPARABLE, PASSED, STATUSES, WARNING
@@ -13,24 +12,35 @@ if TYPE_CHECKING:
 
 
 def sheet(checked: Checked) -> Sheet:
-    """A row for each check that did not just pass; all of them in the formats for programs."""
-    told = [check for check in checked.checks if check.status != PASSED]
-    found = checked.count_of()
+    """A line for each check that did not just pass; in the formats for programs, a row for each of all."""
+    told = sorted((check for check in checked.checks if check.status != PASSED), key=_concern)
     return Sheet(
         title=verdict(checked),
-        subtitle=", ".join(f"{found[status]} {status}" for status in STATUSES if found[status]) if told else "",
-        columns=_columns(told),
-        rows=_rows(told),
-        quiet=found[FAILED],
+        subtitle=_counts(checked) if told else "",
+        columns=[Column("result", numeric=False), Column("check", numeric=False, folds=True)],
+        rows=[[check.status, check.message] for check in told],
+        quiet=checked.count_of()[FAILED],
         notes=checked.notes,
         detailed=Sheet(
             title=verdict(checked),
-            columns=_columns(checked.checks),
-            rows=_rows(checked.checks),
-            quiet=found[FAILED],
+            columns=_columns(),
+            rows=[_row(check) for check in sorted(checked.checks, key=_concern)],
+            quiet=checked.count_of()[FAILED],
             notes=checked.notes,
         ),
     )
+
+
+def _concern(check: Check) -> int:
+    return STATUSES.index(check.status)
+
+
+def _counts(checked: Checked) -> str:
+    """``tfcalc.toml against origin/main: 1 failed, 43 passed``."""
+    found = checked.count_of()
+    bases = dict.fromkeys(check.base_name for check in checked.checks if check.base_name)
+    against = f" against {', '.join(bases)}" if bases else ""
+    return f"{checked.file}{against}: " + ", ".join(f"{found[one]} {one}" for one in STATUSES if found[one])
 
 
 def verdict(checked: Checked) -> str:
@@ -44,35 +54,27 @@ def verdict(checked: Checked) -> str:
     return f"passed: {checks}" + (f", {found[WARNING]} with a warning" if found[WARNING] else "")
 
 
-def _columns(checks: Sequence[Check]) -> list[Column]:
+def _columns() -> list[Column]:
+    words = ("result", "model", "scenario", "metric")
     return [
-        Column("result", numeric=False),
-        Column("model", numeric=False),
-        *([Column("scenario", numeric=False)] if any(check.scenario for check in checks) else []),
-        Column("metric", numeric=False, folds=True),
-        *([Column("base")] if any(check.base is not None for check in checks) else []),
+        *(Column(word, numeric=False) for word in words),
+        Column("base"),
         Column("value"),
-        Column("limit", numeric=False, folds=True),
-        *([Column("why", numeric=False, folds=True, spare=1)] if any(check.why for check in checks) else []),
+        *(Column(word, numeric=False) for word in ("rule", "limit", "why")),
     ]
 
 
-def _rows(checks: Sequence[Check]) -> list[list[Cell]]:
-    scenarios, bases = any(check.scenario for check in checks), any(check.base is not None for check in checks)
-    whys = any(check.why for check in checks)
-    ordered = sorted(checks, key=lambda check: STATUSES.index(check.status))
+def _row(check: Check) -> list[Cell]:
     return [
-        [
-            check.status,
-            check.model,
-            *([check.scenario] if scenarios else []),
-            check.metric,
-            *([_cell(check.base, check.unit)] if bases else []),
-            _cell(check.value, check.unit),
-            f"{check.rule} {check.limit.text}",
-            *([check.why] if whys else []),
-        ]
-        for check in ordered
+        check.status,
+        check.model,
+        check.scenario or "",
+        check.metric,
+        _cell(check.base, check.unit),
+        _cell(check.value, check.unit),
+        check.rule,
+        check.limit.text,
+        check.why,
     ]
 
 

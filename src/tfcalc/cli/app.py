@@ -28,7 +28,8 @@ tfcalc MODEL [OPTIONS] shows a model at a glance.
 \b
 Exit codes:
   0   success
-  1   a negative answer: verification differs, it does not fit
+  1   a negative answer: it does not fit, it is over its limit,
+      verification differs
   2   usage
   3   a bad model or settings file
   4   a reference that cannot be reached

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tfcalc.budgets.file_schema import OptionSchemas, Schema, schema
 from tfcalc.budgets.keys import KnownOptions
 from tfcalc.budgets.metric import COMMANDS
-from tfcalc.cli.commands import command
-from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, Option, every
+from tfcalc.cli.commands import command, every
+from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, Option, keyed
 
-NOT_RUN = frozenset(option.name for option in (*MODEL_OPTIONS, *SHOW, *UNITS, DEPTH, MODEL_ARGUMENT))
-"""Options of the commands that say which model is meant, or how an answer looks."""
+NOT_RUN = frozenset(("max", *(option.name for option in (*MODEL_OPTIONS, *SHOW, *UNITS, DEPTH, MODEL_ARGUMENT))))
+"""Options of the commands that say which model is meant, how an answer looks, or what is the most allowed."""
 
 
 def of_model() -> tuple[Option, ...]:
@@ -34,4 +35,36 @@ def known_options() -> KnownOptions:
 
 
 def _by_key(options: Iterable[Option]) -> dict[str, str]:
-    return {key: option.name for option in options for key in option.keys}
+    return {key: option.name for key, option in keyed(options).items()}
+
+
+def file_schema() -> Schema:
+    """The JSON Schema of a tfcalc.toml."""
+    return schema(OptionSchemas(_schemas(every()), _schemas(of_model()), _schemas(of_scenario())))
+
+
+def _schemas(options: Iterable[Option]) -> dict[str, Schema]:
+    """What each key may hold: of a key that means one thing to one command and another to the next, either."""
+    found: dict[str, list[Schema]] = {}
+    for option in options:
+        meant = {"description": option.help} | _may_be(option)
+        for key in keyed([option]):
+            if meant not in found.setdefault(key, []):
+                found[key].append(meant)
+    return {key: meant[0] if len(meant) == 1 else {"anyOf": meant} for key, meant in found.items()}
+
+
+def _may_be(option: Option) -> Schema:
+    """The values of an option in TOML, each in its first spelling."""
+    if option.switch:
+        return {"type": "boolean"}
+    if option.number:
+        return {"anyOf": [{"type": "integer", "minimum": option.least}, {"type": "string"}]}
+    if option.amount:
+        return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string"}]}
+    if not option.known:
+        return {"type": "string"}
+    words = [word for word in (*option.known, *option.spellings) if not word.endswith(":N")]
+    counted = [word.removesuffix("N") for word in option.known if word.endswith(":N")]
+    patterns = [{"type": "string", "pattern": f"^{prefix}[1-9][0-9]{{0,5}}$"} for prefix in counted]
+    return {"anyOf": [{"enum": words}, *patterns]} if patterns else {"enum": words}

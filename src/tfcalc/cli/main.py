@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import cast
 
-from tfcalc.cli.commands import COMMANDS, OVERVIEW
+from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW
 from tfcalc.cli.messages import tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
@@ -59,6 +59,7 @@ def _version() -> int:
 def _run(asked: list[str]) -> int:
     if asked[:1] == ["help"]:
         asked = [*asked[1:2], "--help"]
+    asked = [*(ALIASES.get(word, word) for word in asked[:1]), *asked[1:]]
     completes = "_TFCALC_COMPLETE" in os.environ
     if not asked and not completes:
         return _short_help()
@@ -84,11 +85,10 @@ def _overview(asked: list[str]) -> int:
 
 def _slip(word: str, error: TfcalcError) -> TfcalcError:
     """What is wrong with a first word that is neither a command nor a model; the ``error`` itself where it is one."""
-    from tfcalc.catalog import preset
+    from tfcalc.catalog import is_path, preset
     from tfcalc.hub import is_id
-    from tfcalc.reader import is_place
 
-    if is_place(word) or is_id(word):
+    if is_path(word) or is_id(word):
         return error
     try:
         preset(word)
@@ -125,19 +125,20 @@ def _typer(asked: list[str], called: str | None) -> int:
     except typer.Abort:
         return INTERRUPTED
     except unusable as error:
-        raise _usage(error) from None
+        raise _usage(error, called) from None
     return code if isinstance(code, int) else 0
 
 
-def _usage(error: Exception) -> UsageError:
+def _usage(error: Exception, called: str | None) -> UsageError:
     """What typer found wrong, in our words."""
     option = getattr(error, "option_name", None)
     close = getattr(error, "possibilities", None)
     if option and close is not None and "o such option" in str(error):
-        from tfcalc.cli.other_names import hint
+        from tfcalc.cli.other_names import here, hint
 
         near = nearest(option, close) if close else "see --help"
-        return UsageError(f"option {option} is not known", _elsewhere(option) or hint(option) or near)
+        meant = here(option, called) or _elsewhere(option) or hint(option) or near
+        return UsageError(f"option {option} is not known", meant)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     return UsageError(_one_line(message)[:1].lower() + _one_line(message)[1:].rstrip("."), "see --help")
 

@@ -1,6 +1,6 @@
 """The options: most are the fields of the model, the workload and the definitions, so they are declared there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -68,12 +68,18 @@ def of_fields(described: type, *names: str) -> Iterator[Option]:
             )
 
 
+def keyed(options: Iterable[Option]) -> dict[str, Option]:
+    """The options by each of their keys; arguments have none."""
+    return {key: option for option in options if option.flags for key in option.keys}
+
+
 FORMATS = ("table", "json", "csv", "markdown", "latex", "plain")
 COLORS = ("auto", "always", "never")
 NOTATIONS = ("lbhn", "bsld", "names")
 
 NAMED = (
-    "a model's name, a config.json or a folder with one, - (standard input), or a Hub id; options override its sizes"
+    "a model's name, a config.json or a folder with one (REF:PATH: at a git revision), - (standard input), or a Hub id;"
+    " options override its sizes"
 )
 MODEL_ARGUMENT = Option("model", (), NAMED, argument=True)
 MODEL = Option("model_name", ("--model",), NAMED)
@@ -100,6 +106,7 @@ RUN = (
 COUNT = tuple(of_fields(Conventions, "count"))
 DTYPE = tuple(of_fields(Conventions, "dtype"))
 UNITS = tuple(of_fields(Conventions, "units"))
+CONVENTIONS = (*COUNT, *DTYPE, *UNITS)
 SHOW = (
     Option("format", ("--format",), "output format [default: table]", FORMATS),
     Option("json", ("--json",), "short for --format json", switch=True, short_for=(("format", "json"),)),
@@ -170,8 +177,3 @@ FSDP = Option(
     switch=True,
     short_for=(("zero", "3"), ("layout", "fsdp2")),
 )
-
-
-def every() -> tuple[Option, ...]:
-    """All that an environment variable or a settings file may set; a command takes those that concern it."""
-    return (*MODEL_OPTIONS, *RUN, *COUNT, *DTYPE, *UNITS, *plans(), DEPTH, *SHOW)

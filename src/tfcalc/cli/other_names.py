@@ -57,6 +57,23 @@ INSTEAD = {
 }
 """What to do where no option does the same."""
 
+OF_COMMAND = {
+    "memory": {"--max": "--budget"},
+    "params": {"--budget": "--max"},
+    "flops": {"--budget": "--max"},
+}
+"""What an option of other commands is called in one: a limit on memory is a budget."""
+
+
+def here(flag: str, command: str | None) -> str:
+    """What an option of other commands is called in this one; empty where it has none like it.
+
+    >>> here("--max", "memory"), here("--max", "models")
+    ('did you mean --budget?', '')
+    """
+    name = OF_COMMAND.get(command or "", {}).get(flag)
+    return f"did you mean {name}?" if name else ""
+
 
 def hint(flag: str) -> str:
     """What a flag of another program is here; empty where nobody is known to have it.

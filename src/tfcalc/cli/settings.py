@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfcalc import settings_file
 from tfcalc.analysis.common import default_run
+from tfcalc.cli.filed import filed, keys_of_all, unknown
 from tfcalc.cli.messages import tell
-from tfcalc.cli.options import MODEL_FIELDS, RUN, TUNING, Option, every, plans
+from tfcalc.cli.options import MODEL_FIELDS, RUN, TUNING, Option, keyed, plans
+from tfcalc.cli.values import Value, read
 from tfcalc.conventions import Conventions
-from tfcalc.dimensions import check_size
-from tfcalc.errors import BadFile, InvalidModel, TfcalcError, UnknownModel, UsageError, nearest, one_of
+from tfcalc.errors import BadFile, InvalidModel, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.families.transformer import Transformer
 from tfcalc.printable import quoted
-from tfcalc.units import parse_amount, parse_count, parse_length
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.configs.published import HFModel
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
 
 T = TypeVar("T")
-Value = int | float | str | bool | tuple[str, ...]
-
-TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 FILE, VARIABLE, FLAG = 1, 2, 3
 """Where a value was given; the higher one wins."""
@@ -44,8 +40,10 @@ class Given(NamedTuple):
 class Settings:
     """The values that one command was given, from wherever, read and checked; those not given are absent."""
 
-    def __init__(self, given: Mapping[str, Given]) -> None:
+    def __init__(self, given: Mapping[str, Given], named: Transformer | HFModel | None = None) -> None:
         self.given = dict(given)
+        self.named = named
+        """The model that is meant, where it was loaded already."""
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value, or ``default`` where none was given."""
@@ -79,7 +77,8 @@ class Settings:
 
     def with_values(self, **values: Value) -> Settings:
         """These settings with ``values`` as if they had been typed."""
-        return Settings({**self.given, **{name: Given(value, FLAG, name) for name, value in values.items()}})
+        typed = {name: Given(value, FLAG, name) for name, value in values.items()}
+        return Settings({**self.given, **typed}, self.named)
 
     @property
     def wants_json(self) -> bool:
@@ -88,8 +87,17 @@ class Settings:
 
     def model(self) -> Model:
         """The named model with the given sizes in the place of its own, or the classic one with them."""
+        named = self.named or self._load()
+        if isinstance(named, Transformer):
+            return self.fill(named)
+        # Settings files and variables describe the classic model; what overrides a config is typed.
+        typed = [name for name in MODEL_NAMES if name in self.given and self.given[name].source == FLAG]
+        return named.replaced(**{name: self.get(name) for name in typed})
+
+    def _load(self) -> Transformer | HFModel:
+        """The model of the name, and its warnings told; the classic one where there is none."""
         if self.model_name is None:
-            return self.fill(Transformer())
+            return Transformer()
         from tfcalc.catalog import load
 
         try:
@@ -97,13 +105,9 @@ class Settings:
         except InvalidModel as error:
             error.of_file = True
             raise
-        if isinstance(named, Transformer):
-            return self.fill(named)
-        for warning in named.warnings:
+        for warning in () if isinstance(named, Transformer) else named.warnings:
             tell(f"tfcalc: {warning}", ascii_only=self.get("ascii", False))
-        # Settings files and variables describe the classic model; what overrides a config is typed.
-        typed = [name for name in MODEL_NAMES if name in self.given and self.given[name].source == FLAG]
-        return named.replaced(**{name: self.get(name) for name in typed})
+        return named
 
     def workload(self, model: Model) -> Workload:
         """What is run, at most as long as the model can read where nothing else is given."""
@@ -137,24 +141,29 @@ MODEL_NAMES = tuple(option.name for option in MODEL_FIELDS)
 SIZES = frozenset(option.name for option in (*MODEL_FIELDS, *RUN))
 
 
-def settle(options: Iterable[Option], flags: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
+def settle(options: Sequence[Option], flags: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
     """Read every option's value from the first place that has one. Raises UsageError or BadFile."""
-    filed, path = _filed(_here())
-    variables = _variables(environ)
+    written, path = filed(options)
+    variables = _variables(options, environ)
     given: dict[str, Given] = {}
     for option in options:
         called = option.flags[0] if option.flags else option.name.upper()
         raw, variable = flags.get(option.name), variables.get(option.name)
         if raw is not None:
-            given[option.name] = Given(_read(option, raw, called), FLAG, called)
+            given[option.name] = Given(read(option, raw, called), FLAG, called)
         elif variable:
-            given[option.name] = Given(_read(option, environ[variable], variable), VARIABLE, variable)
-        elif option.name in filed:
+            given[option.name] = Given(read(option, environ[variable], variable), VARIABLE, variable)
+        elif option.name in written and option.flags:
+            key, value = written[option.name]
             try:
-                value = _read(option, filed[option.name], option.name)
+                given[option.name] = Given(read(option, value, key), FILE, key)
             except UsageError as error:
                 raise BadFile(f"{path}: {error.message}", error.hint) from None
-            given[option.name] = Given(value, FILE, option.name)
+    return completed(given, options)
+
+
+def completed(given: dict[str, Given], options: Iterable[Option]) -> Settings:
+    """These values, and those that options among them are short for. Raises UsageError where they contradict."""
     for option in options:
         if option.short_for and option.name in given and given[option.name].value:
             for name, meant in option.short_for:
@@ -183,69 +192,26 @@ def _lengthen(given: dict[str, Given], short: str, name: str, value: Value) -> N
         given[name] = Given(value, switch.source, switch.called)
 
 
-def _variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The TFCALC_ variables that are set, by option name."""
+def _variables(options: Iterable[Option], environ: Mapping[str, str]) -> dict[str, str]:
+    """The TFCALC_ variables that are set, by the names of these options; those of other commands are passed over."""
     ours = sorted(variable for variable, value in environ.items() if variable.startswith("TFCALC_") and value)
-    known = {f"TFCALC_{key.upper()}": option.name for option in every() for key in option.keys} if ours else {}
-    for variable in ours:
-        if variable not in known:
-            raise UsageError(f"variable {variable} is not known", nearest(variable, known))
-    return {known[variable]: variable for variable in ours}
+    if not ours:
+        return {}
+    known, found = keyed(options), dict[str, str]()
+    others = {_key(variable): variable for variable in ours}
+    for key in [key for key in others if key in known]:
+        variable = others.pop(key)
+        before = found.setdefault(known[key].name, variable)
+        if environ[before].lower() != environ[variable].lower():
+            fact = f"{variable} {quoted(environ[variable])} contradicts {before} {quoted(environ[before])}"
+            raise UsageError(fact, "unset one of them")
+    for key in unknown(others):
+        all_known = [f"TFCALC_{one.upper()}" for one in keys_of_all()]
+        raise UsageError(f"variable {others[key]} is not known", nearest(others[key], all_known))
+    return found
 
 
-def _read(option: Option, raw: Any, called: str) -> Value:
-    """One value, whether it came as text or as a TOML value."""
-    if option.several:
-        return tuple(raw)
-    if option.switch:
-        return _switch(raw, called)
-    if option.number:
-        if isinstance(raw, bool) or not isinstance(raw, int | str):
-            hint = f"give an integer of at least {option.least}"
-            raise UsageError(f"{called} {quoted(raw)} is not a whole number", hint)
-        try:
-            number = parse_length(raw) if option.length else parse_count(raw)
-        except UsageError as error:
-            raise UsageError(f"{called} {error.message}", error.hint) from None
-        try:
-            check_size(called, number, option.least, option.most)
-        except InvalidModel as error:
-            raise UsageError(error.message, error.hint) from None
-        return number
-    if option.amount:
-        try:
-            return parse_amount(raw)
-        except UsageError as error:
-            raise UsageError(f"{called} {error.message}", error.hint) from None
-    if not isinstance(raw, str):
-        raise UsageError(f"{called} {quoted(raw)} is not text", "put it in quotes")
-    return one_of(called, option.spellings.get(raw.lower(), raw), option.known) if option.known else raw
-
-
-def _switch(raw: object, called: str) -> bool:
-    if isinstance(raw, bool):
-        return raw
-    word = str(raw).lower()
-    if word not in (*TRUE, *FALSE):
-        raise UsageError(f"{called} {quoted(raw)} is neither true nor false", "write true or false")
-    return word in TRUE
-
-
-def _here() -> Path | None:
-    """The folder that the program runs in, unless it is gone."""
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        return None
-
-
-def _filed(folder: Path | None) -> tuple[dict[str, object], Path | None]:
-    """The settings file that is nearest above ``folder``, its keys as option names."""
-    nearby = settings_file.find(folder) if folder else None
-    if nearby is None:
-        return {}, None
-    known = {key: option.name for option in every() for key in option.keys}
-    for key in nearby.options:
-        if key.replace("-", "_") not in known:
-            raise BadFile(f"{nearby.path}: key {quoted(key)} is not known", nearest(key.replace("-", "_"), known))
-    return {known[key.replace("-", "_")]: value for key, value in nearby.options.items()}, nearby.path
+def _key(variable: str) -> str:
+    """The key that a variable sets: ``d_model`` of ``TFCALC_D_MODEL``; what is not in capitals sets none."""
+    rest = variable.removeprefix("TFCALC_")
+    return rest.lower() if rest == rest.upper() else rest

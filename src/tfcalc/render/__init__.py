@@ -22,8 +22,14 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
     What a config or a file is the author of cannot move a cursor or break a line, as every text of the sheet is made
     printable here.
     """
+    if not (sheet.columns or form in ("csv", "html")):
+        from tfcalc.render.line import render
+
+        return style.text(render(cast("Sheet", shown(sheet)), style))
     sheet = sheet.as_asked(style._replace(formulas=style.formulas or form in WITH_FORMULAS))._replace(detailed=None)
     match form:
+        case "csv" if not sheet.columns:
+            from tfcalc.render.line import render_field as render
         case "csv":
             from tfcalc.render.as_csv import render
         case "html":

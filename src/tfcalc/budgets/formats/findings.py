@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Collection
 from hashlib import sha256
@@ -56,15 +55,6 @@ def findings(checked: Checked, statuses: Collection[str] = FOUND) -> list[Findin
         found.append(Finding(check, sha256(text.encode()).hexdigest()))
     told = [one for one in found if one.check.status in statuses]
     return sorted(told, key=lambda one: STATUSES.index(one.check.status))
-
-
-def reference(path: str, separator: str = os.sep) -> str:
-    r"""The path of a file, which a reader has to find: unchanged, but with slashes, and half characters written out.
-
-    >>> print(reference("configs\\chat\udcff.json", "\\"))
-    configs/chat\udcff.json
-    """
-    return path.replace(separator, "/").encode("utf-8", "backslashreplace").decode()
 
 
 def named(check: Check) -> str:

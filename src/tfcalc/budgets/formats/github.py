@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, WARNING
-from tfcalc.budgets.formats.findings import FOUND, findings, named, reference
+from tfcalc.budgets.formats.findings import FOUND, findings, named
+from tfcalc.budgets.formats.paths import reference
 from tfcalc.budgets.table import verdict
 from tfcalc.errors import UsageError
 from tfcalc.printable import printable, quoted

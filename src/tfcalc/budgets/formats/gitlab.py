@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from tfcalc.budgets.checks import FAILED, NOT_COMPARABLE, WARNING
-from tfcalc.budgets.formats.findings import findings, reference
+from tfcalc.budgets.formats.findings import findings
+from tfcalc.budgets.formats.paths import reference
 from tfcalc.printable import printable
 
 if TYPE_CHECKING:

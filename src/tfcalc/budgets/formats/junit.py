@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, WARNING
 from tfcalc.budgets.formats.amounts import amounts
-from tfcalc.budgets.formats.findings import reference
+from tfcalc.budgets.formats.paths import reference
 from tfcalc.printable import printable
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED
+from tfcalc.budgets.checks import FAILED, NEW, PASSED
 from tfcalc.budgets.formats.amounts import amounts
 from tfcalc.budgets.formats.findings import FOUND, findings
 from tfcalc.budgets.table import verdict
@@ -34,23 +34,23 @@ def render(checked: Checked) -> str:
         lines += ["", f"Compared with {', '.join(map(code, bases))}."]
     if told:
         lines += ["", *_table(told)]
-    notes = [f"{code(check.model)}: {text(check.message)}" for check in told if _needs_words(check)]
-    if notes or checked.notes:
-        lines += ["", *(f"- {note}" for note in notes), *(f"- {line(note)}" for note in checked.notes)]
+    if notes := [*(check.message for check in told if _needs_words(check)), *checked.notes]:
+        lines += ["", *(f"- {line(note)}" for note in notes)]
     if passed := [check for check in checked.checks if check.status == PASSED]:
         lines += ["", _folded(passed)]
     return "\n".join(lines)
 
 
 def _needs_words(check: Check) -> bool:
-    """Whether the numbers of the table do not say what is the matter."""
-    return check.status in (NOT_COMPARABLE, NEW) or (check.status == FAILED and check.rule == "expires")
+    """Whether its row does not say what is the matter: from where on it warns, why there is nothing to compare."""
+    return check.status != FAILED or check.rule == "expires"
 
 
 def _table(checks: list[Check]) -> list[str]:
     scenarios, bases = any(check.scenario for check in checks), any(check.base is not None for check in checks)
+    whys = {"why": "---"} if any(check.why for check in checks) else {}
     heading = {"result": "---", "model": "---"} | ({"scenario": "---"} if scenarios else {}) | {"metric": "---"}
-    heading |= ({"before": "---:"} if bases else {}) | {"after": "---:", "limit": "---", "why": "---"}
+    heading |= ({"before": "---:"} if bases else {}) | {"after": "---:", "limit": "---"} | whys
     return [_row(list(heading)), _row(list(heading.values()))] + [
         _row([cell for name, cell in _cells(check).items() if name in heading]) for check in checks
     ]
@@ -101,7 +101,7 @@ def text(words: str) -> str:
     >>> text("at most 24 GiB (see #12), says @ada"), text("a|b *c* <d>")
     ('at most 24 GiB (see &#35;&#8203;12), says &#64;&#8203;ada', 'a&#124;b &#42;c&#42; &#60;d&#62;')
     """
-    return ACTIVE.sub(lambda one: _harmless(one[0]), printable(words))
+    return ACTIVE.sub(lambda one: one[0] if one[0] in HARMLESS else _entity(one[0]), printable(words))
 
 
 def line(words: str) -> str:
@@ -111,11 +111,9 @@ def line(words: str) -> str:
     ('&#49;. chat is new', 'chat is new')
     """
     shown = printable(words)
-    return text(shown) if shown[:1].isalpha() or not shown else f"&#{ord(shown[0])};{text(shown[1:])}"
+    return _entity(shown[0]) + text(shown[1:]) if shown and not shown[0].isalpha() else text(shown)
 
 
-def _harmless(one: str) -> str:
-    """An entity; after @ and # a space of no width too, since GitHub looks for mentions in what entities stand for."""
-    if one in HARMLESS:
-        return one
+def _entity(one: str) -> str:
+    """After @ and # a space of no width, since GitHub looks for mentions in what entities stand for."""
     return f"&#{ord(one)};" + ("&#8203;" if one in "@#" else "")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from tfcalc import __version__
 from tfcalc.budgets.checks import FAILED, NOT_COMPARABLE, WARNING
 from tfcalc.budgets.formats.findings import RULES, Finding, findings
+from tfcalc.budgets.formats.paths import uri
 from tfcalc.printable import printable
 
 if TYPE_CHECKING:
@@ -67,22 +66,6 @@ def _result(one: Finding) -> dict[str, object]:
         "partialFingerprints": {"primaryLocationLineHash": one.fingerprint},
         "properties": {key: _shown(exact[key]) for key in told},
     }
-
-
-def uri(path: str, separator: str = os.sep) -> str:
-    r"""The path of a file as a reference to it: relative to the repository's root as the path is.
-
-    >>> uri("configs/größe 1.json"), uri("configs\\a:b.json", "\\"), uri("/tmp/a.json")
-    ('configs/gr%C3%B6%C3%9Fe%201.json', 'configs/a%3Ab.json', 'file:///tmp/a.json')
-    """
-    parts = path.replace(separator, "/") or "."
-    escaped = quote(parts.encode("utf-8", "surrogateescape" if _from_bytes(parts) else "backslashreplace"), safe="/")
-    return f"file://{escaped}" if escaped.startswith("/") else escaped
-
-
-def _from_bytes(path: str) -> bool:
-    """Whether all half characters in it stand for bytes that are no UTF-8, as Python reads the names of files."""
-    return all(not 0xD800 <= ord(one) <= 0xDFFF or 0xDC80 <= ord(one) <= 0xDCFF for one in path)
 
 
 def _message(text: str) -> str:

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfcalc.cli.options import Option
     from tfcalc.cli.settings import Settings
@@ -20,12 +20,15 @@ COMMANDS = {
     "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
     "memory": "Memory of the weights, of a training step, or of serving, term by term.",
     "compare": "Models, configs or option sets side by side, and how they differ.",
+    "budget": "Hold the limits of tfcalc.toml: within (exit 0), over (1), not comparable (3).",
     "formula": "Print the closed form of a quantity, with its legend.",
     "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
     "explain": "Show how one number is computed, matrix by matrix.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "List the presets and the supported model types.",
 }
+ALIASES = {"check-budget": "budget"}
+"""Other names of commands."""
 
 
 def _success(_: Answer) -> int:
@@ -56,3 +59,9 @@ class Command(NamedTuple):
 def command(name: str) -> Command:
     """The command of this name, imported now."""
     return cast(Command, import_module(f"tfcalc.cli.commands.{name}").COMMAND)
+
+
+def every() -> Iterator[Option]:
+    """The options of all commands, each command imported when its turn comes."""
+    for name in COMMANDS:
+        yield from command(name).options

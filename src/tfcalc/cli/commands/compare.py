@@ -54,10 +54,10 @@ def _operands(settings: Settings) -> Iterator[Operand]:
 
 def _own(text: str) -> Settings:
     """The model and the options that one argument holds. Raises UsageError."""
+    from tfcalc.catalog import is_path
     from tfcalc.cli.app import settings_of
-    from tfcalc.reader import is_place
 
-    if is_place(text):
+    if is_path(text):
         return settings_of([text], (MODEL_ARGUMENT, *EACH))
     try:
         words = shlex.split(text)

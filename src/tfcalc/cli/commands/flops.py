@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.effects import refuse_idle_in_flops
 from tfcalc.analysis.flops import flops
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.limit import at_most, code, within
 from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, TUNING, Option
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
@@ -24,6 +25,7 @@ MFU = Option(
     switch=True,
     short_for=(("phase", "train"),),
 )
+MAX = at_most("FLOPs", "2T, 1e23")
 COMPARE = Option("compare", ("--compare-conventions",), "the same workload counted by every convention", switch=True)
 RATE = Option("rate", ("--tokens-per-second",), "measured training throughput, of all GPUs together", amount=True)
 MACHINES = (
@@ -51,16 +53,16 @@ def answer(settings: Settings) -> Answer:
     if asked:
         _only(settings, (DEPTH,), f"with {asked[0].flags[0]}")
     if asked and asked[0] is not TOKENS:
-        _only(settings, TUNING, f"with {asked[0].flags[0]}")
+        _only(settings, (*TUNING, MAX), f"with {asked[0].flags[0]}")
     match asked:
         case [option] if option is TOKENS:
-            return _run(settings)
+            return within(_run(settings), settings, "flops")
         case [option] if option is MFU:
             return _utilisation(settings)
         case [_]:
             return _comparison(settings)
         case _:
-            return _breakdown(settings)
+            return within(_breakdown(settings), settings, "flops")
 
 
 def _only(settings: Settings, options: tuple[Option, ...], where: str) -> None:
@@ -136,7 +138,7 @@ def _comparison(settings: Settings) -> Answer:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *TUNING, TOKENS, MFU, *MACHINES, COMPARE, *COUNT, DEPTH, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *TUNING, MAX, TOKENS, MFU, *MACHINES, COMPARE, *COUNT, DEPTH, *SHOW),
     (
         "tfcalc flops --seq 1024 --batch 8",
         "tfcalc flops --train --seq 1024 --batch 8 --attention causal",
@@ -145,5 +147,7 @@ COMMAND = Command(
         "tfcalc flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100 --seq 8192",
         "tfcalc flops gpt2 --train --compare-conventions",
         "tfcalc flops llama-3-8b --train --seq 4k --lora 16",
+        "tfcalc flops gpt2 --seq 1k --max 500G",
     ),
+    code,
 )

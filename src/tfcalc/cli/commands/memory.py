@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.memory import memory
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.limit import code
 from tfcalc.cli.commands.plans import PLANS, Plans, memory_plans
 from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
 from tfcalc.cli.settings import Settings
@@ -19,8 +20,8 @@ TIMELINE = Option(
     "timeline", ("--timeline",), "the phases of a training step, each at its peak, and a chart", switch=True
 )
 BUDGET = (
-    Option("budget", ("--budget",), "does it fit in this much memory: 80GB, 79.2GiB"),
-    Option("gpu", ("--gpu",), "does it fit on this GPU, or on several: h100, 8xh100, 24GB"),
+    Option("budget", ("--budget",), "does it fit in this much memory, in one line: 80GB, 79.2GiB"),
+    Option("gpu", ("--gpu",), "does it fit on this GPU, or on several, and what would: h100, 8xh100, 24GB"),
     Option(
         "margin",
         ("--margin",),
@@ -45,14 +46,10 @@ def answer(settings: Settings) -> Answer:
     return _needed(settings)
 
 
-def code(answer: Answer) -> int:
-    """1 where it does not fit."""
-    return 0 if getattr(answer, "fits", True) else 1
-
-
 def _fits(settings: Settings) -> Answer:
     from tfcalc.analysis.budget import of_card
     from tfcalc.analysis.fits import MARGIN, fits
+    from tfcalc.analysis.limited import InOneLine
 
     if settings.get("budget") and settings.get("gpu"):
         raise UsageError("--budget and --gpu both set the budget", "leave one of them out")
@@ -61,7 +58,7 @@ def _fits(settings: Settings) -> Answer:
         settings.refuse(("utilization",), "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")
     model, asked = _asked(settings)
     budget = settings.get("budget") or of_card(settings.get("gpu"))
-    return fits(
+    found = fits(
         model,
         budget,
         asked.workload,
@@ -72,6 +69,7 @@ def _fits(settings: Settings) -> Answer:
         margin=settings.get("margin", MARGIN),
         utilization=settings.get("utilization"),
     )
+    return InOneLine(found) if settings.get("budget") else found
 
 
 def _asked(settings: Settings) -> tuple[Model, Plans]:
@@ -111,6 +109,7 @@ COMMAND = Command(
         "tfcalc memory gpt2 --train --batch 8 --seq 1024 --timeline",
         "tfcalc memory llama-3-8b --serve --context 32k --concurrency 16 --weights int4 --kv fp8 --cache paged",
         "tfcalc memory llama-3-8b --serve --context 8k --concurrency 4 --gpu h100",
+        "tfcalc memory llama-3-8b --serve --context 8k --budget 24GB",
         "tfcalc memory llama-3-8b --weights nf4",
         "tfcalc memory --dtype int4 --json",
     ),

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfcalc.analysis.params import params
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.limit import at_most, code, within
 from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, TUNING, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.report import Report
 
+if TYPE_CHECKING:
+    from tfcalc.report.answer import Answer
+
+MAX = at_most("parameters", "1.4B")
 APPROX = Option("approx", ("--approx",), "also without biases and norms", switch=True)
 VIA = Option(
     "via", ("--via",), "torch: count with transformers, for a model type that tfcalc does not support", ("torch",)
 )
 
 
-def answer(settings: Settings) -> Report:
+def answer(settings: Settings) -> Answer:
     """Count them, by formulas or through transformers."""
-    return _through(settings) if settings.get("via") else _counted(settings)
+    return within(_through(settings) if settings.get("via") else _counted(settings), settings, "params")
 
 
 def _counted(settings: Settings) -> Report:
@@ -38,12 +45,14 @@ def _through(settings: Settings) -> Report:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, *TUNING, DEPTH, APPROX, VIA, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, *TUNING, MAX, DEPTH, APPROX, VIA, *SHOW),
     (
         "tfcalc params --d-model 512 --layers 6",
         "tfcalc params llama-3-8b",
         "tfcalc params deepseek-v3 --json",
         "tfcalc params llama-3-8b --layers 16 -q",
         "tfcalc params llama-3-8b --lora 16 --lora-targets q_proj,v_proj",
+        "tfcalc params llama-3.2-1b --max 1.4B",
     ),
+    code,
 )

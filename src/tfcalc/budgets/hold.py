@@ -1,0 +1,98 @@
+"""One limit held against one number: exactly, and told in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.budgets.limits import EQUALS, MAX, MAX_DECREASE, MAX_INCREASE, MIN, RELATIVE
+from tfcalc.units import grouped, short, short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.budgets.limits import Amount
+
+Value = int | float
+
+WORDS: Mapping[str, str] = {
+    MAX: "at most {}",
+    MIN: "at least {}",
+    EQUALS: "exactly {}",
+    MAX_INCREASE: "at most +{}",
+    MAX_DECREASE: "at most -{}",
+}
+UPPER = (MAX, MAX_INCREASE)
+LOWER = (MIN, MAX_DECREASE)
+NAMES = {"params": "parameters", "flops": "FLOPs", "bytes": "bytes"}
+
+
+class Told(NamedTuple):
+    """How amounts of a ``unit`` (params, flops, bytes, or "") are written; ``system`` is iec or si."""
+
+    unit: str
+    system: str = "iec"
+
+    def amount(self, value: Value | Fraction) -> str:
+        """``4.00 GiB``, ``8.03B``, ``137G``, ``4,096``: three figures where they have a unit."""
+        if self.unit == "bytes":
+            return short_bytes(float(value), self.system)
+        if self.unit:
+            return short(_plain(value), billion="B" if self.unit == "params" else "G")
+        return grouped(_plain(value))
+
+    def pair(self, base: Value, value: Value) -> tuple[str, str]:
+        """Both, in all digits where three figures are the same."""
+        both = self.amount(base), self.amount(value)
+        return both if both[0] != both[1] or not isinstance(value, int) else (f"{base:,}", f"{value:,}")
+
+    def change(self, base: Value, value: Value) -> str:
+        """``4.00 GiB -> 8.00 GiB (+100.0 %)``."""
+        if base == value:
+            return f"{self.amount(value)} (unchanged)"
+        old, new = self.pair(base, value)
+        return f"{old} -> {new} ({growth(base, value)})"
+
+
+def growth(base: Value, value: Value) -> str:
+    """``+100.0 %``; the difference itself where the percentage says nothing."""
+    difference = exact(value) - exact(base)
+    percent = f"{float(100 * difference / abs(exact(base))):+,.1f}" if base else ""
+    return f"{percent} %" if percent.strip("+-") not in ("", "0.0") else f"{_plain(difference):+,}"
+
+
+def exact(value: Value) -> Fraction:
+    """The number as it is written in decimal."""
+    return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
+
+
+def bound(rule: str, limit: Amount, base: Value | None) -> Fraction:
+    """The most, or the least, that the rule allows; of a relative one, for this ``base``."""
+    amount = exact(limit.value)
+    if rule not in RELATIVE:
+        return amount
+    assert base is not None, "a relative limit has a base"
+    before = exact(base)
+    change = abs(before) * amount / 100 if limit.percent else amount
+    return before + change if rule == MAX_INCREASE else before - change
+
+
+def over(rule: str, value: Value, allowed: Fraction) -> bool:
+    """Whether the value is beyond what is allowed."""
+    number = exact(value)
+    return number > allowed if rule in UPPER else number < allowed if rule in LOWER else number != allowed
+
+
+def sentence(rule: str, limit: Amount, told: Told, value: Value, base: Value | None, allowed: Fraction) -> str:
+    """``4.00 GiB -> 8.00 GiB (+100.0 %), at most +10 % (max_increase)``; by how much it is over an absolute limit."""
+    number = told.amount(value) if base is None else told.change(base, value)
+    text = f"{number}, {WORDS[rule].format(limit.text.replace('%', ' %').replace('  ', ' '))} ({rule})"
+    if rule in RELATIVE or rule == EQUALS or not over(rule, value, allowed):
+        return text
+    distance = abs(exact(value) - allowed)
+    return f"{text}, {told.amount(distance)} {'over' if rule in UPPER else 'under'}"
+
+
+def _plain(value: Value | Fraction) -> Value:
+    if not isinstance(value, Fraction):
+        return value
+    return int(value) if value.denominator == 1 else float(value)

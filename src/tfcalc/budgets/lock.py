@@ -1,0 +1,117 @@
+"""tfcalc.lock.json: the numbers of all budgets as they were recorded, with what they rest on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfcalc.errors import BadFile
+from tfcalc.reader import reading
+
+if TYPE_CHECKING:
+    from tfcalc.budgets.hold import Value
+    from tfcalc.budgets.numbers import Number
+
+NAME = "tfcalc.lock.json"
+SCHEMA_VERSION = 1
+LARGEST = 4 << 20
+DIGITS = 16
+REMEDY = "restore it from git, or delete it and run tfcalc budget --update"
+
+Key = tuple[str, str, str]
+"""Model, scenario ("" for none) and metric."""
+
+
+class Record(NamedTuple):
+    """A recorded ``value``, and digests of the ``definitions`` it rests on and of the model's own ``fields``.
+
+    ``reason`` is why it was last raised.
+    """
+
+    model: str
+    scenario: str | None
+    metric: str
+    value: Value
+    definitions: str
+    fields: str
+    reason: str = ""
+
+    @property
+    def key(self) -> Key:
+        """By which it is found."""
+        return self.model, self.scenario or "", self.metric
+
+
+class Lock(NamedTuple):
+    """The recorded values, the ``version`` of tfcalc that counted them, and what was pinned and asked then."""
+
+    version: str
+    conventions: Mapping[str, object]
+    scenarios: Mapping[str, Mapping[str, object]]
+    records: Mapping[Key, Record]
+
+    def text(self) -> str:
+        """The file: sorted, a line for each value, the same bytes for the same values."""
+        lines = [json.dumps(self.records[key]._asdict(), ensure_ascii=False) for key in sorted(self.records)]
+        head = {
+            "schema_version": SCHEMA_VERSION,
+            "tfcalc": self.version,
+            "conventions": _sorted(self.conventions),
+            "scenarios": {name: _sorted(self.scenarios[name]) for name in sorted(self.scenarios)},
+        }
+        opened = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
+        values = ",\n    ".join(lines)
+        return opened + ',\n  "values": [' + (f"\n    {values}\n  " if lines else "") + "]\n}\n"
+
+
+def _sorted(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: values[name] for name in sorted(values)}
+
+
+def digest(value: object) -> str:
+    """A few digits that differ where the values do."""
+    from hashlib import sha256
+
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def record(key: Key, number: Number, options: Mapping[str, object], reason: str = "") -> Record:
+    """What is recorded of a number, which was asked for with these ``options`` of a scenario."""
+    model, scenario, metric = key
+    definitions = digest([number.conventions, dict(options)])
+    return Record(model, scenario or None, metric, number.value, definitions, digest(number.model), reason)
+
+
+def read(path: Path) -> Lock:
+    """The recorded values of a file. Raises BadFile for one that cannot be read, or is none."""
+    with reading(path):
+        raw = path.read_bytes() if path.stat().st_size <= LARGEST else b""
+    try:
+        return _parsed(json.loads(raw.decode()))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        what = "it lacks " if isinstance(error, KeyError) else ""
+        raise BadFile(f"{path} is no file of recorded values: {what}{error}", REMEDY) from None
+
+
+def _parsed(table: Any) -> Lock:
+    """Raises KeyError, TypeError or ValueError for anything else than what ``text`` writes."""
+    if table["schema_version"] != SCHEMA_VERSION:
+        raise ValueError(f"its schema_version is {table['schema_version']!r}, not {SCHEMA_VERSION}")
+    version, conventions, scenarios = table["tfcalc"], table["conventions"], table["scenarios"]
+    records = [Record(**one) for one in table["values"]]
+    tables = [conventions, scenarios, *scenarios.values()]
+    if not isinstance(version, str) or not all(isinstance(one, dict) for one in tables):
+        raise TypeError("its tfcalc, conventions or scenarios are of another type")
+    for one in records:
+        number = isinstance(one.value, int | float) and not isinstance(one.value, bool)
+        texts = (one.model, one.metric, one.definitions, one.fields, one.reason, one.scenario or "")
+        if not number or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"the record {_short(one)} is of another type")
+    return Lock(version, conventions, scenarios, {one.key: one for one in records})
+
+
+def _short(one: Record) -> str:
+    return f"{one.model!r:.80} {one.metric!r:.80}"

@@ -1,0 +1,175 @@
+"""Every budget held against every model that it is for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.budgets.before import Before
+from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED, WARNING, Check, Checked, Place
+from tfcalc.budgets.file import matches
+from tfcalc.budgets.hold import Told, bound, over, sentence
+from tfcalc.budgets.keys import ERROR
+from tfcalc.budgets.limits import RELATIVE, Amount
+from tfcalc.budgets.metric import Metric, read
+from tfcalc.budgets.moved import culprit, line_of
+from tfcalc.budgets.sources import Source, here
+from tfcalc.errors import BadFile, TfcalcError, Unavailable
+
+if TYPE_CHECKING:
+    from tfcalc.budgets.before import Other
+    from tfcalc.budgets.file import Budget, BudgetFile
+    from tfcalc.budgets.numbers import Number, Numbers
+    from tfcalc.budgets.sources import Fields
+
+EXPIRES = "expires"
+
+
+class Asked(NamedTuple):
+    """One budget of one model: what is asked, what the number is now, and what it was."""
+
+    budget: Budget
+    source: Source
+    metric: Metric
+    now: Number
+    before: Before
+
+
+class Run:
+    """The budgets of a file, the models of ``folder``, and the ``other`` side; ``pattern`` leaves models out."""
+
+    def __init__(self, file: BudgetFile, folder: Path, numbers: Numbers, other: Other, pattern: str = "*") -> None:
+        self.file, self.folder, self.numbers, self.other = file, folder, numbers, other
+        self.models = [entry for name, entry in file.models.items() if matches(pattern, name)]
+        self._sources: dict[str, Source] = {}
+
+    def checked(self, today: date) -> Checked:
+        """The answer: every limit held, on this day."""
+        checks = tuple(
+            check
+            for budget in self.file.budgets
+            for source in self.of(budget)
+            for check in self._held(budget, source, today)
+        )
+        return Checked(shown(Path(self.file.path)), checks, tuple(self.other.notes))
+
+    def of(self, budget: Budget) -> Iterator[Source]:
+        """The models that a budget is for."""
+        for entry in self.models:
+            if any(matches(pattern, entry.name) for pattern in budget.models):
+                if entry.name not in self._sources:
+                    self._sources[entry.name] = here(entry, self.folder)
+                yield self._sources[entry.name]
+
+    def number(self, budget: Budget, source: Source) -> Number:
+        """The number of the model as it is. Raises BadFile where it has none, with the place of the budget."""
+        try:
+            return self.numbers.of(source, read(budget.metric), budget.scenario, self.file.conventions)
+        except Unavailable:
+            raise
+        except TfcalcError as error:
+            scenario = f", scenario {budget.scenario}" if budget.scenario else ""
+            place = f"{shown(Path(self.file.path))}:{budget.line}: {budget.metric} of {source.entry.name}{scenario}"
+            raise BadFile(f"{place}: {error.message}", error.hint) from None
+
+    def _held(self, budget: Budget, source: Source, today: date) -> Iterator[Check]:
+        """A check for each limit of a budget; one alone where it has expired."""
+        metric = read(budget.metric)
+        if budget.expires and today >= budget.expires:
+            yield self._expired(budget, source, metric)
+            return
+        now = self.number(budget, source)
+        asked = Asked(budget, source, metric, now, self.other.of(source, metric, budget.scenario, now))
+        for rule, limit in budget.limits.items():
+            yield self._check(asked, rule, limit)
+
+    def _expired(self, budget: Budget, source: Source, metric: Metric) -> Check:
+        assert budget.expires, "it is only asked of those that do"
+        day = budget.expires.isoformat()
+        said = f"{metric}: its budget expired on {day}; set a new date, or remove it"
+        return Check(
+            source.entry.name,
+            budget.scenario,
+            str(metric),
+            metric.unit,
+            EXPIRES,
+            Amount(day, 0, percent=False),
+            None,
+            None,
+            "",
+            _failing(budget),
+            budget.why,
+            _line(budget, source, said),
+            self._line_of(budget),
+        )
+
+    def _check(self, asked: Asked, rule: str, limit: Amount) -> Check:
+        budget, source, metric, now, before = asked
+        told = Told(metric.unit, str(self.file.conventions.get("units", "iec")))
+        if rule in RELATIVE and before.value is None:
+            status, said = before.status, f"{told.amount(now.value)}, {rule} {limit.text}: {before.reason}"
+        else:
+            allowed = bound(rule, limit, before.value)
+            warned = budget.warn is not None and over(rule, now.value, bound(rule, budget.warn, before.value))
+            beyond = over(rule, now.value, allowed)
+            status = _failing(budget) if beyond else WARNING if warned else PASSED
+            said = sentence(rule, limit, told, now.value, before.value, allowed)
+            if warned and not beyond and budget.warn:
+                said += f", a warning from {budget.warn.text}"
+        return Check(
+            source.entry.name,
+            budget.scenario,
+            str(metric),
+            metric.unit,
+            rule,
+            limit,
+            now.value,
+            before.value,
+            self.other.name if before.value is not None else "",
+            status,
+            budget.why,
+            _line(budget, source, f"{metric} {said}"),
+            self._line_of(budget) if status in (PASSED, NEW, NOT_COMPARABLE) else self._place(asked),
+        )
+
+    def _place(self, asked: Asked) -> Place:
+        """The line of the field that moved the number, where one did; else that of the budget."""
+        budget, source, metric, now, before = asked
+        then = before.source
+        if then is None or source.fields is None or then.fields is None or before.value is None:
+            return self._line_of(budget)
+        up, base, scenario = now.value > before.value, before.value, budget.scenario
+
+        def moves(fields: Fields) -> bool:
+            value = self.numbers.of(then._replace(fields=fields), metric, scenario, self.file.conventions).value
+            return value != base and (value > base) == up
+
+        field = culprit(then.fields, source.fields, moves) if now.value != base else None
+        if field is None:
+            return self._line_of(budget)
+        text = Path(source.path).read_text(encoding="utf-8-sig")
+        return Place(shown(Path(source.path)), line_of(text, field))
+
+    def _line_of(self, budget: Budget) -> Place:
+        return Place(shown(Path(self.file.path)), budget.line)
+
+
+def shown(path: Path) -> str:
+    """A path as people read it: from the folder that the program runs in."""
+    try:
+        return os.path.relpath(path).replace(os.sep, "/")
+    except (OSError, ValueError):  # that folder is gone, or on another drive
+        return str(path)
+
+
+def _failing(budget: Budget) -> str:
+    return FAILED if budget.severity == ERROR else WARNING
+
+
+def _line(budget: Budget, source: Source, said: str) -> str:
+    """``chat, serving: memory.kv_cache_bytes … ; why: …``."""
+    scenario = f", {budget.scenario}" if budget.scenario else ""
+    return f"{source.entry.name}{scenario}: {said}" + (f"; why: {budget.why}" if budget.why else "")

@@ -1,0 +1,67 @@
+"""A command asked about a model of a budget: by the options of its scenario, as if they had been typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfcalc.cli.budget_options import of_model
+from tfcalc.cli.commands import command
+from tfcalc.cli.messages import tell
+from tfcalc.cli.settings import FILE, FLAG, Given, completed
+from tfcalc.cli.values import read
+
+if TYPE_CHECKING:
+    from tfcalc.budgets.sources import Fields, Source
+    from tfcalc.configs.published import HFModel
+    from tfcalc.families.transformer import Transformer
+
+MODEL = "model"
+
+
+class Asker:
+    """Asks commands. A model is built once, and its warnings are told once, whatever is asked of it."""
+
+    def __init__(self, *, ascii_only: bool = False) -> None:
+        self.ascii_only = ascii_only
+        self._models: dict[tuple[int, str | None, object], tuple[Source, Transformer | HFModel]] = {}
+
+    def __call__(self, name: str, source: Source, options: Fields, conventions: Fields) -> Mapping[str, Any]:
+        """The JSON object of the command's answer; options that another command has are not of this one.
+
+        Raises what the command raises; UsageError for a value that an option does not take.
+        """
+        asked = command(name)
+        known = {option.name: option for option in (*of_model(), *asked.options)}
+        where = ((source.entry.options, FLAG), (options, FLAG), (conventions, FILE))
+        given = {
+            name: Given(read(known[name], value, known[name].keys[0]), place, known[name].keys[0])
+            for values, place in where
+            for name, value in values.items()
+            if name in known
+        }
+        model = self._model(source)
+        given[MODEL] = Given(source.path or source.entry.preset or "", FLAG, MODEL)
+        settings = completed(given, asked.options)
+        settings.named = model
+        answer = asked.answer(settings)
+        return answer.to_dict()
+
+    def _model(self, source: Source) -> Transformer | HFModel:
+        entry, read_as = source.entry, str(source.entry.options.get("treat_as", ""))
+        key = (id(source.fields), entry.preset, read_as)
+        if key not in self._models:
+            self._models[key] = source, self._built(source, read_as)
+        return self._models[key][1]
+
+    def _built(self, source: Source, read_as: str) -> Transformer | HFModel:
+        from tfcalc.catalog import from_config, preset
+        from tfcalc.families.transformer import Transformer
+
+        if source.fields is None:
+            named = source.entry.preset
+            return preset(named).model(treat_as=read_as) if named else Transformer()
+        model = from_config(source.fields, treat_as=read_as)
+        for warning in model.warnings:
+            tell(f"tfcalc: {source.path}: {warning}", ascii_only=self.ascii_only)
+        return model

@@ -1,0 +1,193 @@
+"""``tfcalc budget``."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfcalc import __version__
+from tfcalc.budgets.checks import Checked
+from tfcalc.budgets.formats import FORMATS
+from tfcalc.cli.commands import Command
+from tfcalc.cli.options import FORMATS as GENERAL
+from tfcalc.cli.options import SHOW, Option
+from tfcalc.errors import BadFile, TfcalcError, Unavailable, UsageError, nearest
+from tfcalc.printable import quoted
+from tfcalc.settings_file import text_of
+
+if TYPE_CHECKING:
+    from tfcalc.budgets.before import Other
+    from tfcalc.budgets.file import BudgetFile
+    from tfcalc.budgets.numbers import Numbers
+    from tfcalc.budgets.update import Updated
+    from tfcalc.cli.settings import Settings
+    from tfcalc.report.answer import Answer
+
+OWN = (
+    Option("file", ("--file", "-f"), "the file with the budgets [default: the nearest tfcalc.toml or pyproject.toml]"),
+    Option("base", ("--base",), "compare with this git revision: origin/main, HEAD~1"),
+    Option("baseline", ("--baseline",), "file of recorded values [default: tfcalc.lock.json beside the file]"),
+    Option("update", ("--update",), "record the values of today in that file", switch=True),
+    Option("reason", ("--reason",), "with --update: why recorded values rise"),
+    Option("only", ("--model",), "only models of this name or pattern: chat*"),
+    Option("today", ("--today",), "the day for budgets that expire, as 2027-01-31 [default: the clock's]"),
+)
+SHOWN = tuple(
+    option._replace(known=tuple(dict.fromkeys((*GENERAL, *FORMATS)))) if option.name == "format" else option
+    for option in SHOW
+    if option.name not in ("notation", "formulas", "assumptions")
+)
+
+
+def answer(settings: Settings) -> Answer:
+    """Hold the budgets, or record the values."""
+    update = settings.get("update", False)
+    if not update:
+        settings.refuse(("reason",), "without --update", {}, "add --update")
+    else:
+        settings.refuse(("base", "only", "today"), "with --update", {})
+    if settings.get("base") and settings.get("baseline"):
+        raise UsageError("--base and --baseline both name what to compare with", "leave one of them out")
+    path = _path(settings)
+    file = _parsed(text_of(path), str(path))
+    if not file.budgets:
+        raise BadFile(f"{path} has no [[budget]]", "write one, or begin with tfcalc init")
+    return _updated(settings, file) if update else _checked(settings, file)
+
+
+def _path(settings: Settings) -> Path:
+    """The file with the budgets. Raises BadFile where there is none."""
+    from tfcalc.budgets.file import find
+
+    if settings.get("file"):
+        return Path(settings.get("file"))
+    path = find(Path.cwd())
+    if path is None:
+        raise BadFile("no tfcalc.toml here or above", "tfcalc init writes one, or name it: --file FILE")
+    return path
+
+
+def _parsed(text: str, path: str) -> BudgetFile:
+    from tfcalc.budgets.file import read_budgets
+    from tfcalc.cli.budget_options import known_options
+
+    return read_budgets(text, path, known_options())
+
+
+def _checked(settings: Settings, file: BudgetFile) -> Checked:
+    from tfcalc.budgets.run import Run
+
+    numbers, folder = _numbers(settings, file), Path(file.path).parent
+    run = Run(file, folder, numbers, _other(settings, file, numbers), settings.get("only", "*"))
+    if not run.models:
+        only = settings.get("only")
+        raise UsageError(f"--model {quoted(only)} matches none of [models]", nearest(only, file.models))
+    return run.checked(_today(settings))
+
+
+def _numbers(settings: Settings, file: BudgetFile) -> Numbers:
+    from tfcalc.budgets.numbers import Numbers
+    from tfcalc.cli.asking import Asker
+
+    return Numbers(Asker(ascii_only=settings.get("ascii", False)), file.scenarios)
+
+
+def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Other:
+    """What the numbers are compared with: the revision, else the recorded values, else nothing."""
+    from tfcalc.budgets.before import NOTHING, AtRevision, Nothing, Recorded
+    from tfcalc.budgets.lock import read
+    from tfcalc.budgets.run import shown
+    from tfcalc.budgets.sources import Revision
+
+    ref = settings.get("base")
+    if ref:
+        try:
+            return AtRevision(Revision(ref, file, Path(file.path).parent, _parsed), numbers, file)
+        except Unavailable:
+            raise
+        except TfcalcError as error:
+            return Nothing(ref, error.message)
+    path = _baseline(settings, file)
+    if not path.exists() and not settings.get("baseline"):
+        return Nothing("", NOTHING)
+    return Recorded(read(path), shown(path), file, __version__)
+
+
+def _updated(settings: Settings, file: BudgetFile) -> Updated:
+    """Record the values of today, and write them."""
+    from tfcalc.budgets.before import NOTHING, Nothing
+    from tfcalc.budgets.lock import read
+    from tfcalc.budgets.run import Run, shown
+    from tfcalc.budgets.update import updated
+
+    path = _baseline(settings, file)
+    run = Run(file, Path(file.path).parent, _numbers(settings, file), Nothing("", NOTHING))
+    before = read(path) if path.exists() else None
+    found = updated(run, before, shown(path), __version__, settings.get("reason", ""))
+    try:
+        path.write_text(found.lock.text(), encoding="utf-8", newline="\n")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no file can be called so"
+        raise UsageError(f"cannot write {quoted(str(path))}: {why}", "name a file: --baseline FILE") from None
+    return found
+
+
+def _baseline(settings: Settings, file: BudgetFile) -> Path:
+    from tfcalc.budgets.lock import NAME
+
+    given = settings.get("baseline")
+    return Path(given) if given else Path(file.path).parent / NAME
+
+
+def _today(settings: Settings) -> date:
+    """The day that was given, else that of SOURCE_DATE_EPOCH, else the clock's."""
+    given, epoch = settings.get("today"), os.environ.get("SOURCE_DATE_EPOCH")
+    if given:
+        try:
+            return date.fromisoformat(given)
+        except ValueError:
+            raise UsageError(f"--today {quoted(given)} is not a date", "write --today 2027-01-31") from None
+    try:
+        return datetime.fromtimestamp(int(epoch) if epoch else time.time(), UTC).date()
+    except (ValueError, OverflowError, OSError):
+        fact = f"SOURCE_DATE_EPOCH {quoted(epoch)} is not a number of seconds since 1970"
+        raise UsageError(fact, "unset it, or give --today") from None
+
+
+def code(answer: Answer) -> int:
+    """1 over budget, 3 where something is not comparable."""
+    return answer.exit_code if isinstance(answer, Checked) else 0
+
+
+def write(answer: Checked | Updated, settings: Settings) -> None:
+    """In a format of its own, or as any answer."""
+    from tfcalc.cli.output import deliver, show
+
+    form = settings.get("format", "table")
+    if form == "github" and isinstance(answer, Checked):
+        from tfcalc.budgets.formats.github import summarize
+
+        summarize(answer, os.environ)
+    if form in FORMATS and isinstance(answer, Checked) and not settings.get("quiet"):
+        from tfcalc.budgets.formats import written
+
+        deliver(written(answer, form), settings)
+    else:
+        show(answer, settings)
+
+
+COMMAND = Command(
+    answer,
+    (*OWN, *SHOWN),
+    (
+        "tfcalc budget",
+        "tfcalc budget --base HEAD~1",
+        "tfcalc budget --format markdown",
+        "tfcalc budget --update",
+    ),
+    code,
+    write,
+)

@@ -1,0 +1,59 @@
+"""The value of an option, whether it came as text or as a TOML value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfcalc.cli.options import Option
+from tfcalc.dimensions import check_size
+from tfcalc.errors import InvalidModel, UsageError, one_of
+from tfcalc.printable import quoted
+from tfcalc.units import parse_amount, parse_count, parse_length
+
+Value = int | float | str | bool | tuple[str, ...]
+
+TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+def read(option: Option, raw: Any, called: str) -> Value:
+    """One value of an option, which is ``called`` so where it was given. Raises UsageError."""
+    if option.several:
+        return tuple(raw)
+    if option.switch:
+        return _switch(raw, called)
+    if option.number:
+        return _number(option, raw, called)
+    if option.amount:
+        if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+            raise UsageError(f"{called} {quoted(raw)} is not a number", "give a number above 0")
+        try:
+            return parse_amount(raw)
+        except UsageError as error:
+            raise UsageError(f"{called} {error.message}", error.hint) from None
+    if not isinstance(raw, str):
+        raise UsageError(f"{called} {quoted(raw)} is not text", "put it in quotes")
+    return one_of(called, option.spellings.get(raw.lower(), raw), option.known) if option.known else raw
+
+
+def _number(option: Option, raw: object, called: str) -> int:
+    if isinstance(raw, bool) or not isinstance(raw, int | str):
+        hint = f"give an integer of at least {option.least}"
+        raise UsageError(f"{called} {quoted(raw)} is not a whole number", hint)
+    try:
+        number = parse_length(raw) if option.length else parse_count(raw)
+    except UsageError as error:
+        raise UsageError(f"{called} {error.message}", error.hint) from None
+    try:
+        check_size(called, number, option.least, option.most)
+    except InvalidModel as error:
+        raise UsageError(error.message, error.hint) from None
+    return number
+
+
+def _switch(raw: object, called: str) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    word = str(raw).lower()
+    if word not in (*TRUE, *FALSE):
+        raise UsageError(f"{called} {quoted(raw)} is neither true nor false", "write true or false")
+    return word in TRUE
