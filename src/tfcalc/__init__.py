@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.check import check
     from tfcalc.analysis.explain import explain
     from tfcalc.analysis.fits import fits
     from tfcalc.analysis.flops import flops
@@ -50,6 +51,7 @@ _HOME = {
     "Unavailable": "errors",
     "UsageError": "errors",
     "Workload": "workload",
+    "check": "analysis.check",
     "compare": "analysis.side_by_side",
     "explain": "analysis.explain",
     "flops": "analysis.flops",
@@ -81,6 +83,7 @@ __all__ = [
     "Unavailable",
     "UsageError",
     "Workload",
+    "check",
     "compare",
     "explain",
     "fits",

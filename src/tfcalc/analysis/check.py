@@ -17,7 +17,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.letters import spelled
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import TfcalcError, UsageError
-from tfcalc.expressions import Ratio, expanded, read_formula
+from tfcalc.expressions import Ratio, expanded, read_formula, settled
 from tfcalc.printable import quoted
 from tfcalc.report import polynomial
 from tfcalc.symbols import letters as letters_of
@@ -90,18 +90,19 @@ def check(
     typed = ORDER.fullmatch(text) if own.order else None
     read = read_formula(typed[1] if typed else text, names)
     yours = expanded(read, {name: meaning[letter] for name, letter in names.items()})
-    yours = Ratio(growth(yours.top)) if own.order and yours.top != own.closed else yours
-    difference = yours - Ratio(own.closed)
+    yours = Ratio(growth(yours.top)) if own.order and yours.top != settled(own.closed) else yours
+    right = settled(own.closed)
+    difference = yours - Ratio(right)
     causes: tuple[Cause, ...] = ()
     share: Ratio | None = None
     instead = ""
     if difference.top.terms and of in COUNTS:
         tree = to_open(model, of, run, conventions, training=training, serving=serving, general=general)
-        lines = opened(target, of, tree).lines
-        if sum((line.formula for line in lines), start=Polynomial({})) == own.closed:
+        lines = [line._replace(formula=settled(line.formula)) for line in opened(target, of, tree).lines]
+        if sum((line.formula for line in lines), start=Polynomial({})) == right:
             causes = causes_of(difference, lines)
         if len(causes) != 1 or causes[0].cost > FAR_FETCHED:
-            share = proportion(yours, own.closed)
+            share = proportion(yours, right)
             instead = "" if share else _of_another_question(yours, target, of, tree, conventions, general=general)
     return Check(
         target=target,
@@ -109,7 +110,7 @@ def check(
         of=of,
         text=text,
         yours=yours,
-        right=own.closed,
+        right=right,
         order=own.order,
         causes=() if instead or share else causes,
         share=share,

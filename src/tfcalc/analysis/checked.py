@@ -150,6 +150,7 @@ class Check:
                 }
                 for cause in self.causes
             ],
+            "proportion": None if self.share is None else ratio_text(self.share, own),
             "instead": self.instead,
             "legend": dict(self.legend),
         }
