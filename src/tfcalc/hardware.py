@@ -202,11 +202,11 @@ def short_memory(amount: str) -> str:
 
 def _of_memory(found: list[Accelerator], name: str) -> list[Accelerator]:
     """Those that have as much memory as the name says, first; where none has, that is an error."""
-    said = re.search(r"(\d+) ?gi?b", name.lower())
+    said = re.search(r"(\d+) ?gi?b", name.lower(), re.ASCII)
     if not said:
         return found
-    asked = int(said[1])
-    far = {one.name: abs(asked - float(one.memory.split()[0])) / asked for one in found}
+    asked, known = float(said[1]), {one.name: float(one.memory.split()[0]) for one in found}
+    far = {name: abs(asked - memory) / memory for name, memory in known.items()}
     if min(far.values()) > SAME_MEMORY:
         has = ", ".join(f"{one.name} ({one.memory})" for one in found)
         raise UsageError(f"no accelerator {quoted(name)} is known", f"known: {has}")

@@ -20,6 +20,8 @@ BYTES |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**50}
 _NUMBER = r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)"
 _LONGEST = 64
 _ABSURD = 10**30
+_PLAIN = 30
+"""Digits of a number that is below it, whatever they are."""
 
 LARGEST_PREFIX = 1e18
 
@@ -34,7 +36,7 @@ def parse_count(text: str | int) -> int:
     """
     if isinstance(text, int):
         return text
-    if len(text) <= _LONGEST and text.isascii() and text.isdigit():
+    if len(text) <= _PLAIN and text.isascii() and text.isdigit():
         return int(text)
     value = exact(text, "write 512, 4_096, 128k, 128Ki, 7B or 1e12")
     if value.denominator != 1:
@@ -117,7 +119,7 @@ def exact(text: str, remedy: str, units: Mapping[str, int] | None = None) -> Fra
     from fractions import Fraction  # rarely needed: plain digits are read without it
 
     value = Fraction(match[1].replace("_", "").replace(",", "")) * scale
-    if value > _ABSURD:
+    if abs(value) > _ABSURD:
         raise UsageError(f"{text!r} is too large", "is it a typo?")
     return value
 

@@ -15,10 +15,16 @@ from collections.abc import Callable
 
 from tools.fuzz.checkpoints import checkpoint
 from tools.fuzz.findings import FOUND, resident
+from tools.fuzz.formulas import formulas
+from tools.fuzz.headers import headers
 from tools.fuzz.kinds import config, junk, raw, settings, valid
 from tools.fuzz.laws import laws
 from tools.fuzz.library import library
+from tools.fuzz.names import names
+from tools.fuzz.numbers import numbers
+from tools.fuzz.options import options, substitutes
 from tools.fuzz.program import WATCH, WORK, Hang
+from tools.fuzz.toml_files import budgets, limits, settings_table
 
 KINDS: dict[str, tuple[Callable[[random.Random], None], int]] = {
     "junk": (junk, 40),
@@ -29,6 +35,15 @@ KINDS: dict[str, tuple[Callable[[random.Random], None], int]] = {
     "library": (library, 6),
     "checkpoint": (checkpoint, 4),
     "laws": (laws, 3),
+    "numbers": (numbers, 10),
+    "headers": (headers, 10),
+    "names": (names, 10),
+    "budgets": (budgets, 10),
+    "limits": (limits, 10),
+    "tables": (settings_table, 10),
+    "options": (options, 10),
+    "formulas": (formulas, 10),
+    "substitutes": (substitutes, 10),
 }
 """Each kind of input, and how often of a hundred it is drawn."""
 

@@ -13,7 +13,7 @@ from tools.fuzz.program import WORK, call
 def checkpoint(draw: random.Random) -> None:
     """Headers of .safetensors and .gguf that are cut off, huge, negative, wrong."""
     folder = WORK / "checkpoints"
-    name, data = _safetensors(draw) if draw.random() < 0.5 else _gguf(draw)
+    name, data = damaged_safetensors(draw) if draw.random() < 0.5 else damaged_gguf(draw)
     path = folder / name
     path.write_bytes(data)
     index = None
@@ -54,7 +54,8 @@ def checkpoint(draw: random.Random) -> None:
         index.unlink()
 
 
-def _safetensors(draw: random.Random) -> tuple[str, bytes]:
+def damaged_safetensors(draw: random.Random) -> tuple[str, bytes]:
+    """A name, and a header whose shapes, offsets or length are junk."""
     shapes = [
         [2, 3],
         [0],
@@ -109,7 +110,9 @@ def _safetensors(draw: random.Random) -> tuple[str, bytes]:
     return draw.choice(["m.safetensors", "m.safetensors", "m.bin"]), data
 
 
-def _gguf(draw: random.Random) -> tuple[str, bytes]:
+def damaged_gguf(draw: random.Random) -> tuple[str, bytes]:
+    """A name, and a header with values, axes and counts that are junk."""
+
     def text(word: bytes) -> bytes:
         return struct.pack("<Q", len(word)) + word
 

@@ -18,7 +18,10 @@ from tfcalc.errors import TfcalcError
 
 WORK = Path(tempfile.gettempdir()) / f"tfcalc-fuzz-{os.getpid()}"
 LIMIT, LIMIT_OF_BUDGETS = 5.0, 10.0
-"""Seconds for an answer, and for one that is solved for."""
+"""Seconds after which an answer is given up, and one that is solved for."""
+
+SLOW = 1.0
+"""Seconds of the processor's time that an answer may take."""
 
 TOUCHES = frozenset(
     (

@@ -19,6 +19,7 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest, one_of
+from tfcalc.printable import quoted
 from tfcalc.report import SCHEMA_VERSION, polynomial
 from tfcalc.report.sheet import Column, Order, Sheet, for_people
 from tfcalc.report.style import Style
@@ -60,14 +61,17 @@ class Formula:
     def at(self, **sizes: Num) -> Any:
         """Its value at these sizes, given by the letters of its legend: ints give an exact int, arrays an array.
 
-        A size that is not given stays a symbol. Raises UsageError for a letter that does not occur in it.
+        A size that is not given stays a symbol. Raises UsageError for a letter that does not occur in it, or a number
+        that is not whole.
 
         >>> formula("core").at(h=512, n=6)
         44140544
         """
-        for letter in sizes:
+        for letter, size in sizes.items():
             if letter not in self.legend:
                 raise UsageError(f"{letter!r} does not occur in {self}", nearest(letter, self.legend))
+            if size is None or isinstance(size, float | str | bytes):
+                raise UsageError(f"{letter} = {quoted(size)} is no size", "give an int, or an array of them")
         return self.closed.at(sizes)
 
     def cell(self) -> Polynomial | Order:
@@ -210,6 +214,9 @@ def formula(
         for name, value in substitute.items():
             check_size(name, value)
         numbers = {by_letter[name]: value for name, value in substitute.items()}
+        if len(numbers) < len(substitute):
+            same = [quoted(name) for name in substitute if [*by_letter.values()].count(by_letter[name]) > 1]
+            raise UsageError(f"{' and '.join(same)} are the same size", "give one of them")
         notes += [
             f"{spelled(letter, notation)} does not occur in it, or follows from another size (see --general)"
             for letter in sorted(numbers.keys() - meanings)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -19,6 +20,8 @@ from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tfcalc.configs.published import HFModel
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
@@ -155,22 +158,37 @@ def settle(options: Sequence[Option], flags: Mapping[str, object], environ: Mapp
             given[option.name] = Given(read(option, environ[variable], variable), VARIABLE, variable)
         elif option.name in written and option.flags:
             key, value = written[option.name]
-            try:
-                given[option.name] = Given(read(option, value, key), FILE, key)
-            except UsageError as error:
-                raise BadFile(f"{path}: {error.message}", error.hint) from None
-    return completed(given, options)
+            unread = Given(False, FILE, key)
+            with _of_file(unread, path):
+                given[option.name] = unread._replace(value=read(option, value, key))
+    return completed(given, options, path)
 
 
-def completed(given: dict[str, Given], options: Iterable[Option]) -> Settings:
-    """These values, and those that options among them are short for. Raises UsageError where they contradict."""
+def completed(given: dict[str, Given], options: Iterable[Option], path: Path | None = None) -> Settings:
+    """These values, and those that options among them are short for.
+
+    Raises UsageError where they contradict, or BadFile where those of the settings file at ``path`` do.
+    """
     for option in options:
         if option.short_for and option.name in given and given[option.name].value:
             for name, meant in option.short_for:
-                _lengthen(given, option.name, name, given[option.name].value if meant is None else meant)
+                with _of_file(given[option.name], path):
+                    _lengthen(given, option.name, name, given[option.name].value if meant is None else meant)
     if "preset" in given:
-        _by_preset(given, {option.name for option in options})
+        with _of_file(given["preset"], path):
+            _by_preset(given, {option.name for option in options})
     return Settings(given)
+
+
+@contextmanager
+def _of_file(given: Given, path: Path | None) -> Iterator[None]:
+    """What is wrong with a value that a settings file gives is the file's mistake."""
+    try:
+        yield
+    except UsageError as error:
+        if given.source != FILE or path is None:
+            raise
+        raise BadFile(f"{path}: {error.message}", error.hint) from None
 
 
 def _by_preset(given: dict[str, Given], known: Collection[str]) -> None:

@@ -12,6 +12,7 @@ from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN,
 from tfcalc.cli.output import deliver, show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
 from tfcalc.report.style import Style
 from tfcalc.units import parse_count
 
@@ -44,7 +45,7 @@ def answer(settings: Settings) -> Formula:
         approx=settings.get("approx", False),
         big_o=settings.get("big_o", False),
         general=settings.get("general", False),
-        substitute=_numbers(settings.get("substitute")),
+        substitute=numbers_of(settings.get("substitute")),
         notation=_notation(settings),
     )
 
@@ -77,13 +78,17 @@ def aimed(settings: Settings) -> Settings:
     return settings.with_values(target=behind or "complete", model=target) if turned else settings
 
 
-def _numbers(text: str | None) -> dict[str, int]:
-    """``h=512,n=6``."""
-    pairs = [part.partition("=") for part in text.split(",")] if text else []
-    for name, equals, value in pairs:
+def numbers_of(text: str | None) -> dict[str, int]:
+    """Numbers for symbols: ``h=512,n=6``. Raises UsageError where it is no such list, or gives one twice."""
+    found: dict[str, int] = {}
+    for part in text.split(",") if text else []:
+        name, equals, value = part.partition("=")
         if not (name.strip() and equals and value.strip()):
-            raise UsageError(f"--substitute {text!r} is not a list of symbol=number", "write h=512,n=6")
-    return {name.strip(): parse_count(value) for name, _, value in pairs}
+            raise UsageError(f"--substitute {quoted(text)} is not a list of symbol=number", "write h=512,n=6")
+        if name.strip() in found:
+            raise UsageError(f"--substitute gives {quoted(name.strip())} twice", "leave one of them out")
+        found[name.strip()] = parse_count(value)
+    return found
 
 
 COMMAND = Command(
