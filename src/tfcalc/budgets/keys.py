@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from tfcalc.budgets.limits import EQUALS, MAX, MAX_DECREASE, MAX_INCREASE, MIN
@@ -33,9 +33,12 @@ class Key(NamedTuple):
 
 
 class KnownOptions(NamedTuple):
-    """The options that a file may set, their names by their keys: at its top, of a model, and of a scenario."""
+    """The options that a file may set, their names by their keys: at its top, of a model, and of a scenario.
 
-    top: Mapping[str, str]
+    Those at the top are all that there are, and are looked for only where something stands there.
+    """
+
+    top: Callable[[], Mapping[str, str]]
     model: Mapping[str, str]
     scenario: Mapping[str, str]
 

@@ -105,3 +105,16 @@ def test_a_report_for_a_program_is_the_same_in_ascii_and_in_a_file(ask: Ask, tmp
     assert ask("--format", form, "-o", "report", path="tfcalc.toml", text=named) == (code, "")
     assert (tmp_path / "report").read_text(encoding="ascii") == out
     assert not invalid(form, out)
+
+
+@pytest.mark.parametrize("form", sorted({*FORMATS} - {"markdown"}))
+def test_what_is_recorded_has_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tfcalc.toml").write_text(FILES["tfcalc.toml"], encoding="utf-8")
+    assert main(["budget", "--update", "--format", form]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"tfcalc: --format {form} has no effect with --update; take one of table, json, ")
+    assert not (tmp_path / "tfcalc.lock.json").exists()
