@@ -16,6 +16,8 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from tfcalc.analysis.check import check
+    from tfcalc.analysis.diff import diff
+    from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.explain import explain
     from tfcalc.analysis.fits import fits
     from tfcalc.analysis.flops import flops
@@ -41,6 +43,7 @@ _HOME = {
     "Comparison": "analysis.side_by_side",
     "Component": "core.component",
     "Conventions": "conventions",
+    "Diff": "analysis.diff_report",
     "HFModel": "configs.published",
     "Serving": "footprint.plans",
     "Training": "footprint.plans",
@@ -53,6 +56,7 @@ _HOME = {
     "Workload": "workload",
     "check": "analysis.check",
     "compare": "analysis.side_by_side",
+    "diff": "analysis.diff",
     "explain": "analysis.explain",
     "flops": "analysis.flops",
     "formula": "analysis.formula",
@@ -72,6 +76,7 @@ __all__ = [
     "Comparison",
     "Component",
     "Conventions",
+    "Diff",
     "HFModel",
     "InvalidModel",
     "Operand",
@@ -85,6 +90,7 @@ __all__ = [
     "Workload",
     "check",
     "compare",
+    "diff",
     "explain",
     "fits",
     "flops",
