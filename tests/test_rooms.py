@@ -17,7 +17,7 @@ ROOMS = [
     ("budgets",),
     ("render",),
     ("analysis",),
-    ("report",),
+    ("report", "schemas"),
     ("defaults",),
     ("footprint",),
     ("execution",),

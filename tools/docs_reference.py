@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
-import shlex
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
-from tests.budgets.sample import sample
 from tfcalc import catalog, hardware
 from tfcalc.cli.commands import command
-from tfcalc.cli.main import main as program
 from tfcalc.cli.options import Option
 from tfcalc.configs import declared
 from tfcalc.configs.family import find
 from tfcalc.number_formats import MULTIPLIED
+from tfcalc.schemas import definition, schema
+from tfcalc.schemas.keys import Key, keys
 
-LONGEST = 60
-"""Characters of an example value."""
-
-OPEN = ("model", "config", "defaults", "changed")
-"""Keys of JSON whose own keys are the fields of the model that was asked about."""
+SHARED = ("model.", "conventions.", "components[].")
+"""Keys that have a table of their own, as many answers have them."""
+ELSEWHERE = {
+    "compare": ("models[].model.",),
+    "overview": ("model.",),
+    "verify": ("model.", "conventions."),
+}
+"""The same for answers that have others of these names."""
 
 
 def presets() -> Iterator[str]:
@@ -77,61 +73,21 @@ def _value(option: Option) -> str:
 
 
 def json_keys(of: str) -> Iterator[str]:
-    """The keys of a command's ``--json``, as the examples of its help print them, each with the first value seen."""
-    yield "| key | of type | for example |"
-    yield "| --- | --- | --- |"
-    found: dict[str, Any] = {}
-    with _project() if of == "budget" else contextlib.nullcontext():
-        answers = [_answer(line) for line in command(of).examples]
-    for answer in answers:
-        for key, value in _keys(answer or {}):
-            found.setdefault(key, value)
-    for key, value in found.items():
-        example = json.dumps(value, ensure_ascii=False)
-        shown = f"`{example}`" if len(example) <= LONGEST else ""
-        yield _row(f"`{key}`", _type(value), shown)
+    """The keys of an answer's JSON, from its schema; of what many answers share, that it is there."""
+    yield from _key_rows(key for key in keys(schema(of)) if not key.path.startswith(ELSEWHERE.get(of, SHARED)))
 
 
-@contextlib.contextmanager
-def _project() -> Iterator[None]:
-    """In a repository with budgets, and with recorded values."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        sample(Path(folder))
-        _answer("tfcalc budget --update")
-        yield
+def shared_keys(of: str) -> Iterator[str]:
+    """The keys of what many answers share: the model, the conventions, a component."""
+    yield from _key_rows(keys(definition(of)), timed=of != "conventions")
 
 
-def _answer(line: str) -> dict[str, Any] | None:
-    """What an example prints as JSON, or nothing where its answer has another form."""
-    _, *arguments = shlex.split(line)
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-        program([word for word in arguments if word != "-q"] + ["--json"])
-    try:
-        answer = json.loads(out.getvalue())
-    except ValueError:
-        return None
-    return answer if isinstance(answer, dict) else None
-
-
-def _keys(value: dict[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key with its value, and after it those of an object or of a list's objects, unless they are alike."""
-    for name, inner in value.items():
-        key = f"{within}{name}"
-        yield key, inner
-        if name in OPEN:
-            continue
-        if isinstance(inner, dict):
-            yield from _keys(inner, f"{key}.")
-        elif isinstance(inner, list):
-            for item in inner:
-                if isinstance(item, dict) and item.keys() != value.keys():
-                    yield from _keys(item, f"{key}[].")
-
-
-def _type(value: Any) -> str:
-    names = {dict: "object", list: "list", str: "text", bool: "boolean", int: "integer", float: "number"}
-    return names.get(type(value), "null")
+def _key_rows(rows: Iterable[Key], *, timed: bool = True) -> Iterator[str]:
+    yield _row("key", "type", *(["when"] if timed else []), "meaning")
+    yield _row(*["---"] * (4 if timed else 3))
+    for key in rows:
+        when = [", ".join(key.when)] if timed else []
+        yield _row(f"`{key.path}`", " or ".join(key.types), *when, key.meaning)
 
 
 def _row(*cells: str) -> str:
@@ -144,4 +100,5 @@ TABLES: dict[str, Callable[..., Iterator[str]]] = {
     "cards": cards,
     "options": options,
     "json": json_keys,
+    "json-shared": shared_keys,
 }

@@ -60,12 +60,41 @@ class Settings:
     def refuse(
         self, names: Iterable[str], where: str, remedies: Mapping[str, str], remedy: str = "leave it out"
     ) -> None:
-        """Raise UsageError for an option of these ``names`` that was typed, for it has no effect ``where`` it is."""
-        for name in names:
+        """Raise UsageError for an option of these ``names`` that was typed, for it has no effect ``where`` it is.
+
+        Those that a variable or a file set are forgotten: it sets them for other questions.
+        """
+        idle = list(names)
+        for name in idle:
             given = self.given.get(name)
             if given and given.source == FLAG:
                 value = "" if isinstance(given.value, bool) else f" {given.value}"
                 raise UsageError(f"{given.called}{value} has no effect {where}", remedies.get(name, remedy))
+        self.forget(idle)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget what was not typed of these options, with what they are short for."""
+        for name in names:
+            given = self.given.get(name)
+            if given and given.source != FLAG:
+                self._drop(given)
+
+    def choose(self, *names: str) -> list[str]:
+        """Those of these alternatives that are given: one from a place that counts for more ends the others."""
+        chosen = [name for name in names if self.get(name)]
+        highest = max((self.given[name].source for name in chosen), default=FILE)
+        for given in [self.given[name] for name in chosen]:
+            if given.source < highest:
+                self._drop(given)
+        return [name for name in chosen if name in self.given]
+
+    def _drop(self, lost: Given) -> None:
+        """Forget what was given by this name: the option itself, and what it is short for."""
+        self.given = {
+            name: given
+            for name, given in self.given.items()
+            if (given.source, given.called) != (lost.source, lost.called)
+        }
 
     @property
     def model_name(self) -> str | None:
@@ -113,7 +142,14 @@ class Settings:
         return named
 
     def workload(self, model: Model) -> Workload:
-        """What is run, at most as long as the model can read where nothing else is given."""
+        """What is run, at most as long as the model can read where nothing else is given.
+
+        What a variable or a file sets for another phase is passed over.
+        """
+        phase = self.get("phase", "forward")
+        for its, names in OF_PHASE.items():
+            if its != phase:
+                self.forget(names)
         return self.fill(default_run(model))
 
     def conventions(self) -> Conventions:
@@ -140,6 +176,8 @@ class Settings:
         return UsageError(error.message, error.hint)
 
 
+OF_PHASE = {"train": ("recompute", "early_stop"), "decode": ("cached",)}
+"""Fields of a workload that no other phase can have."""
 MODEL_NAMES = tuple(option.name for option in MODEL_FIELDS)
 SIZES = frozenset(option.name for option in (*MODEL_FIELDS, *RUN))
 

@@ -20,11 +20,15 @@ COMMANDS = {
     "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
     "memory": "Memory of the weights, of a training step, or of serving, term by term.",
     "compare": "Models, configs or option sets side by side, and how they differ.",
+    "diff": "What changed in a config, and what each change moves: parameters, FLOPs, memory.",
     "budget": "Hold the limits of tfcalc.toml: within (exit 0), over (1), not comparable (3).",
+    "init": "Write a first tfcalc.toml with budgets, from the configs below this folder.",
     "formula": "Print the closed form of a quantity, with its legend.",
+    "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
     "explain": "Show how one number is computed, matrix by matrix.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "List the presets and the supported model types.",
+    "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
 }
 ALIASES = {"check-budget": "budget"}
 """Other names of commands."""

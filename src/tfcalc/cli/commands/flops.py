@@ -45,7 +45,10 @@ MACHINES = (
 
 def answer(settings: Settings) -> Answer:
     """A run, its utilisation, a comparison; or else the breakdown of a single pass or step."""
-    asked = [option for option in (TOKENS, MFU, COMPARE) if settings.get(option.name)]
+    if settings.get("phase") != "train":
+        settings.forget(("tokens",))
+    chosen = settings.choose(*(option.name for option in (TOKENS, MFU, COMPARE)))
+    asked = [option for option in (TOKENS, MFU, COMPARE) if option.name in chosen]
     if len(asked) > 1:
         raise UsageError(f"{asked[0].flags[0]} and {asked[1].flags[0]} cannot be combined", "choose one")
     if MFU not in asked:
@@ -112,6 +115,7 @@ def _utilisation(settings: Settings) -> Answer:
 def _machines(settings: Settings) -> Machines:
     from tfcalc.analysis.utilisation import Machines, machines_of
 
+    settings.choose("gpu", "peak")
     gpu, peak = settings.get("gpu"), settings.get("peak")
     gpus, precision = settings.get("gpus", 1), settings.get("precision", "bf16")
     if gpu is not None and peak is not None:

@@ -56,6 +56,7 @@ def _notation(settings: Settings) -> str:
 
 def write(answer: Formula, settings: Settings) -> None:
     """The whole answer, or the formula alone in another language."""
+    settings.choose("sympy", "latex", "format")
     if settings.get("sympy"):
         from tfcalc.symbolic import to_sympy
 

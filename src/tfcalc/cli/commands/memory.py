@@ -40,7 +40,7 @@ BUDGET = (
 
 def answer(settings: Settings) -> Answer:
     """The memory, or whether it fits."""
-    if settings.get("budget") or settings.get("gpu"):
+    if settings.choose("budget", "gpu"):
         return _fits(settings)
     settings.refuse(("margin", "utilization"), "without --gpu or --budget", {}, "add --gpu NAME")
     return _needed(settings)

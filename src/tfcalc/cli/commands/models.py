@@ -127,8 +127,11 @@ class Supported(NamedTuple):
 
 def answer(settings: Settings) -> Answer:
     """The list that was asked for."""
+    types, presets = settings.choose(*LISTS), [name for name in ("family", "sources") if settings.get(name)]
+    if types and presets:
+        chosen = settings.choose(*types, *presets)
+        types, presets = ([name for name in names if name in chosen] for names in (types, presets))
     family = settings.get("family")
-    types, presets = ([name for name in names if settings.get(name)] for names in (LISTS, ("family", "sources")))
     if len(types) > 1 or (types and presets):
         fact = f"--{types[0]} lists model types, and --{[*types[1:], *presets][0]} " + (
             "others" if types[1:] else "presets"

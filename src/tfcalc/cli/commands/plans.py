@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import default_run
+from tfcalc.analysis.effects import TRAINING as STEP
 from tfcalc.cli.options import DTYPE, RUN, TUNING, Option, serving, training
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.footprint.plans import Serving, Training
+from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
     from tfcalc.model import Model
-    from tfcalc.workload import Workload
 
 TRAINING, SERVING = training(), serving()
 SERVE = Option("serve", ("--serve",), "serving: weights, KV cache, and temporary buffers", switch=True)
@@ -54,11 +56,14 @@ class Plans(NamedTuple):
 
 def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     """The workload and the plan that was asked for; nothing of a model at rest. Options without effect are refused."""
+    if workload.training and settings.get("serve") and len(settings.choose("serve", "phase")) == 1:
+        workload = settings.workload(model)
     if settings.get("serve"):
         if workload.training:
             raise UsageError("--train and --serve cannot be combined", "choose one")
         named = (option.name for option in RUN if option.name not in IN_SERVING)
         settings.refuse(named, "with --serve", INSTEAD)
+        workload = settings.workload(model)
         if settings.get("cache", "paged") != "paged":
             settings.refuse(("block", "batched"), f"with --cache {settings.get('cache')}", {})
         settings.refuse((option.name for option in TRAINING), "without --train", {}, "add --train")
@@ -67,6 +72,8 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     if workload.training:
         settings.refuse((option.name for option in SERVING), "without --serve", {}, "add --serve")
         settings.refuse(("dtype",), "with --train", {"dtype": "give --precision"})
+        settings.forget(item.name for item in fields(Workload) if item.name not in STEP)
+        workload = settings.workload(model).replaced(phase="train")
         sound(model)
         return Plans(workload, settings.fill(Training()))
     settings.refuse((option.name for option in TRAINING), "without --train", {}, "add --train")

@@ -23,6 +23,8 @@ OF = Option("of", ("--of",), "quantity to verify [default: params]", ("params", 
 
 def answer(settings: Settings) -> Answer:
     """Both counts; Unavailable (exit 4) where there is nothing to compare."""
+    if settings.get("of", "params") != "params":
+        settings.choose("checkpoint", "of")
     model, checkpoint, of = settings.model(), settings.get("checkpoint"), settings.get("of", "params")
     if checkpoint and of != "params":
         raise UsageError(f"--checkpoint has no effect with --of {of}", "leave one of them out")

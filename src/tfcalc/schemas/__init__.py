@@ -1,0 +1,101 @@
+"""JSON Schemas of the answers: what ``--json`` prints, a file for each command, and what they share in shared.json.
+
+A file refers to definitions in shared.json. Who asks for a schema gets it with these definitions inside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SHARED = "shared"
+HERE, THERE = "#/$defs/", f"{SHARED}.json#/$defs/"
+"""How a definition is referred to: within its own file, and from another."""
+
+Schema = dict[str, Any]
+
+
+def names() -> list[str]:
+    """The answers that have a schema: the commands, and ``error``."""
+    return sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != SHARED)
+
+
+def schema(name: str) -> Schema:
+    """The schema of one answer, with all that it refers to under its ``$defs``.
+
+    >>> schema("params")["properties"]["total_params"]["type"]
+    'integer'
+    """
+    return complete(name, _inside(_read(name)))
+
+
+def definition(name: str) -> Schema:
+    """The schema of what answers share: ``model``, ``conventions``, ``component``."""
+    return complete(name, _shared()[name])
+
+
+def complete(name: str, found: Schema) -> Schema:
+    """A schema with its dialect and its name, and with the definitions of shared.json that it refers to."""
+    head = {"$schema": DIALECT, "$id": f"urn:tfcalc:schema:{name}"}
+    own = found.get("$defs", {})
+    needed = {one: _shared()[one] for one in _reached(found) if one not in own}
+    return head | found | ({"$defs": own | needed} if own or needed else {})
+
+
+def any_of(schemas: Mapping[str, Schema]) -> Schema:
+    """One document with all of these in its ``$defs``, of which a value has to meet at least one."""
+    parts: Schema = {}
+    for name, one in schemas.items():
+        parts |= one.get("$defs", {})
+        parts[name] = {key: value for key, value in one.items() if key not in ("$schema", "$id", "$defs")}
+    return {
+        "$schema": DIALECT,
+        "$id": "urn:tfcalc:schema",
+        "title": "tfcalc COMMAND --json",
+        "description": "Any answer of any command, or an error.",
+        "anyOf": [{"$ref": HERE + name} for name in schemas],
+        "$defs": parts,
+    }
+
+
+def _read(name: str) -> Schema:
+    found: Schema = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _shared() -> Schema:
+    found: Schema = _read(SHARED)["$defs"]
+    return found
+
+
+def _inside(value: Any) -> Any:
+    """The same with references to definitions of its own in the place of those to shared.json."""
+    if isinstance(value, dict):
+        return {
+            key: HERE + inner.removeprefix(THERE) if key == "$ref" else _inside(inner) for key, inner in value.items()
+        }
+    return [_inside(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _reached(found: Schema) -> list[str]:
+    """The definitions of shared.json that a schema refers to, and those that these do, in the file's order."""
+    shared = _shared()
+    seen: set[str] = set()
+    waiting: list[Any] = [found]
+    while waiting:
+        new = {name for name in _references(waiting.pop()) if name in shared} - seen
+        seen |= new
+        waiting += [shared[name] for name in new]
+    return [name for name in shared if name in seen]
+
+
+def _references(value: Any) -> Iterator[str]:
+    inner: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict) and isinstance(value.get("$ref"), str):
+        yield value["$ref"].removeprefix(HERE)
+    for each in inner:
+        yield from _references(each)

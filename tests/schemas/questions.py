@@ -1,0 +1,107 @@
+"""Questions whose answers have, between them, every key that there is; and their answers, asked in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.golden.test_golden import COMMANDS as GOLDENS
+from tfcalc.cli.commands import COMMANDS, command
+from tfcalc.cli.main import main
+from tools.fuzz.questions import sensible
+
+ROOT = Path(__file__).parents[2]
+KINDS = (
+    "gpt2",  # a decoder with tied embeddings
+    "bert-base-uncased",  # an encoder
+    "t5-small",  # encoder and decoder
+    "mixtral-8x7b",  # chosen experts
+    "deepseek-v2-lite",  # latent attention
+    "mamba2-780m",  # state space
+    "gpt-oss-20b",  # a quantized checkpoint
+    "gemma-3-270m",  # windows
+    "clip-vit-base-patch16",  # two towers
+    "dinov2-small",  # no tokens at all
+)
+ASKED_OF_EACH = (
+    "overview {}",
+    "params {}",
+    "flops {} --train",
+    "memory {}",
+    "memory {} --serve --context 1k",
+    "memory {} --train --batch 2",
+    "compare {} gpt2",
+    "diff {} gpt2",
+)
+FURTHER = (
+    "params mixtral-8x7b --approx",
+    "params gpt2 --max 100M",
+    "flops gpt2 --max 2T",
+    "params gpt2 --lora 4 --depth 6",
+    "flops --vocab-size 100 --train --tokens 1B --lora 4",
+    "flops gpt2 --phase decode --cached 100",
+    "flops gpt2 --train --mfu --tokens-per-second 90k --peak 312e12",
+    "memory gpt2 --train --budget 1GB",
+    "memory gpt2 --train --gpu rtx-4090",
+    "memory gpt2 --serve --context 1k --gpu rtx-4090",
+    "memory gpt2 --serve --cache static --weights nf4 --budget 100GB",
+    "memory gpt2 --train --timeline --zero 3 --gpus 8 --layout fsdp2",
+    "memory llama-3-8b --train --backend megatron --tp 2 --pp 2 --seq 128",
+    "memory gpt2 --train --preset torchtune/full-single-device",
+    "compare gpt2 gpt2-medium --train --seq 64",
+    "compare gpt2 gpt2-medium --serve --context 64",
+    "compare gpt2 'gpt2 --layers 6' --only-differences",
+    "diff gpt2 gpt2",
+    "diff gpt2 'gpt2 --layers 6' --seq 64",
+    "explain cache --model gpt2 --of memory --serve --context 64",
+    "formula complete --model mixtral-8x7b --lora 4 --of trainable",
+    "check encoder-layer '24h^2 + 4lh' --of flops",
+    "check mha '4h^2 + 4h' --of flops",
+    "params lama-3-8b",
+    "params --d-model 513",
+    "params /",
+    "memory gpt2 --dtype bf17",
+)
+ELSEWHERE = frozenset(("budget", "init", "verify"))
+"""What is asked in a repository, writes a file, or needs PyTorch."""
+DRAWN = 40
+"""Questions that the fuzzer would ask."""
+SENTENCES = frozenset(("--latex", "--sympy", "-q"))
+"""What has no answer in JSON."""
+
+
+def lines() -> Iterator[list[str]]:
+    """All of them as words, without what says which format."""
+    yield from (shlex.split(line)[1:] for name in COMMANDS for line in command(name).examples if name != "schema")
+    yield from (shlex.split(line) for line in GOLDENS)
+    yield from (shlex.split(line.format(model)) for model in KINDS for line in ASKED_OF_EACH)
+    yield from map(shlex.split, FURTHER)
+    draw = random.Random(14)
+    drawn = (sensible(draw) for _ in range(DRAWN))
+    yield from (words for words, given in drawn if not given)
+
+
+def asked() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each question with its answer, or its error."""
+    for words in dict.fromkeys(map(tuple, lines())):
+        if words[0] in ELSEWHERE or not SENTENCES.isdisjoint(words):
+            continue
+        line = re.sub(r" --format \w+", "", shlex.join(words))
+        yield line, answer(shlex.split(line))
+
+
+def answer(words: list[str]) -> dict[str, Any]:
+    """What the program prints as JSON, on either stream."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        main([*words, "--json"])
+    text = out.getvalue() or err.getvalue().splitlines()[-1]
+    found: dict[str, Any] = json.loads(text)
+    return found
